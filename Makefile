@@ -1,0 +1,135 @@
+# `make help` lists what there is to make. What a target needs (virtual environment, locked packages, the compiled module) is made
+# first, and only again when its inputs change: the stamps lie in the virtual environment.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV ?= .venv
+CARGO ?= cargo
+
+BIN := $(VENV)/bin
+RUST_VERSION := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+RUST_FILES := $(shell find src -name '*.rs' 2>/dev/null)
+NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
+# Instruction sets below the machine's best that the kernel tests run again under.
+ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2)
+
+export VIRTUAL_ENV := $(abspath $(VENV))
+export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
+
+.PHONY: help check-tools venv build demo test test-rust test-python lint fmt bench wheel neon asan clean package
+
+help: ## This list.
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
+
+# ---------------------------------------------------------------- set-up
+
+check-tools:
+	@missing() { printf '\nshoal needs %s\n\n' "$$1" >&2; exit 1; }; \
+	command -v $(CARGO) >/dev/null && command -v rustc >/dev/null \
+	  || missing 'Rust >= $(RUST_VERSION) (cargo and rustc): install it from https://rustup.rs'; \
+	rust=$$(rustc --version | cut -d' ' -f2); \
+	[ "$$(printf '%s\n' $(RUST_VERSION) "$${rust%%-*}" | sort -V | head -n 1)" = $(RUST_VERSION) ] \
+	  || missing "Rust >= $(RUST_VERSION), and here is $$rust: run \`rustup update\`"; \
+	command -v cc >/dev/null \
+	  || missing 'a linker, cc: install gcc or clang (Debian: apt install build-essential; macOS: xcode-select --install)'; \
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || missing 'Python >= 3.11 as $(PYTHON): install it, or name another one, for example `make PYTHON=python3.12 ...`'; \
+	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || missing "Python's venv module: install it (Debian: apt install python3-venv)"
+
+$(VENV)/.created: | check-tools
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.run: requirements.txt $(VENV)/.created
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/.built: $(RUST_FILES) Cargo.toml Cargo.lock pyproject.toml $(VENV)/.run | check-tools
+	$(BIN)/maturin develop --release --locked
+	@touch $@
+
+venv: $(VENV)/.dev ## The virtual environment .venv with everything that development needs, locked.
+
+build: $(VENV)/.built ## The Python module, compiled in release mode into .venv (editable).
+
+demo: $(VENV)/.built ## All the set-up on a fresh machine, then `shoal demo`.
+	$(BIN)/shoal demo
+
+# ---------------------------------------------------------------- checks
+
+test: test-rust test-python ## All the set-up, then every test, Rust and Python.
+
+test-rust: | check-tools ## Unit, integration and documentation tests; kernels under every instruction set.
+ifdef NEXTEST
+	$(CARGO) nextest run --locked
+	for isa in $(ISAS); do echo "SHOAL_ISA=$$isa"; SHOAL_ISA=$$isa $(CARGO) nextest run --locked --lib kernel::; done
+	$(CARGO) nextest run --locked --no-default-features --lib
+else
+	$(CARGO) test --locked --lib --bins --tests --examples
+	for isa in $(ISAS); do echo "SHOAL_ISA=$$isa"; SHOAL_ISA=$$isa $(CARGO) test --locked --lib kernel::; done
+	$(CARGO) test --locked --no-default-features --lib
+endif
+	$(CARGO) test --locked --doc
+
+test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Whole-size tests: `.venv/bin/python -m pytest -m slow`.
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev $(VENV)/.built ## Formatting, clippy, rustdoc, ruff, mypy, and the stubs against the module.
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets --features python -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --quiet
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest shoal._core --mypy-config-file pyproject.toml
+
+fmt: $(VENV)/.dev ## Formats Rust and Python.
+	$(CARGO) fmt
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+asan: | check-tools ## Kernel and data tests under the address sanitizer.
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --locked --target-dir target/asan \
+	  --target "$$(rustc -vV | sed -n 's/^host: //p')" --lib -- kernel:: data::
+
+neon: ## Kernel tests for 64-bit Arm, in an emulator.
+	bash tests/neon.sh
+
+bench: | check-tools ## Rust benchmarks; those against other libraries: CONTRIBUTING.md.
+	$(CARGO) bench --locked
+
+# ---------------------------------------------------------------- release
+
+wheel: $(VENV)/.run | check-tools ## Source archive and abi3 wheel in dist/, then the wheel tried out where there is no Rust.
+	rm -rf dist
+	$(BIN)/maturin build --release --locked --sdist --out dist
+	away=$$(mktemp -d); trap 'rm -rf "$$away"' EXIT; \
+	path=$$(tr : '\n' <<<"$$PATH" | while read -r dir; do [ -x "$$dir/cargo" ] || printf '%s:' "$$dir"; done); \
+	$(PYTHON) -m venv "$$away/venv"; \
+	wheel=$$(echo "$$PWD"/dist/shoal-*-abi3-*.whl); cd "$$away"; export PATH="$$away/venv/bin:$${path%:}"; \
+	unset VIRTUAL_ENV PYO3_PYTHON; \
+	if hash cargo 2>/dev/null; then echo "cargo is still on the PATH: $$PATH" >&2; exit 1; fi; \
+	python -m pip install --quiet --only-binary :all: "$$wheel[plot]"; shoal demo
+
+package: | check-tools ## The crate as it would be published, and a program outside the workspace that uses it.
+	rm -rf target/package
+	$(CARGO) package --locked
+	crate=$$(echo target/package/shoal-*/); cp -r tests/embed Cargo.lock "$$crate/tests/"; \
+	mv "$$crate/tests/Cargo.lock" "$$crate/tests/embed/"; \
+	$(CARGO) run --target-dir target/embed --manifest-path "$$crate/tests/embed/Cargo.toml"
+
+clean: ## Removes everything that the other targets make.
+	rm -rf target dist $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis python/shoal/_core*.so
+	find python tests benches examples -name __pycache__ -prune -exec rm -rf {} +

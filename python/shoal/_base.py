@@ -1,0 +1,238 @@
+"""What all estimators share: rows into a source, the run loop, and the attributes that need a further pass."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+
+from ._core import Source, Step
+from .callbacks import Callback, ProgressBar
+from .data import DataSource, array_source, as_array, open_path, refuse_unreadable
+
+#: Fields of `history_`, those of a step.
+STEP_FIELDS: tuple[tuple[str, str], ...] = (
+    ("iteration", "i8"),
+    ("rows_seen", "i8"),
+    ("batch_size", "i8"),
+    ("objective", "f8"),
+    ("center_shift", "f8"),
+    ("n_changed", "i8"),
+    ("n_distances", "i8"),
+    ("elapsed", "f8"),
+    ("stop_reason", "U16"),
+)
+STEP_DTYPE = np.dtype(list(STEP_FIELDS))
+
+
+class Run(Protocol):
+    """A fit on its way, made by the compiled half."""
+
+    def step(self) -> Step | None:
+        """One unit of work; None when the run is over."""
+
+    def stop(self, reason: str) -> None:
+        """End the run after the last step."""
+
+    def finish(self) -> None:
+        """Make labels and inertia those of the centers."""
+
+    def labels(self) -> npt.NDArray[np.int32]:
+        """The label of every row, after `finish`."""
+
+    def inertia(self) -> float:
+        """The inertia, after `finish`."""
+
+
+def record(step: Step) -> tuple[Any, ...]:
+    """Give a step as a row of `history_`."""
+    return (*(getattr(step, name) for name, _ in STEP_FIELDS[:-1]), step.stop_reason or "")
+
+
+def is_opened(X: Any) -> bool:
+    """Whether X is a path or a source, and no array of its own."""
+    return isinstance(X, (str, os.PathLike, DataSource))
+
+
+def opened(X: Any) -> Source:
+    """Give the source behind a path or a source."""
+    source = X if isinstance(X, DataSource) else open_path(os.fspath(X), None, None)
+    return source._source
+
+
+def as_source(X: Any, least_rows: int = 1) -> Source:
+    """Give rows of any kind as a source, for functions; estimators look at feature names too."""
+    if is_opened(X):
+        return opened(X)
+    refuse_unreadable(X)
+    return array_source(
+        check_array(as_array(X), dtype="numeric", ensure_all_finite=False, ensure_min_samples=least_rows)
+    )
+
+
+class Clusterer(BaseEstimator):
+    """Base of the estimators: one run loop, with callbacks and history."""
+
+    n_features_in_: int
+    stop_reason_: str | None
+    callbacks: Any
+    verbose: Any
+
+    def _rows(self, X: Any, *, reset: bool) -> Source:
+        """Give `X` as a source, its number of features checked or, with `reset`, noted."""
+        if is_opened(X):
+            source = opened(X)
+            found = source.shape[1]
+            if reset:
+                self.n_features_in_ = found
+                self.__dict__.pop("feature_names_in_", None)
+            elif found != self.n_features_in_:
+                raise ValueError(
+                    f"X has {found} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
+                )
+            return source
+        refuse_unreadable(X)
+        return array_source(
+            validate_data(
+                self, as_array(X), reset=reset, accept_sparse=False, dtype="numeric", ensure_all_finite=False
+            )
+        )
+
+    # ---------------------------------------------------------------- the loop
+
+    def _forget(self) -> None:
+        """Drop what an earlier fit left behind."""
+        kept = ("n_features_in_", "feature_names_in_")
+        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_") and n not in kept]:
+            delattr(self, name)
+        self._run: Any = None
+        self._labels: npt.NDArray[np.int32] | None = None
+        self._inertia: float | None = None
+        self._history: Any = []
+        self.stop_reason_ = None
+
+    def _watchers(self) -> list[Any]:
+        given = [] if self.callbacks is None else list(self.callbacks)
+        return [ProgressBar(), *given] if self.verbose else given
+
+    def _iterate(self, run: Any) -> Iterator[Step]:
+        """Advance `run` to its end, a step at a time; the only loop on this side."""
+        self._forget()
+        self._run = run
+        watchers = self._watchers()
+        try:
+            for watcher in watchers:
+                if isinstance(watcher, Callback):
+                    watcher.begin(self)
+            while (step := run.step()) is not None:
+                self._history.append(record(step))
+                self.stop_reason_ = step.stop_reason
+                self._update(run, step)
+                # All of them see every step, also the one that another ends the run with.
+                wishes = [watcher for watcher in watchers if watcher(self, step)]
+                if wishes and step.stop_reason is None:
+                    reason = wishes[0].reason if isinstance(wishes[0], Callback) else "callback"
+                    run.stop(reason)
+                    step = step.with_reason(reason)
+                    self._history[-1] = record(step)
+                    self.stop_reason_ = reason
+                yield step
+            self._conclude(run)
+        finally:
+            for watcher in watchers:
+                if isinstance(watcher, Callback):
+                    watcher.end(self)
+
+    def _update(self, run: Any, step: Step) -> None:
+        """Set what is known after a step without a further pass."""
+        raise NotImplementedError
+
+    def _conclude(self, run: Any) -> None:
+        """Bring everything up to date at the end of a run, and let go of the rows."""
+        self._complete(run)
+        self._history = self.history_
+
+    def _complete(self, run: Run) -> None:
+        run.finish()
+        self._labels, self._inertia = run.labels(), run.inertia()
+        self._run = None
+
+    def _needing_a_pass(self, name: str) -> Any:
+        """Give an attribute that may need a further pass over the rows; it is made now if the rows are still there."""
+        value = self.__dict__.get("_" + name)
+        if value is None:
+            run = self.__dict__.get("_run")
+            if not self.__dict__.get("_history", ()) == () and run is not None and len(self._history):
+                self._complete(run)
+                return self.__dict__["_" + name]
+            cls = type(self).__name__
+            why = (
+                f"this {cls} came without the {name} of its rows, which are no longer at hand: call predict(X) or score(X)"
+                if "_history" in self.__dict__
+                else f"this {cls} is not fitted yet"
+            )
+            raise AttributeError(f"{cls!r} object has no attribute {name + '_'!r}: {why}")
+        return value
+
+    @property
+    def labels_(self) -> npt.NDArray[np.int32]:
+        """ndarray of shape (n_samples,), int32: nearest center of every row."""
+        labels: npt.NDArray[np.int32] = self._needing_a_pass("labels")
+        return labels
+
+    @property
+    def inertia_(self) -> float:
+        """float: weighted sum of squared distances of the rows to their centers."""
+        return float(self._needing_a_pass("inertia"))
+
+    @property
+    def history_(self) -> npt.NDArray[np.void]:
+        """Structured array of the steps, a row each."""
+        if "_history" not in self.__dict__:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute 'history_': it is not fitted yet"
+            )
+        return np.array(self._history, dtype=STEP_DTYPE)
+
+    # ---------------------------------------------------------------- keeping
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give plain values and arrays: a run on its way, which holds the rows, stays behind."""
+        state = dict(super().__getstate__())
+        if "_history" in state:
+            state["_history"] = self.history_
+            state["_run"] = None
+        return state
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to a file that :func:`shoal.load` reads.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            One safetensors file, which appears whole or not at all. Labels of the rows are not kept: ``predict`` gives them.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before ``fit``.
+        OSError
+            When the file cannot be written.
+        """
+        from .io import save
+
+        save(self, path)
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+        """Make an estimator of what a file holds."""
+        raise NotImplementedError
+
+    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+        """Give what a file holds of this estimator."""
+        raise NotImplementedError

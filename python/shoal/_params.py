@@ -1,0 +1,143 @@
+"""Parameters as users give them, checked and made what the compiled half takes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+
+UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+
+
+class ParameterError(ValueError, TypeError):
+    """One or more parameters are of the wrong type or outside their range; all of them are listed."""
+
+
+def is_whole(value: Any) -> bool:
+    """Whether `value` is an integer; True and False are not."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+
+
+def is_number(value: Any) -> bool:
+    """Whether `value` is a finite real number; True and False are not."""
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
+        value, (bool, np.bool_)
+    )
+    return real and math.isfinite(value)
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """Give `value` as an int, if it is one and at least `least`."""
+    if not is_whole(value) or value < least:
+        raise ParameterError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def memory(name: str, value: Any) -> int:
+    """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes."""
+    if is_whole(value) and value >= 0:
+        return int(value)
+    if isinstance(value, str):
+        digits = value.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+        unit = value.strip()[len(digits) :].strip().upper()
+        try:
+            amount = float(digits) * UNITS[unit]
+        except (KeyError, ValueError):
+            amount = -1.0
+        if 0 <= amount < math.inf:
+            return int(amount)
+    raise ParameterError(
+        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, got {value!r}"
+    )
+
+
+def threads(n_jobs: Any) -> int | None:
+    """Give the number of threads; None is as many as this process may use."""
+    if n_jobs is None or (is_whole(n_jobs) and n_jobs == -1):
+        return None
+    if not is_whole(n_jobs) or n_jobs == 0:
+        raise ParameterError(f"n_jobs must be None, -1 or a number of threads, got {n_jobs!r}")
+    if n_jobs < 0:
+        return max(1, _core.default_threads() + 1 + int(n_jobs))
+    return int(n_jobs)
+
+
+def seed(random_state: Any) -> int:
+    """Give 64 random bits: an int itself, eight bytes drawn from anything else."""
+    if is_whole(random_state):
+        if not 0 <= random_state < 2**64:
+            raise ParameterError(f"random_state must be within 0..2**64 - 1, got {random_state!r}")
+        return int(random_state)
+    if random_state is None or random_state is np.random:
+        # The generator that numpy.random.seed sets, as in scikit-learn.
+        random_state = np.random.mtrand._rand  # type: ignore[attr-defined]
+    if not isinstance(random_state, (np.random.RandomState, np.random.Generator)):
+        raise ParameterError(
+            f"random_state must be None, an int, a numpy RandomState or Generator, got {random_state!r}"
+        )
+    return int.from_bytes(random_state.bytes(8), "little")
+
+
+def random_state_of(bits: int) -> np.random.RandomState:
+    """Give the NumPy generator for 64 random bits, to hand to functions of the user."""
+    return np.random.RandomState(bits) if bits < 2**32 else np.random.RandomState(np.random.MT19937(bits))
+
+
+def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64] | None:
+    """Give weights as the compiled half takes them; it checks the values."""
+    if sample_weight is None:
+        return None
+    given = np.asarray(sample_weight)
+    if given.dtype.kind == "c":
+        raise ValueError("sample_weight must be real, got complex numbers")
+    values = np.ascontiguousarray(given, dtype=np.float64)
+    if given.ndim == 0:
+        return np.full(rows, values)
+    if given.ndim != 1:
+        raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {given.shape}")
+    if len(values) != rows:
+        raise ValueError(f"sample_weight has {len(values)} values, X has {rows} rows")
+    return values
+
+
+def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None, int]) -> npt.NDArray[Any]:
+    """Give centers as a C-order array of `dtype`, if they are finite and of that shape."""
+    given = np.asarray(value)
+    if given.dtype.kind == "c":
+        raise ValueError(f"{name} must be real, got complex numbers")
+    rows, cols = shape
+    if (
+        given.ndim != 2
+        or given.shape[1] != cols
+        or (rows is not None and given.shape[0] != rows)
+        or len(given) == 0
+    ):
+        wanted = f"({'any number of rows' if rows is None else rows}, {cols})"
+        raise ValueError(f"{name} must have shape {wanted}, got {given.shape}")
+    with np.errstate(over="ignore"):
+        values = np.ascontiguousarray(given, dtype=dtype)
+    if not np.isfinite(values).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise ValueError(
+            f"{name} holds {_shown(values[row, column])} at row {row}, column {column}: NaN and infinity are refused"
+        )
+    return values
+
+
+def _shown(value: Any) -> str:
+    return "NaN" if math.isnan(value) else str(value)

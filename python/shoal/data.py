@@ -1,0 +1,298 @@
+"""Where rows come from: arrays and files, opened but not loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._core import Source
+from ._params import whole
+
+__all__ = ["DataSource", "open"]
+
+#: What can be opened now; other suffixes are refused by name.
+SUPPORTED = "arrays, .npy files, and raw files of any other name given with shape= and dtype="
+
+BLOCK_BYTES = 8 << 20
+
+
+class DataSource:
+    """Rows that stay where they are: in an array, or in a file that is memory-mapped.
+
+    Made by :func:`shoal.open`. Every estimator and function of shoal takes one as ``X``. The rows keep the type they are
+    stored in; ``uint8``, ``int8``, ``int16``, ``uint16``, ``float16``, ``bfloat16`` and ``float32`` are computed as ``float32``,
+    all others as ``float64``, a tile at a time.
+
+    Attributes
+    ----------
+    shape : tuple of (int, int)
+        Rows and columns.
+    dtype : numpy.dtype
+        Type of the arrays that :meth:`blocks` gives; the stored type (``float32`` for ``bfloat16``, which NumPy lacks).
+    access : str
+        ``"random"``: any row at any time.
+    nbytes : int
+        Size of all rows as stored, in bytes.
+
+    Notes
+    -----
+    A file should stay as it is while it is open. When another process changes it, results are undefined but memory is safe;
+    when another process makes it shorter, the operating system ends this process as soon as it reads a row that is gone
+    (``SIGBUS`` on Unix). Write a new file and rename it over the old one instead.
+
+    An array is not copied, unless its byte order is foreign: do not write to it while something is computed from it.
+    """
+
+    def __init__(self, source: Source, name: str = "array") -> None:
+        self._open: Source | None = source
+        self._name = name
+
+    @property
+    def _source(self) -> Source:
+        if self._open is None:
+            raise ValueError(f"the source ({self._name}) is closed")
+        return self._open
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the arrays that :meth:`blocks` gives."""
+        stored = self._source.dtype
+        return np.dtype("float32" if stored == "bfloat16" else stored)
+
+    @property
+    def access(self) -> str:
+        """How rows can be read: ``"random"``, ``"replay"`` or ``"once"``."""
+        return self._source.access
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all rows as stored, in bytes."""
+        return self._source.nbytes
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        if self._open is None:
+            return f"<DataSource {self._name}, closed>"
+        rows, cols = self.shape
+        return f"<DataSource {self._name}: {rows} x {cols} {self._open.dtype}, access {self.access}>"
+
+    def blocks(self, rows: int | None = None) -> Iterator[npt.NDArray[Any]]:
+        """Give all rows in order, a block at a time.
+
+        Parameters
+        ----------
+        rows : int, optional
+            Rows in a block, at least 1; the last block may have fewer. Default: about 8 MiB.
+
+        Yields
+        ------
+        ndarray of shape (n_rows, n_columns)
+            A copy of the next rows, of type :attr:`dtype`.
+        """
+        source = self._source
+        n, d = source.shape
+        size = (
+            max(1, BLOCK_BYTES // max(1, d * self.dtype.itemsize)) if rows is None else whole("rows", rows, 1)
+        )
+        return (source.read(start, min(n, start + size)) for start in range(0, n, size))
+
+    def take(self, indices: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Copy single rows.
+
+        Parameters
+        ----------
+        indices : array-like of int, shape (m,)
+            Which rows, in any order; repeats are allowed, negative ones count from the end.
+
+        Returns
+        -------
+        ndarray of shape (m, n_columns)
+            The rows in the type that they are computed in, ``float32`` or ``float64``.
+
+        Raises
+        ------
+        IndexError
+            For a row that is not there.
+        """
+        wanted = np.asarray(indices)
+        if wanted.ndim != 1 or (wanted.size and not np.issubdtype(wanted.dtype, np.integer)):
+            raise ValueError(
+                f"indices must be a 1-D array of integers, got {wanted.ndim}-D of {wanted.dtype}"
+            )
+        n = len(self)
+        bad = wanted[(wanted < -n) | (wanted >= n)]
+        if bad.size:
+            raise IndexError(f"row {bad[0]} is not there: the source has {n} rows")
+        index = wanted.astype(np.int64)
+        return self._source.take(np.where(index < 0, index + n, index))
+
+    def slice(self, start: int, stop: int) -> DataSource:
+        """Consecutive rows as a source of their own; nothing is copied.
+
+        Parameters
+        ----------
+        start, stop : int
+            The first row, and the row after the last: ``0 <= start <= stop <= n_rows``.
+
+        Returns
+        -------
+        DataSource
+            The rows, counted from 0 again.
+        """
+        n = len(self)
+        start, stop = whole("start", start, 0), whole("stop", stop, 0)
+        if not start <= stop <= n:
+            raise IndexError(f"rows {start}..{stop} do not lie within 0..{n}")
+        return DataSource(self._source.slice(start, stop), f"{self._name}, rows {start}..{stop}")
+
+    def close(self) -> None:
+        """Let go of the array or file. Arrays made from it stay valid."""
+        self._open = None
+
+    def __enter__(self) -> DataSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open(  # noqa: A001
+    obj: Any,
+    *,
+    shape: tuple[int, int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    columns: Sequence[Any] | None = None,
+    key: str | None = None,
+) -> DataSource:
+    """Open rows as a source, without loading them.
+
+    Parameters
+    ----------
+    obj : array-like, str, os.PathLike or DataSource
+        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), the path of an ``.npy`` file, or the path
+        of a file of row-major numbers without a header, together with `shape` and `dtype`. A file is memory-mapped.
+    shape : tuple of (int, int), optional
+        Rows and columns of a raw file, whose rows begin at its first byte.
+    dtype : dtype, optional
+        Type of the numbers of a raw file, little-endian: bool, (u)int8 to (u)int64, float16 to float64, ``"bfloat16"``.
+    columns : sequence, optional
+        Of a frame: the columns to take.
+    key : str, optional
+        Reserved for files that hold several arrays.
+
+    Returns
+    -------
+    DataSource
+
+    Raises
+    ------
+    OSError
+        When the file cannot be opened.
+    ValueError
+        When it is not what it should be, or of a kind that is not supported.
+    TypeError
+        For complex and other values that are no numbers, and for sparse matrices.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> source = shoal.open(np.arange(6, dtype="uint8").reshape(3, 2))
+    >>> source.shape, source.dtype.name
+    ((3, 2), 'uint8')
+    """
+    if key is not None:
+        raise ValueError(
+            f"key={key!r}: no kind of file that holds several arrays is supported yet; supported: {SUPPORTED}"
+        )
+    if isinstance(obj, DataSource):
+        if shape is not None or dtype is not None or columns is not None:
+            raise ValueError(
+                "shape, dtype and columns belong to what is opened first: this is an open source"
+            )
+        return obj
+    if isinstance(obj, (str, os.PathLike)):
+        if columns is not None:
+            raise ValueError(
+                f"columns={columns!r} is for frames: files of columns are not supported yet; supported: {SUPPORTED}"
+            )
+        return open_path(os.fspath(obj), shape, dtype)
+    if shape is not None or dtype is not None:
+        raise ValueError("shape and dtype describe a raw file: an array has its own")
+    if columns is not None:
+        if not hasattr(obj, "columns"):
+            raise ValueError(f"columns={columns!r} is for frames, got {type(obj).__name__}")
+        obj = obj[list(columns)]
+    from sklearn.utils.validation import check_array
+
+    refuse_unreadable(obj)
+    # Rows may be none at all here: what works on them says how many it needs.
+    return DataSource(
+        array_source(
+            check_array(as_array(obj), dtype="numeric", ensure_all_finite=False, ensure_min_samples=0)
+        )
+    )
+
+
+def open_path(path: str | bytes, shape: tuple[int, int] | None, dtype: npt.DTypeLike | None) -> DataSource:
+    """Open a file by its name."""
+    name = os.fsdecode(path)
+    suffix = Path(name).suffix.lower()
+    if suffix == ".npy":
+        if shape is not None or dtype is not None:
+            raise ValueError(f"{name}: an .npy file has its own shape and dtype, leave them out")
+        return DataSource(Source.open_npy(name), name)
+    if shape is None or dtype is None:
+        if not os.path.exists(name):  # noqa: PTH110
+            raise FileNotFoundError(2, os.strerror(2), name)
+        raise ValueError(
+            f"{name}: files that end in {suffix or 'no suffix'!r} are not supported yet; supported: {SUPPORTED}"
+        )
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        raise ValueError(f"shape must be (rows, columns), got {shape!r}")
+    rows, cols = whole("shape[0]", shape[0], 1), whole("shape[1]", shape[1], 1)
+    if isinstance(dtype, str) and dtype == "bfloat16":
+        stored = dtype
+    else:
+        kind = np.dtype(dtype)
+        if kind.newbyteorder("<") != kind:
+            raise ValueError(f"dtype={kind.str!r}: raw files must be little-endian")
+        stored = kind.name
+    return DataSource(Source.open_raw(name, stored, rows, cols), name)
+
+
+def array_source(array: npt.NDArray[Any]) -> Source:
+    """Make a source of a 2-D array; copied only where its byte order or its type is foreign."""
+    kind = array.dtype
+    if not kind.isnative:
+        array = array.astype(kind.newbyteorder("="))
+    elif kind.kind == "f" and kind.itemsize > 8:
+        array = array.astype(np.float64)
+    return Source.from_array(np.asarray(array))
+
+
+def as_array(obj: Any) -> Any:
+    """Take what only offers DLPack as an array; give all else back."""
+    if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
+        return np.from_dlpack(obj)
+    return obj
+
+
+def refuse_unreadable(X: Any) -> None:
+    """Refuse sparse matrices and what is complex with a message of our own."""
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise TypeError("sparse X is not supported yet: pass a dense array, for example X.toarray()")

@@ -1,0 +1,178 @@
+"""How good a clustering is."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core, _params
+from ._base import as_source
+
+__all__ = ["adjusted_rand_score", "clustering_accuracy", "inertia", "normalized_mutual_info_score", "purity"]
+
+
+def inertia(X: Any, centers: npt.ArrayLike, sample_weight: Any = None, *, n_jobs: int | None = None) -> float:
+    """Sum of squared distances of rows to their nearest centers.
+
+    Parameters
+    ----------
+    X : rows of shape (n_samples, n_features)
+        Anything that :meth:`shoal.KMeans.fit` takes.
+    centers : array-like of shape (n_centers, n_features)
+        Finite. Centers of a wider type than that of the rows are not rounded: the computation is then float64.
+    sample_weight : array-like of shape (n_samples,), float or None
+        Weight of every row, finite, at least 0, not all 0. None: 1.
+    n_jobs : int or None
+        Threads; None: all that the process may use. The result does not depend on it.
+
+    Returns
+    -------
+    float
+        The weighted sum; differences and sums in float64.
+
+    Raises
+    ------
+    ValueError
+        For shapes or values that are refused.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> shoal.metrics.inertia(np.array([[1.0], [8.0]]), [[0.0], [10.0]])
+    5.0
+    """
+    source = as_source(X)
+    given = np.asarray(centers)
+    narrow = source.compute == "float32" and given.dtype in (np.float32, np.float16)
+    values = _params.centers("centers", given, np.float32 if narrow else np.float64, (None, source.shape[1]))
+    weights = _params.weights(sample_weight, source.shape[0])
+    return _core.inertia(source, values, weights, None, "euclidean", _params.threads(n_jobs))
+
+
+def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Count the rows by class (down) and cluster (across)."""
+    true, pred = np.asarray(y_true), np.asarray(y_pred)
+    if true.ndim != 1 or pred.ndim != 1 or len(true) != len(pred) or len(true) == 0:
+        raise ValueError(
+            f"y_true and y_pred must be 1-D, of the same length and not empty, got shapes {true.shape} and {pred.shape}"
+        )
+    classes, rows = np.unique(true, return_inverse=True)
+    clusters, columns = np.unique(pred, return_inverse=True)
+    cells = np.bincount(rows * len(clusters) + columns, minlength=len(classes) * len(clusters))
+    return cells.reshape(len(classes), len(clusters)).astype(np.int64)
+
+
+def clustering_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
+    """Share of rows that agree under the best one-to-one matching of clusters and classes (Hungarian method).
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,)
+        Classes and clusters; any labels that can be compared. Their numbers may differ.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; clusters without a class of their own count as wrong.
+
+    Raises
+    ------
+    ValueError
+        When the lengths differ or are 0.
+
+    Examples
+    --------
+    >>> from shoal import metrics
+    >>> metrics.clustering_accuracy([0, 0, 1, 1], [5, 5, 3, 5])
+    0.75
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    table = _contingency(y_true, y_pred)
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    return float(table[rows, columns].sum() / table.sum())
+
+
+def purity(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
+    """Share of rows that belong to the most frequent class of their cluster.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,)
+        Classes and clusters; any labels that can be compared.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; it rises with the number of clusters.
+
+    Raises
+    ------
+    ValueError
+        When the lengths differ or are 0.
+
+    Examples
+    --------
+    >>> from shoal import metrics
+    >>> metrics.purity([0, 0, 1, 1], [0, 1, 2, 3])
+    1.0
+    """
+    table = _contingency(y_true, y_pred)
+    return float(table.max(axis=0).sum() / table.sum())
+
+
+def normalized_mutual_info_score(
+    y_true: npt.ArrayLike,
+    y_pred: npt.ArrayLike,
+    *,
+    average_method: Literal["arithmetic", "geometric", "min", "max"] = "arithmetic",
+) -> float:
+    """Mutual information of classes and clusters over a mean of their entropies: scikit-learn's.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,)
+        Classes and clusters.
+    average_method : {"arithmetic", "geometric", "min", "max"}, default="arithmetic"
+        The mean. Papers differ (older ones and older libraries use ``"geometric"``): name it when comparing figures.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> from shoal import metrics
+    >>> metrics.normalized_mutual_info_score([0, 0, 1, 1], [1, 1, 0, 0])
+    1.0
+    """
+    from sklearn.metrics import normalized_mutual_info_score as score
+
+    return float(score(y_true, y_pred, average_method=average_method))
+
+
+def adjusted_rand_score(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
+    """Rand index of classes and clusters, adjusted for chance: scikit-learn's.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of shape (n_samples,)
+        Classes and clusters.
+
+    Returns
+    -------
+    float
+        1 for equal partitions, about 0 for independent ones.
+
+    Examples
+    --------
+    >>> from shoal import metrics
+    >>> metrics.adjusted_rand_score([0, 0, 1, 1], [1, 1, 0, 0])
+    1.0
+    """
+    from sklearn.metrics import adjusted_rand_score as score
+
+    return float(score(y_true, y_pred))

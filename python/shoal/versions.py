@@ -1,0 +1,53 @@
+"""What this machine and installation look like, for reports."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+from pathlib import Path
+
+from . import _core
+
+__all__ = ["show_versions"]
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "joblib", "pandas", "polars", "pyarrow", "tqdm", "matplotlib")
+
+
+def processor() -> str:
+    """Name of the CPU, as far as the system tells it."""
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+            named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        named = []
+    return named[0] if named else platform.processor() or platform.machine()
+
+
+def installed(package: str) -> str:
+    """Version of a package, or that it is not there."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def show_versions() -> None:
+    """Print the versions of shoal and what it works with, the CPU, the instruction set in use and the number of threads.
+
+    Examples
+    --------
+    >>> import shoal
+    >>> shoal.show_versions()  # doctest: +SKIP
+    """
+    rows = {
+        "shoal": _core.version,
+        "python": sys.version.split()[0],
+        "system": platform.platform(),
+        "processor": processor(),
+        "instruction set": f"{_core.isa()} (available: {', '.join(_core.available_isas())})",
+        "threads": str(_core.default_threads()),
+        **{package: installed(package) for package in PACKAGES},
+    }
+    width = max(map(len, rows))
+    print("\n".join(f"{name:>{width}}: {value}" for name, value in rows.items()))

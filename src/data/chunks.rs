@@ -1,0 +1,226 @@
+//! This module knows rows that somebody else makes, a chunk at a time.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
+
+use super::reblock::Reblock;
+use super::{Access, Block, DataSource};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::matrix::MatRef;
+
+/// Chunks shorter than this many tiles are collected, so that there is work for many threads at a time.
+const BLOCK_TILES: usize = 32;
+
+/// Some rows, one after the other, and their weights.
+///
+/// ```
+/// use shoal::data::Chunk;
+/// let chunk = Chunk::from(vec![1.0f32, 2.0]).weighted(vec![0.5]);
+/// assert_eq!(chunk.weights.unwrap(), [0.5]);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chunk<T> {
+    /// The values of a whole number of rows.
+    pub values: Vec<T>,
+    /// One weight a row. Either all chunks of a source have weights or none.
+    pub weights: Option<Vec<f64>>,
+}
+
+impl<T> Chunk<T> {
+    /// The same rows with weights.
+    ///
+    /// ```
+    /// use shoal::data::Chunk;
+    /// assert!(Chunk::from(vec![1.0f64]).weighted(vec![2.0]).weights.is_some());
+    /// ```
+    #[must_use]
+    pub fn weighted(mut self, weights: Vec<f64>) -> Self {
+        self.weights = Some(weights);
+        self
+    }
+}
+
+impl<T> From<Vec<T>> for Chunk<T> {
+    fn from(values: Vec<T>) -> Self {
+        Self { values, weights: None }
+    }
+}
+
+type Iter<'a, T> = Box<dyn Iterator<Item = Result<Chunk<T>>> + 'a>;
+type SendIter<'a, T> = Box<dyn Iterator<Item = Result<Chunk<T>>> + Send + 'a>;
+
+enum Feed<'a, T> {
+    Once(Mutex<Option<SendIter<'a, T>>>),
+    Replay(Box<dyn Fn() -> Iter<'a, T> + Sync + 'a>),
+}
+
+/// A stream of chunks of any lengths as a source: an iterator, which can be read once, or a function that
+/// makes a fresh one for each pass.
+///
+/// ```
+/// use shoal::data::{Access, Chunks, DataSource};
+/// let stream = Chunks::once(2, (0..3).map(|i| Ok(vec![i as f32; 4].into())));
+/// assert_eq!((stream.access(), stream.rows()), (Access::Once, None));
+/// ```
+pub struct Chunks<'a, T> {
+    dim: usize,
+    feed: Feed<'a, T>,
+}
+
+impl<T> fmt::Debug for Chunks<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chunks").field("dim", &self.dim).finish_non_exhaustive()
+    }
+}
+
+impl<'a, T: Float> Chunks<'a, T> {
+    /// Rows of `dim` columns that can be read once. A pass that ends early loses the rest.
+    ///
+    /// ```
+    /// use shoal::data::{Chunk, Chunks, DataSource};
+    /// let stream = Chunks::once(1, [Ok(Chunk::from(vec![1.0f64, 2.0]))].into_iter());
+    /// assert_eq!(stream.dim(), 1);
+    /// ```
+    pub fn once(dim: usize, chunks: impl Iterator<Item = Result<Chunk<T>>> + Send + 'a) -> Self {
+        Self { dim, feed: Feed::Once(Mutex::new(Some(Box::new(chunks)))) }
+    }
+
+    /// Rows of `dim` columns that `chunks` makes anew, and alike, for every pass.
+    ///
+    /// ```
+    /// use shoal::data::{Access, Chunks, DataSource};
+    /// let stream = Chunks::replay(2, || (0..3).map(|i| Ok(vec![i as f32; 4].into())));
+    /// assert_eq!(stream.access(), Access::Replay);
+    /// ```
+    pub fn replay<I>(dim: usize, chunks: impl Fn() -> I + Sync + 'a) -> Self
+    where
+        I: Iterator<Item = Result<Chunk<T>>> + 'a,
+    {
+        Self { dim, feed: Feed::Replay(Box::new(move || Box::new(chunks()))) }
+    }
+
+    /// The number of rows of a chunk.
+    fn rows_of(&self, chunk: &Chunk<T>, weighted: bool) -> Result<usize> {
+        let (values, dim) = (chunk.values.len(), self.dim);
+        if !values.is_multiple_of(dim) {
+            return Err(Error::Shape(format!("a chunk of {values} values is no rows of {dim} columns")));
+        }
+        let rows = values / dim;
+        match &chunk.weights {
+            Some(weights) if weights.len() != rows => {
+                Err(Error::Shape(format!("a chunk has {} weights for {rows} rows", weights.len())))
+            }
+            weights if weights.is_some() != weighted => {
+                Err(Error::Shape("some chunks have weights and others have none".into()))
+            }
+            _ => Ok(rows),
+        }
+    }
+}
+
+impl<T: Float> DataSource<T> for Chunks<'_, T> {
+    fn dim(&self) -> usize {
+        self.dim
+    }
+    fn rows(&self) -> Option<u64> {
+        None
+    }
+    fn access(&self) -> Access {
+        match self.feed {
+            Feed::Once(_) => Access::Once,
+            Feed::Replay(_) => Access::Replay,
+        }
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        if self.dim == 0 {
+            return Err(Error::Empty("rows need at least 1 column, got 0".into()));
+        }
+        let chunks: Iter<'_, T> = match &self.feed {
+            Feed::Replay(make) => make(),
+            Feed::Once(chunks) => {
+                chunks.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(|| {
+                    Error::Source(
+                        "the rows of this stream were read already, and it can be read only once".into(),
+                    )
+                })?
+            }
+        };
+        let mut blocks = Reblock::new(self.dim, tile_rows, BLOCK_TILES, f);
+        let mut weighted = None;
+        for chunk in chunks {
+            let chunk = chunk?;
+            if chunk.values.is_empty() {
+                continue;
+            }
+            let rows = self.rows_of(&chunk, *weighted.get_or_insert(chunk.weights.is_some()))?;
+            let piece = MatRef::new(&chunk.values, self.dim);
+            if blocks.push(&piece, 0..rows, chunk.weights.as_deref(), false)?.is_break() {
+                return Ok(());
+            }
+        }
+        blocks.finish()
+    }
+    fn gather(&self, _rows: &[u64], _out: &mut Vec<T>) -> Result<()> {
+        Err(Error::Source("single rows of a stream cannot be read; write it to a file and open that".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::take;
+    use super::*;
+
+    fn stream() -> impl Iterator<Item = Result<Chunk<f32>>> {
+        (0..100u16).map(|i| Ok(vec![f32::from(i); usize::from(i % 5) * 2].into()))
+    }
+
+    fn seen(source: &dyn DataSource<f32>) -> Result<Vec<f32>> {
+        let mut seen = Vec::new();
+        source.for_each_block(3, &mut |block| {
+            let mut scratch = Vec::new();
+            block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| seen.push(row[1]));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(seen)
+    }
+
+    #[test]
+    fn a_stream_is_read_once_and_a_function_again_and_again() {
+        let expected: Vec<f32> = (0..100u16).flat_map(|i| vec![f32::from(i); usize::from(i % 5)]).collect();
+        let (once, replay) = (Chunks::once(2, stream()), Chunks::replay(2, stream));
+        assert_eq!(seen(&once).unwrap(), expected);
+        assert_eq!(
+            seen(&once).unwrap_err().to_string(),
+            "the rows of this stream were read already, and it can be read only once"
+        );
+        assert_eq!((seen(&replay).unwrap(), seen(&replay).unwrap()), (expected.clone(), expected.clone()));
+        assert_eq!(take(&replay, &[150, 0, 7]).unwrap(), [150, 150, 0, 0, 7, 7].map(|i: usize| expected[i]));
+        assert_eq!(take(&replay, &[200]).unwrap_err().to_string(), "row 200 is not there");
+    }
+
+    #[test]
+    fn chunks_that_do_not_fit_are_refused() {
+        let text = |chunks: Vec<Chunk<f32>>| {
+            seen(&Chunks::once(2, chunks.into_iter().map(Ok))).unwrap_err().to_string()
+        };
+        let two = || Chunk::from(vec![0.0; 4]);
+        assert_eq!(text(vec![vec![0.0; 3].into()]), "a chunk of 3 values is no rows of 2 columns");
+        assert_eq!(text(vec![two().weighted(vec![1.0])]), "a chunk has 1 weights for 2 rows");
+        assert_eq!(
+            text(vec![two(), two().weighted(vec![1.0, 2.0])]),
+            "some chunks have weights and others have none"
+        );
+    }
+
+    #[test]
+    fn its_errors_are_passed_on() {
+        let broken = Chunks::<f32>::once(1, [Err(Error::Empty("broken".into()))].into_iter());
+        assert_eq!(seen(&broken).unwrap_err().to_string(), "broken");
+    }
+}

@@ -1,0 +1,87 @@
+//! This module knows how the first value that is not a number is found.
+
+use std::ops::ControlFlow;
+
+use super::DataSource;
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::parallel::Executor;
+
+/// A tile has about this many values: enough to make handing it out cheap, few enough to stay in cache when
+/// it is converted.
+const TILE_VALUES: usize = 1 << 15;
+
+/// Refuses a source that holds NaN or infinity: one pass, or none where integers are stored.
+///
+/// # Errors
+/// [`Error::NotFinite`] with the first such value in row order, whatever the number of threads; those of
+/// reading; an interrupt.
+///
+/// ```
+/// use shoal::{Executor, data::{self, Dense}};
+/// let rows = Dense::new(&[1.0f32, f32::NAN], 1).unwrap();
+/// let refused = data::check_finite(&rows, &Executor::new(Some(1)).unwrap()).unwrap_err();
+/// assert!(refused.to_string().starts_with("X holds NaN at row 1, column 0"));
+/// ```
+pub fn check_finite<T: Float>(source: &dyn DataSource<T>, executor: &Executor) -> Result<()> {
+    if source.always_finite() {
+        return Ok(());
+    }
+    let tile_rows = (TILE_VALUES / source.dim()).max(1);
+    source.for_each_block(tile_rows, &mut |block| {
+        executor.for_each((0..block.len).step_by(tile_rows), Vec::new, |start, scratch| {
+            let tile = block.rows.tile(start..block.len.min(start + tile_rows), scratch);
+            for (i, row) in tile.iter().enumerate() {
+                // Without an early end the loop over a row is vectorised.
+                if row.iter().fold(true, |all, x| all & x.finite()) {
+                    continue;
+                }
+                let column = row.iter().position(|x| !x.finite()).unwrap_or_default();
+                return Err(Error::NotFinite {
+                    what: "X",
+                    value: row[column].to_string(),
+                    row: block.first_row + (start + i) as u64,
+                    column,
+                });
+            }
+            Ok(())
+        })?;
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Dense, RawRows};
+    use super::*;
+
+    #[test]
+    fn the_first_bad_value_in_row_order_is_named() {
+        let mut values = vec![0.5f64; 3 * 50_000];
+        values[3 * 40_000 + 1] = f64::NEG_INFINITY;
+        values[3 * 49_999] = f64::NAN;
+        for threads in 1..4 {
+            let cx = Executor::new(Some(threads)).unwrap();
+            let refused = check_finite(&Dense::new(&values, 3).unwrap(), &cx).unwrap_err();
+            assert_eq!(
+                refused.to_string(),
+                "X holds -inf at row 40000, column 1: NaN and infinity are refused"
+            );
+        }
+    }
+
+    #[test]
+    fn finite_rows_and_integers_pass() {
+        let cx = Executor::new(Some(2)).unwrap();
+        check_finite(&Dense::new(&[1.0f32, f32::MAX], 2).unwrap(), &cx).unwrap();
+        check_finite::<f32>(&RawRows::new(&[u64::MAX, 0], 1).unwrap(), &cx).unwrap();
+    }
+
+    #[test]
+    fn what_overflows_the_compute_type_is_refused() {
+        let cx = Executor::new(Some(1)).unwrap();
+        let rows = [1e300f64];
+        check_finite::<f64>(&RawRows::new(&rows, 1).unwrap(), &cx).unwrap();
+        assert!(check_finite::<f32>(&RawRows::new(&rows, 1).unwrap(), &cx).is_err());
+    }
+}

@@ -1,0 +1,216 @@
+//! This module knows rows that lie in memory as what they are computed as: slices, matrices and array views.
+
+use std::ops::{ControlFlow, Range};
+
+use super::raw::one_block;
+use super::{Access, Block, DataSource, TileReader, no_such_row};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::matrix::MatRef;
+
+/// Borrowed rows of `f32` or `f64`, read in place. For rows stored as anything else see
+/// [`RawRows`](super::RawRows).
+///
+/// A slice of arrays, for example `[[f32; 2]]`, and a [`MatRef`] are sources themselves.
+///
+/// ```
+/// use shoal::data::{DataSource, Dense};
+/// let rows = Dense::new(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], 3).unwrap();
+/// assert_eq!((rows.dim(), rows.rows()), (3, Some(2)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Dense<'a, T>(MatRef<'a, T>);
+
+impl<'a, T: Float> Dense<'a, T> {
+    /// Rows of `cols` values, one after the other.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] for 0 columns, [`Error::Shape`] when `values` is not a whole number of rows.
+    ///
+    /// ```
+    /// let refused = shoal::data::Dense::new(&[1.0f32, 2.0, 3.0], 2).unwrap_err();
+    /// assert_eq!(refused.to_string(), "3 values are no rows of 2 columns");
+    /// ```
+    pub fn new(values: &'a [T], cols: usize) -> Result<Self> {
+        if cols == 0 {
+            return Err(Error::Empty("rows need at least 1 column, got 0".into()));
+        }
+        if !values.len().is_multiple_of(cols) {
+            return Err(Error::Shape(format!("{} values are no rows of {cols} columns", values.len())));
+        }
+        Ok(Self(MatRef::new(values, cols)))
+    }
+
+    /// The rows as a matrix.
+    ///
+    /// ```
+    /// let rows = shoal::data::Dense::new(&[1.0f32, 2.0], 2).unwrap();
+    /// assert_eq!(rows.matrix().row(0), [1.0, 2.0]);
+    /// ```
+    pub fn matrix(&self) -> MatRef<'a, T> {
+        self.0
+    }
+}
+
+impl<'a, T: Float> From<MatRef<'a, T>> for Dense<'a, T> {
+    fn from(rows: MatRef<'a, T>) -> Self {
+        Self(rows)
+    }
+}
+
+impl<T: Float> TileReader<T> for MatRef<'_, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, _scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        self.slice(rows.start, rows.end)
+    }
+}
+
+impl<T: Float> DataSource<T> for MatRef<'_, T> {
+    fn dim(&self) -> usize {
+        self.cols()
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(MatRef::rows(self) as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(
+        &self,
+        _tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        one_block(self, MatRef::rows(self), f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        if let Some(&beyond) = rows.iter().find(|&&row| row >= MatRef::rows(self) as u64) {
+            return Err(no_such_row(beyond));
+        }
+        out.reserve(rows.len() * self.cols());
+        for &row in rows {
+            out.extend_from_slice(self.row(row as usize));
+        }
+        Ok(())
+    }
+}
+
+/// A source that reads as another one made from it does.
+macro_rules! source_through {
+    ([$($generics:tt)*] $t:ty, |$this:ident| $through:expr) => {
+        impl<$($generics)*> DataSource<T> for $t {
+            fn dim(&self) -> usize {
+                let $this = self;
+                DataSource::<T>::dim(&$through)
+            }
+            fn rows(&self) -> Option<u64> {
+                let $this = self;
+                DataSource::<T>::rows(&$through)
+            }
+            fn access(&self) -> Access {
+                Access::Random
+            }
+            fn for_each_block(
+                &self,
+                tile_rows: usize,
+                f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+            ) -> Result<()> {
+                let $this = self;
+                DataSource::<T>::for_each_block(&$through, tile_rows, f)
+            }
+            fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+                let $this = self;
+                DataSource::<T>::gather(&$through, rows, out)
+            }
+        }
+    };
+}
+
+source_through!([T: Float] Dense<'_, T>, |this| this.0);
+source_through!([T: Float, const D: usize] [[T; D]], |this| MatRef::new(this.as_flattened(), D));
+source_through!([T: Float, const D: usize, const N: usize] [[T; D]; N], |this| this[..]);
+source_through!([T: Float, const D: usize] Vec<[T; D]>, |this| **this);
+#[cfg(feature = "ndarray")]
+source_through!(
+    [T: Float, S: ndarray::Data<Elem = T> + Sync] ndarray::ArrayBase<S, ndarray::Ix2>,
+    |this| super::RawRows::from_view(&this.view())
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all<T: Float>(source: &(impl DataSource<T> + ?Sized)) -> Vec<T> {
+        let mut out = Vec::new();
+        let mut scratch = Vec::new();
+        source
+            .for_each_block(4, &mut |block| {
+                assert_eq!(block.first_row, 0);
+                block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| out.extend_from_slice(row));
+                Ok(ControlFlow::Continue(()))
+            })
+            .unwrap();
+        let mut gathered = Vec::new();
+        let rows: Vec<u64> = (0..source.rows().unwrap()).collect();
+        source.gather(&rows, &mut gathered).unwrap();
+        assert_eq!(out, gathered);
+        out
+    }
+
+    #[test]
+    fn slices_matrices_and_vectors_are_sources() {
+        let rows = [[1.0f32, 2.0], [3.0, 4.0], [5.0, 6.0]];
+        let flat = rows.as_flattened();
+        assert_eq!(all(&rows[..]), flat);
+        assert_eq!(all(&rows.to_vec()), flat);
+        assert_eq!(all(&Dense::new(flat, 2).unwrap()), flat);
+        assert_eq!(all(&Dense::from(MatRef::with_stride(flat, 3, 1, 2))), [1.0, 3.0, 5.0]);
+        assert_eq!(DataSource::<f32>::dim(&rows[..]), 2);
+    }
+
+    #[test]
+    fn matrices_are_read_in_place() {
+        let values = [1.0f64, 2.0, 3.0, 4.0];
+        let source = Dense::new(&values, 2).unwrap();
+        source
+            .for_each_block(1, &mut |block| {
+                let mut scratch = Vec::new();
+                assert!(std::ptr::eq(
+                    block.rows.tile(1..2, &mut scratch).data().as_ptr(),
+                    &raw const values[2]
+                ));
+                Ok(ControlFlow::Break(()))
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn no_rows_are_no_block() {
+        let source = Dense::<f32>::new(&[], 2).unwrap();
+        source.for_each_block(1, &mut |_| panic!("there is no row")).unwrap();
+    }
+
+    #[test]
+    fn refusals_name_the_row_and_the_shape() {
+        let source = Dense::new(&[1.0f32, 2.0], 1).unwrap();
+        let refused = source.gather(&[0, 2], &mut Vec::new()).unwrap_err();
+        assert_eq!(refused.to_string(), "row 2 is not there");
+        assert_eq!(Dense::<f32>::new(&[], 0).unwrap_err().to_string(), "rows need at least 1 column, got 0");
+    }
+
+    #[cfg(feature = "ndarray")]
+    #[test]
+    fn array_views_of_any_strides_are_sources() {
+        let array = ndarray::Array2::from_shape_fn((7, 5), |(i, j)| (i * 10 + j) as f32);
+        let views = [
+            array.view(),
+            array.t(),
+            array.slice(ndarray::s![..;2, 1..4]),
+            array.slice(ndarray::s![..;-1, ..;-2]),
+            array.slice(ndarray::s![2..3, ..]),
+            array.slice(ndarray::s![.., 3..4]),
+        ];
+        for view in views {
+            assert_eq!(all(&view), view.iter().copied().collect::<Vec<_>>());
+        }
+        assert_eq!(all(&array), array.iter().copied().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,196 @@
+//! Where rows come from.
+//!
+//! A [`DataSource`] hands out rows in *blocks*; workers cut a block into *tiles* and read one tile at a time,
+//! which is when the stored type becomes the compute type. In-memory and memory-mapped sources are one block
+//! that reads without copying; streams are many blocks. A source knows nothing of solvers, and a solver says
+//! at its start which [`Access`] it needs.
+
+use std::ops::{ControlFlow, Range};
+
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::matrix::MatRef;
+
+mod adapters;
+mod any;
+mod chunks;
+mod dtype;
+mod finite;
+mod memory;
+pub mod npy;
+pub mod raw;
+mod reblock;
+
+pub(crate) use adapters::normalize_rows;
+pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
+pub use any::{AnySource, Own, Source};
+pub use chunks::{Chunk, Chunks};
+pub use dtype::Dtype;
+pub use finite::check_finite;
+pub use memory::Dense;
+pub use raw::{Mapped, RawRows};
+
+/// How a source can be read; each level includes the ones before it.
+///
+/// ```
+/// use shoal::data::Access;
+/// assert!(Access::Once < Access::Replay && Access::Replay < Access::Random);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// One pass, in order; gone afterwards.
+    Once,
+    /// Any number of passes, in order.
+    Replay,
+    /// Any row at any time.
+    Random,
+}
+
+/// Reads rows of one block; called by many workers at a time.
+pub trait TileReader<T: Float>: Sync {
+    /// The rows of `rows`, in place where they lie as `T`, else converted into `scratch`.
+    ///
+    /// # Panics
+    /// When the range does not lie within the block.
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T>;
+}
+
+/// Consecutive rows of a source.
+#[derive(Clone, Copy)]
+pub struct Block<'a, T: Float> {
+    /// Global index of the block's first row.
+    pub first_row: u64,
+    /// Number of rows.
+    pub len: usize,
+    /// Reads them.
+    pub rows: &'a dyn TileReader<T>,
+    /// One weight a row, if the source has weights.
+    pub weights: Option<&'a [f64]>,
+}
+
+/// Rows from a file, an array, a stream: the contract between data and everything above it.
+///
+/// See `examples/custom_source.rs` for an implementation.
+///
+/// ```
+/// use shoal::data::{DataSource, Dense};
+/// let source = Dense::new(&[1.0f32, 2.0, 3.0, 4.0], 2).unwrap();
+/// assert_eq!((DataSource::<f32>::dim(&source), DataSource::<f32>::rows(&source)), (2, Some(2)));
+/// ```
+pub trait DataSource<T: Float>: Sync {
+    /// Columns of a row; at least 1.
+    fn dim(&self) -> usize;
+
+    /// Number of rows; `None` when only a pass can tell.
+    fn rows(&self) -> Option<u64>;
+
+    /// How the source can be read.
+    fn access(&self) -> Access;
+
+    /// The weights of all rows, where the source has weights and knows them.
+    fn weights(&self) -> Option<&[f64]> {
+        None
+    }
+
+    /// Whether no value can be NaN or infinite, because integers are stored; [`check_finite`] then has
+    /// nothing to do.
+    fn always_finite(&self) -> bool {
+        false
+    }
+
+    /// One pass over all rows in order. Every block but the last has a multiple of `tile_rows` rows; `f` may
+    /// end the pass early.
+    ///
+    /// # Errors
+    /// Those of reading, and those of `f`.
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()>;
+
+    /// Appends the given rows to `out`, in the order given. Only sources with [`Access::Random`] can.
+    ///
+    /// # Errors
+    /// [`Error::Source`] from a source that cannot, [`Error::Shape`] for a row that is not there.
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()>;
+}
+
+impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
+    fn dim(&self) -> usize {
+        (**self).dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        (**self).rows()
+    }
+    fn access(&self) -> Access {
+        (**self).access()
+    }
+    fn weights(&self) -> Option<&[f64]> {
+        (**self).weights()
+    }
+    fn always_finite(&self) -> bool {
+        (**self).always_finite()
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        (**self).for_each_block(tile_rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        (**self).gather(rows, out)
+    }
+}
+
+/// The given rows of any source that can be read more than once: one gather, or one pass in ascending order.
+///
+/// # Errors
+/// [`Error::Source`] for a source that can be read only once, [`Error::Shape`] for a row that is not there.
+pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result<Vec<T>> {
+    let d = source.dim();
+    let mut out = Vec::with_capacity(rows.len() * d);
+    if source.access() == Access::Random {
+        source.gather(rows, &mut out)?;
+        return Ok(out);
+    }
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&i| rows[i]);
+    out.resize(rows.len() * d, T::ZERO);
+    let mut wanted = order.into_iter().peekable();
+    let mut scratch = Vec::new();
+    source.for_each_block(1, &mut |block| {
+        while let Some(&i) = wanted.peek() {
+            let Some(at) = rows[i].checked_sub(block.first_row).filter(|&at| at < block.len as u64) else {
+                break;
+            };
+            let tile = block.rows.tile(at as usize..at as usize + 1, &mut scratch);
+            out[i * d..(i + 1) * d].copy_from_slice(tile.row(0));
+            wanted.next();
+        }
+        Ok(if wanted.peek().is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    match wanted.next() {
+        Some(i) => Err(no_such_row(rows[i])),
+        None => Ok(out),
+    }
+}
+
+/// The refusal of a row index beyond the end.
+pub(crate) fn no_such_row(row: u64) -> Error {
+    Error::Shape(format!("row {row} is not there"))
+}
+
+/// Number of rows of a source; counted in a pass where it is not known.
+pub(crate) fn count_rows<T: Float>(source: &dyn DataSource<T>) -> Result<u64> {
+    if let Some(n) = source.rows() {
+        return Ok(n);
+    }
+    let mut n = 0;
+    source.for_each_block(1, &mut |block| {
+        n += block.len as u64;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(n)
+}

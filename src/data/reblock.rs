@@ -1,0 +1,175 @@
+//! This module knows how rows that come in pieces of any length become blocks of whole tiles.
+
+use std::ops::{ControlFlow, Range};
+
+use super::{Block, TileReader};
+use crate::error::Result;
+use crate::float::Float;
+use crate::matrix::MatRef;
+
+/// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, but for the last one. Rows that do not
+/// fill a tile are copied and wait for the next piece; all others are passed on where they are.
+pub(super) struct Reblock<'f, T: Float> {
+    tile_rows: usize,
+    /// Rows that are collected from pieces shorter than this; a multiple of `tile_rows`.
+    block_rows: usize,
+    dim: usize,
+    first_row: u64,
+    waiting: Vec<T>,
+    waiting_weights: Vec<f64>,
+    weighted: bool,
+    scratch: Vec<T>,
+    f: &'f mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+}
+
+/// Consecutive rows of a block.
+struct Part<'a, T: Float> {
+    whole: &'a dyn TileReader<T>,
+    rows: Range<usize>,
+}
+
+impl<T: Float> TileReader<T> for Part<'_, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
+        self.whole.tile(self.rows.start + rows.start..self.rows.start + rows.end, scratch)
+    }
+}
+
+impl<'f, T: Float> Reblock<'f, T> {
+    pub(super) fn new(
+        dim: usize,
+        tile_rows: usize,
+        block_tiles: usize,
+        f: &'f mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Self {
+        let tile_rows = tile_rows.max(1);
+        Self {
+            tile_rows,
+            block_rows: tile_rows.saturating_mul(block_tiles),
+            dim,
+            first_row: 0,
+            waiting: Vec::new(),
+            waiting_weights: Vec::new(),
+            weighted: false,
+            scratch: Vec::new(),
+            f,
+        }
+    }
+
+    /// Takes the rows `rows` of a piece, with their weights; `last` says that none will follow.
+    pub(super) fn push(
+        &mut self,
+        piece: &dyn TileReader<T>,
+        mut rows: Range<usize>,
+        mut weights: Option<&[f64]>,
+        last: bool,
+    ) -> Result<ControlFlow<()>> {
+        self.weighted |= weights.is_some();
+        let waiting = self.waiting.len() / self.dim;
+        let short = !last && rows.len() < self.block_rows;
+        if waiting > 0 || short {
+            let full = if short { self.block_rows } else { waiting.next_multiple_of(self.tile_rows) };
+            let some = rows.len().min(full - waiting);
+            self.keep(piece, rows.start..rows.start + some, &mut weights);
+            rows.start += some;
+            if waiting + some == full && self.flush()?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        let whole = if last { rows.len() } else { rows.len() / self.tile_rows * self.tile_rows };
+        if whole > 0 {
+            let part = Part { whole: piece, rows: rows.start..rows.start + whole };
+            let block = Block {
+                first_row: self.first_row,
+                len: whole,
+                rows: &part,
+                weights: weights.map(|weights| &weights[..whole]),
+            };
+            self.first_row += whole as u64;
+            rows.start += whole;
+            weights = weights.map(|weights| &weights[whole..]);
+            if (self.f)(block)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        self.keep(piece, rows, &mut weights);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Passes on the rows that still wait.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.flush().map(|_| ())
+    }
+
+    fn keep(&mut self, piece: &dyn TileReader<T>, rows: Range<usize>, weights: &mut Option<&[f64]>) {
+        let n = rows.len();
+        for start in rows.clone().step_by(self.tile_rows) {
+            let tile = piece.tile(start..rows.end.min(start + self.tile_rows), &mut self.scratch);
+            tile.iter().for_each(|row| self.waiting.extend_from_slice(row));
+        }
+        if let Some(all) = weights {
+            let (these, others) = all.split_at(n);
+            self.waiting_weights.extend_from_slice(these);
+            *weights = Some(others);
+        }
+    }
+
+    fn flush(&mut self) -> Result<ControlFlow<()>> {
+        let len = self.waiting.len() / self.dim;
+        if len == 0 {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let rows = MatRef::new(&self.waiting, self.dim);
+        let weights = self.weighted.then_some(&self.waiting_weights[..]);
+        let next = (self.f)(Block { first_row: self.first_row, len, rows: &rows, weights })?;
+        self.first_row += len as u64;
+        self.waiting.clear();
+        self.waiting_weights.clear();
+        Ok(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pieces_of_any_length_become_whole_tiles(
+            pieces in prop::collection::vec(0usize..40, 1..12), tile_rows in 1usize..9, block_tiles in 1usize..4,
+            told in any::<bool>(), weighted in any::<bool>(),
+        ) {
+            let total: usize = pieces.iter().sum();
+            let values: Vec<f64> = (0..2 * total).map(|x| x as f64).collect();
+            let weights: Vec<f64> = (0..total).map(|x| x as f64 / 2.0).collect();
+            let (mut seen, mut lengths, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
+            let mut f = |block: Block<'_, f64>| {
+                assert_eq!(block.first_row as usize, seen.len() / 2);
+                assert_eq!(block.weights.is_some(), weighted);
+                if let Some(found) = block.weights {
+                    assert_eq!(found, &weights[seen.len() / 2..][..block.len]);
+                }
+                block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| seen.extend_from_slice(row));
+                lengths.push(block.len);
+                Ok(ControlFlow::Continue(()))
+            };
+            let mut blocks = Reblock::new(2, tile_rows, block_tiles, &mut f);
+            let mut at = 0;
+            for (i, &n) in pieces.iter().enumerate() {
+                // Each piece is the middle of a longer one.
+                let piece = MatRef::new(&values, 2);
+                let weights = weighted.then_some(&weights[at..at + n]);
+                let last = told && i + 1 == pieces.len();
+                prop_assert!(blocks.push(&piece, at..at + n, weights, last).unwrap().is_continue());
+                at += n;
+            }
+            blocks.finish().unwrap();
+            prop_assert_eq!(seen, values);
+            let whole = lengths.len().saturating_sub(1);
+            prop_assert!(lengths[..whole].iter().all(|n| n % tile_rows == 0), "{:?}", lengths);
+            prop_assert!(lengths.iter().all(|&n| n > 0));
+        }
+    }
+}

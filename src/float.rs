@@ -1,0 +1,68 @@
+//! This module knows the two types that rows are computed in.
+
+use std::fmt::{Debug, Display};
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// The compute type of rows and centers: `f32` or `f64`. Sums, counts and energies are always `f64`.
+///
+/// ```
+/// use shoal::Float;
+/// fn half<T: Float>(x: T) -> T {
+///     T::from_f64(x.to_f64() / 2.0)
+/// }
+/// assert_eq!(half(3.0f32), 1.5);
+/// ```
+pub trait Float:
+    sealed::Sealed + Copy + Send + Sync + 'static + PartialOrd + Default + Debug + Display
+{
+    /// NumPy's name of the type.
+    const NAME: &'static str;
+    /// Distance from 1 to the next larger value.
+    const EPSILON: f64;
+    /// The value zero.
+    const ZERO: Self;
+    /// Positive infinity.
+    const INFINITY: Self;
+    /// Exact widening.
+    fn to_f64(self) -> f64;
+    /// Rounding to nearest.
+    fn from_f64(x: f64) -> Self;
+    /// Exact for `f64`, the identity for `f32`.
+    fn from_f32(x: f32) -> Self;
+    /// Neither NaN nor infinite.
+    fn finite(self) -> bool;
+}
+
+macro_rules! float {
+    ($t:ty, $name:literal) => {
+        impl Float for $t {
+            const NAME: &'static str = $name;
+            const EPSILON: f64 = <$t>::EPSILON as f64;
+            const ZERO: Self = 0.0;
+            const INFINITY: Self = <$t>::INFINITY;
+            #[inline(always)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn from_f64(x: f64) -> Self {
+                x as $t
+            }
+            #[inline(always)]
+            fn from_f32(x: f32) -> Self {
+                x as $t
+            }
+            #[inline(always)]
+            fn finite(self) -> bool {
+                self.is_finite()
+            }
+        }
+    };
+}
+float!(f32, "float32");
+float!(f64, "float64");

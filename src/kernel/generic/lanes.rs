@@ -1,0 +1,143 @@
+//! This module knows the loop for rows in lanes: with few columns a vector of rows meets one broadcast center after the other, and the
+//! running minima never leave the registers.
+
+use super::simd::Simd;
+use crate::float::Float;
+use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::table::Compute;
+use crate::tuning::ROWS_IN_LANES_DIM;
+
+/// Smallest, its center and, if `TWO`, the second smallest value of `RV` vectors of rows with `D` columns.
+///
+/// # Safety
+/// `x` points to `D` columns of `stride` values, of which `RV` vectors are read; `c` to `k` rows of `D` values, `norms` to `k` values;
+/// `best`, `ids` and (if `TWO`) `second` to `RV` vectors; the processor has the instruction set.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "registers, not a data structure")]
+unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool>(
+    x: *const S::T,
+    stride: usize,
+    dim: usize,
+    c: *const S::T,
+    norms: *const S::T,
+    k: usize,
+    best: *mut S::T,
+    ids: *mut S::T,
+    second: *mut S::T,
+) {
+    // SAFETY: all offsets stay within what the caller promises.
+    unsafe {
+        let mut rows = [[S::splat(S::T::ZERO); RV]; D];
+        for (t, column) in rows.iter_mut().enumerate().take(dim) {
+            for (v, x_tv) in column.iter_mut().enumerate() {
+                *x_tv = S::load(x.add(t * stride + v * S::LANES));
+            }
+        }
+        let mut low = [S::splat(S::T::INFINITY); RV];
+        let mut at = [S::splat(S::T::ZERO); RV];
+        let mut next = [S::splat(S::T::INFINITY); RV];
+        let mut p = c;
+        for j in 0..k {
+            let mut acc = [S::splat(*norms.add(j)); RV];
+            for (t, column) in rows.iter().enumerate().take(dim) {
+                let b = S::splat(*p.add(t));
+                for (v, acc) in acc.iter_mut().enumerate() {
+                    *acc = S::fmadd(column[v], b, *acc);
+                }
+            }
+            p = p.add(dim);
+            let id = S::splat(S::T::from_f32(j as f32));
+            for v in 0..RV {
+                if TWO {
+                    next[v] = S::min(next[v], S::max(low[v], acc[v]));
+                }
+                (low[v], at[v]) = S::keep_less(low[v], at[v], acc[v], id);
+            }
+        }
+        for v in 0..RV {
+            S::store(best.add(v * S::LANES), low[v]);
+            S::store(ids.add(v * S::LANES), at[v]);
+            if TWO {
+                S::store(second.add(v * S::LANES), next[v]);
+            }
+        }
+    }
+}
+
+/// The strip loaded column by column against all centers.
+///
+/// # Safety
+/// The processor has the instruction set; `packed` has rows in lanes; `scratch` fits it.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
+    packed: &PackedCenters<S::T>,
+    scratch: &mut Scratch<S::T>,
+    labels: &mut [u32],
+) where
+    S::T: Compute,
+{
+    const RV: usize = 2;
+    let (rows, stride, dim, k) = (labels.len(), packed.strip_rows(), packed.dim, packed.k);
+    let padded = rows.next_multiple_of(RV * S::LANES);
+    assert!(padded <= stride && dim <= ROWS_IN_LANES_DIM && scratch.x.len() >= dim * stride);
+    assert!(scratch.state.len() >= stride && scratch.best.len() >= stride && scratch.second.len() >= stride);
+    assert!(packed.data.len() >= k * dim && packed.norms.len() >= k);
+    let mut r = 0;
+    while r < padded {
+        // SAFETY: the buffers are as long as asserted; `r` and a group's rows stay below `padded`.
+        unsafe {
+            let (x, c, norms) = (scratch.x.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
+            let best = scratch.best.as_mut_ptr().add(r);
+            let (ids, second) = (scratch.state.as_mut_ptr().add(r), scratch.second.as_mut_ptr().add(r));
+            macro_rules! dims {
+                ($($d:literal)*) => {
+                    match dim {
+                        $($d => group::<S, $d, RV, TWO>(x, stride, $d, c, norms, k, best, ids, second),)*
+                        _ => group::<S, ROWS_IN_LANES_DIM, RV, TWO>(x, stride, dim, c, norms, k, best, ids, second),
+                    }
+                };
+            }
+            dims!(1 2 3 4 5 6 7 8 10 12 16);
+        }
+        r += RV * S::LANES;
+    }
+    for (label, id) in labels.iter_mut().zip(&scratch.state[..rows]) {
+        *label = id.to_f64() as u32;
+    }
+}
+
+/// The tile values of the loaded strip's first `rows` rows against panel number `at`, into `scratch.tile`, a row of `width` values each.
+///
+/// # Safety
+/// As [`sweep`].
+#[inline(always)]
+pub(in crate::kernel) unsafe fn values<S: Simd>(
+    packed: &PackedCenters<S::T>,
+    scratch: &mut Scratch<S::T>,
+    rows: usize,
+    at: usize,
+) where
+    S::T: Compute,
+{
+    let (stride, dim, width) = (packed.strip_rows(), packed.dim, packed.table.width);
+    let padded = rows.next_multiple_of(S::LANES);
+    let first = at * width;
+    assert!(padded <= stride && scratch.x.len() >= dim * stride && scratch.state.len() >= S::LANES);
+    assert!(packed.data.len() >= packed.k * dim && packed.norms.len() >= packed.k);
+    for j in first..packed.k.min(first + width) {
+        for r in (0..padded).step_by(S::LANES) {
+            // SAFETY: the buffers are as long as asserted; `r` and a vector's rows stay below `padded`.
+            unsafe {
+                let mut acc = S::splat(packed.norms[j]);
+                for t in 0..dim {
+                    let x = S::load(scratch.x.as_ptr().add(t * stride + r));
+                    acc = S::fmadd(x, S::splat(packed.data[j * dim + t]), acc);
+                }
+                S::store(scratch.state.as_mut_ptr(), acc);
+            }
+            for lane in 0..S::LANES.min(rows - r) {
+                scratch.tile[(r + lane) * width + j - first] = scratch.state[lane];
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The kernels, written once over a private vector trait and stamped per instruction set in `arch`.
+//!
+//! Everything here is `#[inline(always)]` into an entry point that carries the instruction set's `#[target_feature]`. It is private on
+//! purpose: only the tables are used.
+#![allow(unsafe_code)]
+
+pub(super) mod accumulate;
+pub(super) mod lanes;
+pub(super) mod pair;
+pub(super) mod simd;
+pub(super) mod strip;
+pub(super) mod tile;

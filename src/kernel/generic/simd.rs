@@ -1,0 +1,83 @@
+//! This module knows the few operations that a kernel needs of a vector.
+
+use crate::float::Float;
+
+/// One instruction set's vector of one type.
+///
+/// # Safety
+/// Every method may only run on a processor that has the instruction set; `load` and `store` need `LANES` valid values at `p`.
+pub(in crate::kernel) trait Simd: Copy {
+    /// What a lane holds.
+    type T: Float;
+    /// The vector.
+    type V: Copy;
+    /// Lanes in a vector.
+    const LANES: usize;
+
+    unsafe fn splat(x: Self::T) -> Self::V;
+    unsafe fn load(p: *const Self::T) -> Self::V;
+    unsafe fn store(p: *mut Self::T, v: Self::V);
+    /// `a * b + c`, rounded once where the instruction set can.
+    unsafe fn fmadd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    /// Lane by lane, the candidate and its id where it is strictly smaller than the best, so that the earlier one wins a tie.
+    unsafe fn keep_less(best: Self::V, id: Self::V, candidate: Self::V, candidate_id: Self::V) -> (Self::V, Self::V);
+}
+
+/// The running minima that a kernel keeps of each row, in lanes.
+pub(in crate::kernel) trait Epilogue<S: Simd> {
+    /// Vectors of state a row.
+    const VECTORS: usize;
+
+    /// Adds the values `acc` of vector `id`; ids only grow.
+    ///
+    /// # Safety
+    /// `state` points to [`Self::VECTORS`] vectors; the processor has the instruction set.
+    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], id: usize);
+}
+
+/// Smallest value and its id.
+#[derive(Clone, Copy)]
+pub(in crate::kernel) struct Argmin;
+
+impl<S: Simd> Epilogue<S> for Argmin {
+    const VECTORS: usize = 2;
+
+    #[inline(always)]
+    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], id: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
+            for (v, &value) in acc.iter().enumerate() {
+                (best, at) = S::keep_less(best, at, value, S::splat(S::T::from_f32((id + v) as f32)));
+            }
+            S::store(state, best);
+            S::store(state.add(S::LANES), at);
+        }
+    }
+}
+
+/// Smallest value, its id, and the second smallest value.
+#[derive(Clone, Copy)]
+pub(in crate::kernel) struct Two;
+
+impl<S: Simd> Epilogue<S> for Two {
+    const VECTORS: usize = 3;
+
+    #[inline(always)]
+    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], id: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
+            let mut second = S::load(state.add(2 * S::LANES));
+            for (v, &value) in acc.iter().enumerate() {
+                second = S::min(second, S::max(best, value));
+                (best, at) = S::keep_less(best, at, value, S::splat(S::T::from_f32((id + v) as f32)));
+            }
+            S::store(state, best);
+            S::store(state.add(S::LANES), at);
+            S::store(state.add(2 * S::LANES), second);
+        }
+    }
+}

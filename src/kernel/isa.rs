@@ -1,0 +1,88 @@
+//! This module knows the instruction sets, and which of them this processor has.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use crate::error::Error;
+
+/// An instruction set that kernels are stamped for, from the plainest to the widest.
+///
+/// ```
+/// use shoal::kernel::Isa;
+/// assert!(Isa::available().contains(&Isa::Scalar));
+/// assert!(Isa::available().contains(&Isa::active()));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isa {
+    /// Portable code; the oracle that the others are compared with.
+    Scalar,
+    /// 128-bit vectors of Arm processors.
+    Neon,
+    /// 256-bit vectors with fused multiply-add of x86-64 processors.
+    Avx2,
+    /// 512-bit vectors of x86-64 processors.
+    Avx512,
+}
+
+const ALL: [Isa; 4] = [Isa::Scalar, Isa::Neon, Isa::Avx2, Isa::Avx512];
+
+impl Isa {
+    /// Whether this processor, and this build, can run it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]
+            _ => false,
+        }
+    }
+
+    /// All that this processor can run, the widest last.
+    pub fn available() -> Vec<Self> {
+        ALL.into_iter().filter(|isa| isa.is_available()).collect()
+    }
+
+    /// The one in use: the widest available, or what the environment variable `SHOAL_ISA` names.
+    ///
+    /// # Panics
+    /// When `SHOAL_ISA` names nothing, or something that this processor has not: running another set than the one asked for would make a
+    /// measurement lie.
+    pub fn active() -> Self {
+        static ACTIVE: OnceLock<Isa> = OnceLock::new();
+        *ACTIVE.get_or_init(|| match std::env::var("SHOAL_ISA") {
+            Err(_) => ALL.into_iter().rfind(|isa| isa.is_available()).unwrap_or(Self::Scalar),
+            Ok(name) => {
+                let isa: Self = name.parse().unwrap_or_else(|e| panic!("SHOAL_ISA: {e}"));
+                assert!(isa.is_available(), "SHOAL_ISA={isa}: this processor has only {:?}", Self::available());
+                isa
+            }
+        })
+    }
+}
+
+impl fmt::Display for Isa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scalar => "scalar",
+            Self::Neon => "neon",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        })
+    }
+}
+
+impl FromStr for Isa {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        ALL.into_iter().find(|isa| isa.to_string() == name).ok_or_else(|| {
+            Error::param(format!("instruction set must be scalar, neon, avx2 or avx512, got {name:?}"))
+        })
+    }
+}

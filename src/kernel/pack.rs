@@ -1,0 +1,224 @@
+//! This module knows how centers are laid out for the kernels, and how a strip of rows is.
+//!
+//! The tile form of a squared distance is `|c'|^2 - 2 x'.c' + |x'|^2` with `x' = g (x - s)`, `c' = g (c - s)`. The shift `s` keeps the
+//! precision of data far from the origin; the scale `g`, a power of two and nearly always 1, keeps huge and tiny magnitudes in range. Both
+//! are functions of the centers alone, so that the same centers give the same labels wherever they are used. `|x'|^2` is the same for
+//! every center and left out where only the order matters. The value is one chain of fused multiply-adds, `|c'|^2` first and then the
+//! columns in ascending order, wherever a (row, center) pair stands in a tile: it is one number, whoever computes it.
+
+use super::aligned::Aligned;
+use super::isa::Isa;
+use super::table::{Compute, KernelTable};
+use crate::float::Float;
+use crate::matrix::MatRef;
+use crate::tuning::{ROWS_IN_LANES_DIM, SHIFT_SAMPLE, STRIP_BYTES, STRIP_ROWS};
+
+/// The most centers that a set can have: indices travel through the kernels as `f32` lanes.
+pub const MAX_CENTERS: usize = 1 << 24;
+
+/// Bytes between two rows of a strip's depth block: nine cache lines, so that rows fall into different cache sets.
+pub(super) const DEEP: usize = 576;
+/// The same for rows of at most [`SHALLOW_DEPTH`] bytes.
+pub(super) const SHALLOW: usize = 192;
+/// Bytes of one depth block of a row.
+const DEEP_DEPTH: usize = 512;
+/// Bytes of a row that fits the shallow layout.
+const SHALLOW_DEPTH: usize = 128;
+
+/// Which operand lies in the vector lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Panels of centers; rows are broadcast.
+    CentersInLanes,
+    /// Few columns: strips of rows; centers are broadcast.
+    RowsInLanes,
+}
+
+/// Centers in the order in which the kernels read them. Packed once, used for every row.
+///
+/// ```
+/// use shoal::kernel::PackedCenters;
+/// let packed = PackedCenters::new(shoal::MatRef::new(&[0.0f32, 0.0, 10.0, 10.0], 2));
+/// assert_eq!((packed.n_centers(), packed.dim()), (2, 2));
+/// ```
+#[derive(Debug)]
+pub struct PackedCenters<T: Compute> {
+    pub(super) table: &'static KernelTable<T>,
+    pub(super) form: Form,
+    pub(super) k: usize,
+    pub(super) dim: usize,
+    /// Columns of one depth block.
+    pub(super) depth: usize,
+    /// `-2 c'`: panels of [`KernelTable::width`] centers (the last one narrower), or plain rows for [`Form::RowsInLanes`].
+    pub(super) data: Aligned<T>,
+    /// `|c'|^2`; infinite where a panel is filled up.
+    pub(super) norms: Aligned<T>,
+    pub(super) shift: Vec<T>,
+    pub(super) scale: T,
+    centers: Vec<T>,
+}
+
+impl<T: Compute> PackedCenters<T> {
+    /// Packs `centers` for the instruction set in use.
+    ///
+    /// # Panics
+    /// Without centers, or with more than [`MAX_CENTERS`].
+    pub fn new(centers: MatRef<'_, T>) -> Self {
+        Self::for_isa(centers, Isa::active())
+    }
+
+    /// Packs `centers` for a given instruction set.
+    ///
+    /// # Panics
+    /// As [`PackedCenters::new`], and when this processor has not that instruction set.
+    pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
+        let (k, dim) = (centers.rows(), centers.cols());
+        assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
+        let table = T::table(isa);
+        let (shift, scale) = reference(centers);
+        let form = if dim <= ROWS_IN_LANES_DIM { Form::RowsInLanes } else { Form::CentersInLanes };
+        let mut plain = Vec::with_capacity(k * dim);
+        centers.iter().for_each(|c| plain.extend_from_slice(c));
+
+        let padded = k.next_multiple_of(table.lanes);
+        let size = if form == Form::RowsInLanes { k } else { padded } * dim;
+        let mut data = Aligned::filled(size, T::ZERO);
+        let mut norms = Aligned::filled(padded, T::INFINITY);
+        for (j, c) in centers.iter().enumerate() {
+            let (first, width) = table.panel_of(j, padded);
+            let mut norm = 0.0;
+            for (t, (&c, &s)) in c.iter().zip(&shift).enumerate() {
+                // Rounded to T as the rows are, so that a row that equals a center has distance 0.
+                let moved = T::from_f64((c.to_f64() - s.to_f64()) * scale.to_f64());
+                norm += moved.to_f64() * moved.to_f64();
+                let at = match form {
+                    Form::CentersInLanes => first * dim + t * width + (j - first),
+                    Form::RowsInLanes => j * dim + t,
+                };
+                data[at] = T::from_f64(-2.0 * moved.to_f64());
+            }
+            norms[j] = T::from_f64(norm);
+        }
+        let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
+        // Blocks of equal depth: a short last block would pay the parking of a whole one.
+        let depth = dim.div_ceil(dim.div_ceil(most));
+        Self { table, form, k, dim, depth, data, norms, shift, scale, centers: plain }
+    }
+
+    /// Number of centers.
+    pub fn n_centers(&self) -> usize {
+        self.k
+    }
+
+    /// Columns of a center.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The centers as they were given.
+    pub fn centers(&self) -> MatRef<'_, T> {
+        MatRef::new(&self.centers, self.dim)
+    }
+
+    /// Rows of one strip: what is copied at a time.
+    pub(super) fn strip_rows(&self) -> usize {
+        let fit = STRIP_BYTES / (self.depth_blocks() * DEEP);
+        (fit / 48 * 48).clamp(48, STRIP_ROWS)
+    }
+
+    pub(super) fn depth_blocks(&self) -> usize {
+        self.dim.div_ceil(self.depth)
+    }
+
+    /// Whether rows of a strip are [`SHALLOW`] apart.
+    pub(super) fn is_shallow(&self) -> bool {
+        self.dim * size_of::<T>() <= SHALLOW_DEPTH
+    }
+
+    /// Values between two rows of a strip.
+    pub(super) fn strip_stride(&self) -> usize {
+        if self.is_shallow() { SHALLOW / size_of::<T>() } else { DEEP / size_of::<T>() }
+    }
+}
+
+/// Shift and scale of a set of centers.
+///
+/// The shift is the median of evenly spaced centers, column by column, which one wild center cannot move; it is used only where it is
+/// long against the spread, so that integer data near the origin stay integers and their ties exact.
+fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
+    let (k, dim) = (centers.rows(), centers.cols());
+    let sample = if k <= SHIFT_SAMPLE { k - usize::from(k.is_multiple_of(2)) } else { SHIFT_SAMPLE }.max(1);
+    let mut column = vec![T::ZERO; sample];
+    let (mut offset, mut spread) = (0.0, 0.0);
+    let mut shift = vec![T::ZERO; dim];
+    for t in 0..dim {
+        for (i, v) in column.iter_mut().enumerate() {
+            *v = centers.row(i * k / sample)[t];
+        }
+        let middle = sample / 2;
+        column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
+        shift[t] = column[middle];
+        let median = shift[t].to_f64();
+        offset += median * median * sample as f64;
+        spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
+    }
+    if !(offset > spread) || !offset.is_finite() {
+        shift.fill(T::ZERO);
+    }
+    let mut largest = 0.0f64;
+    for c in centers.iter() {
+        for (&v, &s) in c.iter().zip(&shift) {
+            largest = largest.max((v.to_f64() - s.to_f64()).abs());
+        }
+    }
+    // Squares must neither overflow nor vanish: a quarter of the exponent's range on either side is safe as it is.
+    let safe = if size_of::<T>() == 4 { 30 } else { 250 };
+    let exponent = if largest > 0.0 && largest.is_finite() { largest.log2().floor() as i32 } else { 0 };
+    let scale = if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-1000, 1000)) } else { 1.0 };
+    let scale = if T::from_f64(scale).finite() && T::from_f64(scale) > T::ZERO { scale } else { 1.0 };
+    (shift, T::from_f64(scale))
+}
+
+/// The buffers of one worker; grown once, then reused for every strip.
+#[derive(Debug)]
+pub struct Scratch<T> {
+    /// A strip of rows as `x'`: depth block by depth block, row by row; or column by column for [`Form::RowsInLanes`].
+    pub(super) x: Aligned<T>,
+    /// Running minima of the strip's rows, lane by lane.
+    pub(super) state: Aligned<T>,
+    /// Accumulators parked between two depth blocks; the values of one panel at the end.
+    pub(super) tile: Aligned<T>,
+    /// Smallest tile value of each row of the strip.
+    pub(super) best: Vec<T>,
+    /// Second smallest tile value of each row of the strip.
+    pub(super) second: Vec<T>,
+}
+
+impl<T: Float> Default for Scratch<T> {
+    fn default() -> Self {
+        Self {
+            x: Aligned::default(),
+            state: Aligned::default(),
+            tile: Aligned::default(),
+            best: Vec::new(),
+            second: Vec::new(),
+        }
+    }
+}
+
+/// The most vectors of state that an epilogue keeps a row.
+pub(super) const STATE_VECTORS: usize = 3;
+
+impl<T: Compute> Scratch<T> {
+    /// Makes room for a strip of rows against `packed`.
+    pub(super) fn fit(&mut self, packed: &PackedCenters<T>) {
+        let rows = packed.strip_rows();
+        self.x.grow(rows * packed.strip_stride() * packed.depth_blocks(), T::ZERO);
+        self.state.grow(rows * STATE_VECTORS * packed.table.lanes, T::ZERO);
+        self.tile.grow(rows * packed.table.width, T::ZERO);
+        if self.best.len() < rows {
+            self.best.resize(rows, T::ZERO);
+            self.second.resize(rows, T::ZERO);
+        }
+    }
+}

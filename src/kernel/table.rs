@@ -1,0 +1,88 @@
+//! This module knows the kernels of each instruction set: one table of functions for each, chosen when centers are packed.
+
+use std::fmt;
+
+use super::isa::Isa;
+use super::pack::{PackedCenters, Scratch};
+use crate::float::Float;
+use crate::matrix::MatRef;
+
+/// The kernels of one instruction set for one type. A table is only handed out on a processor that can run it.
+pub struct KernelTable<T: Compute> {
+    /// The instruction set.
+    pub(super) isa: Isa,
+    /// Values in a vector.
+    pub(super) lanes: usize,
+    /// Centers in a whole panel.
+    pub(super) width: usize,
+    /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout that the packed form reads.
+    pub(super) load: fn(&PackedCenters<T>, MatRef<'_, T>, &mut Scratch<T>),
+    /// The smallest tile value of each row of the loaded strip (into `scratch.best`) and its center.
+    pub(super) argmin: fn(&PackedCenters<T>, &mut Scratch<T>, &mut [u32]),
+    /// The same with the second smallest value too (into `scratch.second`).
+    pub(super) two: fn(&PackedCenters<T>, &mut Scratch<T>, &mut [u32]),
+    /// The tile values of the loaded strip's first rows against one panel, into `scratch.tile`, a row of `width` values each. Only for
+    /// centers in lanes.
+    pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
+    /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
+    pub(super) accumulate: AccumulateFn<T>,
+    /// Sum of squared differences, differences and sums in `f64`.
+    pub(super) sq_dist: fn(&[T], &[T]) -> f64,
+}
+
+/// Rows, their labels, their weights, the centers, sums to add to, weights to add to; gives the weighted sum of squared differences.
+pub(super) type AccumulateFn<T> =
+    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64]) -> f64;
+
+impl<T: Compute> KernelTable<T> {
+    /// First center and width of the panel that center `j` of `padded` stands in.
+    pub(super) fn panel_of(&self, j: usize, padded: usize) -> (usize, usize) {
+        let first = j / self.width * self.width;
+        (first, self.width.min(padded - first))
+    }
+}
+
+impl<T: Compute> fmt::Debug for KernelTable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KernelTable<{}>({})", T::NAME, self.isa)
+    }
+}
+
+/// A [`Float`] that has kernels.
+///
+/// ```
+/// fn takes_both<T: shoal::kernel::Compute>(_: T) {}
+/// takes_both(1.0f32);
+/// takes_both(1.0f64);
+/// ```
+pub trait Compute: Float {
+    /// The kernels of `isa`.
+    ///
+    /// # Panics
+    /// When this processor has not that instruction set.
+    #[doc(hidden)]
+    fn table(isa: Isa) -> &'static KernelTable<Self>;
+}
+
+macro_rules! compute {
+    ($t:ident) => {
+        impl Compute for $t {
+            fn table(isa: Isa) -> &'static KernelTable<Self> {
+                assert!(isa.is_available(), "this processor has not {isa}");
+                match isa {
+                    Isa::Scalar => &super::arch::scalar::$t::TABLE,
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => &super::arch::avx2::$t::TABLE,
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => &super::arch::avx512::$t::TABLE,
+                    #[cfg(target_arch = "aarch64")]
+                    Isa::Neon => &super::arch::neon::$t::TABLE,
+                    #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]
+                    _ => unreachable!("is_available() refused it"),
+                }
+            }
+        }
+    };
+}
+compute!(f32);
+compute!(f64);

@@ -1,0 +1,236 @@
+//! What every kernel must do, whatever the instruction set.
+
+use proptest::prelude::*;
+
+use super::naive;
+use crate::float::Float;
+use crate::kernel::{
+    Compute, Isa, PackedCenters, Scratch, accumulate, distances, nearest, nearest_m, nearest_two, sq_dists,
+};
+use crate::matrix::MatRef;
+use crate::rng::{Purpose, Rng};
+
+/// Values of one kind, `len` of them.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Between -1 and 1.
+    Plain,
+    /// Small integers: full of ties and duplicates.
+    Ties,
+    /// Plain, 1e4 away from the origin.
+    Far,
+    /// Plain, times 1e25 (or its like in `f64`).
+    Huge,
+    /// Plain, times 1e-25 (or its like in `f64`).
+    Tiny,
+}
+
+const KINDS: [Kind; 5] = [Kind::Plain, Kind::Ties, Kind::Far, Kind::Huge, Kind::Tiny];
+
+fn values<T: Float>(kind: Kind, len: usize, seed: u64) -> Vec<T> {
+    let mut rng = Rng::keyed(seed, Purpose::Seeding, len as u64);
+    let power = if size_of::<T>() == 4 { 25 } else { 140 };
+    (0..len)
+        .map(|_| {
+            let unit = 2.0 * rng.unit() - 1.0;
+            T::from_f64(match kind {
+                Kind::Plain => unit,
+                Kind::Ties => (unit * 2.5).round(),
+                Kind::Far => unit + 1e4,
+                Kind::Huge => unit * 10f64.powi(power),
+                Kind::Tiny => unit * 10f64.powi(-power),
+            })
+        })
+        .collect()
+}
+
+/// Rows and centers of one kind; every third center is a row, so that there are distances of 0 and duplicates.
+fn problem<T: Float>(kind: Kind, n: usize, k: usize, d: usize, seed: u64) -> (Vec<T>, Vec<T>) {
+    let x = values(kind, n * d, seed);
+    let mut c = values(kind, k * d, seed + 1);
+    for j in (0..k).step_by(3) {
+        let i = (j * 7) % n;
+        c[j * d..(j + 1) * d].copy_from_slice(&x[i * d..(i + 1) * d]);
+    }
+    (x, c)
+}
+
+fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u64) {
+    let (x, c) = problem::<T>(kind, n, k, d, seed);
+    let (rows, centers) = (MatRef::new(&x, d), MatRef::new(&c, d));
+    let packed = PackedCenters::for_isa(centers, isa);
+    let scratch = &mut Scratch::default();
+    let truth = naive::distances(rows, centers);
+    let what = format!("{isa} {kind:?} {} n={n} k={k} d={d}", T::NAME);
+    let widest = c.iter().chain(&x).map(|v| v.to_f64().abs()).fold(0.0, f64::max);
+    let widest = if matches!(kind, Kind::Far) { 3.0 } else { widest };
+    let slack = naive::tolerance::<T>(d, widest * widest * d as f64, widest * widest * d as f64);
+
+    let mut labels = vec![u32::MAX; n];
+    nearest(rows, &packed, &mut labels, scratch);
+    let (mut labels2, mut best, mut second) = (vec![u32::MAX; n], vec![0.0; n], vec![0.0; n]);
+    nearest_two(rows, &packed, &mut labels2, &mut best, &mut second, scratch);
+    assert_eq!(labels, labels2, "{what}");
+    let m = k.min(5);
+    let (mut near, mut near_dists) = (vec![0; n * m], vec![0.0; n * m]);
+    nearest_m(rows, &packed, m, &mut near, &mut near_dists, scratch);
+    let mut all = vec![0.0; n * k];
+    distances(rows, &packed, &mut all, scratch);
+    let mut own = vec![0.0; n];
+    sq_dists(rows, &labels, &packed, &mut own);
+
+    for i in 0..n {
+        let t = &truth[i];
+        let mut sorted = t.clone();
+        sorted.sort_by(f64::total_cmp);
+        let j = labels[i] as usize;
+        assert!(t[j] <= sorted[0] + slack, "{what}: row {i} got center {j} at {}, best {}", t[j], sorted[0]);
+        if !matches!(kind, Kind::Huge | Kind::Tiny | Kind::Plain | Kind::Far) {
+            // Integers are exact: the lowest index among equals.
+            assert_eq!(Some(j), t.iter().position(|&v| v == sorted[0]), "{what}: tie in row {i}");
+        }
+        assert!((own[i] - t[j]).abs() <= 1e-13 * t[j], "{what}");
+        assert_eq!(best[i], own[i], "{what}");
+        if k > 1 {
+            assert!((second[i] - sorted[1]).abs() <= slack, "{what}: second {} not {}", second[i], sorted[1]);
+        } else {
+            assert_eq!(second[i], f64::INFINITY);
+        }
+        for q in 0..m {
+            let at = near[i * m + q] as usize;
+            assert!((t[at] - sorted[q]).abs() <= slack, "{what}: neighbour {q} of row {i}");
+            assert!((near_dists[i * m + q] - t[at]).abs() <= 1e-13 * t[at], "{what}");
+        }
+        assert_eq!(near[i * m], labels[i], "{what}");
+        for (a, t) in all[i * k..(i + 1) * k].iter().zip(t) {
+            assert!((a - t).abs() <= slack.min(0.02 * t), "{what}: distance {a} not {t}");
+        }
+    }
+
+    let weights: Vec<f64> = (0..n).map(|i| 0.5 + (i % 4) as f64).collect();
+    for weights in [None, Some(&weights[..])] {
+        let (mut sums, mut totals) = (vec![0.0; k * d], vec![0.0; k]);
+        let energy = accumulate(rows, &labels, weights, &packed, &mut sums, &mut totals);
+        let (mut sums_t, mut totals_t, mut energy_t) = (vec![0.0; k * d], vec![0.0; k], 0.0);
+        for (i, &j) in labels.iter().enumerate() {
+            let w = weights.map_or(1.0, |w| w[i]);
+            energy_t += w * truth[i][j as usize];
+            totals_t[j as usize] += w;
+            for t in 0..d {
+                sums_t[j as usize * d + t] += w * x[i * d + t].to_f64();
+            }
+        }
+        assert_eq!((sums, totals), (sums_t, totals_t), "{what}");
+        assert!((energy - energy_t).abs() <= 1e-12 * energy_t, "{what}");
+    }
+}
+
+fn for_each_isa(f: impl FnMut(Isa)) {
+    Isa::available().into_iter().for_each(f);
+}
+
+#[test]
+fn every_remainder() {
+    for_each_isa(|isa| {
+        for d in (1..=20).chain([31, 32, 33, 63, 64, 65, 127, 128, 129, 130, 200]) {
+            for k in [1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 47, 48, 49, 100] {
+                let kind = KINDS[(d + k) % KINDS.len()];
+                check::<f32>(isa, kind, 13 + d % 5, k, d, (d * 1000 + k) as u64);
+                check::<f64>(isa, kind, 13 + d % 5, k, d, (d * 1000 + k) as u64);
+            }
+        }
+        for n in 1..60 {
+            check::<f32>(isa, Kind::Plain, n, 5, 3, n as u64);
+            check::<f32>(isa, Kind::Ties, n, 40, 19, n as u64);
+            check::<f64>(isa, Kind::Far, n, 21, 24, n as u64);
+        }
+    });
+}
+
+#[test]
+fn more_rows_than_a_strip_and_many_columns() {
+    for_each_isa(|isa| {
+        for kind in KINDS {
+            check::<f32>(isa, kind, 500, 70, 40, 1);
+            check::<f64>(isa, kind, 500, 70, 6, 2);
+            check::<f32>(isa, kind, 60, 35, 3072, 3);
+            check::<f64>(isa, kind, 60, 35, 1025, 4);
+        }
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn any_shape(n in 1usize..300, k in 1usize..150, d in 1usize..300, kind in 0..KINDS.len(), seed: u32) {
+        for_each_isa(|isa| {
+            check::<f32>(isa, KINDS[kind], n, k, d, u64::from(seed));
+            check::<f64>(isa, KINDS[kind], n, k, d, u64::from(seed));
+        });
+    }
+}
+
+/// The canonical label does not depend on where a row stands in a tile, how many rows there are, or which vectors compute it.
+#[test]
+fn one_label_wherever_a_row_stands() {
+    for d in [2, 5, 16, 17, 130] {
+        let (x, c) = problem::<f32>(Kind::Plain, 300, 90, d, 5);
+        // Rows half way between two centers: near-ties that rounding decides.
+        let x: Vec<f32> = (0..300 * d)
+            .map(|i| {
+                let (row, t) = (i / d, i % d);
+                if row % 2 == 0 { x[i] } else { (c[row % 90 * d + t] + c[(row + 1) % 90 * d + t]) / 2.0 }
+            })
+            .collect();
+        let rows = MatRef::new(&x, d);
+        let mut fused: Option<Vec<u32>> = None;
+        for_each_isa(|isa| {
+            let packed = PackedCenters::for_isa(MatRef::new(&c, d), isa);
+            let scratch = &mut Scratch::default();
+            let mut whole = vec![0; 300];
+            nearest(rows, &packed, &mut whole, scratch);
+            for (i, &label) in whole.iter().enumerate() {
+                let mut one = [0];
+                nearest(rows.slice(i, i + 1), &packed, &mut one, scratch);
+                assert_eq!(one[0], label, "{isa} d={d} row {i}");
+            }
+            if isa == Isa::Avx2 || isa == Isa::Avx512 {
+                assert_eq!(fused.get_or_insert_with(|| whole.clone()), &whole, "{isa} d={d}");
+            }
+        });
+    }
+}
+
+#[test]
+fn rows_apart_are_read_in_place() {
+    for_each_isa(|isa| {
+        let (x, c) = problem::<f32>(Kind::Plain, 50, 20, 24, 9);
+        let mut wide = vec![f32::NAN; 50 * 31];
+        (0..50).for_each(|i| wide[i * 31..i * 31 + 24].copy_from_slice(&x[i * 24..(i + 1) * 24]));
+        let packed = PackedCenters::for_isa(MatRef::new(&c, 24), isa);
+        let (mut a, mut b) = ([0; 50], [0; 50]);
+        nearest(MatRef::new(&x, 24), &packed, &mut a, &mut Scratch::default());
+        nearest(MatRef::with_stride(&wide, 50, 24, 31), &packed, &mut b, &mut Scratch::default());
+        assert_eq!(a, b);
+    });
+}
+
+#[test]
+fn rows_out_of_range_get_a_label_and_show_it() {
+    for_each_isa(|isa| {
+        for d in [3, 40] {
+            let c: Vec<f32> = (0..20 * d).map(|i| 1e9 * if i % 3 == 0 { 1.0 } else { -1.0 }).collect();
+            let mut x = vec![3e38f32; 3 * d];
+            x[d] = f32::NAN;
+            x[2 * d] = f32::NEG_INFINITY;
+            let packed = PackedCenters::for_isa(MatRef::new(&c, d), isa);
+            let mut labels = [u32::MAX; 3];
+            nearest(MatRef::new(&x, d), &packed, &mut labels, &mut Scratch::default());
+            assert!(labels.iter().all(|&j| j < 20), "{isa} {labels:?}");
+            let mut dists = [0.0; 3];
+            sq_dists(MatRef::new(&x, d), &labels, &packed, &mut dists);
+            assert!(dists[0].is_finite() && !dists[1].is_finite() && !dists[2].is_finite(), "{isa}");
+        }
+    });
+}

@@ -1,0 +1,4 @@
+//! One battery for every instruction set that this machine has, against an oracle in `f64`.
+
+mod battery;
+mod naive;

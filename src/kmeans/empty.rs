@@ -1,0 +1,73 @@
+//! This module knows what happens to a cluster that lost all its rows: it moves to the row that is served worst.
+
+use std::cmp::Ordering;
+
+use crate::data::DataSource;
+use crate::error::Result;
+use crate::kernel::{self, Compute, PackedCenters};
+use crate::parallel::Executor;
+use crate::solver::sweep::sweep;
+use crate::stats::ClusterSums;
+use crate::tuning::tile_rows;
+
+/// A row and its squared distance to its center.
+type Far = (f64, u64);
+
+/// The farthest first, the lowest row among equals.
+fn order(a: &Far, b: &Far) -> Ordering {
+    b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
+}
+
+/// Keeps the `most` farthest of a list.
+fn prune(far: &mut Vec<Far>, most: usize) {
+    far.sort_unstable_by(order);
+    far.truncate(most);
+}
+
+/// Gives every cluster without weight one of the rows that are farthest from their centers, and takes that row from its old cluster, as
+/// scikit-learn does; gives the number of clusters moved.
+///
+/// A row that coincides with its center, or has no weight, moves nothing. One more pass over the rows, only when there is an empty cluster.
+pub(super) fn relocate<T: Compute>(
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+    packed: &PackedCenters<T>,
+    labels: &[u32],
+    sums: &mut ClusterSums,
+) -> Result<usize> {
+    let empty: Vec<usize> =
+        sums.weights().iter().enumerate().filter(|&(_, &w)| w <= 0.0).map(|(j, _)| j).collect();
+    if empty.is_empty() {
+        return Ok(0);
+    }
+    let most = empty.len();
+    let mut far: Vec<Far> = Vec::new();
+    sweep(
+        data,
+        cx,
+        tile_rows(packed.n_centers()),
+        labels,
+        &mut far,
+        (Vec::new, Vec::new),
+        |chunk, labels, far: &mut Vec<Far>, dists: &mut Vec<f64>| {
+            dists.resize(labels.len(), 0.0);
+            kernel::sq_dists(chunk.rows, labels, packed, dists);
+            far.extend(dists.iter().enumerate().filter_map(|(i, &sq_dist)| {
+                let counts = sq_dist > 0.0 && chunk.weights.is_none_or(|w| w[i] > 0.0);
+                counts.then_some((sq_dist, chunk.first_row + i as u64))
+            }));
+            prune(far, most);
+            Ok(())
+        },
+        |total, part| {
+            total.append(part);
+            prune(total, most);
+        },
+    )?;
+    for (&to, &(_, row)) in empty.iter().zip(&far) {
+        let values = crate::data::take(data, &[row])?;
+        let weight = data.weights().map_or(1.0, |w| w[row as usize]);
+        sums.move_row(&values, weight, labels[row as usize] as usize, to);
+    }
+    Ok(far.len())
+}

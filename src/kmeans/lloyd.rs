@@ -1,0 +1,286 @@
+//! This module knows Lloyd's algorithm: label every row with its nearest center, move every center to the mean of its rows, repeat.
+//!
+//! Sources: Lloyd, "Least squares quantization in PCM", 1982; tolerance and empty clusters as in scikit-learn. With the cosine metric rows
+//! come normalised and centers are put back on the unit sphere (Dhillon and Modha, 2001).
+
+use std::time::Instant;
+
+use super::empty;
+use super::model::KMeansModel;
+use super::params::{KMeansParams, Metric};
+use crate::data::{Access, DataSource};
+use crate::error::Result;
+use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::solver::sweep::{Chunk, sweep};
+use crate::solver::{Solver, Start, Step, StopReason};
+use crate::stats::ClusterSums;
+use crate::tuning::tile_rows;
+
+/// Seconds spent in each phase.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timings {
+    /// Choosing the first centers.
+    pub seeding: f64,
+    /// Sweeps.
+    pub sweeps: f64,
+    /// The last pass, which makes labels and inertia those of the centers.
+    pub finish: f64,
+}
+
+/// Lloyd's algorithm as a state: centers, labels, counts. `O(n)` labels and `O(k d)` sums.
+///
+/// `Step::objective` is the inertia that the sweep measured: of its labels about the centers that it started from.
+#[derive(Clone, Debug)]
+pub struct Lloyd<T> {
+    params: KMeansParams,
+    dim: usize,
+    centers: Vec<T>,
+    labels: Vec<u32>,
+    /// Weight of each cluster at the last sweep.
+    weights: Vec<f64>,
+    /// Of the last sweep; the inertia of the model when `current`.
+    energy: f64,
+    /// `labels`, `weights` and `energy` belong to `centers`.
+    current: bool,
+    /// Squared length below which the centers' move ends the run; known after the first sweep.
+    threshold: Option<f64>,
+    iteration: u64,
+    rows_seen: u64,
+    seeded_by: String,
+    timings: Timings,
+}
+
+/// What a tile contributes to a sweep.
+struct Part {
+    clusters: ClusterSums,
+    changed: u64,
+    /// All rows about one point, for the variance of the data; only in the first sweep.
+    moments: Option<ClusterSums>,
+}
+
+impl Part {
+    fn new(k: usize, dim: usize, moments: bool) -> Self {
+        Self { clusters: ClusterSums::new(k, dim), changed: 0, moments: moments.then(|| ClusterSums::new(1, dim)) }
+    }
+
+    fn merge(&mut self, part: &mut Self) {
+        self.clusters.merge(&mut part.clusters);
+        self.changed += std::mem::take(&mut part.changed);
+        if let (Some(total), Some(part)) = (&mut self.moments, &mut part.moments) {
+            total.merge(part);
+        }
+    }
+}
+
+impl<T: Compute> Lloyd<T> {
+    /// A plan: the first centers are chosen when it begins.
+    pub(super) fn plan(params: KMeansParams) -> Self {
+        Self {
+            params,
+            dim: 0,
+            centers: Vec::new(),
+            labels: Vec::new(),
+            weights: Vec::new(),
+            energy: f64::NAN,
+            current: false,
+            threshold: None,
+            iteration: 0,
+            rows_seen: 0,
+            seeded_by: String::new(),
+            timings: Timings::default(),
+        }
+    }
+
+    /// The centers as they are now: empty before the first step.
+    pub fn centers(&self) -> &[T] {
+        &self.centers
+    }
+
+    /// Columns of a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// What "near" means.
+    pub fn metric(&self) -> Metric {
+        self.params.metric
+    }
+
+    /// The label of each row at the last sweep.
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    /// Weight of each cluster at the last sweep.
+    pub fn cluster_weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// Weighted sum of squared distances at the last sweep.
+    pub fn inertia(&self) -> f64 {
+        self.energy
+    }
+
+    /// Number of sweeps that moved the centers.
+    pub fn n_iter(&self) -> u64 {
+        self.iteration
+    }
+
+    /// How the first centers were chosen.
+    pub fn seeded_by(&self) -> &str {
+        &self.seeded_by
+    }
+
+    /// Seconds by phase.
+    pub fn timings(&self) -> Timings {
+        self.timings
+    }
+
+    /// Labels every row; gives the sums about the present centers and the number of labels that changed.
+    fn assign(
+        &mut self,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Part> {
+        let (k, dim) = (packed.n_centers(), self.dim);
+        let mut total = Part::new(k, dim, moments.is_some());
+        let absorb = |chunk: Chunk<'_, T>,
+                      labels: &mut [u32],
+                      part: &mut Part,
+                      (scratch, new): &mut (Scratch<T>, Vec<u32>)| {
+            new.resize(labels.len(), 0);
+            kernel::nearest(chunk.rows, packed, new, scratch);
+            part.changed += new.iter().zip(&*labels).filter(|(new, old)| new != old).count() as u64;
+            labels.copy_from_slice(new);
+            let energy = part.clusters.absorb(chunk.rows, labels, chunk.weights, packed);
+            if !energy.is_finite() {
+                return Err(chunk.not_finite());
+            }
+            if let (Some(all), Some(origin)) = (&mut part.moments, moments) {
+                new.fill(0);
+                all.absorb(chunk.rows, new, None, origin);
+            }
+            Ok(())
+        };
+        let make = (|| Part::new(k, dim, moments.is_some()), <(Scratch<T>, Vec<u32>)>::default);
+        sweep(data, cx, tile_rows(k), &mut self.labels[..], &mut total, make, absorb, Part::merge)?;
+        Ok(total)
+    }
+
+    /// Moves every center that has weight to the mean of its rows (or the direction of their sum); gives the squared length of all moves.
+    fn update(&mut self, sums: &ClusterSums) -> f64 {
+        let mut moved = 0.0;
+        for (j, center) in self.centers.chunks_exact_mut(self.dim).enumerate() {
+            let sum = sums.sum(j);
+            let divisor = match self.params.metric {
+                Metric::Euclidean => sums.weights()[j],
+                Metric::Cosine => sum.iter().map(|s| s * s).sum::<f64>().sqrt(),
+            };
+            if sums.weights()[j] > 0.0 && divisor > 0.0 {
+                for (c, s) in center.iter_mut().zip(sum) {
+                    let new = T::from_f64(s / divisor);
+                    moved += (new.to_f64() - c.to_f64()).powi(2);
+                    *c = new;
+                }
+            }
+        }
+        moved
+    }
+}
+
+/// The mean over columns of the variance of all rows, from their sums about `origin`.
+fn mean_variance<T: Compute>(all: &ClusterSums, origin: &[T]) -> f64 {
+    let n = all.weights()[0];
+    let offset: f64 = all.sum(0).iter().zip(origin).map(|(s, o)| (s / n - o.to_f64()).powi(2)).sum();
+    ((all.energy() / n - offset) / origin.len() as f64).max(0.0)
+}
+
+impl<T: Compute> Solver<T> for Lloyd<T> {
+    type Model = KMeansModel;
+
+    fn needs(&self) -> Access {
+        Access::Replay
+    }
+
+    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let begun = Instant::now();
+        self.current = false;
+        let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+        let origin = self.centers[..self.dim].to_vec();
+        let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
+        let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(&origin, self.dim)));
+        let mut part = self.assign(&packed, packed_origin.as_ref(), data, cx)?;
+        self.energy = part.clusters.energy();
+        if self.threshold.is_none() {
+            let variance = part.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
+            self.threshold = Some(self.params.tolerance * variance);
+        }
+        let relocated = empty::relocate(data, cx, &packed, &self.labels, &mut part.clusters)?;
+        let moved = self.update(&part.clusters);
+        self.weights = part.clusters.weights().to_vec();
+        let n = self.labels.len() as u64;
+        self.iteration += 1;
+        self.rows_seen += n;
+        // Unchanged labels have unchanged means, bit for bit: sums run in the same order.
+        self.current = part.changed == 0 && moved == 0.0;
+        self.timings.sweeps += begun.elapsed().as_secs_f64();
+        let stop_reason = if part.changed == 0 && relocated == 0 {
+            Some(StopReason::LabelsStable)
+        } else if self.threshold.is_some_and(|t| moved <= t) {
+            Some(StopReason::Tolerance)
+        } else {
+            None
+        };
+        Ok(Step {
+            iteration: self.iteration,
+            rows_seen: self.rows_seen,
+            batch_size: n,
+            objective: self.energy,
+            center_shift: moved.sqrt(),
+            n_changed: part.changed,
+            n_distances: n * packed.n_centers() as u64,
+            elapsed: 0.0,
+            stop_reason,
+        })
+    }
+
+    fn model(&self) -> KMeansModel {
+        KMeansModel::new(self)
+    }
+}
+
+impl<T: Compute> Start<T> for Lloyd<T> {
+    fn begin(&self, start: u64, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {
+        let begun = Instant::now();
+        let mut new = Self::plan(self.params.clone());
+        new.dim = data.dim();
+        let seeds = self.params.seeding.choose(data, self.params.n_clusters, self.params.seed, start, cx)?;
+        new.seeded_by = seeds.method;
+        new.centers = seeds.centers;
+        if self.params.metric == Metric::Cosine {
+            crate::data::normalize_rows(&mut new.centers, new.dim);
+        }
+        let n = crate::data::count_rows(data)?;
+        crate::seeding::enough_rows(n, self.params.n_clusters)?;
+        new.labels = vec![u32::MAX; n as usize];
+        new.timings.seeding = begun.elapsed().as_secs_f64();
+        Ok(new)
+    }
+
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        if !self.current {
+            let begun = Instant::now();
+            let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+            let part = self.assign(&packed, None, data, cx)?;
+            self.energy = part.clusters.energy();
+            self.weights = part.clusters.weights().to_vec();
+            self.current = true;
+            self.timings.finish += begun.elapsed().as_secs_f64();
+        }
+        Ok(self.energy)
+    }
+}

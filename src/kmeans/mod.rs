@@ -1,0 +1,15 @@
+//! k-means: the sum of squared distances to the nearest center, made small.
+//!
+//! One file an algorithm; all exact ones have the same fixed points and give the same labels.
+
+mod assign;
+mod empty;
+mod lloyd;
+mod model;
+mod params;
+
+#[cfg(feature = "python")]
+pub(crate) use assign::{inertia, nearest, predict, transform};
+pub use lloyd::{Lloyd, Timings};
+pub use model::KMeansModel;
+pub use params::{KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};

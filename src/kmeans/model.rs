@@ -1,0 +1,146 @@
+//! This module knows what a k-means fit ends in, and how it labels new rows.
+
+use super::assign::{inertia, predict};
+use super::lloyd::{Lloyd, Timings};
+use super::params::Metric;
+use crate::data::{AnySource, Source};
+use crate::error::Result;
+use crate::kernel::Compute;
+use crate::parallel::Executor;
+
+/// A fitted k-means model: immutable, and shared freely between threads.
+///
+/// See [`KMeans`](crate::KMeans) for an example.
+#[derive(Clone, Debug)]
+pub struct KMeansModel {
+    pub(crate) centers: Values,
+    pub(crate) dim: usize,
+    pub(crate) metric: Metric,
+    pub(crate) weights: Vec<f64>,
+    pub(crate) labels: Vec<u32>,
+    pub(crate) inertia: f64,
+    pub(crate) n_iter: u64,
+    pub(crate) seeded_by: String,
+    pub(crate) timings: Timings,
+}
+
+/// Values in the type that they were computed in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Values {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+impl Values {
+    fn of<T: Compute>(values: &[T]) -> Self {
+        if size_of::<T>() == size_of::<f32>() {
+            Self::F32(values.iter().map(|v| v.to_f64() as f32).collect())
+        } else {
+            Self::F64(values.iter().map(|v| v.to_f64()).collect())
+        }
+    }
+
+    fn get<T: Compute>(&self) -> Vec<T> {
+        match self {
+            Self::F32(values) => values.iter().map(|&v| T::from_f32(v)).collect(),
+            Self::F64(values) => values.iter().map(|&v| T::from_f64(v)).collect(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F64(values) => values.len(),
+        }
+    }
+}
+
+impl KMeansModel {
+    pub(super) fn new<T: Compute>(lloyd: &Lloyd<T>) -> Self {
+        Self {
+            centers: Values::of(lloyd.centers()),
+            dim: lloyd.dim(),
+            metric: lloyd.metric(),
+            weights: lloyd.cluster_weights().to_vec(),
+            labels: lloyd.labels().to_vec(),
+            inertia: lloyd.inertia(),
+            n_iter: lloyd.n_iter(),
+            seeded_by: lloyd.seeded_by().to_string(),
+            timings: lloyd.timings(),
+        }
+    }
+
+    /// Number of clusters.
+    pub fn n_clusters(&self) -> usize {
+        self.centers.len() / self.dim.max(1)
+    }
+
+    /// Columns of a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// What "near" means to this model.
+    pub fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    /// The centers, `n_clusters` rows of `dim` values, in the type asked for (exact in the type that they were computed in).
+    pub fn centers<T: Compute>(&self) -> Vec<T> {
+        self.centers.get()
+    }
+
+    /// Weight of the rows of each cluster.
+    pub fn cluster_weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The labels of the rows that the model was fitted to; empty in a model that was loaded.
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    /// Weighted sum of squared distances of the rows that the model was fitted to.
+    pub fn inertia(&self) -> f64 {
+        self.inertia
+    }
+
+    /// Sweeps that the winning start made.
+    pub fn n_iter(&self) -> u64 {
+        self.n_iter
+    }
+
+    /// How the first centers were chosen.
+    pub fn seeded_by(&self) -> &str {
+        &self.seeded_by
+    }
+
+    /// Seconds spent by the winning start.
+    pub fn timings(&self) -> Timings {
+        self.timings
+    }
+
+    /// The label of every row, on all threads.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], those of the source.
+    pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
+        let cx = Executor::new(None)?;
+        match rows.any() {
+            AnySource::F32(data) => predict(&self.centers.get(), self.metric, data, &cx),
+            AnySource::F64(data) => predict(&self.centers.get(), self.metric, data, &cx),
+        }
+    }
+
+    /// Weighted sum of squared distances of `rows` to their nearest centers.
+    ///
+    /// # Errors
+    /// As [`KMeansModel::predict`].
+    pub fn inertia_of<S: Source + ?Sized>(&self, rows: &S) -> Result<f64> {
+        let cx = Executor::new(None)?;
+        match rows.any() {
+            AnySource::F32(data) => inertia(&self.centers.get(), None, self.metric, data, &cx),
+            AnySource::F64(data) => inertia(&self.centers.get(), None, self.metric, data, &cx),
+        }
+    }
+}

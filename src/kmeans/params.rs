@@ -1,0 +1,345 @@
+//! This module knows the parameters of k-means, and how a fit is put together from them.
+
+use super::lloyd::Lloyd;
+use super::model::KMeansModel;
+use crate::data::{AnySource, DataSource, Normalized, Source};
+use crate::error::{Error, Result};
+use crate::kernel::{Compute, MAX_CENTERS};
+use crate::parallel::Executor;
+use crate::seeding::Seeding;
+use crate::solver::{Restarts, Run, Start, Step, StopReason, StopRules};
+
+/// What "near" means.
+///
+/// ```
+/// use shoal::{KMeans, Metric};
+/// let rows = [[1.0f64, 0.0], [9.0, 0.1], [0.0, 1.0], [0.1, 7.0]];
+/// let model = KMeans::params(2).metric(Metric::Cosine).fit(&rows).unwrap();
+/// assert_eq!(model.labels()[0], model.labels()[1]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Metric {
+    /// Choose for positions: squared Euclidean distance, centers are means.
+    #[default]
+    Euclidean,
+    /// Choose for directions (text, embeddings): rows are normalised on the fly and centers kept on the unit sphere. A row of zeros stays a
+    /// row of zeros.
+    Cosine,
+}
+
+/// Exact k-means. [`KMeans::params`] is where it starts.
+///
+/// ```
+/// use shoal::{KMeans, Seeding};
+/// let rows = [[0.0f32, 0.0], [0.2, 0.0], [9.0, 9.0], [9.0, 9.2]];
+/// let model = KMeans::params(2).seeding(Seeding::PlusPlus { greedy: true }).rng_seed(7).fit(&rows).unwrap();
+/// assert_eq!(model.predict(&rows).unwrap(), model.labels());
+/// assert!((model.inertia() - 0.04).abs() < 1e-6);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct KMeans;
+
+impl KMeans {
+    /// Parameters for `n_clusters` clusters, all others at their defaults.
+    pub fn params(n_clusters: usize) -> KMeansParams {
+        KMeansParams {
+            n_clusters,
+            seeding: Seeding::Auto,
+            seed: 0,
+            n_init: 1,
+            max_iter: 300,
+            tolerance: 1e-4,
+            metric: Metric::Euclidean,
+            threads: None,
+        }
+    }
+}
+
+/// The parameters of k-means; checked all together before any work.
+///
+/// See [`KMeans`] for an example.
+#[derive(Clone, Debug)]
+pub struct KMeansParams {
+    pub(super) n_clusters: usize,
+    pub(super) seeding: Seeding,
+    pub(super) seed: u64,
+    pub(super) n_init: u64,
+    pub(super) max_iter: u64,
+    pub(super) tolerance: f64,
+    pub(super) metric: Metric,
+    pub(super) threads: Option<usize>,
+}
+
+impl KMeansParams {
+    /// How the first centers are chosen (default [`Seeding::Auto`]).
+    #[must_use]
+    pub fn seeding(mut self, seeding: Seeding) -> Self {
+        self.seeding = seeding;
+        self
+    }
+
+    /// Seed of all random draws (default 0).
+    #[must_use]
+    pub fn rng_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Number of starts, of which the one with the lowest inertia wins (default 1).
+    #[must_use]
+    pub fn n_init(mut self, n: u64) -> Self {
+        self.n_init = n;
+        self
+    }
+
+    /// Most sweeps of a start (default 300).
+    #[must_use]
+    pub fn max_iter(mut self, n: u64) -> Self {
+        self.max_iter = n;
+        self
+    }
+
+    /// A start ends when the squared length of all centers' moves is at most this times the mean variance of the columns (default 1e-4,
+    /// as scikit-learn; 0 goes on until no label changes).
+    #[must_use]
+    pub fn tolerance(mut self, tolerance: f64) -> Self {
+        self.tolerance = tolerance;
+        self
+    }
+
+    /// What "near" means (default [`Metric::Euclidean`]).
+    #[must_use]
+    pub fn metric(mut self, metric: Metric) -> Self {
+        self.metric = metric;
+        self
+    }
+
+    /// Number of threads (default: all that the process may use). The result does not depend on it.
+    #[must_use]
+    pub fn threads(mut self, threads: Option<usize>) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Checks the parameters against data of `n` rows and `d` columns.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] that lists everything that is wrong.
+    pub fn check(&self, n: u64, d: usize) -> Result<()> {
+        let mut wrong = Vec::new();
+        if self.n_clusters == 0 || self.n_clusters > MAX_CENTERS {
+            wrong.push(format!("n_clusters must be in 1..={MAX_CENTERS}, got {}", self.n_clusters));
+        } else if self.n_clusters as u64 > n {
+            wrong.push(format!("n_clusters={} must be at most the number of rows, {n}", self.n_clusters));
+        }
+        if self.n_init == 0 {
+            wrong.push("n_init must be at least 1, got 0".into());
+        }
+        if self.max_iter == 0 {
+            wrong.push("max_iter must be at least 1, got 0".into());
+        }
+        if !self.tolerance.is_finite() || self.tolerance < 0.0 {
+            wrong.push(format!("tol must be a finite number of at least 0, got {}", self.tolerance));
+        }
+        if d == 0 {
+            wrong.push("X must have at least 1 column, got 0".into());
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
+    }
+
+    /// Fits a model to `rows`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`], [`Error::NotFinite`], those of the source.
+    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansModel> {
+        let mut run = self.start(rows)?;
+        let cx = Executor::new(self.threads)?;
+        while run.advance(rows, &cx)?.is_some() {}
+        Ok(run.into_model())
+    }
+
+    /// A run over `rows`, to be advanced step by step with [`KMeansRun::advance`].
+    ///
+    /// ```
+    /// use shoal::{Executor, KMeans};
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// let mut run = KMeans::params(2).start(&rows).unwrap();
+    /// let cx = Executor::new(None).unwrap();
+    /// while let Some(step) = run.advance(&rows, &cx).unwrap() {
+    ///     println!("{}: {}", step.iteration, step.objective);
+    /// }
+    /// assert_eq!(run.into_model().inertia(), 1.0);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`], [`Error::Source`].
+    pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansRun> {
+        fn shape<T: Compute>(data: &dyn DataSource<T>) -> Result<(u64, usize)> {
+            Ok((crate::data::count_rows(data)?, data.dim()))
+        }
+        let (n, d) = match rows.any() {
+            AnySource::F32(data) => shape(data)?,
+            AnySource::F64(data) => shape(data)?,
+        };
+        if n == 0 {
+            return Err(Error::Empty("X holds no rows".into()));
+        }
+        self.check(n, d)?;
+        let starts = if matches!(self.seeding, Seeding::Given(_)) { 1 } else { self.n_init };
+        Ok(KMeansRun(match rows.any() {
+            AnySource::F32(_) => Typed::F32(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter))),
+            AnySource::F64(_) => Typed::F64(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter))),
+        }))
+    }
+
+    /// An iterator over the steps of a fit; its `model` is valid after every one.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// for step in shoal::KMeans::params(2).solve(&rows).unwrap() {
+    ///     println!("{:?}", step.unwrap());
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`KMeansParams::start`].
+    pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<KMeansSteps<'a, S>> {
+        Ok(KMeansSteps { run: self.start(rows)?, rows, cx: Executor::new(self.threads)?, failed: false })
+    }
+}
+
+/// A k-means fit on its way. It does not hold the data.
+///
+/// See [`KMeansParams::start`] for an example.
+pub struct KMeansRun(Typed);
+
+enum Typed {
+    F32(Run<Restarts<Lloyd<f32>>>),
+    F64(Run<Restarts<Lloyd<f64>>>),
+}
+
+/// The same expression for either type of run.
+macro_rules! either {
+    ($typed:expr, $run:ident => $body:expr) => {
+        match $typed {
+            Typed::F32($run) => $body,
+            Typed::F64($run) => $body,
+        }
+    };
+}
+
+impl KMeansRun {
+    /// Rules that stop the run, beside those of the parameters.
+    #[must_use]
+    pub fn stop(self, rules: StopRules) -> Self {
+        Self(match self.0 {
+            Typed::F32(run) => Typed::F32(run.stop(rules)),
+            Typed::F64(run) => Typed::F64(run.stop(rules)),
+        })
+    }
+
+    /// One more step over the rows that the run was made for; `None` once it is over.
+    ///
+    /// # Errors
+    /// [`Error::Source`] for rows of another type, and those of the solver.
+    pub fn advance<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+        self.with(rows, |typed| match typed {
+            WithData::F32(run, data) => run.advance(data, cx),
+            WithData::F64(run, data) => run.advance(data, cx),
+        })
+    }
+
+    /// Makes labels and inertia those of the present centers: a further pass, where the run was left before its end.
+    ///
+    /// # Errors
+    /// As [`KMeansRun::advance`].
+    pub fn finish<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<f64> {
+        self.with(rows, |typed| match typed {
+            WithData::F32(run, data) => run.solver_mut().best_mut().finish(data, cx),
+            WithData::F64(run, data) => run.solver_mut().best_mut().finish(data, cx),
+        })
+    }
+
+    /// Ends the run after its last step.
+    pub fn end(&mut self, reason: StopReason) {
+        either!(&mut self.0, run => run.end(reason));
+    }
+
+    /// All steps so far.
+    pub fn history(&self) -> &[Step] {
+        either!(&self.0, run => run.history())
+    }
+
+    /// The model as it is now; its labels and inertia are current after the last step or [`KMeansRun::finish`].
+    pub fn model(&self) -> KMeansModel {
+        either!(&self.0, run => KMeansModel::new(run.solver().best()))
+    }
+
+    /// The model, once the run is over.
+    pub fn into_model(self) -> KMeansModel {
+        self.model()
+    }
+
+    /// Runs `f` on the typed run and the rows in its type, normalised where the metric asks for it.
+    fn with<S: Source + ?Sized, R>(
+        &mut self,
+        rows: &S,
+        f: impl FnOnce(WithData<'_>) -> Result<R>,
+    ) -> Result<R> {
+        match (&mut self.0, rows.any()) {
+            (Typed::F32(run), AnySource::F32(data)) => match run.solver().metric() {
+                Metric::Euclidean => f(WithData::F32(run, data)),
+                Metric::Cosine => f(WithData::F32(run, &Normalized::new(data))),
+            },
+            (Typed::F64(run), AnySource::F64(data)) => match run.solver().metric() {
+                Metric::Euclidean => f(WithData::F64(run, data)),
+                Metric::Cosine => f(WithData::F64(run, &Normalized::new(data))),
+            },
+            _ => Err(Error::Source("the run was made for rows of the other floating-point type".into())),
+        }
+    }
+}
+
+enum WithData<'a> {
+    F32(&'a mut Run<Restarts<Lloyd<f32>>>, &'a dyn DataSource<f32>),
+    F64(&'a mut Run<Restarts<Lloyd<f64>>>, &'a dyn DataSource<f64>),
+}
+
+impl<T: Compute> Restarts<Lloyd<T>> {
+    fn metric(&self) -> Metric {
+        self.best().metric()
+    }
+}
+
+/// The steps of a fit. See [`KMeansParams::solve`].
+pub struct KMeansSteps<'a, S: ?Sized> {
+    run: KMeansRun,
+    rows: &'a S,
+    cx: Executor,
+    failed: bool,
+}
+
+impl<S: Source + ?Sized> KMeansSteps<'_, S> {
+    /// The model as it is now, labels and inertia brought up to date.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn model(&mut self) -> Result<KMeansModel> {
+        self.run.finish(self.rows, &self.cx)?;
+        Ok(self.run.model())
+    }
+}
+
+impl<S: Source + ?Sized> Iterator for KMeansSteps<'_, S> {
+    type Item = Result<Step>;
+
+    fn next(&mut self) -> Option<Result<Step>> {
+        if self.failed {
+            return None;
+        }
+        let step = self.run.advance(self.rows, &self.cx).transpose();
+        self.failed = matches!(step, Some(Err(_)));
+        step
+    }
+}

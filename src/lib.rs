@@ -1,0 +1,58 @@
+//! Clustering that is fast, exact where it says so, the same for every number of threads, and works on data larger than memory.
+//!
+//! # Quick start
+//!
+//! ```
+//! use shoal::{KMeans, Seeding};
+//! let rows = [[0.0f32, 0.1], [0.1, 0.0], [5.0, 5.1], [5.1, 5.0]];
+//! let model = KMeans::params(2).seeding(Seeding::PlusPlus { greedy: true }).rng_seed(7).fit(&rows)?;
+//! assert_eq!(model.predict(&[[4.9f32, 5.0]])?, [model.labels()[2]]);
+//! # Ok::<(), shoal::Error>(())
+//! ```
+//!
+//! A `.npy` file is memory-mapped and clustered where it lies:
+//!
+//! ```no_run
+//! let rows = shoal::data::npy::open("vectors.npy")?;
+//! let model = shoal::KMeans::params(1000).fit(&rows)?;
+//! # Ok::<(), shoal::Error>(())
+//! ```
+//!
+//! # The parts
+//!
+//! Rows come from a [source](data) in blocks, a [kernel] turns rows and packed centers into labels and [sums](stats), a
+//! [solver] turns the sums into the next centers, and one driver repeats that and lets everybody watch. `ARCHITECTURE.md` walks through
+//! the layers.
+//!
+//! # Promises
+//!
+//! The same seed, data and parameters give the same bits for every number of threads and every kind of storage. Rows are computed in
+//! `f32` or `f64`, sums and energies always in `f64`. State beyond the rows is a few bytes a row. Bad input is an [`Error`], never a
+//! panic.
+//!
+//! # Features
+//!
+//! - `ndarray` (default): `ndarray` views are sources.
+//! - `python`: the bindings behind the Python package; not for Rust users.
+
+pub mod data;
+mod error;
+mod float;
+pub mod kernel;
+pub mod kmeans;
+mod matrix;
+mod parallel;
+#[cfg(feature = "python")]
+mod python;
+mod rng;
+pub mod seeding;
+pub mod solver;
+pub mod stats;
+mod tuning;
+
+pub use error::{Error, Result};
+pub use float::Float;
+pub use kmeans::{KMeans, KMeansModel, Metric};
+pub use matrix::MatRef;
+pub use parallel::{Executor, Interrupt};
+pub use seeding::Seeding;

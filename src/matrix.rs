@@ -1,0 +1,98 @@
+//! This module knows what a dense row-major matrix is.
+
+use crate::float::Float;
+
+/// A borrowed row-major matrix; rows may lie further apart than they are long.
+///
+/// ```
+/// let m = shoal::MatRef::new(&[1.0f32, 2.0, 3.0, 4.0], 2);
+/// assert_eq!((m.rows(), m.cols(), m.row(1)), (2, 2, &[3.0, 4.0][..]));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MatRef<'a, T> {
+    data: &'a [T],
+    rows: usize,
+    cols: usize,
+    stride: usize,
+}
+
+impl<'a, T: Float> MatRef<'a, T> {
+    /// Rows of `cols` values, one after the other.
+    ///
+    /// # Panics
+    /// When `data` is not a whole number of rows, or `cols` is 0.
+    pub fn new(data: &'a [T], cols: usize) -> Self {
+        assert!(cols > 0 && data.len().is_multiple_of(cols), "{} values are no rows of {cols}", data.len());
+        Self { data, rows: data.len() / cols, cols, stride: cols }
+    }
+
+    /// `rows` rows of `cols` values, the starts of two rows `stride` values apart.
+    ///
+    /// # Panics
+    /// When the rows overlap or do not fit into `data`.
+    pub fn with_stride(data: &'a [T], rows: usize, cols: usize, stride: usize) -> Self {
+        assert!(cols > 0 && stride >= cols, "a row of {cols} values does not fit a stride of {stride}");
+        assert!(rows == 0 || (rows - 1) * stride + cols <= data.len(), "{rows} rows do not fit the data");
+        Self { data, rows, cols, stride }
+    }
+
+    /// Number of rows.
+    #[inline]
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    #[inline]
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Distance between the starts of two rows, in values.
+    #[inline]
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// The values from the first one of the first row on.
+    #[inline]
+    pub fn data(&self) -> &'a [T] {
+        self.data
+    }
+
+    /// One row.
+    ///
+    /// # Panics
+    /// When `i` is not below the number of rows.
+    #[inline]
+    pub fn row(&self, i: usize) -> &'a [T] {
+        assert!(i < self.rows);
+        &self.data[i * self.stride..][..self.cols]
+    }
+
+    /// The rows `start..end`.
+    ///
+    /// # Panics
+    /// When the range does not lie within the rows.
+    #[inline]
+    pub fn slice(&self, start: usize, end: usize) -> Self {
+        assert!(start <= end && end <= self.rows);
+        let from = if start == end { 0 } else { start * self.stride };
+        Self { data: &self.data[from..], rows: end - start, cols: self.cols, stride: self.stride }
+    }
+
+    /// All rows, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &'a [T]> + use<'a, T> {
+        let m = *self;
+        (0..m.rows).map(move |i| m.row(i))
+    }
+
+    /// Row and column of the first value that is NaN or infinite.
+    pub fn first_not_finite(&self) -> Option<(usize, usize)> {
+        self.iter().enumerate().find_map(|(i, row)| {
+            // The sum of `0 x` is 0 for finite rows and NaN else, without a branch a value.
+            let clean = row.iter().fold(0.0, |sum, x| sum + x.to_f64() * 0.0) == 0.0;
+            if clean { None } else { row.iter().position(|x| !x.finite()).map(|t| (i, t)) }
+        })
+    }
+}

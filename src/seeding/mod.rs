@@ -1,0 +1,131 @@
+//! Where the first centers come from.
+
+mod plus_plus;
+mod random;
+
+pub use plus_plus::plus_plus;
+pub use random::random;
+
+use crate::data::{Access, DataSource};
+use crate::error::{Error, Result};
+use crate::kernel::Compute;
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+use crate::tuning::auto_seeding_sample;
+
+/// How the first centers are chosen.
+///
+/// ```
+/// let model = shoal::KMeans::params(2).seeding(shoal::Seeding::Random).fit(&[[0.0f32], [0.1], [9.0], [9.1]]).unwrap();
+/// assert_eq!(model.n_clusters(), 2);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Seeding {
+    /// Choose when in doubt: greedy k-means++ on all rows while that is cheaper than a few sweeps, else on a random sample of a size that
+    /// makes it so.
+    #[default]
+    Auto,
+    /// Choose when seeding must cost nothing: distinct rows, by weight.
+    Random,
+    /// Choose for the best start at small `k`: each new center is the best of `2 + ln k` rows drawn by squared distance (`greedy`), or
+    /// the one row drawn (Arthur and Vassilvitskii, 2007).
+    PlusPlus {
+        /// Several candidates a center.
+        greedy: bool,
+    },
+    /// Choose to continue from known centers: `k` rows of values, one after the other.
+    Given(Vec<f64>),
+}
+
+/// First centers, and where they come from.
+#[derive(Clone, Debug)]
+pub struct Seeds<T> {
+    /// `k` rows, one after the other.
+    pub centers: Vec<T>,
+    /// The rows that they are; empty for given centers.
+    pub rows: Vec<u64>,
+    /// What was done, in words: `"auto"` says here what it chose.
+    pub method: String,
+}
+
+impl Seeding {
+    /// The first `k` centers for `data`. Start number `start` draws other rows than start 0.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] when there are fewer rows than `k`, or given centers do not fit; [`Error::Source`] for a source that can be
+    /// read only once; those of the source.
+    pub fn choose<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        k: usize,
+        seed: u64,
+        start: u64,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
+        if let Self::Given(centers) = self {
+            let d = data.dim();
+            if centers.len() != k * d {
+                return Err(Error::Shape(format!(
+                    "init must hold n_clusters={k} rows of {d} values, got {} values",
+                    centers.len()
+                )));
+            }
+            let centers: Vec<T> = centers.iter().map(|&x| T::from_f64(x)).collect();
+            if let Some((row, column)) = crate::matrix::MatRef::new(&centers, d).first_not_finite() {
+                let value = centers[row * d + column].to_string();
+                return Err(Error::NotFinite { what: "init", value, row: row as u64, column });
+            }
+            return Ok(Seeds { centers, rows: Vec::new(), method: "given".into() });
+        }
+        let n = known_rows(data, k)?;
+        let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
+        match *self {
+            Self::Random => random(data, k, rng),
+            Self::PlusPlus { greedy } => plus_plus(data, k, greedy, rng, cx),
+            Self::Auto | Self::Given(_) => {
+                let sample = auto_seeding_sample(n, k);
+                if sample >= n { plus_plus(data, k, true, rng, cx) } else { on_sample(data, k, sample, rng, cx) }
+            }
+        }
+    }
+}
+
+/// Greedy k-means++ on `sample` random rows.
+fn on_sample<T: Compute>(
+    data: &dyn DataSource<T>,
+    k: usize,
+    sample: u64,
+    rng: &mut Rng,
+    cx: &Executor,
+) -> Result<Seeds<T>> {
+    // Rows are drawn by weight, and then count alike.
+    let mut drawn = random::draw(data, sample as usize, rng)?;
+    drawn.sort_unstable();
+    let rows = crate::data::take(data, &drawn)?;
+    let mut seeds = plus_plus(&crate::data::Dense::new(&rows, data.dim())?, k, true, rng, cx)?;
+    for row in &mut seeds.rows {
+        *row = drawn[*row as usize];
+    }
+    seeds.method = format!("k-means++ on {} sampled rows", drawn.len());
+    Ok(seeds)
+}
+
+/// The number of rows, once it is known to be enough for `k` centers.
+fn known_rows<T: Compute>(data: &dyn DataSource<T>, k: usize) -> Result<u64> {
+    let Some(n) = data.rows().filter(|_| data.access() >= Access::Replay) else {
+        return Err(Error::Source(
+            "this seeding needs a source of known length that can be read again: give the centers instead".into(),
+        ));
+    };
+    enough_rows(n, k)?;
+    Ok(n)
+}
+
+/// Refuses more clusters than rows.
+pub(crate) fn enough_rows(n: u64, k: usize) -> Result<()> {
+    if n < k as u64 {
+        return Err(Error::param(format!("n_clusters={k} must be at most the number of rows, {n}")));
+    }
+    Ok(())
+}

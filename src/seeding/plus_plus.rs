@@ -1,0 +1,281 @@
+//! This module knows k-means++: every new center is a row drawn with odds proportional to its weight times its squared distance to the
+//! centers so far.
+//!
+//! A row keeps its squared distance `D2` and the center `a` that it is to. A candidate `c` can only be nearer if
+//! `|c - a|^2 < 4 D2` (triangle inequality), so most rows are soon passed over without being read; what is left is measured by difference
+//! in `f64`. Sums run in tile order: the draws do not depend on the number of threads.
+
+use super::{Seeds, known_rows};
+use crate::data::{DataSource, take};
+use crate::error::Result;
+use crate::kernel::{Compute, sq_dist, sq_dists_few};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::rng::Rng;
+use crate::solver::sweep::{Chunk, sweep};
+use crate::tuning::SEEDING_TILE_ROWS;
+
+/// How far a row is from the centers so far, and from which: `(D2, center)`.
+type Near = (f64, u32);
+
+/// `k` centers by k-means++; `greedy` takes the best of `2 + ln k` candidates each time (the rule of scikit-learn).
+///
+/// Costs at most `n k d (1 + candidates)` operations, in `k` to `2 k` passes over 16 bytes a row and over the rows that a candidate can
+/// reach. When fewer than `k` rows differ, the rest are rows chosen uniformly.
+///
+/// # Errors
+/// When there are fewer rows than `k`, a value is not finite, or the source can be read only once.
+pub fn plus_plus<T: Compute>(
+    data: &dyn DataSource<T>,
+    k: usize,
+    greedy: bool,
+    rng: &mut Rng,
+    cx: &Executor,
+) -> Result<Seeds<T>> {
+    let n = known_rows(data, k)?;
+    let trials = if greedy { 2 + (k as f64).ln() as usize } else { 1 };
+    let mut rows = super::random::draw(data, 1, rng)?;
+    let mut state = State {
+        near: vec![(f64::INFINITY, 0); n as usize],
+        tiles: vec![0.0; (n as usize).div_ceil(SEEDING_TILE_ROWS)],
+        centers: take(data, &rows)?,
+        dim: data.dim(),
+    };
+    state.admit(data, cx)?;
+    while rows.len() < k {
+        let total = state.tiles.iter().sum::<f64>();
+        let next = if total > 0.0 {
+            let mut drawn: Vec<u64> =
+                (0..trials).map(|_| state.draw(rng.unit() * total, data.weights())).collect();
+            drawn.sort_unstable();
+            drawn.dedup();
+            if drawn.len() == 1 { drawn[0] } else { state.best_of(data, cx, &drawn)? }
+        } else {
+            // Every row coincides with a center: any unused row will do.
+            loop {
+                let row = rng.below(n);
+                if !rows.contains(&row) {
+                    break row;
+                }
+            }
+        };
+        rows.push(next);
+        state.centers.extend(take(data, &[next])?);
+        if total > 0.0 {
+            state.admit(data, cx)?;
+        }
+    }
+    let method = if greedy { "k-means++" } else { "plain-k-means++" };
+    Ok(Seeds { centers: state.centers, rows, method: method.into() })
+}
+
+struct State<T> {
+    near: Vec<Near>,
+    /// Sum of weight times `D2` by tile.
+    tiles: Vec<f64>,
+    centers: Vec<T>,
+    dim: usize,
+}
+
+impl<T: Compute> State<T> {
+    /// Squared distances from `to` to the centers so far.
+    fn to_centers(&self, to: &[T]) -> Vec<f64> {
+        let centers = MatRef::new(&self.centers, self.dim);
+        let mut out = vec![0.0; centers.rows()];
+        sq_dists_few(to, centers, &mut out);
+        out
+    }
+
+    /// Takes the last of `centers` into every row's nearest distance.
+    fn admit(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let last = self.centers.len() / self.dim - 1;
+        let new = &self.centers[last * self.dim..];
+        let between = self.to_centers(new);
+        let mut total = Tiles::default();
+        let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut Tiles, (): &mut ()| {
+            let mut sum = 0.0;
+            for (i, near) in near.iter_mut().enumerate() {
+                if between[near.1 as usize] < 4.0 * near.0 {
+                    let sq_dist = sq_dist(chunk.rows.row(i), new);
+                    if sq_dist < near.0 {
+                        *near = (sq_dist, last as u32);
+                    } else if !sq_dist.is_finite() {
+                        return Err(chunk.not_finite());
+                    }
+                }
+                sum += chunk.weights.map_or(1.0, |w| w[i]) * near.0;
+            }
+            tiles.add(sum, near.len());
+            Ok(())
+        };
+        let make = (Tiles::default, || ());
+        sweep(data, cx, SEEDING_TILE_ROWS, &mut self.near[..], &mut total, make, absorb, Tiles::merge)?;
+        self.tiles = total.sums;
+        Ok(())
+    }
+
+    /// The row at which the running sum of weight times `D2` passes `target`; never one with odds 0.
+    fn draw(&self, mut target: f64, weights: Option<&[f64]>) -> u64 {
+        let mut tile = 0;
+        while tile + 1 < self.tiles.len() && target >= self.tiles[tile] {
+            target -= self.tiles[tile];
+            tile += 1;
+        }
+        let start = tile * SEEDING_TILE_ROWS;
+        let end = self.near.len().min(start + SEEDING_TILE_ROWS);
+        let odds = |i: usize| weights.map_or(1.0, |w| w[i]) * self.near[i].0;
+        for i in start..end {
+            let odds = odds(i);
+            if odds > 0.0 && target < odds {
+                return i as u64;
+            }
+            target -= odds;
+        }
+        // Rounding carried the target past the end: the last row with odds, which exists because the total is positive.
+        (0..end).rev().chain((end..self.near.len()).rev()).find(|&i| odds(i) > 0.0).unwrap_or(start) as u64
+    }
+
+    /// The candidate that lowers the sum most; the earliest among equals.
+    fn best_of(&self, data: &dyn DataSource<T>, cx: &Executor, candidates: &[u64]) -> Result<u64> {
+        let values = take(data, candidates)?;
+        let candidate = MatRef::new(&values, self.dim);
+        let between: Vec<Vec<f64>> = candidate.iter().map(|c| self.to_centers(c)).collect();
+        let mut gains = vec![0.0; candidates.len()];
+        // The passes only read `near`; the sweep hands each chunk its part.
+        let absorb = |chunk: Chunk<'_, T>, near: &[Near], gains: &mut Vec<f64>, (): &mut ()| {
+            for (i, near) in near.iter().enumerate() {
+                for (c, between) in between.iter().enumerate() {
+                    if between[near.1 as usize] < 4.0 * near.0 {
+                        let gain = near.0 - sq_dist(chunk.rows.row(i), candidate.row(c));
+                        gains[c] += chunk.weights.map_or(1.0, |w| w[i]) * gain.max(0.0);
+                    }
+                }
+            }
+            Ok(())
+        };
+        let merge = |total: &mut Vec<f64>, part: &mut Vec<f64>| {
+            total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
+        };
+        let make = (|| vec![0.0; candidates.len()], || ());
+        sweep(data, cx, SEEDING_TILE_ROWS, &self.near[..], &mut gains, make, absorb, merge)?;
+        let best = (0..gains.len()).rev().max_by(|&a, &b| gains[a].total_cmp(&gains[b])).unwrap_or(0);
+        Ok(candidates[best])
+    }
+}
+
+/// Sums by tile, collected in tile order.
+#[derive(Default)]
+struct Tiles {
+    sums: Vec<f64>,
+    open: f64,
+    rows: usize,
+}
+
+impl Tiles {
+    fn add(&mut self, sum: f64, rows: usize) {
+        self.open += sum;
+        self.rows += rows;
+    }
+
+    /// A partial is one tile.
+    fn merge(&mut self, part: &mut Self) {
+        self.sums.push(std::mem::take(&mut part.open));
+        part.rows = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Dense, Weighted};
+    use crate::rng::Purpose;
+
+    fn seeds(x: &[f64], d: usize, k: usize, greedy: bool, threads: usize) -> Seeds<f64> {
+        let cx = Executor::new(Some(threads)).unwrap();
+        let rng = &mut Rng::keyed(11, Purpose::Seeding, 0);
+        plus_plus(&Dense::new(x, d).unwrap(), k, greedy, rng, &cx).unwrap()
+    }
+
+    fn blobs(n: usize, d: usize) -> Vec<f64> {
+        let mut rng = Rng::keyed(5, Purpose::Seeding, 1);
+        (0..n * d).map(|i| rng.unit() + (i / d % 20 * 10) as f64).collect()
+    }
+
+    #[test]
+    fn the_same_for_any_number_of_threads() {
+        let x = blobs(9000, 3);
+        for greedy in [false, true] {
+            let one = seeds(&x, 3, 40, greedy, 1);
+            assert!((2..5).all(|t| seeds(&x, 3, 40, greedy, t).rows == one.rows));
+        }
+    }
+
+    #[test]
+    fn distances_stay_true_under_pruning() {
+        let x = blobs(5000, 4);
+        let cx = Executor::new(Some(2)).unwrap();
+        let data = Dense::new(&x, 4).unwrap();
+        let mut state = State {
+            near: vec![(f64::INFINITY, 0); 5000],
+            tiles: Vec::new(),
+            centers: Vec::new(),
+            dim: 4,
+        };
+        for row in [3usize, 77, 500, 501, 1234, 4000] {
+            state.centers.extend(&x[row * 4..row * 4 + 4]);
+            state.admit(&data, &cx).unwrap();
+        }
+        for (i, &(sq, a)) in state.near.iter().enumerate() {
+            let row = &x[i * 4..i * 4 + 4];
+            let all: Vec<f64> = state.centers.chunks(4).map(|c| sq_dist(row, c)).collect();
+            let best = all.iter().copied().fold(f64::INFINITY, f64::min);
+            assert_eq!((sq, all[a as usize]), (best, best));
+        }
+        assert_eq!(state.tiles.len(), 5000usize.div_ceil(SEEDING_TILE_ROWS));
+    }
+
+    #[test]
+    fn one_seed_in_each_far_blob() {
+        let x = blobs(4000, 2);
+        let mut blobs: Vec<u64> = seeds(&x, 2, 20, true, 2).rows.iter().map(|r| r % 20).collect();
+        blobs.sort_unstable();
+        blobs.dedup();
+        assert_eq!(blobs.len(), 20);
+    }
+
+    #[test]
+    fn fewer_distinct_rows_than_centers() {
+        let x = [1.0, 1.0, 2.0, 2.0, 2.0];
+        let mut rows = seeds(&x, 1, 5, true, 1).rows;
+        rows.sort_unstable();
+        assert_eq!(rows, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn rows_without_weight_are_not_drawn() {
+        let x = blobs(300, 2);
+        let weights: Vec<f64> = (0..300).map(|i| f64::from(u8::from(i % 3 == 0))).collect();
+        let data = Weighted::new::<f64>(Dense::new(&x, 2).unwrap(), weights).unwrap();
+        let cx = Executor::new(Some(1)).unwrap();
+        for greedy in [false, true] {
+            let rng = &mut Rng::keyed(2, Purpose::Seeding, 0);
+            assert!(plus_plus(&data, 30, greedy, rng, &cx).unwrap().rows.iter().all(|r| r % 3 == 0));
+        }
+    }
+
+    #[test]
+    fn draws_follow_the_squared_distances() {
+        // From a center at 0, the odds of 1, 2 and 3 are 1 : 4 : 9.
+        let x = [0.0, 1.0, 2.0, 3.0];
+        let data = Dense::new(&x, 1).unwrap();
+        let cx = Executor::new(Some(1)).unwrap();
+        let mut state =
+            State { near: vec![(f64::INFINITY, 0); 4], tiles: Vec::new(), centers: vec![0.0], dim: 1 };
+        state.admit(&data, &cx).unwrap();
+        let mut rng = Rng::keyed(4, Purpose::Seeding, 0);
+        let mut seen = [0u32; 4];
+        (0..14_000).for_each(|_| seen[state.draw(rng.unit() * 14.0, None) as usize] += 1);
+        assert_eq!(seen[0], 0);
+        assert!((1..4).all(|i| seen[i].abs_diff(1000 * (i * i) as u32) < 300), "{seen:?}");
+    }
+}

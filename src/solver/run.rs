@@ -1,0 +1,144 @@
+//! This module knows the only loop of the crate.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use super::{Solver, Step, StopReason, StopRules};
+use crate::data::{Access, DataSource};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::parallel::Executor;
+
+/// Watches a run; may end it.
+pub trait Observer: Send {
+    /// Called after every step.
+    fn observe(&mut self, step: &Step) -> ControlFlow<()>;
+}
+
+impl<F: FnMut(&Step) -> ControlFlow<()> + Send> Observer for F {
+    fn observe(&mut self, step: &Step) -> ControlFlow<()> {
+        self(step)
+    }
+}
+
+/// A solver on its way: its history, its clock, what stops it. It does not hold the data, so that it can be kept anywhere.
+pub struct Run<S> {
+    solver: S,
+    rules: StopRules,
+    observers: Vec<Box<dyn Observer>>,
+    history: Vec<Step>,
+    /// Seconds spent in earlier steps: time between two steps is the caller's.
+    elapsed: f64,
+}
+
+impl<S> Run<S> {
+    /// A run of `solver`, from its present state on.
+    pub fn new(solver: S) -> Self {
+        Self { solver, rules: StopRules::default(), observers: Vec::new(), history: Vec::new(), elapsed: 0.0 }
+    }
+
+    /// Adds rules that stop the run.
+    #[must_use]
+    pub fn stop(mut self, rules: StopRules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Adds an observer.
+    #[must_use]
+    pub fn observe(mut self, observer: impl Observer + 'static) -> Self {
+        self.observers.push(Box::new(observer));
+        self
+    }
+
+    /// The solver in its present state.
+    pub fn solver(&self) -> &S {
+        &self.solver
+    }
+
+    /// The solver, to change its state between two steps.
+    pub fn solver_mut(&mut self) -> &mut S {
+        &mut self.solver
+    }
+
+    /// The solver, once the run is over.
+    pub fn into_solver(self) -> S {
+        self.solver
+    }
+
+    /// All steps so far.
+    pub fn history(&self) -> &[Step] {
+        &self.history
+    }
+
+    /// Why the run ended; `None` while it goes on.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.history.last().and_then(|step| step.stop_reason)
+    }
+
+    /// Ends the run after the last step.
+    pub fn end(&mut self, reason: StopReason) {
+        if let Some(step) = self.history.last_mut() {
+            step.stop_reason.get_or_insert(reason);
+        }
+    }
+
+    /// One more step; `None` once the run is over.
+    ///
+    /// # Errors
+    /// [`Error::Source`] when the solver needs more access than the source gives, and those of [`Solver::step`].
+    pub fn advance<T: Float>(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>>
+    where
+        S: Solver<T>,
+    {
+        if self.stop_reason().is_some() {
+            return Ok(None);
+        }
+        let (needs, has) = (self.solver.needs(), data.access());
+        if has < needs {
+            let how = match needs {
+                Access::Random => "write it to a .npy file and open that",
+                _ => "pass a callable that returns a fresh iterator, or write it to a .npy file and open that",
+            };
+            return Err(Error::Source(format!("this method needs {needs:?} access, the source has {has:?}: {how}")));
+        }
+        let begun = Instant::now();
+        let mut step = self.solver.step(data, cx)?;
+        self.elapsed += begun.elapsed().as_secs_f64();
+        step.elapsed = self.elapsed;
+        step.stop_reason = self.rules.check(&step);
+        for observer in &mut self.observers {
+            if observer.observe(&step).is_break() {
+                step.stop_reason.get_or_insert(StopReason::Observer);
+            }
+        }
+        self.history.push(step);
+        Ok(Some(step))
+    }
+
+    /// Steps over `data` as an iterator.
+    pub fn steps<'a, T: Float>(&'a mut self, data: &'a dyn DataSource<T>, cx: &'a Executor) -> Steps<'a, T, S> {
+        Steps { run: self, data, cx, failed: false }
+    }
+}
+
+/// The steps of a [`Run`]; ends after the last step or the first error.
+pub struct Steps<'a, T: Float, S> {
+    run: &'a mut Run<S>,
+    data: &'a dyn DataSource<T>,
+    cx: &'a Executor,
+    failed: bool,
+}
+
+impl<T: Float, S: Solver<T>> Iterator for Steps<'_, T, S> {
+    type Item = Result<Step>;
+
+    fn next(&mut self) -> Option<Result<Step>> {
+        if self.failed {
+            return None;
+        }
+        let step = self.run.advance(self.data, self.cx).transpose();
+        self.failed = matches!(step, Some(Err(_)));
+        step
+    }
+}

@@ -1,0 +1,157 @@
+//! This module knows how one pass over all rows is made: blocks into tiles, tiles into chunks, partial results merged in tile order.
+
+use std::ops::{ControlFlow, Range};
+
+use crate::data::{Block, DataSource};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::tuning::chunk_rows;
+
+/// Rows that are worked on together: they stay in a core's cache between labelling and summing.
+pub(crate) struct Chunk<'a, T> {
+    /// Global index of the first row.
+    pub(crate) first_row: u64,
+    pub(crate) rows: MatRef<'a, T>,
+    pub(crate) weights: Option<&'a [f64]>,
+}
+
+impl<T: Float> Chunk<'_, T> {
+    /// An error that names the first value that is not finite, or says that squared distances overflow.
+    pub(crate) fn not_finite(&self) -> Error {
+        match self.rows.first_not_finite() {
+            Some((i, column)) => Error::NotFinite {
+                what: "X",
+                value: self.rows.row(i)[column].to_string(),
+                row: self.first_row + i as u64,
+                column,
+            },
+            None => Error::Source(format!(
+                "X holds values so large that squared distances overflow near row {}: scale the data",
+                self.first_row
+            )),
+        }
+    }
+
+    /// Refuses rows that hold a value that is not finite.
+    pub(crate) fn check_finite(&self) -> Result<()> {
+        if self.rows.first_not_finite().is_some() { Err(self.not_finite()) } else { Ok(()) }
+    }
+}
+
+/// Something kept for every row, cut along with the rows: labels, distances. `()` is nothing.
+pub(crate) trait PerRow: Send + Sized {
+    /// The first `n` rows' part, and the rest.
+    fn split(self, n: usize) -> (Self, Self);
+}
+
+impl PerRow for () {
+    fn split(self, _: usize) -> (Self, Self) {
+        ((), ())
+    }
+}
+
+impl<V: Send> PerRow for &mut [V] {
+    fn split(self, n: usize) -> (Self, Self) {
+        self.split_at_mut(n)
+    }
+}
+
+impl<V: Sync> PerRow for &[V] {
+    fn split(self, n: usize) -> (Self, Self) {
+        self.split_at(n)
+    }
+}
+
+impl<A: PerRow, B: PerRow> PerRow for (A, B) {
+    fn split(self, n: usize) -> (Self, Self) {
+        let ((a, a_rest), (b, b_rest)) = (self.0.split(n), self.1.split(n));
+        ((a, b), (a_rest, b_rest))
+    }
+}
+
+/// `width` values for every row.
+pub(crate) struct Wide<'a, V> {
+    pub(crate) values: &'a mut [V],
+    pub(crate) width: usize,
+}
+
+impl<V: Send> PerRow for Wide<'_, V> {
+    fn split(self, n: usize) -> (Self, Self) {
+        let (mine, rest) = self.values.split_at_mut(n * self.width);
+        (Self { values: mine, width: self.width }, Self { values: rest, width: self.width })
+    }
+}
+
+/// One pass: `absorb` takes every chunk with its part of `state` into a partial, partials are merged into `total` in row order.
+///
+/// `tile_rows` fixes the shape of the sums; `merge(total, part)` leaves `part` as `empty()` makes it. `state` has one entry a row.
+///
+/// # Errors
+/// Those of the source and of `absorb`: the first in row order.
+pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+    tile_rows: usize,
+    state: R,
+    total: &mut P,
+    (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
+    absorb: impl Fn(Chunk<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
+    merge: impl Fn(&mut P, &mut P) + Sync,
+) -> Result<()> {
+    let chunk = chunk_rows(data.dim());
+    let mut rest = Some(state);
+    data.for_each_block(tile_rows, &mut |block: Block<'_, T>| {
+        let (mine, left) = rest.take().expect("put back below").split(block.len);
+        rest = Some(left);
+        cx.ordered_reduce(
+            Tiles { state: Some(mine), start: 0, len: block.len, tile_rows },
+            total,
+            &empty,
+            || (Vec::new(), scratch()),
+            |(tile, mut state), part, (converted, scratch)| {
+                for start in tile.clone().step_by(chunk) {
+                    cx.check()?;
+                    let range = start..tile.end.min(start + chunk);
+                    let rows = block.rows.tile(range.clone(), converted);
+                    let chunk = Chunk {
+                        first_row: block.first_row + start as u64,
+                        rows,
+                        weights: block.weights.map(|w| &w[range.clone()]),
+                    };
+                    let (mine, rest) = state.split(range.len());
+                    state = rest;
+                    absorb(chunk, mine, part, scratch)?;
+                }
+                Ok(())
+            },
+            &merge,
+        )?;
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+/// The tiles of a block, each with its part of the state.
+struct Tiles<R> {
+    state: Option<R>,
+    start: usize,
+    len: usize,
+    tile_rows: usize,
+}
+
+impl<R: PerRow> Iterator for Tiles<R> {
+    type Item = (Range<usize>, R);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.start == self.len {
+            return None;
+        }
+        let end = self.len.min(self.start + self.tile_rows);
+        let (mine, rest) = self.state.take()?.split(end - self.start);
+        self.state = Some(rest);
+        let tile = self.start..end;
+        self.start = end;
+        Some((tile, mine))
+    }
+}

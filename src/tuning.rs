@@ -1,0 +1,54 @@
+//! This module knows every size threshold of the crate: what it trades, and the bench that set it.
+
+/// Rows that one worker labels between two merges of sums, as a function of the number of centers `k`.
+///
+/// A merge costs `k d` additions and a row costs `d`: with four rows a center, merging is at most a quarter of the summing, which itself
+/// is a small share of the labelling at large `k`. The lower limit keeps scheduling below a percent at small `k d`, the upper one keeps
+/// enough tiles for many threads. Changing this changes the shape of every sum, and so the last bits of every result.
+pub(crate) const fn tile_rows(k: usize) -> usize {
+    let rows = (4 * k).next_multiple_of(1024);
+    if rows < 2048 {
+        2048
+    } else if rows > 16_384 {
+        16_384
+    } else {
+        rows
+    }
+}
+
+/// Rows that the kernel labels at a time: a multiple of every micro tile's height. Their copy has to stay in the second-level cache beside
+/// a panel (bench `kernels`, group `strip`).
+pub(crate) const STRIP_ROWS: usize = 192;
+
+/// Bytes that the copied rows of a strip may take; large `d` shortens the strip.
+pub(crate) const STRIP_BYTES: usize = 384 * 1024;
+
+/// Up to this many columns rows lie in the lanes and centers are broadcast; above, centers lie in the lanes (bench `kernels`).
+pub(crate) const ROWS_IN_LANES_DIM: usize = 16;
+
+/// Centers from which the reference point of a packed set is taken: a median over more of them moves little and costs `k d log k`.
+pub(crate) const SHIFT_SAMPLE: usize = 63;
+
+/// Rows that are labelled and then summed while they are still in a core's second-level cache.
+pub(crate) const fn chunk_rows(dim: usize) -> usize {
+    let strips = STRIP_BYTES / (STRIP_ROWS * 4 * dim);
+    if strips == 0 {
+        STRIP_ROWS / 2
+    } else if strips > 8 {
+        8 * STRIP_ROWS
+    } else {
+        strips * STRIP_ROWS
+    }
+}
+
+/// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
+pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
+
+/// Rows that `Seeding::Auto` runs greedy k-means++ on, of `n`, for `k` centers.
+///
+/// Greedy k-means++ measures up to `k (2 + ln k)` distances a row, at about half the kernel's rate: on this sample that is what three
+/// sweeps over all rows cost. Fewer than 32 rows a center seed badly, and 16,384 rows cost next to nothing.
+pub(crate) fn auto_seeding_sample(n: u64, k: usize) -> u64 {
+    let affordable = 1.5 * n as f64 / (3.0 + (k as f64).ln());
+    (affordable as u64).max(32 * k as u64).max(16_384).min(n)
+}
