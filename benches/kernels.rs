@@ -1,2 +1,780 @@
-//! Rates of the kernels; see `make bench`.
-fn main() {}
+//! Rates of the kernels: see `benches/README.md`.
+//!
+//! Without arguments: the tables. With a name or a part of one: the criterion groups that match it.
+
+// The multiply-add loops that measure the peak and the pass over the library's product are written with intrinsics.
+#![allow(unsafe_code, missing_docs)]
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+use std::time::Instant;
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use shoal::data::{Dense, Own};
+use shoal::kernel::{Compute, Isa, PackedCenters, Scratch, nearest};
+use shoal::{KMeans, MatRef, Seeding};
+
+const DIMS: [usize; 13] = [2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 768, 1024, 3072];
+const CENTERS: [usize; 5] = [8, 64, 256, 1024, 4096];
+/// Rows that the library multiplies at a time; the better one counts.
+const BLOCKS: [usize; 2] = [768, 3072];
+/// Rows come in multiples of this, so that neither side has a tail.
+const GRAIN: usize = 192;
+
+const HELP: &str = "\
+cargo bench --bench kernels -- [OPTIONS]          the tables
+cargo bench --bench kernels -- FILTER             criterion groups whose name contains FILTER
+  --quick             few cells, few rounds
+  --isa NAMES         avx512,avx2,... (default: all that the processor has but scalar)
+  --type f32|f64      (default f32)
+  --dims 64,128 --centers 256,1024    cells of the grid
+  --rounds N          interleaved rounds of a cell (default 9)
+  --only grid|threads
+  --csv PATH          writes the table too
+with --features gemm/x86-v4 the library uses AVX-512";
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let has = |name: &str| args.iter().any(|a| a == name);
+    if has("--list") {
+        return;
+    }
+    if has("--help") || has("-h") {
+        println!("{HELP}");
+        return;
+    }
+    let options = match Options::parse(&args) {
+        Ok(options) => options,
+        Err(what) => {
+            eprintln!("{what}\n{HELP}");
+            std::process::exit(2);
+        }
+    };
+    if options.smoke {
+        // `--test`, or `cargo test --benches`: that everything runs, not how fast.
+        options.tables::<f32>();
+        options.tables::<f64>();
+        groups(&mut Criterion::default().configure_from_args());
+    } else if options.filter {
+        groups(&mut Criterion::default().configure_from_args());
+    } else if options.double {
+        options.tables::<f64>();
+    } else {
+        options.tables::<f32>();
+    }
+}
+
+// ---------------------------------------------------------------- options
+
+struct Options {
+    smoke: bool,
+    filter: bool,
+    double: bool,
+    isas: Vec<Isa>,
+    dims: Vec<usize>,
+    centers: Vec<usize>,
+    rounds: usize,
+    /// Operations of one timing.
+    work: f64,
+    grid: bool,
+    threads: bool,
+    csv: Option<String>,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self, String> {
+        let mut o = Self {
+            smoke: !args.iter().any(|a| a == "--bench"),
+            filter: false,
+            double: false,
+            isas: Isa::available().into_iter().filter(|&isa| isa != Isa::Scalar).collect(),
+            dims: DIMS.to_vec(),
+            centers: CENTERS.to_vec(),
+            rounds: 9,
+            work: 2e9,
+            grid: true,
+            threads: true,
+            csv: None,
+        };
+        let mut it = args.iter();
+        while let Some(arg) = it.next() {
+            let mut value = || it.next().ok_or(format!("{arg} needs a value"));
+            let list = |text: &str| -> Result<Vec<usize>, String> {
+                text.split(',').map(|s| s.parse().map_err(|_| format!("{arg}: {s:?} is no number"))).collect()
+            };
+            match arg.as_str() {
+                "--bench" | "--noplot" => {}
+                "--test" => o.smoke = true,
+                "--quick" => (o.dims, o.centers, o.rounds) = (vec![4, 32, 128, 768], vec![64, 1024], 3),
+                "--isa" => {
+                    let names = value()?;
+                    o.isas = names
+                        .split(',')
+                        .map(|s| s.parse::<Isa>().map_err(|e| e.to_string()))
+                        .collect::<Result<_, _>>()?;
+                    if let Some(isa) = o.isas.iter().find(|isa| !isa.is_available()) {
+                        return Err(format!("this processor has no {isa}"));
+                    }
+                }
+                "--type" => {
+                    o.double = match value()?.as_str() {
+                        "f32" => false,
+                        "f64" => true,
+                        other => return Err(format!("--type must be f32 or f64, got {other:?}")),
+                    }
+                }
+                "--dims" => o.dims = list(value()?)?,
+                "--centers" => o.centers = list(value()?)?,
+                "--rounds" => o.rounds = list(value()?)?[0].max(1),
+                "--only" => match value()?.as_str() {
+                    "grid" => o.threads = false,
+                    "threads" => o.grid = false,
+                    other => return Err(format!("--only must be grid or threads, got {other:?}")),
+                },
+                "--csv" => o.csv = Some(value()?.clone()),
+                flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
+                _ => o.filter = true,
+            }
+        }
+        if let Some(k) = o.centers.iter().find(|k| !k.is_multiple_of(8) || **k == 0) {
+            return Err(format!("--centers must be multiples of 8, got {k}"));
+        }
+        if o.dims.contains(&0) {
+            return Err("--dims must be at least 1".into());
+        }
+        if o.smoke {
+            (o.dims, o.centers, o.rounds, o.work) = (vec![2, 40], vec![8, 64], 1, 1e6);
+        }
+        Ok(o)
+    }
+
+    fn tables<T: Real>(&self) {
+        let library = Library::probe::<T>();
+        let mut csv = format!(
+            "# cpu: {}\n# cores: {}, type: {}, rounds: {}, gemm: {}\n",
+            cpu(),
+            cores(),
+            T::NAME,
+            self.rounds,
+            library.describe()
+        );
+        print!("{csv}");
+        if self.grid {
+            self.table::<T>(&mut csv);
+        }
+        if self.threads {
+            self.curve::<T>(&mut csv);
+        }
+        if let Some(path) = &self.csv {
+            if let Some(folder) = std::path::Path::new(path).parent() {
+                std::fs::create_dir_all(folder).expect("the folder of --csv can be made");
+            }
+            std::fs::write(path, csv).expect("--csv can be written");
+        }
+    }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn cpu() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map(|s| s.trim_matches([' ', '\t', ':']));
+    name.unwrap_or(std::env::consts::ARCH).to_owned()
+}
+
+// ---------------------------------------------------------------- one thread: grid
+
+/// What the rounds of one instruction set gave.
+#[derive(Default)]
+struct Rounds {
+    rate: Vec<f64>,
+    peak: Vec<f64>,
+    ratio: Vec<f64>,
+    differing: usize,
+}
+
+impl Options {
+    fn table<T: Real>(&self, csv: &mut String) {
+        println!(
+            "\nOne thread. GFLOP/s = 2nkd/t; medians of interleaved rounds; peak: multiply-adds of one core, in the same round."
+        );
+        println!("ratio: shoal / (gemm + argmin); differing: rows that the two label differently.");
+        println!(
+            "{:>5} {:>5} {:>7} {:>7} | {:>9} {:>7} {:>7} | {:>7} {:>9} {:>6} | {:>9}",
+            "d", "k", "n", "isa", "shoal", "peak", "share", "gemm", "block", "ratio", "differing"
+        );
+        csv.push_str("table,d,k,n,isa,shoal_gflops,peak_gflops,share,gemm_gflops,gemm_block,gemm_layout,ratio,rows_differing\n");
+        for &d in &self.dims {
+            for &k in &self.centers {
+                self.cell::<T>(d, k, csv);
+            }
+        }
+    }
+
+    fn cell<T: Real>(&self, d: usize, k: usize, csv: &mut String) {
+        let flops_a_row = 2.0 * (k * d) as f64;
+        let most = if self.smoke { 960 } else { 400_000 };
+        let least = if self.smoke { GRAIN } else { BLOCKS[1] };
+        let n = ((self.work / flops_a_row) as usize).clamp(least, most).next_multiple_of(GRAIN);
+        let flops = flops_a_row * n as f64;
+        let calls = ((self.work / 4.0 / flops) as usize).clamp(1, 64);
+        let mut noise = Noise(88_172_645_463_325_252);
+        let (x, c): (Vec<T>, Vec<T>) = (noise.take(n * d), noise.take(k * d));
+        let rows = MatRef::new(&x, d);
+        let packed: Vec<_> =
+            self.isas.iter().map(|&isa| PackedCenters::for_isa(MatRef::new(&c, d), isa)).collect();
+        let mut scratch = Scratch::default();
+        let (mut ours, mut theirs) = (vec![0u32; n], vec![0u32; n]);
+        let mut library = Library::fit(&x, &c, d, &mut theirs);
+
+        let mut all: Vec<Rounds> = self.isas.iter().map(|_| Rounds::default()).collect();
+        let mut library_rates = Vec::new();
+        for round in 0..=self.rounds {
+            let t = Instant::now();
+            for _ in 0..calls {
+                library.run(black_box(&x), &c, d, &mut theirs);
+            }
+            let library_rate = flops * calls as f64 / t.elapsed().as_secs_f64();
+            for (centers, (&isa, found)) in packed.iter().zip(self.isas.iter().zip(&mut all)) {
+                // Before the kernel: it also takes the core to the clock that these vectors run at.
+                let peak = peak::<T>(isa, if self.smoke { 1 } else { 50_000 });
+                let t = Instant::now();
+                for _ in 0..calls {
+                    nearest(black_box(rows), centers, &mut ours, &mut scratch);
+                }
+                let rate = flops * calls as f64 / t.elapsed().as_secs_f64();
+                // Round 0 warms up.
+                if round == 0 {
+                    found.differing = ours.iter().zip(&theirs).filter(|(a, b)| a != b).count();
+                } else {
+                    found.rate.push(rate);
+                    found.peak.push(peak);
+                    found.ratio.push(rate / library_rate);
+                }
+            }
+            if round > 0 {
+                library_rates.push(library_rate);
+            }
+        }
+        let gemm = median(&library_rates) * 1e-9;
+        for (isa, found) in self.isas.iter().zip(&all) {
+            let share: Vec<f64> = found.rate.iter().zip(&found.peak).map(|(r, p)| r / p).collect();
+            let (rate, peak) = (median(&found.rate) * 1e-9, median(&found.peak) * 1e-9);
+            let (share, ratio, differing) = (median(&share), median(&found.ratio), found.differing);
+            let (block, layout) = (library.block, library.layout());
+            println!(
+                "{d:>5} {k:>5} {n:>7} {:>7} | {rate:>9.1} {peak:>7.1} {:>6.1}% | {gemm:>7.1} {block:>5} {layout:>3} {ratio:>6.2} | {differing:>9}",
+                isa.to_string(),
+                100.0 * share
+            );
+            let _ = writeln!(
+                csv,
+                "nearest,{d},{k},{n},{isa},{rate:.2},{peak:.2},{share:.4},{gemm:.2},{block},{layout},{ratio:.3},{differing}"
+            );
+        }
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    if n == 0 { f64::NAN } else { f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]) }
+}
+
+/// Uniform values in -0.5..0.5.
+struct Noise(u64);
+
+impl Noise {
+    fn take<T: Real>(&mut self, n: usize) -> Vec<T> {
+        let mut next = || {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            T::from_f64((self.0 >> 40) as f64 / f64::from(1 << 24) - 0.5)
+        };
+        (0..n).map(|_| next()).collect()
+    }
+}
+
+// ---------------------------------------------------------------- threads
+
+impl Options {
+    fn curve<T: Real>(&self, csv: &mut String) {
+        let (n, d, k) = if self.smoke { (2000, 8, 16) } else { (200_000, 128, 1024) };
+        let mut counts = vec![1];
+        while *counts.last().expect("starts with 1") * 2 <= cores() {
+            counts.push(counts[counts.len() - 1] * 2);
+        }
+        if *counts.last().expect("starts with 1") < cores() {
+            counts.push(cores());
+        }
+        let x: Vec<T> = Noise(42).take(n * d);
+        let rows = Dense::new(&x, d).expect("whole rows");
+        let given: Vec<f64> = x[..k * d].iter().map(|v| v.to_f64()).collect();
+        let sweeps = if self.rounds < 5 { 1 } else { 2 };
+        let mut seconds = vec![Vec::new(); counts.len()];
+        let mut results: Vec<Option<(u64, u64)>> = vec![None; counts.len()];
+        for round in 0..=self.rounds.min(7) {
+            for (i, &threads) in counts.iter().enumerate() {
+                let fit = KMeans::params(k).seeding(Seeding::Given(given.clone())).tolerance(0.0);
+                let model =
+                    fit.max_iter(sweeps).threads(Some(threads)).fit(&rows).expect("a fit of finite rows");
+                assert_eq!(model.n_iter(), sweeps, "as many sweeps as asked for");
+                results[i] = Some((model.inertia().to_bits(), model.n_iter()));
+                if round > 0 {
+                    seconds[i].push(model.timings().sweeps / sweeps as f64);
+                }
+            }
+        }
+        assert!(results.iter().all(|r| *r == results[0]), "the same bits for every number of threads");
+        println!("\nThreads. KMeans, {} {n} x {d}, k={k}: median seconds of a sweep, interleaved.", T::NAME);
+        println!("{:>7} {:>10} {:>8} {:>10}", "threads", "seconds", "speed-up", "efficiency");
+        csv.push_str("table,threads,n,d,k,seconds_a_sweep,speedup\n");
+        for (&threads, times) in counts.iter().zip(&seconds) {
+            let ratios: Vec<f64> = seconds[0].iter().zip(times).map(|(one, t)| one / t).collect();
+            let (time, ratio) = (median(times), median(&ratios));
+            println!("{threads:>7} {time:>10.4} {ratio:>8.2} {:>9.0}%", 100.0 * ratio / threads as f64);
+            let _ = writeln!(csv, "threads,{threads},{n},{d},{k},{time:.5},{ratio:.3}");
+        }
+    }
+}
+
+// ---------------------------------------------------------------- the yardstick
+
+/// `|c|^2 - 2 x.c` of a block of rows by the `gemm` crate, then a pass that finds the smallest of each row.
+struct Library<T> {
+    block: usize,
+    /// The product center by center, so that the pass has rows in its lanes; else row by row.
+    by_center: bool,
+    product: Vec<T>,
+    norms: Vec<T>,
+}
+
+/// Whether the library's rate is one that AVX2 cannot reach.
+struct Path {
+    rate: f64,
+    avx2_peak: f64,
+}
+
+impl Path {
+    fn describe(&self) -> String {
+        let widest = if self.avx2_peak.is_nan() {
+            "one path"
+        } else if self.rate > 1.05 * self.avx2_peak {
+            "AVX-512 path"
+        } else {
+            "AVX2 path, or AVX-512 without gain"
+        };
+        format!(
+            "0.19, {widest} ({:.0} GFLOP/s at 384 x 384 x 256, AVX2 peak {:.0})",
+            self.rate * 1e-9,
+            self.avx2_peak * 1e-9
+        )
+    }
+}
+
+impl Library<f32> {
+    fn probe<T: Real>() -> Path {
+        let (rows, k, d) = (384, 384, 256);
+        let (x, c): (Vec<T>, Vec<T>) = (Noise(1).take(rows * d), Noise(2).take(k * d));
+        let mut product = vec![T::ZERO; rows * k];
+        let mut path = Path { rate: 0.0, avx2_peak: f64::NAN };
+        for _ in 0..20 {
+            let t = Instant::now();
+            multiply(&x, &c, d, false, &mut product);
+            path.rate = path.rate.max(2.0 * (rows * k * d) as f64 / t.elapsed().as_secs_f64());
+            black_box(&product);
+            if Isa::Avx2.is_available() {
+                path.avx2_peak = peak::<T>(Isa::Avx2, 50_000).max(path.avx2_peak);
+            }
+        }
+        path
+    }
+}
+
+impl<T: Real> Library<T> {
+    /// Tries the block sizes and layouts, and keeps the fastest.
+    fn fit(x: &[T], c: &[T], d: usize, labels: &mut [u32]) -> Self {
+        let norms =
+            c.chunks_exact(d).map(|c| T::from_f64(c.iter().map(|v| v.to_f64() * v.to_f64()).sum())).collect();
+        let mut this = Self { block: 0, by_center: false, product: Vec::new(), norms };
+        let mut best = (f64::INFINITY, 0, false);
+        for block in BLOCKS {
+            for by_center in [false, true] {
+                (this.block, this.by_center) = (block, by_center);
+                // A slow candidate is not tried twice.
+                for _ in 0..2 {
+                    let t = Instant::now();
+                    this.run(x, c, d, labels);
+                    let seconds = t.elapsed().as_secs_f64();
+                    if seconds < best.0 {
+                        best = (seconds, block, by_center);
+                    } else if seconds > 2.0 * best.0 {
+                        break;
+                    }
+                }
+            }
+        }
+        (_, this.block, this.by_center) = best;
+        this
+    }
+
+    fn layout(&self) -> &'static str {
+        if self.by_center { "kxn" } else { "nxk" }
+    }
+
+    fn run(&mut self, x: &[T], c: &[T], d: usize, labels: &mut [u32]) {
+        let k = self.norms.len();
+        self.product.resize(self.block * k, T::ZERO);
+        for (x, labels) in x.chunks(self.block * d).zip(labels.chunks_mut(self.block)) {
+            let product = &mut self.product[..labels.len() * k];
+            multiply(x, c, d, self.by_center, product);
+            T::smallest(product, &self.norms, self.by_center, labels);
+        }
+    }
+}
+
+/// `product = -2 x c^T`, row by row or center by center.
+fn multiply<T: Real>(x: &[T], c: &[T], d: usize, by_center: bool, product: &mut [T]) {
+    let (rows, k) = (x.len() / d, c.len() / d);
+    assert_eq!(product.len(), rows * k);
+    let (column, row) = if by_center { (rows, 1) } else { (1, k) };
+    // SAFETY: the strides and sizes are those of the three slices, checked above; the product overlaps neither operand.
+    unsafe {
+        gemm::gemm(
+            rows,
+            k,
+            d,
+            product.as_mut_ptr(),
+            column as isize,
+            row as isize,
+            false,
+            x.as_ptr(),
+            1,
+            d as isize,
+            c.as_ptr(),
+            d as isize,
+            1,
+            T::ZERO,
+            T::from_f64(-2.0),
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+}
+
+// ---------------------------------------------------------------- vectors
+
+/// A compute type, with the two loops that need intrinsics.
+trait Real: Compute + Own {
+    /// Multiply-add rate of one core, operations a second.
+    fn peak(isa: Isa, turns: usize) -> f64;
+    /// Index of the smallest `norms[j] + product[row, j]` of every row, the lowest among equals.
+    fn smallest(product: &[Self], norms: &[Self], by_center: bool, labels: &mut [u32]);
+}
+
+/// The best of a few bursts of a tenth of a millisecond each: another process may have had the core during one.
+fn peak<T: Real>(isa: Isa, turns: usize) -> f64 {
+    (0..8).map(|_| T::peak(isa, turns)).fold(0.0, f64::max)
+}
+
+/// Portable: any number of rows and centers.
+fn smallest_plain<T: Real>(product: &[T], norms: &[T], by_center: bool, labels: &mut [u32]) {
+    let (n, k) = (labels.len(), norms.len());
+    for (i, label) in labels.iter_mut().enumerate() {
+        let mut best = f64::INFINITY;
+        for (j, norm) in norms.iter().enumerate() {
+            let at = if by_center { j * n + i } else { i * k + j };
+            let value = T::from_f64(product[at].to_f64() + norm.to_f64()).to_f64();
+            if value < best {
+                (best, *label) = (value, j as u32);
+            }
+        }
+    }
+}
+
+fn peak_plain(turns: usize) -> f64 {
+    // No vectors are asked for; what the compiler makes of eight chains.
+    let (a, b) = (black_box(0.999f64), black_box(0.001));
+    let mut acc = [1.0f64; 8];
+    let t = Instant::now();
+    for _ in 0..turns {
+        for v in &mut acc {
+            *v = *v * a + b;
+        }
+    }
+    black_box(acc);
+    16.0 * turns as f64 / t.elapsed().as_secs_f64()
+}
+
+/// The loops for one type and one vector length. `$keep` takes `(best, index of best, candidate, its index)`.
+#[cfg(target_arch = "x86_64")]
+macro_rules! loops {
+    ($name:ident, $t:ty, $v:ty, $lanes:literal, $features:literal, $set1:ident, $load:ident, $store:ident, $add:ident, $fma:ident, $keep:expr) => {
+        mod $name {
+            use super::{Instant, black_box};
+            use std::arch::x86_64::*;
+
+            pub(super) const LANES: usize = $lanes;
+
+            #[target_feature(enable = $features)]
+            pub(super) fn peak(turns: usize) -> f64 {
+                const CHAINS: usize = 12;
+                let (a, b) = ($set1(black_box(0.999)), $set1(black_box(0.001)));
+                let mut acc = [$set1(black_box(1.0)); CHAINS];
+                let t = Instant::now();
+                for _ in 0..turns {
+                    for v in &mut acc {
+                        *v = $fma(*v, a, b);
+                    }
+                }
+                let seconds = t.elapsed().as_secs_f64();
+                black_box(acc);
+                (2 * CHAINS * LANES * turns) as f64 / seconds
+            }
+
+            /// A multiple of 4 rows and of `LANES` centers, the product row by row.
+            #[target_feature(enable = $features)]
+            pub(super) fn by_row(product: &[$t], norms: &[$t], labels: &mut [u32]) {
+                let k = norms.len();
+                assert!(k % LANES == 0 && labels.len() % 4 == 0 && product.len() == labels.len() * k);
+                let iota: [$t; LANES] = std::array::from_fn(|l| l as $t);
+                // SAFETY: `iota` holds LANES values.
+                let iota = unsafe { $load(iota.as_ptr()) };
+                for (product, labels) in product.chunks_exact(4 * k).zip(labels.chunks_exact_mut(4)) {
+                    let (mut best, mut at) = ([$set1(<$t>::INFINITY); 4], [$set1(0.0); 4]);
+                    for j in (0..k).step_by(LANES) {
+                        // SAFETY: j + LANES <= k, and `product` holds 4 k values.
+                        let norm = unsafe { $load(norms.as_ptr().add(j)) };
+                        let index = $add(iota, $set1(j as $t));
+                        for r in 0..4 {
+                            // SAFETY: as above.
+                            let value = $add(norm, unsafe { $load(product.as_ptr().add(r * k + j)) });
+                            (best[r], at[r]) = $keep(best[r], at[r], value, index);
+                        }
+                    }
+                    for r in 0..4 {
+                        let (mut values, mut indices) = ([0.0; LANES], [0.0; LANES]);
+                        // SAFETY: both hold LANES values.
+                        unsafe {
+                            ($store(values.as_mut_ptr(), best[r]), $store(indices.as_mut_ptr(), at[r]))
+                        };
+                        let mut found = (values[0], indices[0]);
+                        for l in 1..LANES {
+                            if values[l] < found.0 || (values[l] == found.0 && indices[l] < found.1) {
+                                found = (values[l], indices[l]);
+                            }
+                        }
+                        labels[r] = found.1 as u32;
+                    }
+                }
+            }
+
+            /// A multiple of 4 `LANES` rows, the product center by center.
+            #[target_feature(enable = $features)]
+            pub(super) fn by_center(product: &[$t], norms: &[$t], labels: &mut [u32]) {
+                let n = labels.len();
+                assert!(n % (4 * LANES) == 0 && product.len() == n * norms.len());
+                for i in (0..n).step_by(4 * LANES) {
+                    let (mut best, mut at) = ([$set1(<$t>::INFINITY); 4], [$set1(0.0); 4]);
+                    for (j, &norm) in norms.iter().enumerate() {
+                        let (norm, index) = ($set1(norm), $set1(j as $t));
+                        for r in 0..4 {
+                            // SAFETY: i + 4 LANES <= n, and there are n values a center.
+                            let value =
+                                $add(norm, unsafe { $load(product.as_ptr().add(j * n + i + r * LANES)) });
+                            (best[r], at[r]) = $keep(best[r], at[r], value, index);
+                        }
+                    }
+                    for r in 0..4 {
+                        let mut indices = [0.0; LANES];
+                        // SAFETY: it holds LANES values.
+                        unsafe { $store(indices.as_mut_ptr(), at[r]) };
+                        for (label, index) in labels[i + r * LANES..][..LANES].iter_mut().zip(indices) {
+                            *label = index as u32;
+                        }
+                    }
+                }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+loops!(
+    f32_512,
+    f32,
+    __m512,
+    16,
+    "avx512f",
+    _mm512_set1_ps,
+    _mm512_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_add_ps,
+    _mm512_fmadd_ps,
+    |b, bi, c, ci| {
+        let less = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(c, b);
+        (_mm512_mask_mov_ps(b, less, c), _mm512_mask_mov_ps(bi, less, ci))
+    }
+);
+#[cfg(target_arch = "x86_64")]
+loops!(
+    f64_512,
+    f64,
+    __m512d,
+    8,
+    "avx512f",
+    _mm512_set1_pd,
+    _mm512_loadu_pd,
+    _mm512_storeu_pd,
+    _mm512_add_pd,
+    _mm512_fmadd_pd,
+    |b, bi, c, ci| {
+        let less = _mm512_cmp_pd_mask::<_CMP_LT_OQ>(c, b);
+        (_mm512_mask_mov_pd(b, less, c), _mm512_mask_mov_pd(bi, less, ci))
+    }
+);
+#[cfg(target_arch = "x86_64")]
+loops!(
+    f32_256,
+    f32,
+    __m256,
+    8,
+    "avx2,fma",
+    _mm256_set1_ps,
+    _mm256_loadu_ps,
+    _mm256_storeu_ps,
+    _mm256_add_ps,
+    _mm256_fmadd_ps,
+    |b, bi, c, ci| {
+        let less = _mm256_cmp_ps::<_CMP_LT_OQ>(c, b);
+        (_mm256_blendv_ps(b, c, less), _mm256_blendv_ps(bi, ci, less))
+    }
+);
+#[cfg(target_arch = "x86_64")]
+loops!(
+    f64_256,
+    f64,
+    __m256d,
+    4,
+    "avx2,fma",
+    _mm256_set1_pd,
+    _mm256_loadu_pd,
+    _mm256_storeu_pd,
+    _mm256_add_pd,
+    _mm256_fmadd_pd,
+    |b, bi, c, ci| {
+        let less = _mm256_cmp_pd::<_CMP_LT_OQ>(c, b);
+        (_mm256_blendv_pd(b, c, less), _mm256_blendv_pd(bi, ci, less))
+    }
+);
+
+macro_rules! real {
+    ($t:ty, $wide:ident, $half:ident) => {
+        impl Real for $t {
+            fn peak(isa: Isa, turns: usize) -> f64 {
+                match isa {
+                    // SAFETY: whoever asks has made sure that this processor has the instruction set.
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => unsafe { $wide::peak(turns) },
+                    // SAFETY: as above.
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => unsafe { $half::peak(turns) },
+                    _ => peak_plain(turns),
+                }
+            }
+
+            fn smallest(product: &[Self], norms: &[Self], by_center: bool, labels: &mut [u32]) {
+                #[cfg(target_arch = "x86_64")]
+                {
+                    let fits = |lanes: usize| {
+                        if by_center { labels.len() % (4 * lanes) == 0 } else { norms.len() % lanes == 0 }
+                    };
+                    if Isa::Avx512.is_available() && fits($wide::LANES) {
+                        // SAFETY: this processor has AVX-512.
+                        return unsafe {
+                            if by_center {
+                                $wide::by_center(product, norms, labels);
+                            } else {
+                                $wide::by_row(product, norms, labels);
+                            }
+                        };
+                    }
+                    if Isa::Avx2.is_available() && fits($half::LANES) {
+                        // SAFETY: this processor has AVX2 and FMA.
+                        return unsafe {
+                            if by_center {
+                                $half::by_center(product, norms, labels);
+                            } else {
+                                $half::by_row(product, norms, labels);
+                            }
+                        };
+                    }
+                }
+                smallest_plain(product, norms, by_center, labels);
+            }
+        }
+    };
+}
+
+real!(f32, f32_512, f32_256);
+real!(f64, f64_512, f64_256);
+
+// ---------------------------------------------------------------- criterion
+
+fn groups(criterion: &mut Criterion) {
+    let isas = Isa::available();
+    // The kernel at the shapes that the targets name.
+    for &isa in &isas {
+        rates::<f32>(criterion, &format!("nearest/{isa}/f32"), isa, &[64, 128, 256, 768], &[1024], 1536);
+        rates::<f64>(criterion, &format!("nearest/{isa}/f64"), isa, &[64, 128, 256, 768], &[1024], 1536);
+    }
+    // `tuning::ROWS_IN_LANES_DIM`.
+    rates::<f32>(
+        criterion,
+        "low-d",
+        Isa::active(),
+        &[2, 3, 4, 6, 8, 12, 16, 17, 20, 24, 32],
+        &[64, 1024],
+        1536,
+    );
+    // `tuning::STRIP_ROWS`: rows of one call below it make strips of that length.
+    for rows in [48, 96, 144, 192, 384] {
+        rates::<f32>(criterion, &format!("strip/{rows}"), Isa::active(), &[32, 128, 768], &[1024], rows);
+    }
+    criterion.final_summary();
+}
+
+/// A group of `nearest` on `rows` rows; criterion's throughput is in operations, so `Gelem/s` is GFLOP/s.
+fn rates<T: Real>(
+    criterion: &mut Criterion,
+    name: &str,
+    isa: Isa,
+    dims: &[usize],
+    centers: &[usize],
+    rows: usize,
+) {
+    let mut group = criterion.benchmark_group(name);
+    group.sample_size(20).measurement_time(std::time::Duration::from_secs(1));
+    group.warm_up_time(std::time::Duration::from_millis(300));
+    for &d in dims {
+        for &k in centers {
+            let (x, c): (Vec<T>, Vec<T>) = (Noise(3).take(rows * d), Noise(4).take(k * d));
+            let packed = PackedCenters::for_isa(MatRef::new(&c, d), isa);
+            let (mut labels, mut scratch) = (vec![0; rows], Scratch::default());
+            group.throughput(Throughput::Elements((2 * rows * k * d) as u64));
+            group.bench_function(BenchmarkId::from_parameter(format!("d{d}/k{k}")), |b| {
+                b.iter(|| nearest(black_box(MatRef::new(&x, d)), &packed, &mut labels, &mut scratch));
+            });
+        }
+    }
+    group.finish();
+}

@@ -1,6 +1,7 @@
 //! This module knows the two types that rows are computed in.
 
 use std::fmt::{Debug, Display};
+use std::ops::{Mul, Sub};
 
 mod sealed {
     pub trait Sealed {}
@@ -18,7 +19,17 @@ mod sealed {
 /// assert_eq!(half(3.0f32), 1.5);
 /// ```
 pub trait Float:
-    sealed::Sealed + Copy + Send + Sync + 'static + PartialOrd + Default + Debug + Display
+    sealed::Sealed
+    + Copy
+    + Send
+    + Sync
+    + 'static
+    + PartialOrd
+    + Default
+    + Debug
+    + Display
+    + Sub<Output = Self>
+    + Mul<Output = Self>
 {
     /// NumPy's name of the type.
     const NAME: &'static str;

@@ -42,6 +42,7 @@ pub mod kernel;
 pub mod kmeans;
 mod matrix;
 mod parallel;
+pub mod persist;
 #[cfg(feature = "python")]
 mod python;
 mod rng;

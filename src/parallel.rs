@@ -94,6 +94,7 @@ impl Executor {
     }
 
     /// The pool itself, for a driver that waits outside it.
+    #[cfg(feature = "python")]
     pub(crate) fn pool(&self) -> &ThreadPool {
         &self.pool
     }

@@ -9,7 +9,7 @@
 from . import callbacks, metrics
 from ._core import Step
 from ._core import version as __version__
-from .data import DataSource, open  # noqa: A004
+from .data import DataSource, open
 from .io import load
 from .kmeans import KMeans
 from .neighbors import nearest

@@ -1,4 +1,4 @@
-"""What all estimators share: rows into a source, the run loop, and the attributes that need a further pass."""
+"""What all estimators share: rows into a source, the run loop, the attributes that need a further pass."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Run(Protocol):
         """Make labels and inertia those of the centers."""
 
     def labels(self) -> npt.NDArray[np.int32]:
-        """The label of every row, after `finish`."""
+        """Give the label of every row, after `finish`."""
 
     def inertia(self) -> float:
-        """The inertia, after `finish`."""
+        """Give the inertia, after `finish`."""
 
 
 def record(step: Step) -> tuple[Any, ...]:
@@ -93,7 +93,8 @@ class Clusterer(BaseEstimator):
                 self.__dict__.pop("feature_names_in_", None)
             elif found != self.n_features_in_:
                 raise ValueError(
-                    f"X has {found} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
+                    f"X has {found} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input."
                 )
             return source
         refuse_unreadable(X)
@@ -111,6 +112,8 @@ class Clusterer(BaseEstimator):
         for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_") and n not in kept]:
             delattr(self, name)
         self._run: Any = None
+        # The rows of a run between two of its steps.
+        self._visited: tuple[Source, npt.NDArray[np.float64] | None] | None = None
         self._labels: npt.NDArray[np.int32] | None = None
         self._inertia: float | None = None
         self._history: Any = []
@@ -120,10 +123,10 @@ class Clusterer(BaseEstimator):
         given = [] if self.callbacks is None else list(self.callbacks)
         return [ProgressBar(), *given] if self.verbose else given
 
-    def _iterate(self, run: Any) -> Iterator[Step]:
+    def _iterate(self, run: Any, source: Source, weights: npt.NDArray[np.float64] | None) -> Iterator[Step]:
         """Advance `run` to its end, a step at a time; the only loop on this side."""
         self._forget()
-        self._run = run
+        self._run, self._visited = run, (source, weights)
         watchers = self._watchers()
         try:
             for watcher in watchers:
@@ -144,6 +147,8 @@ class Clusterer(BaseEstimator):
                 yield step
             self._conclude(run)
         finally:
+            if self._run is run:
+                self._visited = None
             for watcher in watchers:
                 if isinstance(watcher, Callback):
                     watcher.end(self)
@@ -152,9 +157,16 @@ class Clusterer(BaseEstimator):
         """Set what is known after a step without a further pass."""
         raise NotImplementedError
 
+    def _measure(
+        self, source: Source, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[npt.NDArray[np.int32], float]:
+        """Give labels and inertia of rows about the present model."""
+        raise NotImplementedError
+
     def _conclude(self, run: Any) -> None:
         """Bring everything up to date at the end of a run, and let go of the rows."""
         self._complete(run)
+        self._visited = None
         self._history = self.history_
 
     def _complete(self, run: Run) -> None:
@@ -163,31 +175,35 @@ class Clusterer(BaseEstimator):
         self._run = None
 
     def _needing_a_pass(self, name: str) -> Any:
-        """Give an attribute that may need a further pass over the rows; it is made now if the rows are still there."""
+        """Give an attribute that may need a further pass, which is made now if the rows are still there."""
         value = self.__dict__.get("_" + name)
-        if value is None:
-            run = self.__dict__.get("_run")
-            if not self.__dict__.get("_history", ()) == () and run is not None and len(self._history):
+        if value is not None:
+            return value
+        run, visited = self.__dict__.get("_run"), self.__dict__.get("_visited")
+        if run is not None and len(self._history):
+            if visited is None:
                 self._complete(run)
-                return self.__dict__["_" + name]
-            cls = type(self).__name__
+            else:
+                # The run goes on: to complete it would change what it does next.
+                self._labels, self._inertia = self._measure(*visited)
+            return self.__dict__["_" + name]
+        cls = type(self).__name__
+        why = "it is not fitted yet"
+        if "_history" in self.__dict__:
             why = (
-                f"this {cls} came without the {name} of its rows, which are no longer at hand: call predict(X) or score(X)"
-                if "_history" in self.__dict__
-                else f"this {cls} is not fitted yet"
+                f"its rows are no longer at hand for the pass that gives {name}: call predict(X) or score(X)"
             )
-            raise AttributeError(f"{cls!r} object has no attribute {name + '_'!r}: {why}")
-        return value
+        raise AttributeError(f"{cls!r} object has no attribute {name + '_'!r}: {why}")
 
     @property
     def labels_(self) -> npt.NDArray[np.int32]:
-        """ndarray of shape (n_samples,), int32: nearest center of every row."""
+        """Nearest center of every row, an int32 array of shape (n_samples,)."""
         labels: npt.NDArray[np.int32] = self._needing_a_pass("labels")
         return labels
 
     @property
     def inertia_(self) -> float:
-        """float: weighted sum of squared distances of the rows to their centers."""
+        """Weighted sum of squared distances of the rows to their centers."""
         return float(self._needing_a_pass("inertia"))
 
     @property
@@ -206,7 +222,7 @@ class Clusterer(BaseEstimator):
         state = dict(super().__getstate__())
         if "_history" in state:
             state["_history"] = self.history_
-            state["_run"] = None
+            state["_run"] = state["_visited"] = None
         return state
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -215,7 +231,8 @@ class Clusterer(BaseEstimator):
         Parameters
         ----------
         path : str or os.PathLike
-            One safetensors file, which appears whole or not at all. Labels of the rows are not kept: ``predict`` gives them.
+            One safetensors file, which appears whole or not at all. Labels of the rows are not kept:
+            ``predict`` gives them.
 
         Raises
         ------

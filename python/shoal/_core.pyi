@@ -5,6 +5,23 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "KMeansRun",
+    "Source",
+    "Step",
+    "available_isas",
+    "default_threads",
+    "inertia",
+    "isa",
+    "kmeans_plusplus",
+    "load_model",
+    "nearest",
+    "predict",
+    "save_model",
+    "transform",
+    "version",
+]
+
 version: str
 
 @final

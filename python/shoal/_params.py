@@ -85,7 +85,7 @@ def seed(random_state: Any) -> int:
         return int(random_state)
     if random_state is None or random_state is np.random:
         # The generator that numpy.random.seed sets, as in scikit-learn.
-        random_state = np.random.mtrand._rand  # type: ignore[attr-defined]
+        random_state = np.random.mtrand._rand
     if not isinstance(random_state, (np.random.RandomState, np.random.Generator)):
         raise ParameterError(
             f"random_state must be None, an int, a numpy RandomState or Generator, got {random_state!r}"
@@ -112,6 +112,8 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64] | None:
         raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {given.shape}")
     if len(values) != rows:
         raise ValueError(f"sample_weight has {len(values)} values, X has {rows} rows")
+    if not values.any():
+        raise ValueError("sample_weight must not be zero for every row")
     return values
 
 
@@ -134,7 +136,8 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
     if not np.isfinite(values).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
         raise ValueError(
-            f"{name} holds {_shown(values[row, column])} at row {row}, column {column}: NaN and infinity are refused"
+            f"{name} holds {_shown(values[row, column])} at row {row}, column {column}: "
+            "NaN and infinity are refused"
         )
     return values
 

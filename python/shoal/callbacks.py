@@ -1,8 +1,8 @@
 """Watching a fit, and ending it.
 
-A callback is any callable ``cb(estimator, step) -> bool | None``, called after every step; a true result ends the run cleanly. The
-classes here are ready ones. A callback that is a :class:`Callback` is also told when a run begins and ends, so that one object can
-serve several fits.
+A callback is any callable ``cb(estimator, step) -> bool | None``, called after every step; a true result ends
+the run cleanly. The classes here are ready ones. A callback that is a :class:`Callback` is also told when a
+run begins and ends, so that one object can serve several fits.
 
 Examples
 --------
@@ -31,7 +31,8 @@ class Callback:
     Attributes
     ----------
     reason : str
-        What ``stop_reason_`` says when this callback ends a run: ``"callback"``, ``"deadline"`` or ``"patience"``.
+        What ``stop_reason_`` says when this callback ends a run: ``"callback"``, ``"deadline"`` or
+        ``"patience"``.
     """
 
     reason: str = "callback"
@@ -107,7 +108,8 @@ class Deadline(Callback):
     Parameters
     ----------
     seconds : float
-        Time to spend in steps (``step.elapsed``), seeding included, in seconds; positive. A step is never cut short.
+        Time to spend in steps (``step.elapsed``), seeding included, in seconds; positive. A step is never cut
+        short.
     """
 
     reason = "deadline"

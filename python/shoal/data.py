@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,16 +26,17 @@ BLOCK_BYTES = 8 << 20
 class DataSource:
     """Rows that stay where they are: in an array, or in a file that is memory-mapped.
 
-    Made by :func:`shoal.open`. Every estimator and function of shoal takes one as ``X``. The rows keep the type they are
-    stored in; ``uint8``, ``int8``, ``int16``, ``uint16``, ``float16``, ``bfloat16`` and ``float32`` are computed as ``float32``,
-    all others as ``float64``, a tile at a time.
+    Made by :func:`shoal.open`. Every estimator and function of shoal takes one as ``X``. The rows keep the
+    type they are stored in; ``uint8``, ``int8``, ``int16``, ``uint16``, ``float16``, ``bfloat16`` and
+    ``float32`` are computed as ``float32``, all others as ``float64``, a tile at a time.
 
     Attributes
     ----------
     shape : tuple of (int, int)
         Rows and columns.
     dtype : numpy.dtype
-        Type of the arrays that :meth:`blocks` gives; the stored type (``float32`` for ``bfloat16``, which NumPy lacks).
+        Type of the arrays that :meth:`blocks` gives; the stored type (``float32`` for ``bfloat16``, which
+        NumPy lacks).
     access : str
         ``"random"``: any row at any time.
     nbytes : int
@@ -42,11 +44,12 @@ class DataSource:
 
     Notes
     -----
-    A file should stay as it is while it is open. When another process changes it, results are undefined but memory is safe;
-    when another process makes it shorter, the operating system ends this process as soon as it reads a row that is gone
-    (``SIGBUS`` on Unix). Write a new file and rename it over the old one instead.
+    A file should stay as it is while it is open. When another process changes it, results are undefined but
+    memory is safe; when another process makes it shorter, the operating system ends this process as soon as
+    it reads a row that is gone (``SIGBUS`` on Unix). Write a new file and rename it over the old one instead.
 
-    An array is not copied, unless its byte order is foreign: do not write to it while something is computed from it.
+    An array is not copied, unless its byte order is foreign: do not write to it while something is computed
+    from it.
     """
 
     def __init__(self, source: Source, name: str = "array") -> None:
@@ -81,9 +84,11 @@ class DataSource:
         return self._source.nbytes
 
     def __len__(self) -> int:
+        """Give the number of rows."""
         return self.shape[0]
 
     def __repr__(self) -> str:
+        """Say what is open."""
         if self._open is None:
             return f"<DataSource {self._name}, closed>"
         rows, cols = self.shape
@@ -163,15 +168,17 @@ class DataSource:
         self._open = None
 
     def __enter__(self) -> DataSource:
+        """Give the source itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Close the source."""
         self.close()
 
 
-def open(  # noqa: A001
+def open(
     obj: Any,
     *,
     shape: tuple[int, int] | None = None,
@@ -184,12 +191,14 @@ def open(  # noqa: A001
     Parameters
     ----------
     obj : array-like, str, os.PathLike or DataSource
-        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), the path of an ``.npy`` file, or the path
-        of a file of row-major numbers without a header, together with `shape` and `dtype`. A file is memory-mapped.
+        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), the path of an
+        ``.npy`` file, or the path of a file of row-major numbers without a header, together with `shape` and
+        `dtype`. A file is memory-mapped.
     shape : tuple of (int, int), optional
         Rows and columns of a raw file, whose rows begin at its first byte.
     dtype : dtype, optional
-        Type of the numbers of a raw file, little-endian: bool, (u)int8 to (u)int64, float16 to float64, ``"bfloat16"``.
+        Type of the numbers of a raw file, little-endian: bool, (u)int8 to (u)int64, float16 to float64,
+        ``"bfloat16"``.
     columns : sequence, optional
         Of a frame: the columns to take.
     key : str, optional
@@ -228,7 +237,8 @@ def open(  # noqa: A001
     if isinstance(obj, (str, os.PathLike)):
         if columns is not None:
             raise ValueError(
-                f"columns={columns!r} is for frames: files of columns are not supported yet; supported: {SUPPORTED}"
+                f"columns={columns!r} is for frames: files of columns are not supported yet; "
+                f"supported: {SUPPORTED}"
             )
         return open_path(os.fspath(obj), shape, dtype)
     if shape is not None or dtype is not None:
@@ -257,21 +267,21 @@ def open_path(path: str | bytes, shape: tuple[int, int] | None, dtype: npt.DType
             raise ValueError(f"{name}: an .npy file has its own shape and dtype, leave them out")
         return DataSource(Source.open_npy(name), name)
     if shape is None or dtype is None:
-        if not os.path.exists(name):  # noqa: PTH110
-            raise FileNotFoundError(2, os.strerror(2), name)
-        raise ValueError(
-            f"{name}: files that end in {suffix or 'no suffix'!r} are not supported yet; supported: {SUPPORTED}"
-        )
+        if Path(name).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+        if not Path(name).exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        kind = f"that end in {suffix}" if suffix else "without a suffix"
+        raise ValueError(f"{name}: files {kind} are not supported yet; supported: {SUPPORTED}")
     if not isinstance(shape, tuple) or len(shape) != 2:
         raise ValueError(f"shape must be (rows, columns), got {shape!r}")
     rows, cols = whole("shape[0]", shape[0], 1), whole("shape[1]", shape[1], 1)
-    if isinstance(dtype, str) and dtype == "bfloat16":
-        stored = dtype
-    else:
-        kind = np.dtype(dtype)
-        if kind.newbyteorder("<") != kind:
-            raise ValueError(f"dtype={kind.str!r}: raw files must be little-endian")
-        stored = kind.name
+    stored = "bfloat16"
+    if not (isinstance(dtype, str) and dtype == stored):
+        found = np.dtype(dtype)
+        if found.newbyteorder("<") != found:
+            raise ValueError(f"dtype={found.str!r}: raw files must be little-endian")
+        stored = found.name
     return DataSource(Source.open_raw(name, stored, rows, cols), name)
 
 
@@ -293,6 +303,8 @@ def as_array(obj: Any) -> Any:
 
 
 def refuse_unreadable(X: Any) -> None:
-    """Refuse sparse matrices and what is complex with a message of our own."""
+    """Refuse sparse matrices and complex numbers with messages of our own."""
+    if getattr(getattr(X, "dtype", None), "kind", None) == "c":
+        raise ValueError(f"Complex data not supported: X has dtype {X.dtype}")
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise TypeError("sparse X is not supported yet: pass a dense array, for example X.toarray()")

@@ -12,8 +12,8 @@ from .kmeans import KMeans
 
 __all__ = ["load", "save"]
 
-#: What can be kept, by the name that files carry.
-KINDS: dict[str, Any] = {"KMeans": KMeans}
+#: What can be kept, by the kind that files name.
+KINDS: dict[str, Any] = {"kmeans-model": KMeans}
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -34,8 +34,10 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         When the file cannot be written.
     """
     check_is_fitted(estimator)
+    # A class derived from one of ours is kept as ours.
+    kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))
     arrays, meta = estimator._kept()
-    _core.save_model(os.fsdecode(path), type(estimator).__name__, arrays, meta)
+    _core.save_model(os.fsdecode(path), kind, arrays, meta)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

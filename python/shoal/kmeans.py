@@ -32,29 +32,33 @@ BLIND_STARTS = 10
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Clusterer):
     """K-means by full sweeps over all rows (Lloyd's algorithm), exact and deterministic.
 
-    Results have the same bits for every number of threads, and for an array, a memory map or the path of an ``.npy`` file with the
-    same rows. Nothing is widened or copied as a whole: rows are read where they lie, small types are converted a tile at a time,
-    and sums are kept in float64.
+    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
+    ``.npy`` file with the same rows. Nothing is widened or copied as a whole: rows are read where they lie,
+    small types are converted a tile at a time, and sums are kept in float64.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like of shape (n_clusters, n_features) or callable
-        First centers. ``"k-means++"`` is the greedy form of scikit-learn, ``"plain-k-means++"`` draws one candidate a center, and
-        ``"auto"`` is the greedy form on all rows while that is cheaper than a few sweeps, else on a random sample. A callable is
-        called as ``init(X, n_clusters, random_state=RandomState)`` and gives an array.
+    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="auto"
+        First centers. ``"k-means++"`` is the greedy form of scikit-learn, ``"plain-k-means++"`` draws one
+        candidate a center, and ``"auto"`` is the greedy form on all rows while that is cheaper than a few
+        sweeps, else on a random sample. An array has shape (n_clusters, n_features). A callable is called
+        as ``init(X, n_clusters, random_state=RandomState)`` and gives such an array.
     n_init : "auto" or int, default="auto"
-        Number of starts, of which the one with the lowest inertia wins. ``"auto"``: 10 for ``init="random"`` and a callable, else 1.
+        Number of starts, of which the one with the lowest inertia wins. ``"auto"``: 10 for ``init="random"``
+        and a callable, else 1.
     max_iter : int, default=300
         Most sweeps of a start; at least 1.
     tol : float, default=1e-4
-        A start has converged when the squared length of the centers' move is at most `tol` times the mean variance of the features,
-        or when no label changes. 0: only the latter.
+        A start has converged when the squared length of the centers' move is at most `tol` times the mean
+        variance of the features, or when no label changes. 0: only the latter.
     algorithm : {"auto", "lloyd"}, default="auto"
-        ``"elkan"``, ``"hamerly"``, ``"yinyang"`` and ``"exponion"`` come with a later version, with the same results.
+        ``"elkan"``, ``"hamerly"``, ``"yinyang"`` and ``"exponion"`` come with a later version, with the same
+        results.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit sphere.
+        ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
+        sphere.
     bounds_memory : str or int, default="1GB"
         Most memory that bounds of distances may take, in bytes or as ``"500MB"``. Not used by ``"lloyd"``.
     random_state : int, RandomState, Generator or None, default=None
@@ -64,7 +68,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
     verbose : int, default=0
         1: a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep; a true result ends the run. See :mod:`shoal.callbacks`.
+        Called as ``cb(estimator, step)`` after every sweep; a true result ends the run. See
+        :mod:`shoal.callbacks`.
 
     Attributes
     ----------
@@ -73,16 +78,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
     labels_ : ndarray of shape (n_samples,), int32
         Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives.
     inertia_ : float
-        Sum of `sample_weight` times squared distance of the rows to their centers, differences and sums in float64.
+        Sum of `sample_weight` times squared distance of the rows to their centers, differences and sums in
+        float64.
     counts_ : ndarray of shape (n_clusters,), float64
         Weight of the rows of each cluster, as the last sweep found them.
     n_iter_ : int
         Sweeps of the best start.
     history_ : structured ndarray of shape (n_steps,)
-        A row for every step, of all starts: ``iteration, rows_seen, batch_size, objective, center_shift, n_changed, n_distances,
-        elapsed`` (seconds) and ``stop_reason`` (empty while running).
+        A row for every step, of all starts: ``iteration, rows_seen, batch_size, objective, center_shift,
+        n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty while running).
     stop_reason_ : str or None
-        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"``, ``"patience"``; None while running.
+        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"``, ``"patience"``;
+        None while running.
     timings_ : dict of str to float
         Seconds by phase: ``seeding``, ``sweeps``, ``final``.
     algorithm_, init_ : str
@@ -94,10 +101,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
 
     Notes
     -----
-    A sweep costs about ``2 n k d`` floating-point operations. Memory beyond the rows: a few bytes a row, ``O(k d)``, and a tile for each thread.
+    A sweep costs about ``2 n k d`` floating-point operations. Memory beyond the rows: a few bytes a row,
+    ``O(k d)``, and a tile for each thread.
 
-    An empty cluster gets the row that lies farthest from its center. With fewer distinct rows than clusters some clusters stay
-    empty, with weight 0, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
+    An empty cluster gets the row that lies farthest from its center. With fewer distinct rows than clusters
+    some clusters stay empty, with weight 0, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
 
     ``X`` must not be written to, by another thread, during a call.
 
@@ -162,8 +170,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, the path of an ``.npy`` file, or a
-            :class:`~shoal.DataSource`. NaN and infinity are refused.
+            An array (any strides and real type), a list, a numeric frame, a memory map, the path of an
+            ``.npy`` file, or a :class:`~shoal.DataSource`. NaN and infinity are refused.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
             Weight of every row, finite, at least 0, not all 0. None: 1.
@@ -191,8 +199,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
     def iter_fit(self, X: Any, sample_weight: Any = None) -> Iterator[Step]:
         """Cluster the rows of X, one sweep per ``next()``.
 
-        After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the sweep; `labels_` and `inertia_` are made on access.
-        Leaving the loop early leaves a usable estimator. Parameters and X are checked at once. ``fit(X)`` is the whole of this iterator.
+        After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the sweep; `labels_`
+        and `inertia_` are made on access. Leaving the loop early leaves a usable estimator. Parameters and X
+        are checked at once. ``fit(X)`` is the whole of this iterator.
 
         Parameters
         ----------
@@ -202,7 +211,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         Yields
         ------
         shoal.Step
-            What the sweep did. `objective` is the inertia of all rows about the centers before the sweep moved them.
+            What the sweep did. `objective` is the inertia of all rows about the centers before the sweep
+            moved them.
 
         Raises
         ------
@@ -210,7 +220,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
             As :meth:`fit`.
         """
         self._check()
-        return self._iterate(self._make_run(self._rows(X, reset=True), X, sample_weight))
+        source = self._rows(X, reset=True)
+        weights = _params.weights(sample_weight, source.shape[0])
+        return self._iterate(self._make_run(source, X, weights), source, weights)
 
     def _check(self) -> None:
         """Refuse parameters of a wrong type or range, all together."""
@@ -234,7 +246,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
             bad.append(f"tol must be a finite number of at least 0, got {self.tol!r}")
         if self.algorithm in LATER_ALGORITHMS:
             bad.append(
-                f"algorithm={self.algorithm!r} is not implemented in this version, use one of {', '.join(ALGORITHMS)}"
+                f"algorithm={self.algorithm!r} is not implemented in this version, "
+                f"use one of {', '.join(ALGORITHMS)}"
             )
         elif self.algorithm not in ALGORITHMS:
             bad.append(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {self.algorithm!r}")
@@ -244,20 +257,24 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
             self.callbacks is None or hasattr(self.callbacks, "__iter__")
         ):
             bad.append(f"callbacks must be None or a list of callables, got {self.callbacks!r}")
-        for check in (lambda: p.memory("bounds_memory", self.bounds_memory), lambda: p.threads(self.n_jobs)):
-            try:
-                check()
-            except p.ParameterError as error:
-                bad.append(str(error))
+        try:
+            p.memory("bounds_memory", self.bounds_memory)
+        except p.ParameterError as error:
+            bad.append(str(error))
+        try:
+            p.threads(self.n_jobs)
+        except p.ParameterError as error:
+            bad.append(str(error))
         if bad:
             raise p.ParameterError("; ".join(bad))
 
-    def _make_run(self, source: Source, X: Any, sample_weight: Any) -> KMeansRun | Starts:
+    def _make_run(
+        self, source: Source, X: Any, weights: npt.NDArray[np.float64] | None
+    ) -> KMeansRun | Starts:
         """Make the run that will do the work."""
         n, d = source.shape
         if n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
-        weights = _params.weights(sample_weight, n)
         seed = _params.seed(self.random_state)
         n_init = self.n_init
         if n_init == "auto":
@@ -290,9 +307,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         if not callable(self.init):
             if n_init != 1:
                 warnings.warn(
-                    f"Explicit initial center position passed: performing only one init in KMeans instead of n_init={n_init}.",
+                    "Explicit initial center position passed: performing only one init in KMeans instead of "
+                    f"n_init={n_init}.",
                     RuntimeWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
             return make("given", given(self.init), 1)
         random_state = _params.random_state_of(seed)
@@ -324,15 +342,22 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         self.counts_ = run.counts()
         self.timings_ = run.timings()
 
+    def _measure(
+        self, source: Source, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[npt.NDArray[np.int32], float]:
+        threads = _params.threads(self.n_jobs)
+        labels = _core.predict(source, self.cluster_centers_, self.metric, threads)
+        return labels, _core.inertia(source, self.cluster_centers_, weights, labels, self.metric, threads)
+
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
             warnings.warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}). Possibly due to duplicate "
-                "points in X.",
+                f"Number of distinct clusters ({found}) found smaller than n_clusters "
+                f"({self.n_clusters}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:
@@ -401,7 +426,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         Returns
         -------
         ndarray of shape (n_samples, n_clusters), of the type of the centers
-            Euclidean distances (not squared); with ``metric="cosine"`` those of the normalised rows. This is ``n * k`` values.
+            Euclidean distances (not squared); with ``metric="cosine"`` those of the normalised rows. This is
+            ``n * k`` values.
 
         Raises
         ------
@@ -520,7 +546,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
 
 
 class Starts:
-    """Starts that a callable of the user makes, one run after the other; the one with the lowest inertia wins."""
+    """Starts that a callable of the user makes, one after the other; the lowest inertia wins."""
 
     def __init__(self, make: Callable[[], KMeansRun], n_init: int) -> None:
         self._make = make

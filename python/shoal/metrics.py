@@ -21,7 +21,8 @@ def inertia(X: Any, centers: npt.ArrayLike, sample_weight: Any = None, *, n_jobs
     X : rows of shape (n_samples, n_features)
         Anything that :meth:`shoal.KMeans.fit` takes.
     centers : array-like of shape (n_centers, n_features)
-        Finite. Centers of a wider type than that of the rows are not rounded: the computation is then float64.
+        Finite. Centers of a wider type than that of the rows are not rounded: the computation is then
+        float64.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
     n_jobs : int or None
@@ -56,7 +57,8 @@ def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np
     true, pred = np.asarray(y_true), np.asarray(y_pred)
     if true.ndim != 1 or pred.ndim != 1 or len(true) != len(pred) or len(true) == 0:
         raise ValueError(
-            f"y_true and y_pred must be 1-D, of the same length and not empty, got shapes {true.shape} and {pred.shape}"
+            f"y_true and y_pred must be 1-D, of the same length and not empty, "
+            f"got shapes {true.shape} and {pred.shape}"
         )
     classes, rows = np.unique(true, return_inverse=True)
     clusters, columns = np.unique(pred, return_inverse=True)
@@ -136,7 +138,8 @@ def normalized_mutual_info_score(
     y_true, y_pred : array-like of shape (n_samples,)
         Classes and clusters.
     average_method : {"arithmetic", "geometric", "min", "max"}, default="arithmetic"
-        The mean. Papers differ (older ones and older libraries use ``"geometric"``): name it when comparing figures.
+        The mean. Papers differ (older ones and older libraries use ``"geometric"``): name it when comparing
+        figures.
 
     Returns
     -------

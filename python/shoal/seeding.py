@@ -55,7 +55,8 @@ def kmeans_plusplus(
 
     Notes
     -----
-    Costs up to ``n k d`` operations, times the number of candidates; many pairs are pruned by the triangle inequality.
+    Costs up to ``n k d`` operations, times the number of candidates; many pairs are pruned by the triangle
+    inequality.
 
     References
     ----------

@@ -33,7 +33,7 @@ def installed(package: str) -> str:
 
 
 def show_versions() -> None:
-    """Print the versions of shoal and what it works with, the CPU, the instruction set in use and the number of threads.
+    """Print versions, the CPU, the instruction set in use and the number of threads.
 
     Examples
     --------

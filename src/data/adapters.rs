@@ -50,16 +50,23 @@ impl<'a, S> Weighted<'a, S> {
         if let Some(rows) = source.rows() {
             check_length(weights.len(), rows)?;
         }
-        if let Some(bad) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
-            let value = weights[bad];
-            return Err(Error::param(format!(
-                "sample_weight must be finite and at least 0, got {value} at row {bad}"
-            )));
-        }
+        check_weights(&weights, 0)?;
         if !weights.is_empty() && weights.iter().all(|&w| w == 0.0) {
             return Err(Error::param("sample_weight must not be 0 for every row"));
         }
         Ok(Self { source, weights })
+    }
+}
+
+/// Refuses weights that are negative or not finite; the first of them is that of row `first_row`.
+pub(super) fn check_weights(weights: &[f64], first_row: u64) -> Result<()> {
+    match weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
+        None => Ok(()),
+        Some(bad) => Err(Error::param(format!(
+            "sample_weight must be finite and at least 0, got {} at row {}",
+            weights[bad],
+            first_row + bad as u64
+        ))),
     }
 }
 
@@ -383,6 +390,10 @@ fn normalize<T: Float>(row: &mut [T]) {
     let largest = |row: &[T]| row.iter().fold(0.0f64, |most, x| most.max(x.to_f64().abs()));
     let (mut norm, mut scale) = (sq_norm(row, 1.0), 1.0);
     if !norm.is_normal() {
+        if row.iter().any(|x| !x.finite()) {
+            // Left as it is, so that whoever finds the value names it and its column.
+            return;
+        }
         // The squares are too large or too small for f64, but the values may not be.
         let most = largest(row);
         if most == 0.0 {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
+use super::adapters::check_weights;
 use super::reblock::Reblock;
 use super::{Access, Block, DataSource};
 use crate::error::{Error, Result};
@@ -152,13 +153,17 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
             }
         };
         let mut blocks = Reblock::new(self.dim, tile_rows, BLOCK_TILES, f);
-        let mut weighted = None;
+        let (mut weighted, mut seen) = (None, 0);
         for chunk in chunks {
             let chunk = chunk?;
             if chunk.values.is_empty() {
                 continue;
             }
             let rows = self.rows_of(&chunk, *weighted.get_or_insert(chunk.weights.is_some()))?;
+            if let Some(weights) = &chunk.weights {
+                check_weights(weights, seen)?;
+            }
+            seen += rows as u64;
             let piece = MatRef::new(&chunk.values, self.dim);
             if blocks.push(&piece, 0..rows, chunk.weights.as_deref(), false)?.is_break() {
                 return Ok(());

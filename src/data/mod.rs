@@ -5,6 +5,7 @@
 //! that reads without copying; streams are many blocks. A source knows nothing of solvers, and a solver says
 //! at its start which [`Access`] it needs.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 use crate::error::{Error, Result};
@@ -180,6 +181,22 @@ pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result
 /// The refusal of a row index beyond the end.
 pub(crate) fn no_such_row(row: u64) -> Error {
     Error::Shape(format!("row {row} is not there"))
+}
+
+/// The weights of all rows: those that the source knows, or those that a pass over a stream finds.
+pub(crate) fn weights_of<T: Float>(source: &dyn DataSource<T>) -> Result<Option<Cow<'_, [f64]>>> {
+    if source.weights().is_some() || source.access() == Access::Random {
+        return Ok(source.weights().map(Cow::Borrowed));
+    }
+    let mut all = Vec::new();
+    source.for_each_block(1, &mut |block| match block.weights {
+        Some(weights) => {
+            all.extend_from_slice(weights);
+            Ok(ControlFlow::Continue(()))
+        }
+        None => Ok(ControlFlow::Break(())),
+    })?;
+    Ok(if all.is_empty() { None } else { Some(Cow::Owned(all)) })
 }
 
 /// Number of rows of a source; counted in a pass where it is not known.

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use npyz::{DType, Endianness, NpyHeader, Order, TypeChar, TypeStr};
 use tempfile::NamedTempFile;
 
 use super::Dtype;
@@ -15,9 +14,6 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers of two-dimensional arrays of numbers take 128 bytes; what claims to be longer than this is not one
 /// of them.
 const LONGEST_HEADER: usize = 64 << 10;
-/// `{'descr': ..., 'shape': (..)}` nests twice, a structured type up to four times. The parser takes time
-/// exponential in the depth.
-const DEEPEST_HEADER: usize = 4;
 /// Bytes before the data of a file written here: a multiple of 64, so that rows are aligned, with room for
 /// any number of rows.
 const WRITTEN_HEADER: usize = 128;
@@ -50,16 +46,16 @@ pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
     file_length(path)?;
     let refuse = |problem: String| Error::format(path, problem);
     let (header, data) = read_header(path)?;
-    let dtype = dtype_of(&header.dtype()).map_err(refuse)?;
-    let &[rows, cols] = header.shape() else {
-        let (shape, advice) = (shape_text(header.shape()), "rows need 2 dimensions");
-        let advice = match header.shape() {
+    let dtype = dtype_of(&header.descr).map_err(refuse)?;
+    let shape = shape_text(&header.shape);
+    let [rows, cols] = header.shape[..] else {
+        let advice = "rows need 2 dimensions";
+        let advice = match header.shape[..] {
             [n] => format!("{advice}: reshape it to ({n}, 1) for rows of one value, to (1, {n}) for one row"),
             _ => format!("{advice}: reshape it to (rows, columns)"),
         };
         return Err(refuse(format!("holds an array of shape {shape}; {advice}")));
     };
-    let shape = shape_text(header.shape());
     if rows == 0 || cols == 0 {
         return Err(refuse(format!("holds an array of shape {shape}: nothing to work on")));
     }
@@ -68,15 +64,12 @@ pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
             "holds an array of shape {shape}, larger than this machine's memory can be"
         )));
     };
-    let layout = match header.order() {
-        Order::C => Layout::row_major(dtype, rows, cols),
-        Order::Fortran => Layout::column_major(dtype, rows, cols),
-    };
+    let layout = if header.fortran { Layout::column_major } else { Layout::row_major }(dtype, rows, cols);
     Mapped::open(path, layout, data)
 }
 
 /// The header, and the position of the first value.
-fn read_header(path: &Path) -> Result<(NpyHeader, u64)> {
+fn read_header(path: &Path) -> Result<(Header, u64)> {
     let refuse = |problem: String| Error::format(path, problem);
     let mut start = Vec::new();
     let mut file = File::open(path).map_err(|e| Error::io(path, e))?;
@@ -109,47 +102,85 @@ fn read_header(path: &Path) -> Result<(NpyHeader, u64)> {
     let end = before + length;
     read(end.max(12), &mut start)?;
     start.truncate(end);
-    check_header(&start[before..]).map_err(|problem| refuse(format!("has a damaged header: {problem}")))?;
-    let header = NpyHeader::from_reader(&start[..])
-        .map_err(|e| refuse(format!("has a header that cannot be read: {e}")))?;
+    let header = Header::parse(&start[before..])
+        .map_err(|problem| refuse(format!("has a damaged header: {problem}")))?;
     Ok((header, end as u64))
 }
 
-/// Refuses what no array of numbers has in its header and the parser would overflow at or take too long for.
-fn check_header(text: &[u8]) -> Result<(), String> {
-    const TOO_LARGE: &str = "its shape is larger than any file";
-    let (mut depth, mut quote, mut number, mut product) = (0usize, None, 0u64, 1u64);
-    for &byte in text.iter().chain(b" ") {
-        if let Some(open) = quote {
-            match byte {
-                b'\\' => return Err("a backslash in a name".into()),
-                _ if byte == open => quote = None,
-                _ => (),
-            }
-            continue;
-        }
-        if byte.is_ascii_digit() {
-            let digit = u64::from(byte - b'0');
-            number = number.checked_mul(10).and_then(|n| n.checked_add(digit)).ok_or(TOO_LARGE)?;
-            continue;
-        }
-        product = product.checked_mul(number.max(1)).ok_or(TOO_LARGE)?;
-        number = 0;
-        match byte {
-            b'\'' | b'"' => quote = Some(byte),
-            b'(' | b'[' | b'{' => {
-                depth += 1;
-                if depth > DEEPEST_HEADER {
-                    return Err("it is nested too deeply".into());
+/// What the header says: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }`.
+#[derive(Debug, Default)]
+struct Header {
+    descr: String,
+    fortran: bool,
+    shape: Vec<u64>,
+}
+
+impl Header {
+    /// Reads the dictionary, which is written in Python's syntax. Only what an array of numbers has in it is understood.
+    fn parse(text: &[u8]) -> Result<Self, String> {
+        const TOO_LARGE: &str = "its shape is larger than any file";
+        let text = std::str::from_utf8(text).map_err(|_| "it is not text")?;
+        let mut rest = text.trim().strip_prefix('{').ok_or("it is no dictionary")?.trim_start();
+        let (mut descr, mut fortran, mut shape) = (None, None, None);
+        while !rest.starts_with('}') {
+            let (key, after) = quoted(rest)?;
+            rest = after.trim_start().strip_prefix(':').ok_or("a key without a value")?.trim_start();
+            match key {
+                "descr" if rest.starts_with('[') => {
+                    let end = rest.find(']').ok_or("an open list")?;
+                    (descr, rest) = (Some(rest[..=end].to_owned()), &rest[end + 1..]);
                 }
+                "descr" => {
+                    let (value, after) = quoted(rest)?;
+                    (descr, rest) = (Some(value.to_owned()), after);
+                }
+                "fortran_order" => {
+                    let word = if rest.starts_with("True") { "True" } else { "False" };
+                    rest = rest.strip_prefix(word).ok_or("fortran_order is neither True nor False")?;
+                    fortran = Some(word == "True");
+                }
+                "shape" => {
+                    let (inside, after) =
+                        rest.strip_prefix('(').and_then(|r| r.split_once(')')).ok_or("shape is no tuple")?;
+                    let lengths = inside.split(',').map(str::trim).filter(|n| !n.is_empty());
+                    let lengths: Vec<u64> = lengths.map(length).collect::<Result<_, _>>()?;
+                    // A product that holds even if one of them is 0.
+                    lengths.iter().try_fold(1u64, |all, &n| all.checked_mul(n.max(1))).ok_or(TOO_LARGE)?;
+                    (shape, rest) = (Some(lengths), after);
+                }
+                _ => return Err(format!("an unknown key \"{}\"", key.escape_debug())),
             }
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' | b':' | b'-' | b' ' | b'\n' => (),
-            _ if byte.is_ascii_alphabetic() => (),
-            _ => return Err(format!("unexpected \"{}\"", [byte].escape_ascii())),
+            rest = rest.trim_start();
+            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
+        }
+        match (descr, fortran, shape) {
+            (Some(descr), Some(fortran), Some(shape)) => Ok(Self { descr, fortran, shape }),
+            _ => Err("descr, fortran_order or shape is missing".into()),
         }
     }
-    Ok(())
+}
+
+/// The text between two quotes, and what follows.
+fn quoted(text: &str) -> Result<(&str, &str), String> {
+    let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'));
+    let quote = quote.ok_or_else(|| {
+        let found: String = text.chars().take(1).collect();
+        format!("unexpected \"{}\"", found.as_bytes().escape_ascii())
+    })?;
+    text[1..].split_once(quote).ok_or_else(|| "an open string".into())
+}
+
+/// One length of a shape.
+fn length(text: &str) -> Result<u64, String> {
+    if text.starts_with('-') {
+        return Err(format!("its shape has the negative length {text}"));
+    }
+    // Python 2 wrote long integers with an L.
+    let digits = text.strip_suffix('L').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(format!("its shape has \"{}\" where a length should be", text.escape_debug()));
+    }
+    digits.parse().map_err(|_| "its shape is larger than any file".into())
 }
 
 /// `(3, 4)`, as NumPy writes it.
@@ -160,42 +191,48 @@ fn shape_text(shape: &[u64]) -> String {
     }
 }
 
-fn dtype_of(found: &DType) -> Result<Dtype, String> {
+/// The stored type of a description such as `<f4`: byte order, kind, bytes.
+fn dtype_of(descr: &str) -> Result<Dtype, String> {
     let allowed = "rows may hold bool, integers of 8 to 64 bits, float16, float32 or float64";
-    let DType::Plain(found) = found else {
-        return Err(format!("holds a structured dtype {}; {allowed}", found.descr()));
+    if descr.starts_with('[') {
+        return Err(format!("holds a structured dtype {}; {allowed}", descr.escape_debug()));
+    }
+    let (order, kind_and_size) = match descr.chars().next() {
+        Some(order @ ('<' | '>' | '|' | '=')) => (order, &descr[1..]),
+        _ => ('|', descr),
     };
-    if found.endianness() == Endianness::Big {
+    let dtype = match kind_and_size {
+        "b1" => Some(Dtype::Bool),
+        "u1" => Some(Dtype::U8),
+        "u2" => Some(Dtype::U16),
+        "u4" => Some(Dtype::U32),
+        "u8" => Some(Dtype::U64),
+        "i1" => Some(Dtype::I8),
+        "i2" => Some(Dtype::I16),
+        "i4" => Some(Dtype::I32),
+        "i8" => Some(Dtype::I64),
+        "f2" => Some(Dtype::F16),
+        "f4" => Some(Dtype::F32),
+        "f8" => Some(Dtype::F64),
+        _ => None,
+    };
+    let Some(dtype) = dtype else {
+        let kind = match kind_and_size.chars().next() {
+            Some('c') => "complex numbers",
+            Some('O') => "Python objects",
+            Some('S' | 'U' | 'a') => "text",
+            Some('M' | 'm') => "times",
+            _ => "values of a type",
+        };
+        return Err(format!("holds {kind} ('{}') that cannot be clustered; {allowed}", descr.escape_debug()));
+    };
+    if order == '>' && dtype.size() > 1 {
         return Err(format!(
-            "holds big-endian values ('{found}'), only little-endian ones are read: convert them once with \
+            "holds big-endian values ('{descr}'), only little-endian ones are read: convert them once with \
              array.astype(array.dtype.newbyteorder('<'))"
         ));
     }
-    let of_size = |found: &TypeStr| match (found.type_char(), found.size_field()) {
-        (TypeChar::Bool, 1) => Some(Dtype::Bool),
-        (TypeChar::Uint, 1) => Some(Dtype::U8),
-        (TypeChar::Uint, 2) => Some(Dtype::U16),
-        (TypeChar::Uint, 4) => Some(Dtype::U32),
-        (TypeChar::Uint, 8) => Some(Dtype::U64),
-        (TypeChar::Int, 1) => Some(Dtype::I8),
-        (TypeChar::Int, 2) => Some(Dtype::I16),
-        (TypeChar::Int, 4) => Some(Dtype::I32),
-        (TypeChar::Int, 8) => Some(Dtype::I64),
-        (TypeChar::Float, 2) => Some(Dtype::F16),
-        (TypeChar::Float, 4) => Some(Dtype::F32),
-        (TypeChar::Float, 8) => Some(Dtype::F64),
-        _ => None,
-    };
-    of_size(found).ok_or_else(|| {
-        let kind = match found.type_char() {
-            TypeChar::Complex => "complex numbers",
-            TypeChar::Object => "Python objects",
-            TypeChar::ByteStr | TypeChar::UnicodeStr => "text",
-            TypeChar::DateTime | TypeChar::TimeDelta => "times",
-            _ => "values of a type",
-        };
-        format!("holds {kind} ('{found}') that cannot be clustered; {allowed}")
-    })
+    Ok(dtype)
 }
 
 /// Writes an `.npy` file row by row, however many rows there will be.
@@ -518,9 +555,9 @@ mod tests {
         let text = refusal(&file(1, &dict("'<f4'", "False", "(-2, 4)"), &[0; 16]));
         assert!(text.contains("negative"), "{text}");
         let deep = "(".repeat(30_000);
-        assert_eq!(refusal(&file(2, &deep, &[])), "has a damaged header: it is nested too deeply");
+        assert_eq!(refusal(&file(2, &deep, &[])), "has a damaged header: it is no dictionary");
         assert!(refusal(&file(1, "{'descr': '<f4', }", &[0; 16])).contains("missing"));
-        assert!(refusal(&file(1, "\u{1}", &[0; 16])).contains("unexpected \"\\x01\""));
+        assert!(refusal(&file(1, "{\u{1}", &[0; 16])).contains("unexpected \"\\x01\""));
     }
 
     proptest! {

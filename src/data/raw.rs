@@ -370,6 +370,28 @@ impl<'a> RawRows<'a> {
         self.layout
     }
 
+    /// The stored bytes of the rows `rows`, row by row.
+    ///
+    /// # Panics
+    /// When the range does not lie within the rows.
+    #[cfg(feature = "python")]
+    pub(crate) fn copy_bytes(&self, rows: Range<usize>) -> Vec<u8> {
+        let Layout { dtype, cols, row_stride, col_stride, .. } = self.layout;
+        assert!(rows.start <= rows.end && rows.end <= self.layout.rows);
+        let size = dtype.size();
+        // Contiguous columns are one piece.
+        let (pieces, length) = if col_stride == size as isize { (1, cols * size) } else { (cols, size) };
+        let mut out = Vec::with_capacity(rows.len() * cols * size);
+        for row in rows {
+            for piece in 0..pieces {
+                let at = row as isize * row_stride + piece as isize * col_stride;
+                // SAFETY: every value of every row lies within the bytes that were vouched for.
+                out.extend_from_slice(unsafe { std::slice::from_raw_parts(self.base.offset(at), length) });
+            }
+        }
+        out
+    }
+
     /// The rows `rows`, borrowed for as long as the bytes are.
     fn read<'s, T: Float>(self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T>
     where

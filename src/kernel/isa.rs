@@ -59,7 +59,11 @@ impl Isa {
             Err(_) => ALL.into_iter().rfind(|isa| isa.is_available()).unwrap_or(Self::Scalar),
             Ok(name) => {
                 let isa: Self = name.parse().unwrap_or_else(|e| panic!("SHOAL_ISA: {e}"));
-                assert!(isa.is_available(), "SHOAL_ISA={isa}: this processor has only {:?}", Self::available());
+                assert!(
+                    isa.is_available(),
+                    "SHOAL_ISA={isa}: this processor has only {:?}",
+                    Self::available()
+                );
                 isa
             }
         })

@@ -154,7 +154,8 @@ pub fn nearest_m<T: Compute>(
                 all
             } else {
                 let near = found[i * m..(i + 1) * m].iter();
-                near.map(|&(_, j)| ((packed.table.sq_dist)(row, packed.centers().row(j as usize)), j)).collect()
+                near.map(|&(_, j)| ((packed.table.sq_dist)(row, packed.centers().row(j as usize)), j))
+                    .collect()
             };
             exact[1..].sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             for (q, (sq_dist, j)) in exact.into_iter().enumerate() {
@@ -300,7 +301,10 @@ pub fn sq_dist<T: Compute>(a: &[T], b: &[T]) -> f64 {
 /// assert_eq!(out, [1.0, 9.0]);
 /// ```
 pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64]) {
-    assert!(row.len() == others.cols() && out.len() == others.rows(), "rows of the same length, a value for each");
+    assert!(
+        row.len() == others.cols() && out.len() == others.rows(),
+        "rows of the same length, a value for each"
+    );
     let table = T::table(Isa::active());
     for (other, out) in others.iter().zip(out) {
         *out = (table.sq_dist)(row, other);
@@ -310,9 +314,8 @@ pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64
 impl<T: Compute> PackedCenters<T> {
     /// `|x'|^2` of a row, from the values that the strip holds.
     fn sq_norm(&self, row: &[T]) -> f64 {
-        let scale = self.scale.to_f64();
-        row.iter().zip(&self.shift).fold(0.0, |sum, (x, s)| {
-            let moved = T::from_f64((x.to_f64() - s.to_f64()) * scale).to_f64();
+        row.iter().zip(&self.shift).fold(0.0, |sum, (&x, &s)| {
+            let moved = pack::moved(x, s, self.scale).to_f64();
             sum + moved * moved
         })
     }

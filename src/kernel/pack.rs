@@ -88,8 +88,7 @@ impl<T: Compute> PackedCenters<T> {
             let (first, width) = table.panel_of(j, padded);
             let mut norm = 0.0;
             for (t, (&c, &s)) in c.iter().zip(&shift).enumerate() {
-                // Rounded to T as the rows are, so that a row that equals a center has distance 0.
-                let moved = T::from_f64((c.to_f64() - s.to_f64()) * scale.to_f64());
+                let moved = moved(c, s, scale);
                 norm += moved.to_f64() * moved.to_f64();
                 let at = match form {
                     Form::CentersInLanes => first * dim + t * width + (j - first),
@@ -139,6 +138,12 @@ impl<T: Compute> PackedCenters<T> {
     pub(super) fn strip_stride(&self) -> usize {
         if self.is_shallow() { SHALLOW / size_of::<T>() } else { DEEP / size_of::<T>() }
     }
+}
+
+/// `g (x - s)`: rows and centers go through the same rounding, so that a row that equals a center stays equal to it.
+#[inline(always)]
+pub(super) fn moved<T: Float>(x: T, shift: T, scale: T) -> T {
+    (x - shift) * scale
 }
 
 /// Shift and scale of a set of centers.
@@ -192,6 +197,8 @@ pub struct Scratch<T> {
     pub(super) best: Vec<T>,
     /// Second smallest tile value of each row of the strip.
     pub(super) second: Vec<T>,
+    /// Nearest center of each row of the strip.
+    pub(super) ids: Vec<u32>,
 }
 
 impl<T: Float> Default for Scratch<T> {
@@ -202,6 +209,7 @@ impl<T: Float> Default for Scratch<T> {
             tile: Aligned::default(),
             best: Vec::new(),
             second: Vec::new(),
+            ids: Vec::new(),
         }
     }
 }
@@ -219,6 +227,7 @@ impl<T: Compute> Scratch<T> {
         if self.best.len() < rows {
             self.best.resize(rows, T::ZERO);
             self.second.resize(rows, T::ZERO);
+            self.ids.resize(rows, 0);
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::params::Metric;
 use crate::data::{DataSource, Normalized, count_rows, normalize_rows};
 use crate::error::{Error, Result};
+use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -19,7 +20,10 @@ fn with_metric<T: Compute, R>(
 ) -> Result<R> {
     let d = data.dim();
     if centers.is_empty() || !centers.len().is_multiple_of(d) {
-        return Err(Error::Shape(format!("X has {d} columns, which {} values of centers do not fit", centers.len())));
+        return Err(Error::Shape(format!(
+            "X has {d} columns, which {} values of centers do not fit",
+            centers.len()
+        )));
     }
     if let Some((row, column)) = MatRef::new(centers, d).first_not_finite() {
         let value = centers[row * d + column].to_string();
@@ -78,7 +82,10 @@ pub(crate) fn inertia<T: Compute>(
     };
     let (n, k) = (count_rows(data)?, centers.len() / data.dim());
     if labels.len() as u64 != n {
-        return Err(Error::Shape(format!("labels must hold one value for each of {n} rows, got {}", labels.len())));
+        return Err(Error::Shape(format!(
+            "labels must hold one value for each of {n} rows, got {}",
+            labels.len()
+        )));
     }
     if let Some(row) = labels.iter().position(|&j| j as usize >= k) {
         return Err(Error::param(format!("labels must be below {k}, got {} at row {row}", labels[row])));
@@ -108,16 +115,19 @@ pub(crate) fn inertia<T: Compute>(
 ///
 /// # Panics
 /// When `out` is not rows times centers long.
-pub(crate) fn transform<T: Compute>(
+pub(crate) fn transform<T: Compute, U: Float>(
     centers: &[T],
     metric: Metric,
     data: &dyn DataSource<T>,
-    out: &mut [T],
+    out: &mut [U],
     cx: &Executor,
 ) -> Result<()> {
     let k = centers.len() / data.dim().max(1);
     with_metric(centers, metric, data, |packed, data| {
-        let absorb = |chunk: Chunk<'_, T>, out: Wide<'_, T>, (): &mut (), (scratch, dists): &mut (Scratch<T>, Vec<f64>)| {
+        let absorb = |chunk: Chunk<'_, T>,
+                      out: Wide<'_, U>,
+                      (): &mut (),
+                      (scratch, dists): &mut (Scratch<T>, Vec<f64>)| {
             chunk.check_finite()?;
             // A few rows at a time: the distances in f64 stay in the cache.
             for start in (0..chunk.rows.rows()).step_by(STRIP_ROWS) {
@@ -125,7 +135,7 @@ pub(crate) fn transform<T: Compute>(
                 dists.resize(rows.rows() * k, 0.0);
                 kernel::distances(rows, packed, dists, scratch);
                 let out = &mut out.values[start * k..][..dists.len()];
-                out.iter_mut().zip(&*dists).for_each(|(out, d)| *out = T::from_f64(d.sqrt()));
+                out.iter_mut().zip(&*dists).for_each(|(out, d)| *out = U::from_f64(d.sqrt()));
             }
             Ok(())
         };
@@ -153,7 +163,8 @@ pub(crate) fn nearest<T: Compute>(
     }
     let (mut labels, mut sq_dists) = (vec![0; n * m], vec![0.0; n * m]);
     with_metric(centers, metric, data, |packed, data| {
-        let state = (Wide { values: &mut labels[..], width: m }, Wide { values: &mut sq_dists[..], width: m });
+        let state =
+            (Wide { values: &mut labels[..], width: m }, Wide { values: &mut sq_dists[..], width: m });
         let absorb = |chunk: Chunk<'_, T>,
                       (labels, dists): (Wide<'_, u32>, Wide<'_, f64>),
                       (): &mut (),

@@ -10,8 +10,8 @@ use crate::solver::sweep::sweep;
 use crate::stats::ClusterSums;
 use crate::tuning::tile_rows;
 
-/// A row and its squared distance to its center.
-type Far = (f64, u64);
+/// A squared distance of a row to its center, the row, and its weight.
+type Far = (f64, u64, f64);
 
 /// The farthest first, the lowest row among equals.
 fn order(a: &Far, b: &Far) -> Ordering {
@@ -53,8 +53,8 @@ pub(super) fn relocate<T: Compute>(
             dists.resize(labels.len(), 0.0);
             kernel::sq_dists(chunk.rows, labels, packed, dists);
             far.extend(dists.iter().enumerate().filter_map(|(i, &sq_dist)| {
-                let counts = sq_dist > 0.0 && chunk.weights.is_none_or(|w| w[i] > 0.0);
-                counts.then_some((sq_dist, chunk.first_row + i as u64))
+                let weight = chunk.weights.map_or(1.0, |w| w[i]);
+                (sq_dist > 0.0 && weight > 0.0).then_some((sq_dist, chunk.first_row + i as u64, weight))
             }));
             prune(far, most);
             Ok(())
@@ -64,9 +64,8 @@ pub(super) fn relocate<T: Compute>(
             prune(total, most);
         },
     )?;
-    for (&to, &(_, row)) in empty.iter().zip(&far) {
+    for (&to, &(_, row, weight)) in empty.iter().zip(&far) {
         let values = crate::data::take(data, &[row])?;
-        let weight = data.weights().map_or(1.0, |w| w[row as usize]);
         sums.move_row(&values, weight, labels[row as usize] as usize, to);
     }
     Ok(far.len())

@@ -44,6 +44,8 @@ pub struct Lloyd<T> {
     energy: f64,
     /// `labels`, `weights` and `energy` belong to `centers`.
     current: bool,
+    /// A sweep was broken off: some labels are newer than others, and which of them change next says nothing.
+    torn: bool,
     /// Squared length below which the centers' move ends the run; known after the first sweep.
     threshold: Option<f64>,
     iteration: u64,
@@ -62,7 +64,11 @@ struct Part {
 
 impl Part {
     fn new(k: usize, dim: usize, moments: bool) -> Self {
-        Self { clusters: ClusterSums::new(k, dim), changed: 0, moments: moments.then(|| ClusterSums::new(1, dim)) }
+        Self {
+            clusters: ClusterSums::new(k, dim),
+            changed: 0,
+            moments: moments.then(|| ClusterSums::new(1, dim)),
+        }
     }
 
     fn merge(&mut self, part: &mut Self) {
@@ -85,6 +91,7 @@ impl<T: Compute> Lloyd<T> {
             weights: Vec::new(),
             energy: f64::NAN,
             current: false,
+            torn: false,
             threshold: None,
             iteration: 0,
             rows_seen: 0,
@@ -148,6 +155,9 @@ impl<T: Compute> Lloyd<T> {
     ) -> Result<Part> {
         let (k, dim) = (packed.n_centers(), self.dim);
         let mut total = Part::new(k, dim, moments.is_some());
+        if std::mem::replace(&mut self.torn, true) {
+            self.labels.fill(u32::MAX);
+        }
         let absorb = |chunk: Chunk<'_, T>,
                       labels: &mut [u32],
                       part: &mut Part,
@@ -220,15 +230,16 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
             self.threshold = Some(self.params.tolerance * variance);
         }
         let relocated = empty::relocate(data, cx, &packed, &self.labels, &mut part.clusters)?;
+        self.torn = false;
         let moved = self.update(&part.clusters);
         self.weights = part.clusters.weights().to_vec();
         let n = self.labels.len() as u64;
         self.iteration += 1;
         self.rows_seen += n;
-        // Unchanged labels have unchanged means, bit for bit: sums run in the same order.
+        // Unchanged labels have unchanged means, bit for bit: sums run in the same order. (`finish` may have changed the labels meanwhile.)
         self.current = part.changed == 0 && moved == 0.0;
         self.timings.sweeps += begun.elapsed().as_secs_f64();
-        let stop_reason = if part.changed == 0 && relocated == 0 {
+        let stop_reason = if self.current && relocated == 0 {
             Some(StopReason::LabelsStable)
         } else if self.threshold.is_some_and(|t| moved <= t) {
             Some(StopReason::Tolerance)
@@ -278,6 +289,7 @@ impl<T: Compute> Start<T> for Lloyd<T> {
             let part = self.assign(&packed, None, data, cx)?;
             self.energy = part.clusters.energy();
             self.weights = part.clusters.weights().to_vec();
+            self.torn = false;
             self.current = true;
             self.timings.finish += begun.elapsed().as_secs_f64();
         }

@@ -1,13 +1,14 @@
 //! This module knows the parameters of k-means, and how a fit is put together from them.
 
-use super::lloyd::Lloyd;
+use super::lloyd::{Lloyd, Timings};
 use super::model::KMeansModel;
-use crate::data::{AnySource, DataSource, Normalized, Source};
+use crate::data::{Access, AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
+use crate::float::Float;
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::parallel::Executor;
 use crate::seeding::Seeding;
-use crate::solver::{Restarts, Run, Start, Step, StopReason, StopRules};
+use crate::solver::{Restarts, Run, Start, Step, StopReason, StopRules, require};
 
 /// What "near" means.
 ///
@@ -176,6 +177,8 @@ impl KMeansParams {
     /// [`Error::InvalidParam`], [`Error::Source`].
     pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansRun> {
         fn shape<T: Compute>(data: &dyn DataSource<T>) -> Result<(u64, usize)> {
+            // Before a row is read: a stream that can be read once is still whole when it is refused.
+            require(Access::Replay, data.access())?;
             Ok((crate::data::count_rows(data)?, data.dim()))
         }
         let (n, d) = match rows.any() {
@@ -188,8 +191,12 @@ impl KMeansParams {
         self.check(n, d)?;
         let starts = if matches!(self.seeding, Seeding::Given(_)) { 1 } else { self.n_init };
         Ok(KMeansRun(match rows.any() {
-            AnySource::F32(_) => Typed::F32(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter))),
-            AnySource::F64(_) => Typed::F64(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter))),
+            AnySource::F32(_) => {
+                Typed::F32(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter)))
+            }
+            AnySource::F64(_) => {
+                Typed::F64(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter)))
+            }
         }))
     }
 
@@ -269,6 +276,41 @@ impl KMeansRun {
     /// All steps so far.
     pub fn history(&self) -> &[Step] {
         either!(&self.0, run => run.history())
+    }
+
+    /// The centers as they are now, `n_clusters` rows; empty before the first step.
+    pub fn centers<T: Compute>(&self) -> Vec<T> {
+        either!(&self.0, run => run.solver().best().centers().iter().map(|&c| T::from_f64(Float::to_f64(c))).collect())
+    }
+
+    /// The labels of the last sweep, or of [`KMeansRun::finish`].
+    pub fn labels(&self) -> &[u32] {
+        either!(&self.0, run => run.solver().best().labels())
+    }
+
+    /// Weight of each cluster at the last sweep.
+    pub fn cluster_weights(&self) -> &[f64] {
+        either!(&self.0, run => run.solver().best().cluster_weights())
+    }
+
+    /// Weighted sum of squared distances at the last sweep, or at [`KMeansRun::finish`].
+    pub fn inertia(&self) -> f64 {
+        either!(&self.0, run => run.solver().best().inertia())
+    }
+
+    /// Sweeps that the best start made.
+    pub fn n_iter(&self) -> u64 {
+        either!(&self.0, run => run.solver().best().n_iter())
+    }
+
+    /// How the first centers were chosen.
+    pub fn seeded_by(&self) -> &str {
+        either!(&self.0, run => run.solver().best().seeded_by())
+    }
+
+    /// Seconds spent by the best start.
+    pub fn timings(&self) -> Timings {
+        either!(&self.0, run => run.solver().best().timings())
     }
 
     /// The model as it is now; its labels and inertia are current after the last step or [`KMeansRun::finish`].

@@ -6,7 +6,7 @@ mod random;
 pub use plus_plus::plus_plus;
 pub use random::random;
 
-use crate::data::{Access, DataSource};
+use crate::data::{Access, DataSource, check_finite, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -78,14 +78,22 @@ impl Seeding {
             }
             return Ok(Seeds { centers, rows: Vec::new(), method: "given".into() });
         }
-        let n = known_rows(data, k)?;
         let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
         match *self {
-            Self::Random => random(data, k, rng),
+            Self::Random => {
+                let seeds = random(data, k, rng)?;
+                finite_or_first_bad(&seeds.centers, data, cx)?;
+                Ok(seeds)
+            }
             Self::PlusPlus { greedy } => plus_plus(data, k, greedy, rng, cx),
             Self::Auto | Self::Given(_) => {
+                let n = known(data, k)?;
                 let sample = auto_seeding_sample(n, k);
-                if sample >= n { plus_plus(data, k, true, rng, cx) } else { on_sample(data, k, sample, rng, cx) }
+                if sample >= n {
+                    plus_plus(data, k, true, rng, cx)
+                } else {
+                    on_sample(data, k, sample, rng, cx)
+                }
             }
         }
     }
@@ -100,9 +108,11 @@ fn on_sample<T: Compute>(
     cx: &Executor,
 ) -> Result<Seeds<T>> {
     // Rows are drawn by weight, and then count alike.
-    let mut drawn = random::draw(data, sample as usize, rng)?;
+    let n = known(data, k)?;
+    let mut drawn = random::draw(n, weights_of(data)?.as_deref(), sample as usize, rng);
     drawn.sort_unstable();
     let rows = crate::data::take(data, &drawn)?;
+    finite_or_first_bad(&rows, data, cx)?;
     let mut seeds = plus_plus(&crate::data::Dense::new(&rows, data.dim())?, k, true, rng, cx)?;
     for row in &mut seeds.rows {
         *row = drawn[*row as usize];
@@ -111,13 +121,19 @@ fn on_sample<T: Compute>(
     Ok(seeds)
 }
 
-/// The number of rows, once it is known to be enough for `k` centers.
-fn known_rows<T: Compute>(data: &dyn DataSource<T>, k: usize) -> Result<u64> {
-    let Some(n) = data.rows().filter(|_| data.access() >= Access::Replay) else {
+/// When rows that were drawn hold a value that is not finite: the error that names the first one of all rows.
+fn finite_or_first_bad<T: Compute>(drawn: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+    if drawn.iter().all(|x| x.finite()) { Ok(()) } else { check_finite(data, cx) }
+}
+
+/// The number of rows, once it is known to be enough for `k` centers. A stream is counted in a pass of its own.
+fn known<T: Compute>(data: &dyn DataSource<T>, k: usize) -> Result<u64> {
+    if data.access() < Access::Replay {
         return Err(Error::Source(
-            "this seeding needs a source of known length that can be read again: give the centers instead".into(),
+            "this seeding needs a source that can be read again: give the centers instead".into(),
         ));
-    };
+    }
+    let n = count_rows(data)?;
     enough_rows(n, k)?;
     Ok(n)
 }

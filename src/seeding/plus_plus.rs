@@ -5,8 +5,8 @@
 //! `|c - a|^2 < 4 D2` (triangle inequality), so most rows are soon passed over without being read; what is left is measured by difference
 //! in `f64`. Sums run in tile order: the draws do not depend on the number of threads.
 
-use super::{Seeds, known_rows};
-use crate::data::{DataSource, take};
+use super::{Seeds, finite_or_first_bad, known};
+use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
 use crate::kernel::{Compute, sq_dist, sq_dists_few};
 use crate::matrix::MatRef;
@@ -32,9 +32,10 @@ pub fn plus_plus<T: Compute>(
     rng: &mut Rng,
     cx: &Executor,
 ) -> Result<Seeds<T>> {
-    let n = known_rows(data, k)?;
+    let n = known(data, k)?;
+    let weights = weights_of(data)?;
     let trials = if greedy { 2 + (k as f64).ln() as usize } else { 1 };
-    let mut rows = super::random::draw(data, 1, rng)?;
+    let mut rows = super::random::draw(n, weights.as_deref(), 1, rng);
     let mut state = State {
         near: vec![(f64::INFINITY, 0); n as usize],
         tiles: vec![0.0; (n as usize).div_ceil(SEEDING_TILE_ROWS)],
@@ -46,7 +47,7 @@ pub fn plus_plus<T: Compute>(
         let total = state.tiles.iter().sum::<f64>();
         let next = if total > 0.0 {
             let mut drawn: Vec<u64> =
-                (0..trials).map(|_| state.draw(rng.unit() * total, data.weights())).collect();
+                (0..trials).map(|_| state.draw(rng.unit() * total, weights.as_deref())).collect();
             drawn.sort_unstable();
             drawn.dedup();
             if drawn.len() == 1 { drawn[0] } else { state.best_of(data, cx, &drawn)? }
@@ -90,6 +91,7 @@ impl<T: Compute> State<T> {
     fn admit(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let last = self.centers.len() / self.dim - 1;
         let new = &self.centers[last * self.dim..];
+        finite_or_first_bad(new, data, cx)?;
         let between = self.to_centers(new);
         let mut total = Tiles::default();
         let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut Tiles, (): &mut ()| {
@@ -215,12 +217,8 @@ mod tests {
         let x = blobs(5000, 4);
         let cx = Executor::new(Some(2)).unwrap();
         let data = Dense::new(&x, 4).unwrap();
-        let mut state = State {
-            near: vec![(f64::INFINITY, 0); 5000],
-            tiles: Vec::new(),
-            centers: Vec::new(),
-            dim: 4,
-        };
+        let mut state =
+            State { near: vec![(f64::INFINITY, 0); 5000], tiles: Vec::new(), centers: Vec::new(), dim: 4 };
         for row in [3usize, 77, 500, 501, 1234, 4000] {
             state.centers.extend(&x[row * 4..row * 4 + 4]);
             state.admit(&data, &cx).unwrap();

@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet};
 
-use super::{Seeds, known_rows};
-use crate::data::{DataSource, take};
+use super::{Seeds, known};
+use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
 use crate::kernel::Compute;
 use crate::rng::Rng;
@@ -14,22 +14,21 @@ use crate::rng::Rng;
 /// # Errors
 /// When there are fewer rows than `k`, or the source can be read only once.
 pub fn random<T: Compute>(data: &dyn DataSource<T>, k: usize, rng: &mut Rng) -> Result<Seeds<T>> {
-    known_rows(data, k)?;
-    let rows = draw(data, k, rng)?;
+    let n = known(data, k)?;
+    let rows = draw(n, weights_of(data)?.as_deref(), k, rng);
     Ok(Seeds { centers: take(data, &rows)?, rows, method: "random".into() })
 }
 
-/// `k` distinct row indices in random order. Rows of weight 0 come last.
-pub(super) fn draw<T: Compute>(data: &dyn DataSource<T>, k: usize, rng: &mut Rng) -> Result<Vec<u64>> {
-    let n = known_rows(data, k)?;
-    let mut rows = match data.weights() {
+/// `k` distinct ones of `n` row indices in random order, by weight where there are weights. Rows of weight 0 come last.
+pub(super) fn draw(n: u64, weights: Option<&[f64]>, k: usize, rng: &mut Rng) -> Vec<u64> {
+    let mut rows = match weights {
         Some(weights) => by_weight(weights, k, rng),
         None => uniform(n, k, rng),
     };
     for i in (1..rows.len()).rev() {
         rows.swap(i, rng.below(i as u64 + 1) as usize);
     }
-    Ok(rows)
+    rows
 }
 
 /// Floyd's algorithm: every subset is as likely, in memory of `k`.

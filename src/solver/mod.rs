@@ -16,6 +16,7 @@ use crate::float::Float;
 use crate::parallel::Executor;
 
 pub use restarts::{Restarts, Start};
+pub(crate) use run::require;
 pub use run::{Observer, Run, Steps};
 pub use stop::StopRules;
 

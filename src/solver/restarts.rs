@@ -30,14 +30,29 @@ pub struct Restarts<S> {
     started: u64,
     current: Option<S>,
     best: Option<(f64, S)>,
+    /// Steps of the present start.
     steps: u64,
+    /// The last step of the present start, while bringing its model up to date has not yet succeeded.
+    ended: Option<Step>,
+    iteration: u64,
     rows_seen: u64,
 }
 
 impl<S> Restarts<S> {
     /// `starts` starts of `plan`, of at most `max_steps` steps each.
     pub fn new(plan: S, starts: u64, max_steps: u64) -> Self {
-        Self { plan, starts, max_steps, started: 0, current: None, best: None, steps: 0, rows_seen: 0 }
+        Self {
+            plan,
+            starts,
+            max_steps,
+            started: 0,
+            current: None,
+            best: None,
+            steps: 0,
+            ended: None,
+            iteration: 0,
+            rows_seen: 0,
+        }
     }
 
     /// The winner so far, or the start that is on its way, or the plan.
@@ -47,6 +62,18 @@ impl<S> Restarts<S> {
             (None, Some(current)) => current,
             (None, None) => &self.plan,
         }
+    }
+
+    /// A step of the present start as one of all starts.
+    fn count(&mut self, mut step: Step) -> Step {
+        self.steps += 1;
+        self.iteration += 1;
+        self.rows_seen += step.batch_size;
+        (step.iteration, step.rows_seen) = (self.iteration, self.rows_seen);
+        if self.steps >= self.max_steps {
+            step.stop_reason.get_or_insert(StopReason::MaxIterations);
+        }
+        step
     }
 
     /// As [`Restarts::best`], to bring it up to date.
@@ -76,24 +103,28 @@ impl<T: Float, S: Start<T>> Solver<T> for Restarts<S> {
                 new
             }
         };
-        let mut step = match current.step(data, cx) {
-            Ok(step) => step,
-            Err(e) => {
-                self.current = Some(current);
-                return Err(e);
-            }
+        let mut step = match self.ended.take() {
+            Some(step) => step,
+            None => match current.step(data, cx) {
+                Ok(step) => self.count(step),
+                Err(e) => {
+                    self.current = Some(current);
+                    return Err(e);
+                }
+            },
         };
-        self.steps += 1;
-        self.rows_seen += step.batch_size;
-        step.rows_seen = self.rows_seen;
-        if self.steps >= self.max_steps {
-            step.stop_reason.get_or_insert(StopReason::MaxIterations);
-        }
         if step.stop_reason.is_none() {
             self.current = Some(current);
             return Ok(step);
         }
-        let objective = current.finish(data, cx)?;
+        let objective = match current.finish(data, cx) {
+            Ok(objective) => objective,
+            Err(e) => {
+                // Nothing is lost: the next call finishes this start.
+                (self.current, self.ended) = (Some(current), Some(step));
+                return Err(e);
+            }
+        };
         if self.best.as_ref().is_none_or(|(best, _)| objective < *best) {
             self.best = Some((objective, current));
         }

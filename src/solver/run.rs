@@ -9,6 +9,18 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::parallel::Executor;
 
+/// Refuses a source that gives less access than a method needs.
+pub(crate) fn require(needs: Access, has: Access) -> Result<()> {
+    if has >= needs {
+        return Ok(());
+    }
+    let how = match needs {
+        Access::Random => "write it to a .npy file and open that",
+        _ => "pass a callable that returns a fresh iterator, or write it to a .npy file and open that",
+    };
+    Err(Error::Source(format!("this method needs {needs:?} access, the source has {has:?}: {how}")))
+}
+
 /// Watches a run; may end it.
 pub trait Observer: Send {
     /// Called after every step.
@@ -94,14 +106,7 @@ impl<S> Run<S> {
         if self.stop_reason().is_some() {
             return Ok(None);
         }
-        let (needs, has) = (self.solver.needs(), data.access());
-        if has < needs {
-            let how = match needs {
-                Access::Random => "write it to a .npy file and open that",
-                _ => "pass a callable that returns a fresh iterator, or write it to a .npy file and open that",
-            };
-            return Err(Error::Source(format!("this method needs {needs:?} access, the source has {has:?}: {how}")));
-        }
+        require(self.solver.needs(), data.access())?;
         let begun = Instant::now();
         let mut step = self.solver.step(data, cx)?;
         self.elapsed += begun.elapsed().as_secs_f64();
@@ -117,7 +122,11 @@ impl<S> Run<S> {
     }
 
     /// Steps over `data` as an iterator.
-    pub fn steps<'a, T: Float>(&'a mut self, data: &'a dyn DataSource<T>, cx: &'a Executor) -> Steps<'a, T, S> {
+    pub fn steps<'a, T: Float>(
+        &'a mut self,
+        data: &'a dyn DataSource<T>,
+        cx: &'a Executor,
+    ) -> Steps<'a, T, S> {
         Steps { run: self, data, cx, failed: false }
     }
 }

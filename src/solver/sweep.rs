@@ -44,11 +44,17 @@ impl<T: Float> Chunk<'_, T> {
 pub(crate) trait PerRow: Send + Sized {
     /// The first `n` rows' part, and the rest.
     fn split(self, n: usize) -> (Self, Self);
+
+    /// Number of rows, where it can be told.
+    fn rows(&self) -> Option<usize>;
 }
 
 impl PerRow for () {
     fn split(self, _: usize) -> (Self, Self) {
         ((), ())
+    }
+    fn rows(&self) -> Option<usize> {
+        None
     }
 }
 
@@ -56,11 +62,17 @@ impl<V: Send> PerRow for &mut [V] {
     fn split(self, n: usize) -> (Self, Self) {
         self.split_at_mut(n)
     }
+    fn rows(&self) -> Option<usize> {
+        Some(self.len())
+    }
 }
 
 impl<V: Sync> PerRow for &[V] {
     fn split(self, n: usize) -> (Self, Self) {
         self.split_at(n)
+    }
+    fn rows(&self) -> Option<usize> {
+        Some(self.len())
     }
 }
 
@@ -68,6 +80,9 @@ impl<A: PerRow, B: PerRow> PerRow for (A, B) {
     fn split(self, n: usize) -> (Self, Self) {
         let ((a, a_rest), (b, b_rest)) = (self.0.split(n), self.1.split(n));
         ((a, b), (a_rest, b_rest))
+    }
+    fn rows(&self) -> Option<usize> {
+        self.0.rows().or(self.1.rows())
     }
 }
 
@@ -81,6 +96,9 @@ impl<V: Send> PerRow for Wide<'_, V> {
     fn split(self, n: usize) -> (Self, Self) {
         let (mine, rest) = self.values.split_at_mut(n * self.width);
         (Self { values: mine, width: self.width }, Self { values: rest, width: self.width })
+    }
+    fn rows(&self) -> Option<usize> {
+        Some(self.values.len() / self.width.max(1))
     }
 }
 
@@ -101,8 +119,21 @@ pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
     merge: impl Fn(&mut P, &mut P) + Sync,
 ) -> Result<()> {
     let chunk = chunk_rows(data.dim());
+    let expected = state.rows();
+    let mut seen = 0;
     let mut rest = Some(state);
+    let other_length = |seen: usize| {
+        Error::Source(format!(
+            "the source gave {} rows in one pass and {} in another: every pass must give the same ones",
+            expected.unwrap_or(0),
+            if expected.is_some_and(|n| seen > n) { "more".into() } else { seen.to_string() },
+        ))
+    };
     data.for_each_block(tile_rows, &mut |block: Block<'_, T>| {
+        seen += block.len;
+        if expected.is_some_and(|n| seen > n) {
+            return Err(other_length(seen));
+        }
         let (mine, left) = rest.take().expect("put back below").split(block.len);
         rest = Some(left);
         cx.ordered_reduce(
@@ -129,7 +160,8 @@ pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
             &merge,
         )?;
         Ok(ControlFlow::Continue(()))
-    })
+    })?;
+    if expected.is_some_and(|n| n != seen) { Err(other_length(seen)) } else { Ok(()) }
 }
 
 /// The tiles of a block, each with its part of the state.

@@ -60,8 +60,8 @@ macro_rules! stamp {
                         return lanes::sweep::<$simd, false>(packed, scratch, labels);
                     }
                     tile::sweep::<$simd, Argmin, $mr, $nv>(packed, scratch, labels.len());
+                    strip::reduce::<$simd, false>(scratch, labels, packed.k);
                 }
-                strip::reduce::<$simd>(scratch, labels, 2);
             }
 
             $(#[$attr])*
@@ -72,8 +72,8 @@ macro_rules! stamp {
                         return lanes::sweep::<$simd, true>(packed, scratch, labels);
                     }
                     tile::sweep::<$simd, Two, $mr, $nv>(packed, scratch, labels.len());
+                    strip::reduce::<$simd, true>(scratch, labels, packed.k);
                 }
-                strip::reduce::<$simd>(scratch, labels, 3);
             }
 
             $(#[$attr])*
@@ -107,3 +107,97 @@ macro_rules! stamp {
     };
 }
 pub(super) use stamp;
+
+/// Fills the plain part of a vector type from its intrinsics; what differs between instruction sets is written out in a second `impl`.
+macro_rules! vectors {
+    ($name:ident, $t:ty, $v:ty, $lanes:literal x $registers:literal, [$splat:ident $load:ident $store:ident $min:ident $max:ident],
+     fmadd($a:ident, $b:ident, $c:ident) $fmadd:expr,
+     less($x:ident, $y:ident, $yes:ident, $no:ident) $less:expr,
+     equal($p:ident, $q:ident, $eq_yes:ident, $eq_no:ident) $equal:expr,
+     min_lane($m:ident) $min_lane:expr,
+     store_ids($to:ident, $ids:ident) $store_ids:expr) => {
+        #[derive(Clone, Copy)]
+        pub(super) struct $name;
+
+        #[allow(unused_unsafe, reason = "portable operations are safe")]
+        impl Simd for $name {
+            type T = $t;
+            type V = $v;
+            const LANES: usize = $lanes;
+            const REGISTERS: usize = $registers;
+
+            // SAFETY of every block: the caller's processor has the instruction set, and pointers are as the trait asks.
+            #[inline(always)]
+            unsafe fn splat(x: $t) -> $v {
+                // SAFETY: see above.
+                unsafe { $splat(x) }
+            }
+            #[inline(always)]
+            unsafe fn load(p: *const $t) -> $v {
+                // SAFETY: see above.
+                unsafe { $load(p) }
+            }
+            #[inline(always)]
+            unsafe fn store(p: *mut $t, v: $v) {
+                // SAFETY: see above.
+                unsafe { $store(p, v) }
+            }
+            #[inline(always)]
+            unsafe fn fmadd($a: $v, $b: $v, $c: $v) -> $v {
+                // SAFETY: see above.
+                unsafe { $fmadd }
+            }
+            #[inline(always)]
+            unsafe fn min(a: $v, b: $v) -> $v {
+                // SAFETY: see above.
+                unsafe { $min(a, b) }
+            }
+            #[inline(always)]
+            unsafe fn max(a: $v, b: $v) -> $v {
+                // SAFETY: see above.
+                unsafe { $max(a, b) }
+            }
+            #[inline(always)]
+            unsafe fn keep_less(best: $v, id: $v, candidate: $v, candidate_id: $v) -> ($v, $v) {
+                /// `yes` where `x < y`, else `no`.
+                #[inline(always)]
+                unsafe fn less($x: $v, $y: $v, $yes: $v, $no: $v) -> $v {
+                    // SAFETY: see above.
+                    unsafe { $less }
+                }
+                // SAFETY: see above. The compiler makes one comparison of the two.
+                unsafe { (less(candidate, best, candidate, best), less(candidate, best, candidate_id, id)) }
+            }
+            #[inline(always)]
+            unsafe fn where_equal($p: $v, $q: $v, $eq_yes: $v, $eq_no: $v) -> $v {
+                // SAFETY: see above.
+                unsafe { $equal }
+            }
+            #[inline(always)]
+            unsafe fn min_lane($m: $v) -> $t {
+                // SAFETY: see above.
+                unsafe { $min_lane }
+            }
+            #[inline(always)]
+            unsafe fn iota() -> $v {
+                const IOTA: [$t; $lanes] = {
+                    let mut iota = [0.0; $lanes];
+                    let mut i = 0;
+                    while i < $lanes {
+                        iota[i] = i as $t;
+                        i += 1;
+                    }
+                    iota
+                };
+                // SAFETY: see above.
+                unsafe { $load(IOTA.as_ptr()) }
+            }
+            #[inline(always)]
+            unsafe fn store_ids($to: *mut u32, $ids: $v) {
+                // SAFETY: see above.
+                unsafe { $store_ids }
+            }
+        }
+    };
+}
+pub(super) use vectors;

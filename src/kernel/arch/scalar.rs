@@ -1,52 +1,52 @@
 //! This module knows vectors without any instruction set: arrays that the compiler may vectorise as it likes.
 
-use super::stamp;
+use std::array::from_fn;
+
+use super::{stamp, vectors};
 use crate::kernel::generic::simd::Simd;
+
+#[inline(always)]
+fn splat<T: Copy, const N: usize>(x: T) -> [T; N] {
+    [x; N]
+}
+
+/// # Safety
+/// `N` values lie at `p`.
+#[inline(always)]
+unsafe fn load<T: Copy, const N: usize>(p: *const T) -> [T; N] {
+    // SAFETY: the caller's promise.
+    unsafe { p.cast::<[T; N]>().read_unaligned() }
+}
+
+/// # Safety
+/// There is room for `N` values at `p`.
+#[inline(always)]
+unsafe fn store<T: Copy, const N: usize>(p: *mut T, v: [T; N]) {
+    // SAFETY: the caller's promise.
+    unsafe { p.cast::<[T; N]>().write_unaligned(v) }
+}
+
+#[inline(always)]
+fn min<T: Copy + PartialOrd, const N: usize>(a: [T; N], b: [T; N]) -> [T; N] {
+    from_fn(|l| if b[l] < a[l] { b[l] } else { a[l] })
+}
+
+#[inline(always)]
+fn max<T: Copy + PartialOrd, const N: usize>(a: [T; N], b: [T; N]) -> [T; N] {
+    from_fn(|l| if b[l] > a[l] { b[l] } else { a[l] })
+}
 
 macro_rules! scalar {
     ($name:ident, $t:ty, $lanes:literal) => {
-        #[derive(Clone, Copy)]
-        pub(super) struct $name;
-
-        impl Simd for $name {
-            type T = $t;
-            type V = [$t; $lanes];
-            const LANES: usize = $lanes;
-
-            #[inline(always)]
-            unsafe fn splat(x: $t) -> Self::V {
-                [x; $lanes]
-            }
-            #[inline(always)]
-            unsafe fn load(p: *const $t) -> Self::V {
-                // SAFETY: the caller's promise.
-                unsafe { p.cast::<Self::V>().read_unaligned() }
-            }
-            #[inline(always)]
-            unsafe fn store(p: *mut $t, v: Self::V) {
-                // SAFETY: the caller's promise.
-                unsafe { p.cast::<Self::V>().write_unaligned(v) }
-            }
-            #[inline(always)]
-            unsafe fn fmadd(a: Self::V, b: Self::V, c: Self::V) -> Self::V {
-                std::array::from_fn(|l| a[l] * b[l] + c[l])
-            }
-            #[inline(always)]
-            unsafe fn min(a: Self::V, b: Self::V) -> Self::V {
-                std::array::from_fn(|l| if b[l] < a[l] { b[l] } else { a[l] })
-            }
-            #[inline(always)]
-            unsafe fn max(a: Self::V, b: Self::V) -> Self::V {
-                std::array::from_fn(|l| if b[l] > a[l] { b[l] } else { a[l] })
-            }
-            #[inline(always)]
-            unsafe fn keep_less(best: Self::V, id: Self::V, c: Self::V, c_id: Self::V) -> (Self::V, Self::V) {
-                (
-                    std::array::from_fn(|l| if c[l] < best[l] { c[l] } else { best[l] }),
-                    std::array::from_fn(|l| if c[l] < best[l] { c_id[l] } else { id[l] }),
-                )
-            }
-        }
+        vectors!(
+            $name, $t, [$t; $lanes], $lanes x 16,
+            [splat load store min max],
+            fmadd(a, b, c) from_fn(|l| a[l] * b[l] + c[l]),
+            less(x, y, yes, no) from_fn(|l| if x[l] < y[l] { yes[l] } else { no[l] }),
+            equal(p, q, yes, no) from_fn(|l| if p[l] == q[l] { yes[l] } else { no[l] }),
+            min_lane(m) m.into_iter().fold(<$t>::INFINITY, |a, b| if b < a { b } else { a }),
+            store_ids(to, ids) store(to, ids.map(|id| id as u32))
+        );
     };
 }
 scalar!(ScalarF32, f32, 4);

@@ -17,18 +17,17 @@ use crate::tuning::ROWS_IN_LANES_DIM;
 unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool>(
     x: *const S::T,
     stride: usize,
-    dim: usize,
     c: *const S::T,
     norms: *const S::T,
     k: usize,
     best: *mut S::T,
-    ids: *mut S::T,
+    ids: *mut u32,
     second: *mut S::T,
 ) {
     // SAFETY: all offsets stay within what the caller promises.
     unsafe {
         let mut rows = [[S::splat(S::T::ZERO); RV]; D];
-        for (t, column) in rows.iter_mut().enumerate().take(dim) {
+        for (t, column) in rows.iter_mut().enumerate() {
             for (v, x_tv) in column.iter_mut().enumerate() {
                 *x_tv = S::load(x.add(t * stride + v * S::LANES));
             }
@@ -39,13 +38,13 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool>(
         let mut p = c;
         for j in 0..k {
             let mut acc = [S::splat(*norms.add(j)); RV];
-            for (t, column) in rows.iter().enumerate().take(dim) {
+            for (t, column) in rows.iter().enumerate() {
                 let b = S::splat(*p.add(t));
                 for (v, acc) in acc.iter_mut().enumerate() {
                     *acc = S::fmadd(column[v], b, *acc);
                 }
             }
-            p = p.add(dim);
+            p = p.add(D);
             let id = S::splat(S::T::from_f32(j as f32));
             for v in 0..RV {
                 if TWO {
@@ -56,7 +55,7 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool>(
         }
         for v in 0..RV {
             S::store(best.add(v * S::LANES), low[v]);
-            S::store(ids.add(v * S::LANES), at[v]);
+            S::store_ids(ids.add(v * S::LANES), at[v]);
             if TWO {
                 S::store(second.add(v * S::LANES), next[v]);
             }
@@ -76,11 +75,12 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
 ) where
     S::T: Compute,
 {
-    const RV: usize = 2;
     let (rows, stride, dim, k) = (labels.len(), packed.strip_rows(), packed.dim, packed.k);
-    let padded = rows.next_multiple_of(RV * S::LANES);
+    // As many rows at a time as the registers hold beside two sets of minima.
+    let vectors = if 2 * dim + 8 <= S::REGISTERS { 2 } else { 1 };
+    let padded = rows.next_multiple_of(vectors * S::LANES);
     assert!(padded <= stride && dim <= ROWS_IN_LANES_DIM && scratch.x.len() >= dim * stride);
-    assert!(scratch.state.len() >= stride && scratch.best.len() >= stride && scratch.second.len() >= stride);
+    assert!(scratch.ids.len() >= stride && scratch.best.len() >= stride && scratch.second.len() >= stride);
     assert!(packed.data.len() >= k * dim && packed.norms.len() >= k);
     let mut r = 0;
     while r < padded {
@@ -88,22 +88,21 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
         unsafe {
             let (x, c, norms) = (scratch.x.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
             let best = scratch.best.as_mut_ptr().add(r);
-            let (ids, second) = (scratch.state.as_mut_ptr().add(r), scratch.second.as_mut_ptr().add(r));
+            let (ids, second) = (scratch.ids.as_mut_ptr().add(r), scratch.second.as_mut_ptr().add(r));
             macro_rules! dims {
                 ($($d:literal)*) => {
                     match dim {
-                        $($d => group::<S, $d, RV, TWO>(x, stride, $d, c, norms, k, best, ids, second),)*
-                        _ => group::<S, ROWS_IN_LANES_DIM, RV, TWO>(x, stride, dim, c, norms, k, best, ids, second),
+                        $($d if vectors == 2 => group::<S, $d, 2, TWO>(x, stride, c, norms, k, best, ids, second),
+                        $d => group::<S, $d, 1, TWO>(x, stride, c, norms, k, best, ids, second),)*
+                        _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
                     }
                 };
             }
-            dims!(1 2 3 4 5 6 7 8 10 12 16);
+            dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
         }
-        r += RV * S::LANES;
+        r += vectors * S::LANES;
     }
-    for (label, id) in labels.iter_mut().zip(&scratch.state[..rows]) {
-        *label = id.to_f64() as u32;
-    }
+    labels.copy_from_slice(&scratch.ids[..rows]);
 }
 
 /// The tile values of the loaded strip's first `rows` rows against panel number `at`, into `scratch.tile`, a row of `width` values each.

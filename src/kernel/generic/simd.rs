@@ -13,6 +13,8 @@ pub(in crate::kernel) trait Simd: Copy {
     type V: Copy;
     /// Lanes in a vector.
     const LANES: usize;
+    /// Vector registers.
+    const REGISTERS: usize;
 
     unsafe fn splat(x: Self::T) -> Self::V;
     unsafe fn load(p: *const Self::T) -> Self::V;
@@ -22,7 +24,20 @@ pub(in crate::kernel) trait Simd: Copy {
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// Lane by lane, the candidate and its id where it is strictly smaller than the best, so that the earlier one wins a tie.
-    unsafe fn keep_less(best: Self::V, id: Self::V, candidate: Self::V, candidate_id: Self::V) -> (Self::V, Self::V);
+    unsafe fn keep_less(
+        best: Self::V,
+        id: Self::V,
+        candidate: Self::V,
+        candidate_id: Self::V,
+    ) -> (Self::V, Self::V);
+    /// Lane by lane, `yes` where `a == b`, else `no`.
+    unsafe fn where_equal(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
+    /// The smallest lane.
+    unsafe fn min_lane(v: Self::V) -> Self::T;
+    /// 0, 1, 2, ...
+    unsafe fn iota() -> Self::V;
+    /// Whole numbers as integers; needs room for `LANES` of them at `p`.
+    unsafe fn store_ids(p: *mut u32, ids: Self::V);
 }
 
 /// The running minima that a kernel keeps of each row, in lanes.
@@ -30,11 +45,11 @@ pub(in crate::kernel) trait Epilogue<S: Simd> {
     /// Vectors of state a row.
     const VECTORS: usize;
 
-    /// Adds the values `acc` of vector `id`; ids only grow.
+    /// Adds the values `acc` of the vectors `ids`; ids only grow.
     ///
     /// # Safety
     /// `state` points to [`Self::VECTORS`] vectors; the processor has the instruction set.
-    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], id: usize);
+    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]);
 }
 
 /// Smallest value and its id.
@@ -45,12 +60,12 @@ impl<S: Simd> Epilogue<S> for Argmin {
     const VECTORS: usize = 2;
 
     #[inline(always)]
-    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], id: usize) {
+    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]) {
         // SAFETY: the caller's promise.
         unsafe {
             let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
             for (v, &value) in acc.iter().enumerate() {
-                (best, at) = S::keep_less(best, at, value, S::splat(S::T::from_f32((id + v) as f32)));
+                (best, at) = S::keep_less(best, at, value, ids[v]);
             }
             S::store(state, best);
             S::store(state.add(S::LANES), at);
@@ -66,14 +81,14 @@ impl<S: Simd> Epilogue<S> for Two {
     const VECTORS: usize = 3;
 
     #[inline(always)]
-    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], id: usize) {
+    unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]) {
         // SAFETY: the caller's promise.
         unsafe {
             let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
             let mut second = S::load(state.add(2 * S::LANES));
             for (v, &value) in acc.iter().enumerate() {
                 second = S::min(second, S::max(best, value));
-                (best, at) = S::keep_less(best, at, value, S::splat(S::T::from_f32((id + v) as f32)));
+                (best, at) = S::keep_less(best, at, value, ids[v]);
             }
             S::store(state, best);
             S::store(state.add(S::LANES), at);

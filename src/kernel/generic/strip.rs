@@ -2,13 +2,18 @@
 
 use super::simd::Simd;
 use crate::float::Float;
-use crate::kernel::pack::{Form, PackedCenters, Scratch};
+use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
 use crate::kernel::table::Compute;
 use crate::matrix::MatRef;
+use crate::tuning::{ROWS_IN_LANES_DIM, STRIP_ROWS};
 
 /// Copies `rows` as `x' = g (x - s)`. Rows of an earlier strip may remain behind them: nobody reads their results.
 #[inline(always)]
-pub(in crate::kernel) fn load<T: Compute>(packed: &PackedCenters<T>, rows: MatRef<'_, T>, scratch: &mut Scratch<T>) {
+pub(in crate::kernel) fn load<T: Compute>(
+    packed: &PackedCenters<T>,
+    rows: MatRef<'_, T>,
+    scratch: &mut Scratch<T>,
+) {
     scratch.fit(packed);
     let (dim, n) = (packed.dim, rows.rows());
     assert!(n <= packed.strip_rows() && rows.cols() == dim);
@@ -16,9 +21,13 @@ pub(in crate::kernel) fn load<T: Compute>(packed: &PackedCenters<T>, rows: MatRe
     let plain = packed.scale.to_f64() == 1.0 && packed.shift.iter().all(|s| s.to_f64() == 0.0);
     if packed.form == Form::RowsInLanes {
         let stride = packed.strip_rows();
+        if plain && rows.stride() == dim {
+            return transpose(&rows.data()[..n * dim], dim, &mut scratch.x[..dim * stride]);
+        }
+        let x = &mut scratch.x[..dim * stride];
         for (r, row) in rows.iter().enumerate() {
-            for t in 0..dim {
-                scratch.x[t * stride + r] = moved(row[t], packed.shift[t], packed.scale);
+            for (t, &value) in row.iter().enumerate() {
+                x[t * stride + r] = moved(value, packed.shift[t], packed.scale);
             }
         }
         return;
@@ -43,38 +52,63 @@ pub(in crate::kernel) fn load<T: Compute>(packed: &PackedCenters<T>, rows: MatRe
     }
 }
 
-/// `g (x - s)`, rounded like the packed centers.
+/// Rows of `dim` values, one after the other, as columns of [`STRIP_ROWS`] values.
 #[inline(always)]
-fn moved<T: Float>(x: T, shift: T, scale: T) -> T {
-    T::from_f64((x.to_f64() - shift.to_f64()) * scale.to_f64())
-}
-
-/// One label a row from the lanes in `scratch.state`: the smallest value, the lowest center among equals. `vectors` is the epilogue's.
-#[inline(always)]
-pub(in crate::kernel) fn reduce<S: Simd>(scratch: &mut Scratch<S::T>, labels: &mut [u32], vectors: usize)
-where
-    S::T: Compute,
-{
-    for (r, label) in labels.iter_mut().enumerate() {
-        let state = &scratch.state[r * vectors * S::LANES..][..vectors * S::LANES];
-        let (values, ids) = (&state[..S::LANES], &state[S::LANES..2 * S::LANES]);
-        let (mut best, mut at) = (values[0], 0);
-        let mut center = ids[0].to_f64() as usize * S::LANES;
-        for lane in 1..S::LANES {
-            let here = ids[lane].to_f64() as usize * S::LANES + lane;
-            if values[lane] < best || (values[lane] == best && here < center) {
-                (best, at, center) = (values[lane], lane, here);
+fn transpose<T: Float>(rows: &[T], dim: usize, columns: &mut [T]) {
+    /// With all strides constant the compiler makes shuffles of it.
+    #[inline(always)]
+    fn of<T: Float, const D: usize>(rows: &[T], columns: &mut [T]) {
+        let (rows, _) = rows.as_chunks::<D>();
+        assert!(columns.len() == D * STRIP_ROWS && rows.len() <= STRIP_ROWS);
+        for (r, row) in rows.iter().enumerate() {
+            for t in 0..D {
+                columns[t * STRIP_ROWS + r] = row[t];
             }
         }
-        (*label, scratch.best[r]) = (center as u32, best);
-        if vectors == 3 {
-            let mut second = state[2 * S::LANES + at];
-            for lane in 0..S::LANES {
-                if lane != at && values[lane] < second {
-                    second = values[lane];
-                }
+    }
+    macro_rules! dims {
+        ($($d:literal)*) => {
+            match dim {
+                $($d => of::<T, $d>(rows, columns),)*
+                _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
             }
-            scratch.second[r] = second;
+        };
+    }
+    dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+}
+
+/// One label a row from the lanes in `scratch.state`: the smallest value, the lowest center among equals. With `TWO` the second smallest
+/// value too.
+///
+/// # Safety
+/// The processor has the instruction set; `scratch.state` holds `labels.len()` rows of the epilogue's vectors.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn reduce<S: Simd, const TWO: bool>(
+    scratch: &mut Scratch<S::T>,
+    labels: &mut [u32],
+    k: usize,
+) where
+    S::T: Compute,
+{
+    let vectors = if TWO { 3 } else { 2 };
+    assert!(scratch.state.len() >= labels.len() * vectors * S::LANES);
+    assert!(scratch.best.len() >= labels.len() && scratch.second.len() >= labels.len());
+    for (r, label) in labels.iter_mut().enumerate() {
+        // SAFETY: the state is as long as asserted.
+        unsafe {
+            let state = scratch.state.as_ptr().add(r * vectors * S::LANES);
+            let (values, ids) = (S::load(state), S::load(state.add(S::LANES)));
+            let best = S::min_lane(values);
+            let centers = S::fmadd(ids, S::splat(S::T::from_f32(S::LANES as f32)), S::iota());
+            let never = S::splat(S::T::INFINITY);
+            let center = S::min_lane(S::where_equal(values, S::splat(best), centers, never));
+            scratch.best[r] = best;
+            // A row with NaN keeps no value and no id: it gets the last center.
+            *label = (center.to_f64() as u32).min(k as u32 - 1);
+            if TWO {
+                let others = S::where_equal(centers, S::splat(center), never, values);
+                scratch.second[r] = S::min_lane(S::min(others, S::load(state.add(2 * S::LANES))));
+            }
         }
     }
 }

@@ -49,7 +49,9 @@ unsafe fn micro<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
         let mut acc = [[S::splat(S::T::ZERO); NV]; MR];
         for (r, row) in acc.iter_mut().enumerate() {
             for (v, a) in row.iter_mut().enumerate() {
-                *a = S::load(if depth.first { norms } else { tile.add(r * width).cast_const() }.add(v * S::LANES));
+                *a = S::load(
+                    if depth.first { norms } else { tile.add(r * width).cast_const() }.add(v * S::LANES),
+                );
             }
         }
         let mut p = panel;
@@ -68,9 +70,13 @@ unsafe fn micro<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
             p = p.add(width);
             q = q.add(1);
         }
+        let mut ids = [S::splat(S::T::ZERO); NV];
+        for (v, id_v) in ids.iter_mut().enumerate() {
+            *id_v = S::splat(S::T::from_f32((id + v) as f32));
+        }
         for (r, row) in acc.iter().enumerate() {
             if depth.last {
-                E::absorb(state.add(r * E::VECTORS * S::LANES), row, id);
+                E::absorb(state.add(r * E::VECTORS * S::LANES), row, &ids);
             } else {
                 for (v, &a) in row.iter().enumerate() {
                     S::store(tile.add(r * width + v * S::LANES), a);
@@ -168,10 +174,9 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>, const MR: usize, 
     S::T: Compute,
 {
     let rows = rows.next_multiple_of(MR);
-    for r in 0..rows {
-        let state = &mut scratch.state[r * E::VECTORS * S::LANES..][..E::VECTORS * S::LANES];
+    for state in scratch.state[..rows * E::VECTORS * S::LANES].chunks_exact_mut(S::LANES) {
+        // The ids need no start: whoever keeps a value keeps its id.
         state.fill(S::T::INFINITY);
-        state[S::LANES..2 * S::LANES].fill(S::T::ZERO);
     }
     let mut first = 0;
     while first < packed.norms.len() {

@@ -1,0 +1,81 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+@contextlib.contextmanager
+def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Give a file to write to that takes the name `path` once it is whole and on the disk.
+
+    Whatever ends the block early, a kill too, leaves an older file of that name as it was.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file; one that exists is replaced at the end, at once.
+
+    Yields
+    ------
+    file object
+        Binary, open for writing, at its beginning.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be written.
+    """
+    name = Path(path)
+    temporary = name.with_name(f".shoal-{secrets.token_hex(6)}.tmp")
+    try:
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666
+        )
+    except OSError as error:
+        # The user knows the file by this name.
+        raise type(error)(error.errno, error.strerror, str(name)) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(name)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    if os.name == "posix":
+        folder = os.open(name.parent, os.O_RDONLY)
+        try:
+            # Some network file systems do not know this for folders.
+            with contextlib.suppress(OSError):
+                os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def write_npy(path: str | os.PathLike[str], values: npt.NDArray[Any]) -> None:
+    """Write an array to an ``.npy`` file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file; one that exists is replaced.
+    values : ndarray
+        Any shape; no Python objects.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be written.
+    """
+    with whole(path) as file:
+        np.lib.format.write_array(file, np.ascontiguousarray(values), allow_pickle=False)

@@ -1,0 +1,154 @@
+"""Pictures: grey images without any package, curves with matplotlib."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ._files import whole
+
+__all__ = ["centers_picture", "curve", "require_matplotlib", "write_png"]
+
+
+def write_png(path: str | os.PathLike[str], grey: npt.NDArray[np.uint8]) -> None:
+    """Write a grey image as a PNG file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file; one that exists is replaced.
+    grey : ndarray of shape (height, width), uint8
+        0 is black, 255 is white.
+
+    Raises
+    ------
+    ValueError
+        For an array of another type or shape.
+    OSError
+        When the file cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from shoal.plot import write_png
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_png(f"{folder}/ramp.png", np.arange(256, dtype="uint8").reshape(16, 16))
+    """
+    if grey.ndim != 2 or grey.dtype != np.uint8 or 0 in grey.shape:
+        raise ValueError(f"grey must be a 2-D array of uint8, got shape {grey.shape} of {grey.dtype}")
+    height, width = grey.shape
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    # Every line begins with the number of its filter; 0 is none.
+    lines = np.zeros((height, width + 1), dtype=np.uint8)
+    lines[:, 1:] = grey
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    with whole(path) as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header))
+        file.write(chunk(b"IDAT", zlib.compress(lines.tobytes(), 9)) + chunk(b"IEND", b""))
+
+
+def centers_picture(
+    centers: npt.NDArray[Any], shape: tuple[int, int], columns: int = 8, scale: int = 3
+) -> npt.NDArray[np.uint8]:
+    """Lay out centers that are images, row by row, on one grey image.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (n_centers, height * width)
+        Dark is low; the lowest value of all becomes black, the highest white.
+    shape : tuple of (int, int)
+        Height and width of a center.
+    columns : int, default=8
+        Centers side by side.
+    scale : int, default=3
+        Pixels of the image for one of a center, each way.
+
+    Returns
+    -------
+    ndarray of shape (image_height, image_width), uint8
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal.plot import centers_picture
+    >>> centers_picture(np.eye(4), (2, 2), columns=2, scale=1).shape
+    (7, 7)
+    """
+    height, width = shape
+    low, high = float(np.min(centers)), float(np.max(centers))
+    grey = np.rint((centers - low) * (255.0 / (high - low or 1.0))).astype(np.uint8)
+    gap, rows = 1, -(-len(centers) // columns)
+    page = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap), 96, dtype=np.uint8)
+    for index, image in enumerate(grey.reshape(-1, height, width)):
+        row, column = divmod(index, columns)
+        top, left = gap + row * (height + gap), gap + column * (width + gap)
+        page[top : top + height, left : left + width] = image
+    return np.kron(page, np.ones((scale, scale), dtype=np.uint8))
+
+
+def require_matplotlib() -> None:
+    """Say what to install where matplotlib is missing.
+
+    Raises
+    ------
+    ValueError
+        When it is.
+    """
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise ValueError("curves need matplotlib: pip install 'shoal[plot]'")
+
+
+def curve(path: str | os.PathLike[str], history: npt.NDArray[Any], title: str) -> None:
+    """Draw the objective of every step as a PNG file, which appears whole or not at all.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file; one that exists is replaced.
+    history : structured ndarray
+        ``history_`` of an estimator.
+    title : str
+        What stands above.
+
+    Raises
+    ------
+    ValueError
+        When matplotlib is missing.
+    OSError
+        When the file cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> from shoal.plot import curve
+    >>> model = shoal.KMeans(2, random_state=0).fit(np.array([[0.0], [0.1], [9.0], [9.1]]))
+    >>> curve("curve.png", model.history_, "k-means")  # doctest: +SKIP
+    """
+    require_matplotlib()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    # Without pyplot: nothing of the user's session is touched, and no screen is needed.
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    steps = np.arange(1, len(history) + 1)
+    axes.plot(steps, history["objective"], marker="o", markersize=3, linewidth=1.4)
+    axes.set_xlabel("step")
+    axes.set_ylabel("objective")
+    axes.set_title(title)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    with whole(path) as file:
+        figure.savefig(file, format="png", dpi=130)

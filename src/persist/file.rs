@@ -1,0 +1,198 @@
+//! This module knows the container: the layout of safetensors files, read with mistrust and written whole or not at all.
+//!
+//! Layout: the length of the header (8 bytes), the header (JSON: type, shape and place of every array, and texts), the arrays.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype as Stored, Metadata};
+use serde_json::{Map, Value, json};
+
+use super::array::Array;
+use crate::data::Dtype;
+use crate::error::{Error, Result};
+
+/// Longest header, in bytes. A model's takes a few hundred, and more only for the names of its columns.
+const LONGEST_HEADER: u64 = 64 << 20;
+/// Where the header keeps texts.
+const TEXTS: &str = "__metadata__";
+
+/// Every type there is, with its name in files.
+const DTYPES: [(Dtype, Stored, &str); 13] = [
+    (Dtype::Bool, Stored::BOOL, "BOOL"),
+    (Dtype::U8, Stored::U8, "U8"),
+    (Dtype::I8, Stored::I8, "I8"),
+    (Dtype::I16, Stored::I16, "I16"),
+    (Dtype::U16, Stored::U16, "U16"),
+    (Dtype::F16, Stored::F16, "F16"),
+    (Dtype::Bf16, Stored::BF16, "BF16"),
+    (Dtype::F32, Stored::F32, "F32"),
+    (Dtype::I32, Stored::I32, "I32"),
+    (Dtype::U32, Stored::U32, "U32"),
+    (Dtype::I64, Stored::I64, "I64"),
+    (Dtype::U64, Stored::U64, "U64"),
+    (Dtype::F64, Stored::F64, "F64"),
+];
+
+/// A file whose header is read and fits its length; the arrays are still on the disk.
+#[derive(Debug)]
+pub(super) struct Opened {
+    path: PathBuf,
+    file: File,
+    header: Metadata,
+}
+
+impl Opened {
+    /// Opens a file and reads its header.
+    pub(super) fn new(path: &Path) -> Result<Self> {
+        let refuse = |problem: String| Error::format(path, problem);
+        let io = |e| Error::io(path, e);
+        // Before it is opened: opening a pipe would wait for its other end.
+        let found = fs::metadata(path).map_err(io)?;
+        if found.is_dir() {
+            return Err(io(io::Error::new(io::ErrorKind::IsADirectory, "is a directory, not a file")));
+        }
+        if !found.is_file() {
+            return Err(refuse("is not a regular file".into()));
+        }
+        let mut file = File::open(path).map_err(io)?;
+        let length = file.metadata().map_err(io)?.len();
+        if length < 8 {
+            return Err(refuse(format!("is not a safetensors file: it holds {length} bytes")));
+        }
+        let mut first = [0; 8];
+        file.read_exact(&mut first).map_err(io)?;
+        let claimed = u64::from_le_bytes(first);
+        if claimed > LONGEST_HEADER {
+            return Err(refuse(format!(
+                "is not a safetensors file, or damaged: it claims a header of {claimed} bytes, and at most {LONGEST_HEADER} are read"
+            )));
+        }
+        if claimed > length - 8 {
+            return Err(refuse(format!(
+                "is cut short, or not a safetensors file: it claims a header of {claimed} bytes, and {} follow",
+                length - 8
+            )));
+        }
+        let mut text = vec![0; claimed as usize];
+        file.read_exact(&mut text).map_err(io)?;
+        let header: Metadata =
+            serde_json::from_slice(&text).map_err(|e| refuse(format!("has a damaged header: {e}")))?;
+        let (claimed, there) = (header.data_len() as u64, length - 8 - claimed);
+        if claimed != there {
+            let what = if claimed > there { "is cut short" } else { "is damaged" };
+            return Err(refuse(format!(
+                "{what}: its arrays take {claimed} bytes, and {there} follow the header"
+            )));
+        }
+        Ok(Self { path: path.to_owned(), file, header })
+    }
+
+    /// The texts of the header.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.header.metadata().iter().flatten().map(|(name, text)| (name.as_str(), text.as_str()))
+    }
+
+    /// Reads all arrays.
+    pub(super) fn arrays(mut self) -> Result<BTreeMap<String, Array>> {
+        let refuse = |problem: String| Error::format(&self.path, problem);
+        let mut arrays = BTreeMap::new();
+        // They lie one after the other, in this order.
+        for name in self.header.offset_keys() {
+            let info = self.header.info(&name).ok_or_else(|| refuse(format!("lacks the array {name:?}")))?;
+            let Some(&(dtype, ..)) = DTYPES.iter().find(|(_, stored, _)| *stored == info.dtype) else {
+                return Err(refuse(format!("array {name:?} is of type {}, which is not read", info.dtype)));
+            };
+            let length = info.data_offsets.1 - info.data_offsets.0;
+            let mut bytes = Vec::new();
+            bytes.try_reserve_exact(length).map_err(|_| {
+                refuse(format!("array {name:?} takes {length} bytes, for which there is no memory"))
+            })?;
+            let read = (&mut self.file).take(length as u64).read_to_end(&mut bytes);
+            if read.map_err(|e| Error::io(&self.path, e))? != length {
+                return Err(refuse("became shorter while it was read".into()));
+            }
+            let array = Array::from_bytes(dtype, &info.shape, bytes).map_err(|e| refuse(e.to_string()))?;
+            arrays.insert(name, array);
+        }
+        Ok(arrays)
+    }
+}
+
+/// Writes arrays and texts to `path`; an older file is replaced at the end, at once.
+pub(super) fn write(
+    path: &Path,
+    arrays: &BTreeMap<String, Array>,
+    texts: &BTreeMap<String, String>,
+) -> Result<()> {
+    if arrays.contains_key(TEXTS) {
+        return Err(Error::param(format!("an array cannot be called {TEXTS:?}")));
+    }
+    // Wide values first, so that all are aligned in a mapped file; the same contents give the same bytes.
+    let mut order: Vec<(&String, &Array)> = arrays.iter().collect();
+    order.sort_by_key(|(_, array)| std::cmp::Reverse(array.dtype().size()));
+    let mut header = Map::new();
+    header.insert(TEXTS.into(), json!(texts));
+    let mut end = 0;
+    for (name, array) in &order {
+        let start = end;
+        end += array.bytes().len();
+        let entry =
+            json!({ "dtype": name_of(array.dtype()), "shape": array.shape(), "data_offsets": [start, end] });
+        header.insert((*name).clone(), entry);
+    }
+    let mut header = Value::Object(header).to_string().into_bytes();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    if header.len() as u64 > LONGEST_HEADER {
+        return Err(Error::param(format!(
+            "names and texts take {} bytes in a file, and at most {LONGEST_HEADER} are read",
+            header.len()
+        )));
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let store = || -> io::Result<()> {
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".shoal-").suffix(".tmp");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            // What any new file gets; the process's mask takes away from it.
+            builder.permissions(fs::Permissions::from_mode(0o666));
+        }
+        let mut file = BufWriter::with_capacity(1 << 20, builder.tempfile_in(folder)?);
+        file.write_all(&(header.len() as u64).to_le_bytes())?;
+        file.write_all(&header)?;
+        for (_, array) in &order {
+            file.write_all(array.bytes())?;
+        }
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        sync_folder(folder)
+    };
+    store().map_err(|e| Error::io(path, e))
+}
+
+fn name_of(dtype: Dtype) -> &'static str {
+    DTYPES.iter().find(|(known, ..)| *known == dtype).map_or("", |(.., name)| name)
+}
+
+/// Makes a rename in `folder` outlast a loss of power.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    match File::open(folder)?.sync_all() {
+        // Some network file systems do not know this for folders.
+        Err(e) if !matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            return Err(e);
+        }
+        _ => (),
+    }
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! This module knows what makes a safetensors file one of shoal: texts that say its kind, its format and who wrote it.
+//!
+//! | text | meaning |
+//! |---|---|
+//! | `shoal.format` | version of this table, now `"1"`; a file with a higher one is refused |
+//! | `shoal.kind` | what the file holds, for example `"kmeans-model"` |
+//! | `shoal.version` | the version of shoal that wrote it |
+//! | `shoal.<name>` | what the kind keeps beside arrays: `params` and `fitted` are JSON |
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::array::{Array, Number};
+use super::file::{self, Opened};
+use crate::error::{Error, Result};
+
+/// The format that is written, and the highest that is read.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::FORMAT, 1);
+/// ```
+pub const FORMAT: u32 = 1;
+
+/// The kind of files that hold a fitted k-means model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::KMEANS_MODEL, "kmeans-model");
+/// ```
+pub const KMEANS_MODEL: &str = "kmeans-model";
+
+const PREFIX: &str = "shoal.";
+/// Texts that every file has; the rest is the kind's.
+const RESERVED: [&str; 3] = ["format", "kind", "version"];
+
+/// What a file holds.
+///
+/// See the [module](super) for an example.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// What it is.
+    pub kind: String,
+    /// Arrays by name.
+    pub arrays: BTreeMap<String, Array>,
+    /// Texts by name, without the prefix `shoal.`. Reading adds `"version"`, the version of shoal that wrote the file.
+    pub meta: BTreeMap<String, String>,
+}
+
+impl Contents {
+    /// Contents of a kind, still empty.
+    ///
+    /// ```
+    /// assert!(shoal::persist::Contents::new("pair").arrays.is_empty());
+    /// ```
+    pub fn new(kind: &str) -> Self {
+        Self { kind: kind.into(), ..Self::default() }
+    }
+
+    /// The values of an array.
+    ///
+    /// # Errors
+    /// What is wrong, as text: the array is missing, of another type, or not of that shape.
+    ///
+    /// ```
+    /// use shoal::persist::{Array, Contents};
+    /// let mut contents = Contents::new("pair");
+    /// contents.arrays.insert("values".into(), Array::new(&[2], &[1.5f64, -2.0]).unwrap());
+    /// assert_eq!(contents.values::<f64>("values", &[2]).unwrap(), [1.5, -2.0]);
+    /// assert!(contents.values::<f64>("values", &[1, 2]).unwrap_err().contains("shape [2]"));
+    /// assert_eq!(contents.values::<f64>("others", &[2]).unwrap_err(), "lacks the array \"others\"");
+    /// ```
+    pub fn values<E: Number>(&self, name: &str, shape: &[usize]) -> Result<Vec<E>, String> {
+        let array = self.array(name)?;
+        if array.shape() != shape {
+            return Err(format!("array {name:?} has shape {:?}, and {shape:?} is needed", array.shape()));
+        }
+        let wrong = || format!("array {name:?} is of type {}, and {} is needed", array.dtype(), E::DTYPE);
+        array.values().ok_or_else(wrong)
+    }
+
+    /// An array.
+    ///
+    /// # Errors
+    /// That it is missing, as text.
+    ///
+    /// ```
+    /// assert!(shoal::persist::Contents::new("pair").array("values").is_err());
+    /// ```
+    pub fn array(&self, name: &str) -> Result<&Array, String> {
+        self.arrays.get(name).ok_or_else(|| format!("lacks the array {name:?}"))
+    }
+
+    /// A text that is a JSON object.
+    ///
+    /// # Errors
+    /// What is wrong, as text: it is missing, or no JSON object.
+    ///
+    /// ```
+    /// let mut contents = shoal::persist::Contents::new("pair");
+    /// contents.meta.insert("params".into(), r#"{"n": 3}"#.into());
+    /// assert_eq!(contents.object("params").unwrap()["n"], 3);
+    /// assert!(contents.object("fitted").is_err());
+    /// ```
+    pub fn object(&self, name: &str) -> Result<Map<String, Value>, String> {
+        let text = self.meta.get(name).ok_or_else(|| format!("lacks the text \"{PREFIX}{name}\""))?;
+        serde_json::from_str(text).map_err(|e| format!("has a damaged text \"{PREFIX}{name}\": {e}"))
+    }
+}
+
+/// Writes a file; an older one of that name is replaced at the end, at once.
+///
+/// # Errors
+/// [`Error::Io`], and nothing is left behind then; [`Error::InvalidParam`] for a text called `format`, `kind`, or an array called
+/// `__metadata__`. A text `version` is replaced by the present version.
+///
+/// See the [module](super) for an example.
+pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
+    let mut texts = BTreeMap::new();
+    for (name, text) in &contents.meta {
+        if RESERVED[..2].contains(&name.as_str()) {
+            return Err(Error::param(format!(
+                "a text cannot be called {name:?}: every file has one of that name"
+            )));
+        }
+        texts.insert(format!("{PREFIX}{name}"), text.clone());
+    }
+    let own = [FORMAT.to_string(), contents.kind.clone(), env!("CARGO_PKG_VERSION").to_string()];
+    texts.extend(RESERVED.iter().map(|name| format!("{PREFIX}{name}")).zip(own));
+    file::write(path.as_ref(), &contents.arrays, &texts)
+}
+
+/// Reads a file that [`write`] wrote, here or in another version, or from Python.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Format`], naming the file, when it is damaged, cut short, no file of shoal's, or of a later format.
+///
+/// See the [module](super) for an example.
+pub fn read(path: impl AsRef<Path>) -> Result<Contents> {
+    let path = path.as_ref();
+    let opened = Opened::new(path)?;
+    let meta: BTreeMap<String, String> = opened
+        .texts()
+        .filter_map(|(name, text)| Some((name.strip_prefix(PREFIX)?.to_owned(), text.to_owned())))
+        .collect();
+    let (kind, meta) = checked(meta).map_err(|problem| Error::format(path, problem))?;
+    Ok(Contents { kind, arrays: opened.arrays()?, meta })
+}
+
+/// The kind, and the texts that are left, once the format is known to be readable.
+fn checked(mut meta: BTreeMap<String, String>) -> Result<(String, BTreeMap<String, String>), String> {
+    let format = meta
+        .remove("format")
+        .ok_or("is a safetensors file, but not one of shoal: it has no \"shoal.format\"")?;
+    let written_by = meta.get("version").map_or("another version", String::as_str);
+    match format.parse::<u32>() {
+        Ok(FORMAT) => {}
+        Ok(later) if later > FORMAT => {
+            return Err(format!(
+                "is of format {later}, written by shoal {written_by}; this version reads formats up to {FORMAT}: update shoal"
+            ));
+        }
+        _ => return Err(format!("is damaged: its \"shoal.format\" is {format:?}")),
+    }
+    let kind = meta.remove("kind").ok_or("is damaged: it has no \"shoal.kind\"")?;
+    Ok((kind, meta))
+}

@@ -1,0 +1,294 @@
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::{Array, Contents, read, write};
+use crate::data::Dtype;
+use crate::error::Error;
+
+/// A folder and the name of a file in it.
+fn place() -> (TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.safetensors");
+    (folder, path)
+}
+
+fn small() -> Contents {
+    let mut contents = Contents::new("pair");
+    contents.arrays.insert("wide".into(), Array::new(&[2, 1], &[1.5f64, -2.0]).unwrap());
+    contents.arrays.insert("bytes".into(), Array::new(&[3], &[1u8, 2, 3]).unwrap());
+    contents.arrays.insert("narrow".into(), Array::new(&[1, 2], &[0.5f32, f32::NAN]).unwrap());
+    contents.arrays.insert("none".into(), Array::new::<i64>(&[0, 4], &[]).unwrap());
+    contents.arrays.insert("one".into(), Array::new(&[], &[7i32]).unwrap());
+    contents.meta.insert("params".into(), r#"{"n":2,"name":"é\n\""}"#.into());
+    contents
+}
+
+/// The contents with what reading adds.
+fn read_back(mut contents: Contents) -> Contents {
+    contents.meta.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+    contents
+}
+
+/// A file put together from its header and the bytes after it.
+fn file(header: &str, data: &[u8]) -> Vec<u8> {
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.bytes());
+    bytes.extend(data);
+    bytes
+}
+
+/// What a file of these bytes is refused for.
+fn refusal(bytes: &[u8]) -> String {
+    let (_folder, path) = place();
+    fs::write(&path, bytes).unwrap();
+    problem(&path)
+}
+
+fn problem(path: &Path) -> String {
+    let refused = read(path).unwrap_err();
+    assert!(matches!(refused, Error::Format { .. }), "{refused:?}");
+    refused.to_string().split_once("x.safetensors: ").expect("the file is named").1.to_owned()
+}
+
+/// The texts of a sound file, as the beginning of a header.
+const TEXTS: &str = r#"{"__metadata__":{"shoal.format":"1","shoal.kind":"pair","shoal.version":"0.1.0"}"#;
+
+fn with_entry(entry: &str, data: &[u8]) -> Vec<u8> {
+    file(&format!("{TEXTS},{entry}}}"), data)
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let (_folder, path) = place();
+    write(&path, &small()).unwrap();
+    assert_eq!(read(&path).unwrap(), read_back(small()));
+    // What was read can be written again, and is the same file.
+    let first = fs::read(&path).unwrap();
+    write(&path, &read(&path).unwrap()).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), first);
+}
+
+#[test]
+fn the_file_is_one_that_others_read() {
+    let (_folder, path) = place();
+    write(&path, &small()).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let wide = tensors.tensor("wide").unwrap();
+    assert_eq!((wide.dtype(), wide.shape()), (safetensors::Dtype::F64, &[2, 1][..]));
+    assert_eq!(wide.data(), [1.5f64, -2.0].map(f64::to_le_bytes).concat());
+    // Every array lies at a multiple of its values' size.
+    for (name, tensor) in tensors.iter() {
+        let at = tensor.data().as_ptr() as usize - bytes.as_ptr() as usize;
+        assert!(
+            tensor.data().is_empty() || at.is_multiple_of(tensor.dtype().bitsize() / 8),
+            "{name} at {at}"
+        );
+    }
+}
+
+#[test]
+fn every_type_goes_there_and_back() {
+    let (_folder, path) = place();
+    let mut contents = Contents::new("types");
+    for dtype in Dtype::ALL {
+        let bytes = (0..6 * dtype.size() as u8).map(|i| i % 2).collect();
+        contents.arrays.insert(dtype.to_string(), Array::from_bytes(dtype, &[2, 3], bytes).unwrap());
+    }
+    write(&path, &contents).unwrap();
+    assert_eq!(read(&path).unwrap().arrays, contents.arrays);
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let (_folder, path) = place();
+    write(&path, &small()).unwrap();
+    let whole = fs::read(&path).unwrap();
+    for length in 0..whole.len() {
+        fs::write(&path, &whole[..length]).unwrap();
+        problem(&path);
+    }
+    let longer = [&whole[..], &[0]].concat();
+    assert!(refusal(&longer).contains("its arrays take 31 bytes, and 32 follow the header"));
+}
+
+#[test]
+fn hostile_files_are_refused() {
+    assert_eq!(refusal(b""), "is not a safetensors file: it holds 0 bytes");
+    assert!(refusal(b"\x93NUMPY\x01\x00v\x00{'descr'").starts_with("is not a safetensors file, or damaged"));
+    assert!(refusal(&u64::MAX.to_le_bytes()).contains("a header of 18446744073709551615 bytes"));
+    assert_eq!(
+        refusal(&[0, 0, 0, 2, 0, 0, 0, 0, b'{', b'}']),
+        "is cut short, or not a safetensors file: it claims a header of 33554432 bytes, and 2 follow"
+    );
+    assert!(refusal(&file("", b"")).starts_with("has a damaged header"));
+    assert!(refusal(&file("{}", b"")).contains("not one of shoal"));
+    assert!(refusal(&file("\u{7f}{", b"")).starts_with("has a damaged header"));
+    assert!(refusal(&file(&"[".repeat(100_000), b"")).starts_with("has a damaged header"));
+    let deep = format!("{TEXTS},\"x\":{}", "{\"a\":".repeat(100_000));
+    assert!(refusal(&file(&deep, b"")).starts_with("has a damaged header"));
+    let entries = [
+        // Overlapping, with a hole, outside, backwards.
+        r#""a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}"#,
+        r#""a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[2],"data_offsets":[6,8]}"#,
+        r#""a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}"#,
+        r#""a":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}"#,
+        r#""a":{"dtype":"U8","shape":[999999999999],"data_offsets":[0,999999999999]}"#,
+        // A shape that is not that of the bytes, is negative, or larger than any memory.
+        r#""a":{"dtype":"F32","shape":[8],"data_offsets":[0,8]}"#,
+        r#""a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}"#,
+        r#""a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,8]}"#,
+        r#""a":{"dtype":"U8","shape":[18446744073709551615,2],"data_offsets":[0,18446744073709551615]}"#,
+        r#""a":{"dtype":"F64","shape":[2305843009213693953],"data_offsets":[0,8]}"#,
+        // Types that there are not, or that are not read.
+        r#""a":{"dtype":"F128","shape":[1],"data_offsets":[0,8]}"#,
+        r#""a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}"#,
+        r#""a":{"dtype":"F4","shape":[16],"data_offsets":[0,8]}"#,
+        // Not an entry, and one name twice.
+        r#""a":[]"#,
+        r#""a":{"dtype":"U8","shape":[8]}"#,
+        r#""a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}"#,
+        "\"__metadata__\":{}",
+        "\"a\":{",
+    ];
+    for entry in entries {
+        refusal(&with_entry(entry, &[0; 8]));
+    }
+    assert_eq!(
+        refusal(&with_entry(entries[4], &[0; 8])),
+        "is cut short: its arrays take 999999999999 bytes, and 8 follow the header"
+    );
+    assert_eq!(refusal(&with_entry(entries[11], &[0; 8])), "array \"a\" is of type C64, which is not read");
+}
+
+#[test]
+fn foreign_and_later_files_are_told_apart() {
+    let header = |texts: &str| refusal(&file(&format!("{{\"__metadata__\":{{{texts}}}}}"), b""));
+    assert!(header("\"format\":\"pt\"").contains("not one of shoal"));
+    assert_eq!(
+        header(r#""shoal.format":"2","shoal.version":"9.9.9""#),
+        "is of format 2, written by shoal 9.9.9; this version reads formats up to 1: update shoal"
+    );
+    assert_eq!(header(r#""shoal.format":"0""#), "is damaged: its \"shoal.format\" is \"0\"");
+    assert_eq!(header(r#""shoal.format":"one""#), "is damaged: its \"shoal.format\" is \"one\"");
+    assert_eq!(header(r#""shoal.format":"1""#), "is damaged: it has no \"shoal.kind\"");
+    assert!(header(r#""shoal.format":1"#).starts_with("has a damaged header"));
+}
+
+#[test]
+fn what_is_no_file_is_an_error_of_the_system() {
+    let (folder, path) = place();
+    assert!(matches!(read(&path).unwrap_err(), Error::Io { .. }));
+    assert!(read(folder.path()).unwrap_err().to_string().ends_with("is a directory, not a file"));
+    assert!(matches!(write(folder.path().join("no/such/folder/x"), &small()).unwrap_err(), Error::Io { .. }));
+    assert!(matches!(write(folder.path(), &small()).unwrap_err(), Error::Io { .. }));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn names_that_files_need_are_refused() {
+    let (folder, path) = place();
+    for name in ["format", "kind"] {
+        let mut contents = small();
+        contents.meta.insert(name.into(), "x".into());
+        assert!(matches!(write(&path, &contents).unwrap_err(), Error::InvalidParam(_)));
+    }
+    let mut contents = small();
+    contents.arrays.insert("__metadata__".into(), Array::new(&[1], &[1u8]).unwrap());
+    assert!(matches!(write(&path, &contents).unwrap_err(), Error::InvalidParam(_)));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_older_file_is_replaced_and_nothing_else_is_left() {
+    let (folder, path) = place();
+    fs::write(&path, "older").unwrap();
+    let older = fs::File::open(&path).unwrap();
+    write(&path, &small()).unwrap();
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["x.safetensors"]);
+    // The older file was not written to: who has it open still reads it.
+    assert_eq!(std::io::read_to_string(older).unwrap(), "older");
+}
+
+/// The name of the environment variable that makes a run of this test the process to be killed.
+#[cfg(unix)]
+const VICTIM: &str = "SHOAL_TEST_PERSIST_VICTIM";
+
+/// A process that writes one file over and over is killed at many moments: what lies under the name is whole every time.
+#[test]
+#[cfg(unix)]
+fn a_kill_leaves_a_whole_file() {
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    let version = |i: f64| {
+        let mut contents = Contents::new("pair");
+        contents.arrays.insert("values".into(), Array::new(&[100_000], &vec![i; 100_000]).unwrap());
+        contents
+    };
+    if let Some(path) = std::env::var_os(VICTIM) {
+        for i in 0.. {
+            write(&path, &version(f64::from(i))).unwrap();
+        }
+    }
+    let (_folder, path) = place();
+    for moment in 0..8u64 {
+        let mut victim = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "persist::tests::a_kill_leaves_a_whole_file"])
+            .env(VICTIM, &path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while !path.exists() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(3_100 * moment));
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        let values = read(&path).unwrap().arrays["values"].values::<f64>().unwrap();
+        assert!(values.len() == 100_000 && values.iter().all(|&v| v == values[0]));
+    }
+}
+
+proptest! {
+    #[test]
+    fn flipped_bytes_never_panic(flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)) {
+        let (_folder, path) = place();
+        write(&path, &small()).unwrap();
+        let mut bytes = fs::read(&path).unwrap();
+        for (at, byte) in flips {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        fs::write(&path, &bytes).unwrap();
+        match read(&path) {
+            Ok(contents) => prop_assert!(contents.arrays.values().map(|a| a.bytes().len()).sum::<usize>() < bytes.len()),
+            Err(e) => prop_assert!(matches!(e, Error::Format { .. }), "{:?}", e),
+        }
+    }
+
+    #[test]
+    fn any_contents_go_there_and_back(
+        arrays in prop::collection::btree_map("[ -~]{1,9}", (0usize..13, prop::collection::vec(0usize..4, 0..4)), 0..5),
+        meta in prop::collection::btree_map("[a-e]{1,4}", ".{0,20}", 0..4),
+    ) {
+        let arrays: BTreeMap<_, _> = arrays
+            .into_iter()
+            .map(|(name, (which, shape))| {
+                let dtype = Dtype::ALL[which];
+                let length = shape.iter().product::<usize>() * dtype.size();
+                (name, Array::from_bytes(dtype, &shape, vec![1; length]).unwrap())
+            })
+            .collect();
+        let contents = Contents { kind: "any".into(), arrays, meta };
+        let (_folder, path) = place();
+        write(&path, &contents).unwrap();
+        prop_assert_eq!(read(&path).unwrap(), read_back(contents));
+    }
+}

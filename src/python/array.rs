@@ -1,0 +1,147 @@
+//! This module knows NumPy arrays: their rows read in place, results handed over.
+#![expect(unsafe_code, reason = "rows are read where NumPy keeps them")]
+
+use numpy::{
+    Element, PyArray1, PyArray2, PyArrayDescrMethods, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2,
+    PyUntypedArray, PyUntypedArrayMethods,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::data::raw::Layout;
+use crate::data::{Dtype, RawRows};
+
+/// A two-dimensional array of any strides, kept alive and read in place.
+pub(super) struct Array {
+    /// Valid as long as `owner` is: never handed out for longer than `self` is borrowed.
+    rows: RawRows<'static>,
+    owner: Py<PyUntypedArray>,
+}
+
+impl Array {
+    pub(super) fn new(array: &Bound<'_, PyUntypedArray>) -> PyResult<Self> {
+        let dtype = dtype_of(array)?;
+        let (&[rows, cols], &[row_stride, col_stride]) = (array.shape(), array.strides()) else {
+            return Err(PyValueError::new_err(format!("X must be 2-D, got {}-D", array.ndim())));
+        };
+        let layout = Layout { dtype, rows, cols, row_stride, col_stride };
+        // SAFETY: `as_array_ptr` points to a live array object, whose first value is at `data` and whose shape and strides say where the
+        // others lie, all within one buffer that the array keeps as long as it lives; `owner` keeps the array. Its memory cannot be
+        // resized while there are references to it. NumPy cannot keep others from writing to it: that nobody does so during a call is a
+        // documented duty of the caller, as for every library that reads arrays off the interpreter.
+        let rows =
+            unsafe { RawRows::from_parts((*array.as_array_ptr()).fields.data.cast_const().cast(), layout) }?;
+        Ok(Self { rows, owner: array.clone().unbind() })
+    }
+
+    pub(super) fn rows(&self) -> &RawRows<'_> {
+        &self.rows
+    }
+
+    pub(super) fn owner<'py>(&self, py: Python<'py>) -> &Bound<'py, PyUntypedArray> {
+        self.owner.bind(py)
+    }
+}
+
+/// The stored type of an array.
+fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> PyResult<Dtype> {
+    let descr = array.dtype();
+    let refused = || {
+        let known = Dtype::ALL.map(Dtype::name).join(", ");
+        PyTypeError::new_err(format!(
+            "X must hold numbers of type {known}, in native byte order, got {descr}"
+        ))
+    };
+    if descr.is_native_byteorder() == Some(false) {
+        return Err(refused());
+    }
+    Ok(match (descr.kind(), descr.itemsize()) {
+        (b'b', 1) => Dtype::Bool,
+        (b'u', 1) => Dtype::U8,
+        (b'i', 1) => Dtype::I8,
+        (b'i', 2) => Dtype::I16,
+        (b'u', 2) => Dtype::U16,
+        (b'f', 2) => Dtype::F16,
+        (b'f', 4) => Dtype::F32,
+        (b'i', 4) => Dtype::I32,
+        (b'u', 4) => Dtype::U32,
+        (b'i', 8) => Dtype::I64,
+        (b'u', 8) => Dtype::U64,
+        (b'f', 8) => Dtype::F64,
+        _ => return Err(refused()),
+    })
+}
+
+/// Centers in one of the two compute types, one row after the other.
+pub(super) enum Centers {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+/// The same expression for either type of centers.
+macro_rules! with_centers {
+    ($centers:expr, $values:ident => $body:expr) => {
+        match $centers {
+            $crate::python::array::Centers::F32($values) => $body,
+            $crate::python::array::Centers::F64($values) => $body,
+        }
+    };
+}
+pub(super) use with_centers;
+
+impl Centers {
+    /// A copy of a two-dimensional array with `cols` columns.
+    pub(super) fn new(array: &Bound<'_, PyAny>, cols: usize) -> PyResult<Self> {
+        fn copied<T: Element + Copy>(array: &PyReadonlyArray2<'_, T>) -> (Vec<T>, usize) {
+            (array.as_array().iter().copied().collect(), array.shape()[1])
+        }
+        let (centers, found) = if let Ok(array) = array.extract::<PyReadonlyArray2<'_, f32>>() {
+            let (values, found) = copied(&array);
+            (Self::F32(values), found)
+        } else if let Ok(array) = array.extract::<PyReadonlyArray2<'_, f64>>() {
+            let (values, found) = copied(&array);
+            (Self::F64(values), found)
+        } else {
+            return Err(PyTypeError::new_err("centers must be a 2-D array of float32 or float64"));
+        };
+        if found != cols {
+            return Err(PyValueError::new_err(format!("centers have {found} columns, X has {cols}")));
+        }
+        Ok(centers)
+    }
+
+    /// As Rust code takes given centers.
+    pub(super) fn into_f64(self) -> Vec<f64> {
+        match self {
+            Self::F32(values) => values.into_iter().map(f64::from).collect(),
+            Self::F64(values) => values,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        with_centers!(self, values => values.len())
+    }
+}
+
+/// A copy of a one-dimensional array.
+pub(super) fn vector<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> Vec<T> {
+    array.as_array().iter().copied().collect()
+}
+
+/// A one-dimensional array that takes the values over.
+pub(super) fn array1<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyAny> {
+    PyArray1::from_vec(py, values).into_any()
+}
+
+/// A two-dimensional array that takes the values over.
+pub(super) fn array2<T: Element>(py: Python<'_>, values: Vec<T>, cols: usize) -> PyResult<Bound<'_, PyAny>> {
+    let rows = values.len() / cols.max(1);
+    let array: Bound<'_, PyArray2<T>> = PyArray1::from_vec(py, values).reshape([rows, cols])?;
+    Ok(array.into_any())
+}
+
+/// Labels as Python has them.
+pub(super) fn signed(labels: Vec<u32>) -> Vec<i32> {
+    // In place: the types are of one size.
+    labels.into_iter().map(u32::cast_signed).collect()
+}

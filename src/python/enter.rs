@@ -1,0 +1,92 @@
+//! This module knows the one door through which Python enters long work: off the interpreter, on the pool's threads, with Ctrl-C seen.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::error::Result;
+use crate::parallel::Executor;
+
+/// Between two looks for signals; Ctrl-C has to be seen within 100 ms.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Multiplications below which work runs at once on the calling thread, and on no other: a millisecond or so, in which nobody presses
+/// Ctrl-C, and for which thread switches would be dear. Results do not depend on the number of threads.
+const SHORT: f64 = 4e6;
+
+type Outcome<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
+
+/// Runs `work`, which costs about `cost` multiplications, detached from the interpreter.
+///
+/// A Python signal sets the executor's interrupt, the work is waited for, and the handler's exception is raised. A panic becomes a
+/// `RuntimeError`.
+pub(super) fn enter<R: Send>(
+    py: Python<'_>,
+    threads: Option<usize>,
+    cost: f64,
+    work: impl FnOnce(&Executor) -> Result<R> + Send,
+) -> PyResult<R> {
+    let short = cost < SHORT;
+    let cx = Executor::new(if short { Some(1) } else { threads })?;
+    let (outcome, signal) = py.detach(|| {
+        if short { (catch_unwind(AssertUnwindSafe(|| work(&cx))), None) } else { drive(&cx, work) }
+    });
+    if let Some(signal) = signal {
+        return Err(signal);
+    }
+    match outcome {
+        Ok(result) => Ok(result?),
+        Err(panic) => {
+            Err(PyRuntimeError::new_err(format!("a bug in shoal, please report it: {}", said(&*panic))))
+        }
+    }
+}
+
+/// Runs `work` on the pool while this thread, detached, looks for signals.
+fn drive<R: Send>(
+    cx: &Executor,
+    work: impl FnOnce(&Executor) -> Result<R> + Send,
+) -> (Outcome<R>, Option<PyErr>) {
+    let (slot, done) = (Mutex::new(None), Condvar::new());
+    let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut signal = None;
+    cx.pool().in_place_scope(|scope| {
+        scope.spawn(|_| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(cx)));
+            *lock() = Some(outcome);
+            done.notify_one();
+        });
+        let mut waiting = lock();
+        while waiting.is_none() {
+            waiting = done.wait_timeout(waiting, POLL).unwrap_or_else(PoisonError::into_inner).0;
+            if waiting.is_none() && signal.is_none() {
+                drop(waiting);
+                #[expect(
+                    clippy::redundant_closure_for_method_calls,
+                    reason = "the path is not general enough"
+                )]
+                let seen = Python::attach(|py| py.check_signals());
+                signal = seen.err();
+                if signal.is_some() {
+                    cx.interrupt().set();
+                }
+                waiting = lock();
+            }
+        }
+    });
+    let outcome = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
+    (outcome.expect("the loop ends with an outcome"), signal)
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text,
+        (None, None) => "no message",
+    }
+}

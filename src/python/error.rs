@@ -1,0 +1,46 @@
+//! This module knows which Python exception every error becomes.
+
+use std::io::{self, ErrorKind};
+
+use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::error::Error;
+
+impl From<Error> for PyErr {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::InvalidParam(_)
+            | Error::Shape(_)
+            | Error::NotFinite { .. }
+            | Error::Empty(_)
+            | Error::Source(_)
+            | Error::Format { .. } => PyValueError::new_err(error.to_string()),
+            Error::Io { path, source } => match errno(&source) {
+                // Python chooses the subclass by the number.
+                Some((number, text)) => PyOSError::new_err((number, text, path.into_os_string())),
+                None => PyOSError::new_err(format!("{}: {source}", path.display())),
+            },
+            Error::Interrupted => PyKeyboardInterrupt::new_err(()),
+        }
+    }
+}
+
+/// Number and text of an error of the operating system.
+fn errno(error: &io::Error) -> Option<(i32, String)> {
+    let text = error.to_string();
+    // Python shows the number itself.
+    let text = text.split_once(" (os error").map_or(text.as_str(), |(text, _)| text).to_owned();
+    if let Some(number) = error.raw_os_error() {
+        return Some((number, text));
+    }
+    let number = match error.kind() {
+        ErrorKind::NotFound => libc::ENOENT,
+        ErrorKind::PermissionDenied => libc::EACCES,
+        ErrorKind::IsADirectory => libc::EISDIR,
+        ErrorKind::AlreadyExists => libc::EEXIST,
+        ErrorKind::StorageFull => libc::ENOSPC,
+        _ => return None,
+    };
+    Some((number, text))
+}

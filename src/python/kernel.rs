@@ -1,0 +1,117 @@
+//! This module knows the passes of known centers over rows, as Python calls them. They compute in the type of the centers.
+
+use numpy::PyReadonlyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+
+use super::array::{Centers, array1, array2, signed, vector, with_centers};
+use super::enter::enter;
+use super::rows::Input;
+use super::source::Source;
+use crate::error::{Error, Result};
+use crate::kmeans::{self, Metric};
+
+/// The metric of that name.
+pub(super) fn metric_of(name: &str) -> Result<Metric> {
+    match name {
+        "euclidean" => Ok(Metric::Euclidean),
+        "cosine" => Ok(Metric::Cosine),
+        _ => Err(Error::InvalidParam(vec![format!("metric must be euclidean or cosine, got {name:?}")])),
+    }
+}
+
+/// What every function here starts from: rows, centers, metric, and about how many multiplications a pass takes.
+fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResult<(Centers, Metric, f64)> {
+    let layout = source.0.layout();
+    let centers = Centers::new(centers, layout.cols)?;
+    let cost = layout.rows as f64 * centers.len() as f64;
+    Ok((centers, metric_of(metric)?, cost))
+}
+
+#[pyfunction]
+#[pyo3(signature = (source, centers, n_nearest, metric, threads, labels_out = None))]
+pub(super) fn nearest<'py>(
+    py: Python<'py>,
+    source: &Source,
+    centers: &Bound<'py, PyAny>,
+    n_nearest: usize,
+    metric: &str,
+    threads: Option<usize>,
+    labels_out: Option<&Bound<'py, PyAny>>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let (centers, metric, cost) = prepared(source, centers, metric)?;
+    let input = Input::new(&source.0, None)?;
+    let (labels, sq_dists) = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+        kmeans::nearest(values, n_nearest, metric, input.of(), cx)
+    }))?;
+    let labels = signed(labels);
+    let (labels, sq_dists) = if n_nearest == 1 {
+        (array1(py, labels), array1(py, sq_dists))
+    } else {
+        (array2(py, labels, n_nearest)?, array2(py, sq_dists, n_nearest)?)
+    };
+    if let Some(out) = labels_out {
+        out.set_item(pyo3::types::PyEllipsis::get(py), &labels)?;
+    }
+    Ok((labels, sq_dists))
+}
+
+#[pyfunction]
+pub(super) fn predict<'py>(
+    py: Python<'py>,
+    source: &Source,
+    centers: &Bound<'py, PyAny>,
+    metric: &str,
+    threads: Option<usize>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (centers, metric, cost) = prepared(source, centers, metric)?;
+    let input = Input::new(&source.0, None)?;
+    let labels = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+        kmeans::predict(values, metric, input.of(), cx)
+    }))?;
+    Ok(array1(py, signed(labels)))
+}
+
+#[pyfunction]
+pub(super) fn transform<'py>(
+    py: Python<'py>,
+    source: &Source,
+    centers: &Bound<'py, PyAny>,
+    metric: &str,
+    threads: Option<usize>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (centers, metric, cost) = prepared(source, centers, metric)?;
+    let input = Input::new(&source.0, None)?;
+    let layout = source.0.layout();
+    let k = centers.len() / layout.cols;
+    with_centers!(&centers, values => {
+        let distances = enter(py, threads, cost, |cx| {
+            // As wide as the centers.
+            let mut out = vec![values[0]; layout.rows * k];
+            kmeans::transform(values, metric, input.of(), &mut out, cx)?;
+            Ok(out)
+        })?;
+        array2(py, distances, k)
+    })
+}
+
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+pub(super) fn inertia(
+    py: Python<'_>,
+    source: &Source,
+    centers: &Bound<'_, PyAny>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    labels: Option<PyReadonlyArray1<'_, i32>>,
+    metric: &str,
+    threads: Option<usize>,
+) -> PyResult<f64> {
+    let (centers, metric, cost) = prepared(source, centers, metric)?;
+    let input = Input::new(&source.0, weights.as_ref())?;
+    // Negative labels become large ones, which are refused.
+    let labels: Option<Vec<u32>> =
+        labels.map(|labels| vector(&labels).into_iter().map(i32::cast_unsigned).collect());
+    with_centers!(&centers, values => enter(py, threads, cost, |cx| {
+        kmeans::inertia(values, labels.as_deref(), metric, input.of(), cx)
+    }))
+}

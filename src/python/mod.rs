@@ -1,0 +1,54 @@
+//! The Python extension module `shoal._core`: private, thin, and used only by the Python package.
+
+mod array;
+mod enter;
+mod error;
+mod kernel;
+mod kmeans;
+mod persist;
+mod rows;
+mod seeding;
+mod source;
+mod step;
+
+use pyo3::prelude::*;
+
+use crate::kernel::Isa;
+
+/// Name of the instruction set in use.
+#[pyfunction]
+fn isa() -> String {
+    Isa::active().to_string()
+}
+
+/// Names of the instruction sets that this machine has.
+#[pyfunction]
+fn available_isas() -> Vec<String> {
+    Isa::available().iter().map(ToString::to_string).collect()
+}
+
+/// Number of threads that this process may use.
+#[pyfunction]
+fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The compiled half of shoal; private.
+// All state is in frozen classes behind locks: sound without the global lock.
+#[pymodule(gil_used = false)]
+fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add("version", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<source::Source>()?;
+    m.add_class::<step::Step>()?;
+    m.add_class::<kmeans::KMeansRun>()?;
+    m.add_function(wrap_pyfunction!(kernel::nearest, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;
+    m.add_function(wrap_pyfunction!(kernel::inertia, m)?)?;
+    m.add_function(wrap_pyfunction!(seeding::kmeans_plusplus, m)?)?;
+    m.add_function(wrap_pyfunction!(persist::save_model, m)?)?;
+    m.add_function(wrap_pyfunction!(persist::load_model, m)?)?;
+    m.add_function(wrap_pyfunction!(isa, m)?)?;
+    m.add_function(wrap_pyfunction!(available_isas, m)?)?;
+    m.add_function(wrap_pyfunction!(default_threads, m)?)
+}

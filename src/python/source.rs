@@ -1,0 +1,137 @@
+//! This module knows what Python calls a source: an array or a file, with its storage type.
+
+use std::sync::Arc;
+
+use numpy::{PyArray1, PyReadonlyArray1, PyUntypedArray};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use pyo3::types::PySlice;
+
+use super::array::{Array, array2, vector};
+use super::enter::enter;
+use super::rows::Rows;
+use crate::data::raw::Layout;
+use crate::data::{Dtype, npy, raw};
+use crate::float::Float;
+
+/// Any supported source; the storage type is kept.
+#[pyclass(frozen, module = "shoal._core")]
+#[derive(Clone)]
+pub(super) struct Source(pub(super) Rows);
+
+#[pymethods]
+impl Source {
+    #[staticmethod]
+    fn from_array(array: &Bound<'_, PyUntypedArray>) -> PyResult<Self> {
+        Ok(Self(Rows::Array(Arc::new(Array::new(array)?))))
+    }
+
+    #[staticmethod]
+    fn open_npy(py: Python<'_>, path: &str) -> PyResult<Self> {
+        Ok(Self(Rows::File(py.detach(|| npy::open(path))?)))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (path, dtype, rows, cols, offset = 0))]
+    fn open_raw(
+        py: Python<'_>,
+        path: &str,
+        dtype: &str,
+        rows: usize,
+        cols: usize,
+        offset: u64,
+    ) -> PyResult<Self> {
+        let dtype = Dtype::from_name(dtype)?;
+        Ok(Self(Rows::File(py.detach(|| raw::open(path, dtype, rows, cols, offset))?)))
+    }
+
+    #[getter]
+    fn shape(&self) -> (usize, usize) {
+        let layout = self.0.layout();
+        (layout.rows, layout.cols)
+    }
+
+    #[getter]
+    fn dtype(&self) -> &'static str {
+        self.0.layout().dtype.name()
+    }
+
+    #[getter]
+    fn compute(&self) -> &'static str {
+        if self.0.layout().dtype.computed_as_f64() { f64::NAME } else { f32::NAME }
+    }
+
+    #[getter]
+    #[expect(clippy::unused_self, reason = "streams will differ")]
+    fn access(&self) -> &'static str {
+        "random"
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        let layout = self.0.layout();
+        layout.rows * layout.cols * layout.dtype.size()
+    }
+
+    /// A copy of consecutive rows in the storage type.
+    fn read<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.within(start, stop)?;
+        if let Rows::Array(array) = &self.0 {
+            let rows = PySlice::new(py, start as isize, stop as isize, 1);
+            return array.owner(py).get_item(rows)?.call_method1("copy", ("C",));
+        }
+        let dtype = self.0.layout().dtype;
+        if dtype == Dtype::Bf16 {
+            // NumPy has no such type.
+            return self.converted(py, &(start as u64..stop as u64).collect::<Vec<_>>());
+        }
+        let bytes = match &self.0 {
+            Rows::Array(array) => array.rows().copy_bytes(start..stop),
+            Rows::File(file) => file.view().copy_bytes(start..stop),
+            Rows::Part { file, rows } => file.view().copy_bytes(rows.start + start..rows.start + stop),
+        };
+        let flat = PyArray1::from_vec(py, bytes).call_method1("view", (dtype.name(),))?;
+        flat.call_method1("reshape", (stop - start, self.0.layout().cols))
+    }
+
+    /// A copy of single rows in the compute type.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn take<'py>(&self, py: Python<'py>, indices: PyReadonlyArray1<'_, i64>) -> PyResult<Bound<'py, PyAny>> {
+        let rows: Vec<u64> = vector(&indices).into_iter().map(i64::cast_unsigned).collect();
+        self.converted(py, &rows)
+    }
+
+    /// Consecutive rows as a source; nothing is copied.
+    fn slice(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Self> {
+        self.within(start, stop)?;
+        Ok(Self(match &self.0 {
+            Rows::Array(array) => {
+                let part = array.owner(py).get_item(PySlice::new(py, start as isize, stop as isize, 1))?;
+                Rows::Array(Arc::new(Array::new(part.cast()?)?))
+            }
+            Rows::File(file) => Rows::Part { file: file.clone(), rows: start..stop },
+            Rows::Part { file, rows } => {
+                Rows::Part { file: file.clone(), rows: rows.start + start..rows.start + stop }
+            }
+        }))
+    }
+}
+
+impl Source {
+    fn within(&self, start: usize, stop: usize) -> PyResult<()> {
+        let n = self.0.layout().rows;
+        if start <= stop && stop <= n {
+            return Ok(());
+        }
+        Err(PyIndexError::new_err(format!("rows {start}..{stop} do not lie within 0..{n}")))
+    }
+    /// Single rows in the compute type.
+    fn converted<'py>(&self, py: Python<'py>, rows: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+        let Layout { dtype, cols, .. } = self.0.layout();
+        if dtype.computed_as_f64() {
+            array2(py, enter(py, Some(1), 0.0, |_| self.0.take::<f64>(rows))?, cols)
+        } else {
+            array2(py, enter(py, Some(1), 0.0, |_| self.0.take::<f32>(rows))?, cols)
+        }
+    }
+}

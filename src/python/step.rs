@@ -1,0 +1,62 @@
+//! This module knows what Python sees of one step of a run.
+
+use pyo3::prelude::*;
+
+use crate::solver;
+
+/// What one unit of work did.
+#[pyclass(frozen, get_all, module = "shoal._core")]
+#[derive(Clone)]
+pub(super) struct Step {
+    /// Number of the step, from 1.
+    iteration: u64,
+    /// Rows read so far, over all steps.
+    rows_seen: u64,
+    /// Rows that this step worked on.
+    batch_size: u64,
+    /// What the method minimises, as this step measured it.
+    objective: f64,
+    /// Euclidean length of the move of all centers together.
+    center_shift: f64,
+    /// Rows whose label changed.
+    n_changed: u64,
+    /// Distances computed.
+    n_distances: u64,
+    /// Seconds since the run began.
+    elapsed: f64,
+    /// Why the run ended with this step; None while it goes on.
+    stop_reason: Option<String>,
+}
+
+impl From<solver::Step> for Step {
+    fn from(step: solver::Step) -> Self {
+        Self {
+            iteration: step.iteration,
+            rows_seen: step.rows_seen,
+            batch_size: step.batch_size,
+            objective: step.objective,
+            center_shift: step.center_shift,
+            n_changed: step.n_changed,
+            n_distances: step.n_distances,
+            elapsed: step.elapsed,
+            stop_reason: step.stop_reason.map(|reason| reason.name().to_owned()),
+        }
+    }
+}
+
+#[pymethods]
+impl Step {
+    /// The same step with another stop reason.
+    #[pyo3(signature = (stop_reason))]
+    fn with_reason(&self, stop_reason: Option<String>) -> Self {
+        Self { stop_reason, ..self.clone() }
+    }
+
+    fn __repr__(&self) -> String {
+        let reason = self.stop_reason.as_ref().map_or("None".to_owned(), |reason| format!("'{reason}'"));
+        format!(
+            "Step(iteration={}, objective={:e}, center_shift={:e}, n_changed={}, elapsed={:.3}, stop_reason={reason})",
+            self.iteration, self.objective, self.center_shift, self.n_changed, self.elapsed
+        )
+    }
+}

@@ -1,0 +1,274 @@
+//! The same seed, data and parameters give the same bits: for every number of threads, every kind of storage, every length of block.
+
+use shoal::data::raw::{Element, Layout};
+use shoal::data::{AnySource, Chunk, Chunks, Dense, Dtype, Mapped, Own, RawRows, Source, Weighted, npy};
+use shoal::kernel::Compute;
+use shoal::kmeans::KMeansParams;
+use shoal::solver::Step;
+use shoal::{Executor, KMeans, KMeansModel, MatRef, Metric, Seeding};
+
+const THREADS: [usize; 4] = [1, 2, 3, 8];
+
+/// Any source, with weights or as it is.
+struct Any<'a>(AnySource<'a>);
+
+impl Source for Any<'_> {
+    fn any(&self) -> AnySource<'_> {
+        self.0
+    }
+}
+
+/// Everything that a fit gives, the clock aside, as bits.
+#[derive(Clone, Debug, PartialEq)]
+struct Bits {
+    centers: Vec<u64>,
+    labels: Vec<u32>,
+    weights: Vec<u64>,
+    inertia: u64,
+    n_iter: u64,
+    seeded_by: String,
+    history: Vec<[u64; 8]>,
+}
+
+fn bits(model: &KMeansModel, history: &[Step]) -> Bits {
+    let f64_bits = |values: &[f64]| values.iter().map(|x| x.to_bits()).collect();
+    Bits {
+        centers: f64_bits(&model.centers::<f64>()),
+        labels: model.labels().to_vec(),
+        weights: f64_bits(model.cluster_weights()),
+        inertia: model.inertia().to_bits(),
+        n_iter: model.n_iter(),
+        seeded_by: model.seeded_by().to_string(),
+        history: history
+            .iter()
+            .map(|step| {
+                [
+                    step.iteration,
+                    step.rows_seen,
+                    step.batch_size,
+                    step.objective.to_bits(),
+                    step.center_shift.to_bits(),
+                    step.n_changed,
+                    step.n_distances,
+                    step.stop_reason.map_or(0, |reason| 1 + reason as u64),
+                ]
+            })
+            .collect(),
+    }
+}
+
+fn fit(params: &KMeansParams, source: &dyn Source, threads: usize) -> Bits {
+    let cx = Executor::new(Some(threads)).unwrap();
+    let mut run = params.clone().threads(Some(threads)).start(source).unwrap();
+    while run.advance(source, &cx).unwrap().is_some() {}
+    bits(&run.model(), run.history())
+}
+
+fn unit(i: usize) -> f64 {
+    let mut z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn rows<T: Compute>(n: usize, d: usize) -> Vec<T> {
+    (0..n * d).map(|at| T::from_f64(unit(at) + 2.0 * unit((at / d % 9) * d + at % d + 77_777_777))).collect()
+}
+
+/// The rows as a stream of chunks whose lengths repeat `lengths`.
+fn stream<'a, T: Own>(
+    values: &'a [T],
+    d: usize,
+    weights: Option<&'a [f64]>,
+    lengths: &'a [usize],
+) -> Chunks<'a, T> {
+    Chunks::replay(d, move || {
+        let (n, mut at, mut turn) = (values.len() / d, 0, 0);
+        std::iter::from_fn(move || {
+            if at == n {
+                return None;
+            }
+            let end = n.min(at + lengths[turn % lengths.len()]);
+            turn += 1;
+            let chunk = Chunk::from(values[at * d..end * d].to_vec());
+            let chunk = match weights {
+                Some(weights) => chunk.weighted(weights[at..end].to_vec()),
+                None => chunk,
+            };
+            at = end;
+            Some(Ok(chunk))
+        })
+    })
+}
+
+fn mapped<T: Compute + Element>(folder: &tempfile::TempDir, values: &[T], d: usize) -> Mapped {
+    let path = folder.path().join("rows.npy");
+    let mut writer = npy::Writer::create(&path, Dtype::of::<T>(), d).unwrap();
+    writer.append_values(values).unwrap();
+    writer.finish().unwrap();
+    npy::open(path).unwrap()
+}
+
+/// A value as it is stored.
+fn bytes<T: Compute>(value: T) -> Vec<u8> {
+    if size_of::<T>() == 4 {
+        (value.to_f64() as f32).to_le_bytes().to_vec()
+    } else {
+        value.to_f64().to_le_bytes().to_vec()
+    }
+}
+
+fn seedings(given: Vec<f64>) -> [Seeding; 5] {
+    [
+        Seeding::Auto,
+        Seeding::Random,
+        Seeding::PlusPlus { greedy: false },
+        Seeding::PlusPlus { greedy: true },
+        Seeding::Given(given),
+    ]
+}
+
+/// Every storage and every number of threads against memory and one thread.
+fn check<T>(n: usize, d: usize, k: usize, weighted: bool, change: impl Fn(KMeansParams) -> KMeansParams)
+where
+    T: Compute + Own + Element,
+{
+    let folder = tempfile::tempdir().unwrap();
+    let values = rows::<T>(n, d);
+    let weights: Option<Vec<f64>> =
+        weighted.then(|| (0..n).map(|i| (4.0 * unit(i + 5_000_000)).floor() / 2.0).collect());
+    let dense = Dense::new(&values, d).unwrap();
+    let file = mapped(&folder, &values, d);
+    let raw = RawRows::new(&values, d).unwrap();
+    let columns: Vec<u8> = (0..n * d).flat_map(|at| bytes(values[at % n * d + at / n])).collect();
+    let columns = RawRows::from_bytes(&columns, 0, Layout::column_major(Dtype::of::<T>(), n, d)).unwrap();
+    let wide: Vec<T> = values.chunks(d).flat_map(|row| row.iter().copied().chain([T::ZERO; 3])).collect();
+    let strided = MatRef::with_stride(&wide, n, d, d + 3);
+    let odd = [1usize, 7, 4096, 333, 2048, 5001];
+    let short = [13usize];
+    let long = [usize::MAX / 2];
+    let streams =
+        [&odd[..], &short[..], &long[..]].map(|lengths| stream(&values, d, weights.as_deref(), lengths));
+    for seeding in seedings(values[..k * d].iter().map(|x| x.to_f64()).collect()) {
+        let params = change(KMeans::params(k).seeding(seeding).rng_seed(3).max_iter(6));
+        let run = |source: &dyn Source, threads| fit(&params, source, threads);
+        let expected = match &weights {
+            None => run(&dense, 1),
+            Some(w) => run(&Any(T::own(&Weighted::new(dense, &w[..]).unwrap())), 1),
+        };
+        let name = format!("{} n={n} d={d} k={k} {:?}", T::NAME, expected.seeded_by);
+        for threads in THREADS {
+            match &weights {
+                None => {
+                    assert_eq!(run(&dense, threads), expected, "{name}: memory, {threads} threads");
+                    assert_eq!(run(&file, threads), expected, "{name}: file, {threads} threads");
+                    assert_eq!(run(&raw, threads), expected, "{name}: stored rows, {threads} threads");
+                    assert_eq!(run(&columns, threads), expected, "{name}: columns, {threads} threads");
+                    assert_eq!(run(&strided, threads), expected, "{name}: strided rows, {threads} threads");
+                }
+                Some(w) => {
+                    let dense = Weighted::new(dense, &w[..]).unwrap();
+                    let file = Weighted::new::<T>(&file, &w[..]).unwrap();
+                    assert_eq!(
+                        run(&Any(T::own(&dense)), threads),
+                        expected,
+                        "{name}: memory, {threads} threads"
+                    );
+                    assert_eq!(
+                        run(&Any(T::own(&file)), threads),
+                        expected,
+                        "{name}: file, {threads} threads"
+                    );
+                }
+            }
+            // Short chunks take long; two numbers of threads are enough for them.
+            for stream in streams.iter().take(if threads > 2 { 1 } else { 3 }) {
+                assert_eq!(run(&Any(T::own(stream)), threads), expected, "{name}: stream, {threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn several_tiles_in_f32() {
+    check::<f32>(20_000, 6, 8, false, |params| params);
+}
+
+#[test]
+fn several_tiles_in_f64() {
+    check::<f64>(9_000, 20, 13, false, |params| params);
+}
+
+#[test]
+fn few_rows() {
+    check::<f32>(50, 3, 7, false, |params| params);
+}
+
+#[test]
+fn weights() {
+    check::<f32>(12_000, 5, 9, true, |params| params);
+}
+
+#[test]
+fn cosine() {
+    check::<f32>(10_000, 18, 6, false, |params| params.metric(Metric::Cosine));
+}
+
+#[test]
+fn several_starts() {
+    check::<f64>(6_000, 3, 5, false, |params| params.n_init(3));
+}
+
+#[test]
+fn seeding_on_a_sample() {
+    // More rows than the sample of `Seeding::Auto`: see src/tuning.rs.
+    let values = rows::<f32>(60_000, 2);
+    let source = Dense::new(&values, 2).unwrap();
+    let params = KMeans::params(40).rng_seed(5).max_iter(2);
+    let expected = fit(&params, &source, 1);
+    assert!(expected.seeded_by.contains("sampled rows"), "{}", expected.seeded_by);
+    for threads in [2, 3] {
+        assert_eq!(fit(&params, &source, threads), expected);
+    }
+    let odd = [1234usize, 9];
+    assert_eq!(fit(&params, &Any(f32::own(&stream(&values, 2, None, &odd))), 2), expected);
+}
+
+#[test]
+fn empty_clusters() {
+    let values = rows::<f32>(10_000, 3);
+    let source = Dense::new(&values, 3).unwrap();
+    let params = KMeans::params(6).seeding(Seeding::Given(vec![0.5; 18])).max_iter(5);
+    let expected = fit(&params, &source, 1);
+    assert!(expected.weights.iter().all(|&w| f64::from_bits(w) > 0.0));
+    for threads in [2, 3, 8] {
+        assert_eq!(fit(&params, &source, threads), expected);
+    }
+    let odd = [777usize];
+    assert_eq!(fit(&params, &Any(f32::own(&stream(&values, 3, None, &odd))), 3), expected);
+}
+
+#[test]
+fn another_seed_gives_other_centers() {
+    let values = rows::<f32>(500, 3);
+    let source = Dense::new(&values, 3).unwrap();
+    let params = KMeans::params(9).seeding(Seeding::Random).max_iter(1);
+    assert_ne!(fit(&params, &source, 1), fit(&params.clone().rng_seed(1), &source, 1));
+}
+
+#[test]
+fn steps_are_what_a_fit_does() {
+    let values = rows::<f64>(3000, 4);
+    let source = Dense::new(&values, 4).unwrap();
+    for seeding in seedings(values[..24].to_vec()) {
+        let params = KMeans::params(6).seeding(seeding).n_init(2).max_iter(7).threads(Some(2));
+        let stepped = fit(&params, &source, 2);
+        let cx = Executor::new(Some(2)).unwrap();
+        let mut run = params.start(&source).unwrap();
+        while run.advance(&source, &cx).unwrap().is_some() {}
+        assert_eq!(bits(&params.fit(&source).unwrap(), run.history()), stepped);
+        let solved: Vec<Step> = params.solve(&source).unwrap().map(Result::unwrap).collect();
+        assert_eq!(bits(&run.model(), &solved), stepped);
+        assert!(solved.iter().zip(1..).all(|(step, number)| step.iteration == number), "steps are numbered");
+    }
+}

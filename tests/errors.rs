@@ -1,0 +1,452 @@
+//! Bad input is a clear error that names the parameter or the place, what was given and what is allowed.
+
+use std::fs;
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use shoal::data::{
+    self, Access, AnySource, Block, Chunk, Chunks, DataSource, Dense, Dtype, Mapped, Own, Source, TileReader,
+    Weighted, npy, raw,
+};
+use shoal::kernel::Compute;
+use shoal::{Error, Executor, Interrupt, KMeans, KMeansModel, MatRef, Metric, Result, Seeding};
+
+const ROWS: [[f32; 2]; 6] = [[0.0, 0.1], [0.2, 0.0], [0.1, 0.1], [5.0, 5.1], [5.2, 5.0], [5.1, 5.1]];
+
+/// Any source as one of its compute type.
+struct Any<'a>(AnySource<'a>);
+
+impl Source for Any<'_> {
+    fn any(&self) -> AnySource<'_> {
+        self.0
+    }
+}
+
+/// The message of a refusal.
+fn refused(result: Result<KMeansModel>) -> String {
+    result.expect_err("this has to be refused").to_string()
+}
+
+fn file(folder: &tempfile::TempDir, name: &str, values: &[f32], cols: usize) -> Mapped {
+    let path = folder.path().join(name);
+    let mut writer = npy::Writer::create(&path, Dtype::F32, cols).unwrap();
+    writer.append_values(values).unwrap();
+    writer.finish().unwrap();
+    npy::open(path).unwrap()
+}
+
+#[test]
+fn parameters_outside_their_range() {
+    let params = KMeans::params;
+    for (params, message) in [
+        (params(0), "n_clusters must be in 1..=16777216, got 0"),
+        (params(usize::MAX), "n_clusters must be in 1..=16777216, got 18446744073709551615"),
+        (params(7), "n_clusters=7 must be at most the number of rows, 6"),
+        (params(2).n_init(0), "n_init must be at least 1, got 0"),
+        (params(2).max_iter(0), "max_iter must be at least 1, got 0"),
+        (params(2).tolerance(f64::NAN), "tol must be a finite number of at least 0, got NaN"),
+        (params(2).tolerance(f64::INFINITY), "tol must be a finite number of at least 0, got inf"),
+        (params(2).tolerance(-1e-9), "tol must be a finite number of at least 0, got -0.000000001"),
+        (params(2).threads(Some(0)), "the number of threads must be at least 1, got 0"),
+    ] {
+        let error = params.fit(&ROWS).expect_err(message);
+        assert!(matches!(error, Error::InvalidParam(_)), "{error:?}");
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn everything_wrong_is_said_at_once() {
+    let message = refused(KMeans::params(0).n_init(0).max_iter(0).tolerance(-1.0).fit(&ROWS));
+    for name in ["n_clusters", "n_init", "max_iter", "tol"] {
+        assert!(message.contains(name), "{message}");
+    }
+}
+
+#[test]
+fn no_rows_and_no_columns() {
+    let none = Dense::<f64>::new(&[], 3).unwrap();
+    assert_eq!(refused(KMeans::params(2).fit(&none)), "X holds no rows");
+    let none = Chunks::<f32>::replay(3, std::iter::empty);
+    assert_eq!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))), "X holds no rows");
+    assert!(Dense::<f64>::new(&[], 0).is_err());
+    let none = Chunks::<f32>::replay(0, || std::iter::once(Ok(vec![].into())));
+    assert!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))).contains("at least 1 column"));
+}
+
+/// All seedings on `source`, which holds one bad value at a known place.
+fn bad_value<T: Own + Compute>(source: &dyn DataSource<T>, d: usize, message: &str) {
+    let given = Seeding::Given((0..2 * d).map(|i| i as f64).collect());
+    let all = [
+        given,
+        Seeding::Auto,
+        Seeding::Random,
+        Seeding::PlusPlus { greedy: false },
+        Seeding::PlusPlus { greedy: true },
+    ];
+    for seeding in all {
+        for metric in [Metric::Euclidean, Metric::Cosine] {
+            for threads in [1, 3] {
+                let params = KMeans::params(2).seeding(seeding.clone()).metric(metric).threads(Some(threads));
+                assert_eq!(refused(params.fit(&Any(T::own(source)))), message, "{seeding:?}, {metric:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_first_value_that_is_not_finite_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (n, row) in [(10, 7), (9000, 8123)] {
+        let mut values: Vec<f64> = (0..n * 3).map(|i| (i % 17) as f64).collect();
+        values[row * 3 + 1] = f64::NAN;
+        let message = format!("X holds NaN at row {row}, column 1: NaN and infinity are refused");
+        bad_value(&Dense::new(&values, 3).unwrap(), 3, &message);
+        let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+        bad_value(&Dense::new(&narrow, 3).unwrap(), 3, &message);
+        bad_value::<f32>(&file(&folder, "nan.npy", &narrow, 3), 3, &message);
+        bad_value(&Chunks::replay(3, || narrow.chunks(3 * 100).map(|c| Ok(c.to_vec().into()))), 3, &message);
+        values[row * 3 + 1] = f64::NEG_INFINITY;
+        let message = format!("X holds -inf at row {row}, column 1: NaN and infinity are refused");
+        bad_value(&Dense::new(&values, 3).unwrap(), 3, &message);
+    }
+}
+
+#[test]
+fn values_whose_squares_overflow() {
+    let values = [0.0, 1e200, 1.0, -1e200];
+    let message = refused(KMeans::params(2).fit(&Dense::new(&values, 2).unwrap()));
+    assert!(message.contains("overflow") && message.contains("scale the data"), "{message}");
+}
+
+#[test]
+fn given_centers_that_do_not_fit() {
+    let given = |values: Vec<f64>| refused(KMeans::params(2).seeding(Seeding::Given(values)).fit(&ROWS));
+    assert_eq!(given(vec![0.0; 3]), "init must hold n_clusters=2 rows of 2 values, got 3 values");
+    assert_eq!(given(vec![]), "init must hold n_clusters=2 rows of 2 values, got 0 values");
+    assert_eq!(given(vec![0.0; 6]), "init must hold n_clusters=2 rows of 2 values, got 6 values");
+    assert_eq!(
+        given(vec![0.0, 1.0, f64::NAN, 2.0]),
+        "init holds NaN at row 1, column 0: NaN and infinity are refused"
+    );
+    // Finite, but not in the type of the rows.
+    assert_eq!(
+        given(vec![0.0, 1e300, 1.0, 2.0]),
+        "init holds inf at row 0, column 1: NaN and infinity are refused"
+    );
+}
+
+#[test]
+fn weights_that_are_none() {
+    let rows = Dense::new(&[0.0f64, 1.0, 2.0], 1).unwrap();
+    let weighted = |weights: Vec<f64>| Weighted::new(rows, weights).unwrap_err().to_string();
+    assert_eq!(
+        weighted(vec![1.0, f64::NAN, 1.0]),
+        "sample_weight must be finite and at least 0, got NaN at row 1"
+    );
+    assert_eq!(
+        weighted(vec![1.0, 1.0, f64::INFINITY]),
+        "sample_weight must be finite and at least 0, got inf at row 2"
+    );
+    assert_eq!(
+        weighted(vec![-0.5, 1.0, 1.0]),
+        "sample_weight must be finite and at least 0, got -0.5 at row 0"
+    );
+    assert_eq!(weighted(vec![0.0; 3]), "sample_weight must not be 0 for every row");
+    assert_eq!(weighted(vec![1.0; 2]), "sample_weight has 2 values, X has 3 rows");
+}
+
+#[test]
+fn weights_of_a_stream_that_are_none() {
+    for (bad, text) in [(f64::NAN, "NaN"), (-1.0, "-1"), (f64::INFINITY, "inf")] {
+        let stream = Chunks::replay(1, || {
+            [vec![1.0, 1.0], vec![1.0, bad]]
+                .into_iter()
+                .enumerate()
+                .map(|(i, weights)| Ok(Chunk::from(vec![i as f64, i as f64 + 0.5]).weighted(weights)))
+        });
+        for seeding in [Seeding::Given(vec![0.0, 1.0]), Seeding::Random, Seeding::Auto] {
+            let params = KMeans::params(2).seeding(seeding);
+            assert_eq!(
+                refused(params.fit(&Any(AnySource::F64(&stream)))),
+                format!("sample_weight must be finite and at least 0, got {text} at row 3")
+            );
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_can_be_read_once_is_refused_before_it_is_read() {
+    static READ: AtomicU64 = AtomicU64::new(0);
+    let stream = Chunks::once(
+        2,
+        (0..3).map(|i| {
+            READ.fetch_add(1, Ordering::Relaxed);
+            Ok(vec![i as f32; 8].into())
+        }),
+    );
+    let message = refused(KMeans::params(2).fit(&Any(AnySource::F32(&stream))));
+    assert_eq!(
+        message,
+        "this method needs Replay access, the source has Once: pass a callable that returns a fresh iterator, or write it \
+         to a .npy file and open that"
+    );
+    assert_eq!(READ.load(Ordering::Relaxed), 0, "rows are lost");
+    let seeds =
+        Seeding::Random.choose(&stream as &dyn DataSource<f32>, 2, 0, 0, &Executor::new(None).unwrap());
+    assert!(seeds.unwrap_err().to_string().contains("can be read again"));
+    assert_eq!(READ.load(Ordering::Relaxed), 0, "rows are lost");
+}
+
+#[test]
+fn a_stream_that_is_not_the_same_every_time() {
+    for change in [-1i64, 1] {
+        let pass = AtomicU64::new(0);
+        let stream = Chunks::replay(1, || {
+            let pass = pass.fetch_add(1, Ordering::Relaxed) as i64;
+            let rows = if pass < 3 { 5000 } else { 5000 + change };
+            std::iter::once(Ok((0..rows).map(|i| (i % 7) as f64).collect::<Vec<_>>().into()))
+        });
+        let params = KMeans::params(3).seeding(Seeding::Given(vec![0.0, 1.0, 2.0])).tolerance(0.0);
+        let message = refused(params.fit(&Any(AnySource::F64(&stream))));
+        assert!(message.contains("5000 rows in one pass"), "{message}");
+    }
+}
+
+#[test]
+fn errors_of_a_source_come_through() {
+    let stream = Chunks::<f32>::replay(1, || {
+        [Ok(vec![0.0, 1.0].into()), Err(Error::Source("the disk is gone".into()))].into_iter()
+    });
+    let params = KMeans::params(2).seeding(Seeding::Given(vec![0.0, 1.0]));
+    assert_eq!(refused(params.fit(&Any(AnySource::F32(&stream)))), "the disk is gone");
+}
+
+#[test]
+fn rows_of_another_length_at_predict() {
+    let rows: Vec<f32> = (0..40).map(|i| i as f32).collect();
+    let model = KMeans::params(4).fit(&Dense::new(&rows, 4).unwrap()).unwrap();
+    // All of these divide the number of values of the centers but the last.
+    for d in [1, 2, 8, 16, 3] {
+        let other = vec![0.0f32; d];
+        let other = Dense::new(&other, d).unwrap();
+        let message = format!("X has {d} columns, but the model was fitted to 4");
+        assert_eq!(model.predict(&other).unwrap_err().to_string(), message);
+        assert_eq!(model.inertia_of(&other).unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
+fn bad_rows_at_predict() {
+    let model = KMeans::params(2).fit(&ROWS).unwrap();
+    let bad = [[0.0f32, 1.0], [f32::NAN, 0.0]];
+    let message = "X holds NaN at row 1, column 0: NaN and infinity are refused";
+    assert_eq!(model.predict(&bad).unwrap_err().to_string(), message);
+    assert_eq!(model.inertia_of(&bad).unwrap_err().to_string(), message);
+    let none = Dense::<f32>::new(&[], 2).unwrap();
+    assert!(model.predict(&none).unwrap().is_empty());
+}
+
+#[test]
+fn rows_of_the_other_type_in_a_run() {
+    let wide: Vec<[f64; 2]> = ROWS.iter().map(|row| row.map(f64::from)).collect();
+    let mut run = KMeans::params(2).start(&ROWS).unwrap();
+    let error = run.advance(&wide, &Executor::new(None).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "the run was made for rows of the other floating-point type");
+}
+
+#[test]
+fn matrices_that_are_none() {
+    assert_eq!(Dense::new(&[1.0f32; 5], 2).unwrap_err().to_string(), "5 values are no rows of 2 columns");
+    assert!(std::panic::catch_unwind(|| MatRef::new(&[1.0f32; 5], 2)).is_err());
+}
+
+#[test]
+fn files_that_are_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    file(&folder, "good.npy", &[0.0; 12], 3);
+    let good = fs::read(folder.path().join("good.npy")).unwrap();
+    let cut = &good[..good.len() - 1];
+    for (path, kind) in [
+        (folder.path().join("missing.npy"), "Io"),
+        (folder.path().to_path_buf(), ""),
+        (write("zero.npy", &[]), "Format"),
+        (write("text.npy", b"a,b\n1,2\n3,4\n5,6\n"), "Format"),
+        (write("header.npy", &good[..40]), "Format"),
+        (write("cut.npy", cut), "Format"),
+    ] {
+        let error = npy::open(&path).expect_err(&path.display().to_string());
+        assert!(format!("{error:?}").starts_with(kind), "{error:?}");
+        assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
+    }
+    assert!(raw::open(folder.path().join("good.npy"), Dtype::F32, 1000, 3, 128).is_err());
+}
+
+#[test]
+fn check_finite_reads_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mapped = file(&folder, "inf.npy", &[0.0, 1.0, 2.0, f32::INFINITY], 2);
+    let error = data::check_finite::<f32>(&mapped, &Executor::new(None).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "X holds inf at row 1, column 1: NaN and infinity are refused");
+}
+
+// ---------------------------------------------------------------- interrupts
+
+/// Rows in one block; at the sixth tile that is read another thread sets the interrupt.
+struct Watched<'a> {
+    rows: MatRef<'a, f64>,
+    interrupt: &'a Interrupt,
+    read: AtomicU64,
+    read_afterwards: AtomicU64,
+}
+
+impl TileReader<f64> for Watched<'_> {
+    fn tile<'s>(&'s self, rows: Range<usize>, _scratch: &'s mut Vec<f64>) -> MatRef<'s, f64> {
+        if self.interrupt.is_set() {
+            self.read_afterwards.fetch_add(1, Ordering::Relaxed);
+        }
+        if self.read.fetch_add(1, Ordering::Relaxed) == 5 {
+            std::thread::scope(|s| s.spawn(|| self.interrupt.set()).join()).unwrap();
+        }
+        self.rows.slice(rows.start, rows.end)
+    }
+}
+
+impl DataSource<f64> for Watched<'_> {
+    fn dim(&self) -> usize {
+        self.rows.cols()
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(MatRef::rows(&self.rows) as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(
+        &self,
+        _tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, f64>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        f(Block { first_row: 0, len: MatRef::rows(&self.rows), rows: self, weights: None }).map(|_| ())
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<f64>) -> Result<()> {
+        self.rows.gather(rows, out)
+    }
+}
+
+impl Source for Watched<'_> {
+    fn any(&self) -> AnySource<'_> {
+        AnySource::F64(self)
+    }
+}
+
+#[test]
+fn another_thread_can_interrupt_a_sweep_within_a_tile() {
+    let values: Vec<f64> = (0..200_000).map(|i| f64::from(i % 1009)).collect();
+    for threads in [1, 3] {
+        let cx = Executor::new(Some(threads)).unwrap();
+        let source = Watched {
+            rows: MatRef::new(&values, 2),
+            interrupt: cx.interrupt(),
+            read: AtomicU64::new(0),
+            read_afterwards: AtomicU64::new(0),
+        };
+        let params = KMeans::params(2).seeding(Seeding::Given(vec![0.0, 1.0, 2.0, 3.0]));
+        let mut run = params.start(&source).unwrap();
+        let error = run.advance(&source, &cx).unwrap_err();
+        assert!(matches!(error, Error::Interrupted), "{error}");
+        assert_eq!(error.to_string(), "interrupted");
+        // Others may have been about to read, each one tile.
+        let afterwards = source.read_afterwards.load(Ordering::Relaxed);
+        assert!(afterwards < threads as u64, "{afterwards} tiles were read afterwards");
+    }
+}
+
+/// A source of small blocks that sets the interrupt when block `at`, over all passes, is read.
+struct Trap<'a> {
+    rows: Dense<'a, f64>,
+    executor: &'a Executor,
+    read: AtomicU64,
+    at: u64,
+}
+
+impl DataSource<f64> for Trap<'_> {
+    fn dim(&self) -> usize {
+        self.rows.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        DataSource::rows(&self.rows)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, f64>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let matrix = self.rows.matrix();
+        for start in (0..matrix.rows()).step_by(tile_rows) {
+            if self.read.fetch_add(1, Ordering::Relaxed) == self.at {
+                self.executor.interrupt().set();
+            }
+            let rows = matrix.slice(start, matrix.rows().min(start + tile_rows));
+            if f(Block { first_row: start as u64, len: rows.rows(), rows: &rows, weights: None })?.is_break()
+            {
+                break;
+            }
+        }
+        Ok(())
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<f64>) -> Result<()> {
+        self.rows.gather(rows, out)
+    }
+}
+
+impl Source for Trap<'_> {
+    fn any(&self) -> AnySource<'_> {
+        AnySource::F64(self)
+    }
+}
+
+#[test]
+fn an_interrupted_run_goes_on_to_the_same_end() {
+    let values: Vec<f64> = (0..9000).map(|i| f64::from(i * 7919 % 1009) + f64::from(i % 3) * 500.0).collect();
+    let rows = Dense::new(&values, 1).unwrap();
+    // Three centers in one place: two are empty, so that sweeps relocate too.
+    let params =
+        KMeans::params(4).seeding(Seeding::Given(vec![0.0, 0.0, 0.0, 900.0])).tolerance(0.0).max_iter(4);
+    let expected = params.fit(&rows).unwrap();
+    // Wherever it is interrupted, the last pass of all included.
+    for at in 0.. {
+        let cx = Executor::new(Some(2)).unwrap();
+        let trap = Trap { rows, executor: &cx, read: AtomicU64::new(0), at };
+        let mut run = params.start(&trap).unwrap();
+        let mut interrupted = false;
+        loop {
+            match run.advance(&trap, &cx) {
+                Ok(Some(_)) => (),
+                Ok(None) => break,
+                Err(Error::Interrupted) => {
+                    interrupted = true;
+                    cx.interrupt().clear();
+                }
+                Err(e) => panic!("{e}"),
+            }
+        }
+        let model = run.into_model();
+        assert_eq!(model.labels(), expected.labels(), "interrupted at block {at}");
+        assert_eq!(model.centers::<f64>(), expected.centers::<f64>(), "interrupted at block {at}");
+        assert_eq!(model.inertia(), expected.inertia(), "interrupted at block {at}");
+        assert_eq!(model.n_iter(), expected.n_iter(), "interrupted at block {at}");
+        if !interrupted {
+            assert!(at > 20, "there are that many blocks");
+            break;
+        }
+    }
+}

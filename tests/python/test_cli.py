@@ -1,0 +1,335 @@
+"""The command line, as a user types it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import shoal
+from shoal import cli
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Three clouds in a file; the working folder is that of the file."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(c, 0.1, size=(50, 3)) for c in (0, 5, 9)]).astype(np.float32)
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    return path
+
+
+def run(capsys, *args):
+    """Exit status, stdout, stderr."""
+    try:
+        status = cli.main([str(arg) for arg in args])
+    except SystemExit as stop:
+        status = stop.code
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def failure(capsys, *args, status=1):
+    """The message of a command that must fail; it is one line and nothing is printed."""
+    found, out, err = run(capsys, *args)
+    assert (found, out) == (status, "")
+    last = err.splitlines()[-1]
+    if status == 1:
+        assert err == last + "\n"
+        assert last.startswith("shoal: error: ")
+    return last
+
+
+def program(*args, **kwargs):
+    """Run in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "shoal", *map(str, args)],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+        **kwargs,
+    )
+
+
+# ---------------------------------------------------------------- fit
+
+
+def test_fit_writes_a_model_and_labels(capsys, rows, tmp_path):
+    model, labels = tmp_path / "model.safetensors", tmp_path / "labels.npy"
+    status, out, err = run(capsys, "fit", rows, "-k", 3, "-o", model, "--labels", labels, "--json")
+    assert status == 0
+    result = json.loads(out)
+    assert (result["rows"], result["columns"], result["clusters"]) == (150, 3, 3)
+    assert result["inertia"] == pytest.approx(150 * 3 * 0.01, rel=0.2)
+    assert "shoal fit" in err
+    again = shoal.load(model)
+    assert np.array_equal(np.load(labels), again.predict(rows))
+    assert np.load(labels).dtype == np.int32
+    expected = shoal.KMeans(3, random_state=0).fit(rows)
+    assert np.array_equal(again.cluster_centers_, expected.cluster_centers_)
+    assert result["inertia"] == expected.inertia_
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["labels.npy", "model.safetensors", "rows.npy"]
+
+
+def test_fit_prints_aligned_lines(capsys, rows):
+    status, out, err = run(capsys, "fit", rows, "-k", 3, "--quiet")
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert len({re.match(r"\S+ +", line).end() for line in lines}) == 1
+    assert {line.split()[0] for line in lines} == {
+        "data",
+        "method",
+        "start",
+        "clusters",
+        "iterations",
+        "inertia",
+        "seconds",
+    }
+
+
+def test_options_reach_the_method(capsys, rows, tmp_path):
+    np.save(tmp_path / "init.npy", np.load(rows)[[0, 60, 120]])
+    options = ["--seed", 3, "--threads", 1, "--max-iter", 7, "--tol", 0, "--metric", "cosine"]
+    options += ["--set", "n_init=2", "--set", "algorithm=lloyd", "--init", "random", "--quiet"]
+    assert run(capsys, "fit", rows, "-k", 3, *options, "-o", tmp_path / "m.safetensors")[0] == 0
+    params = shoal.load(tmp_path / "m.safetensors").get_params()
+    assert params["random_state"] == 3
+    assert params["n_jobs"] == 1
+    assert (params["max_iter"], params["tol"], params["metric"]) == (7, 0, "cosine")
+    assert (params["n_init"], params["algorithm"], params["init"]) == (2, "lloyd", "random")
+    status, out, err = run(capsys, "fit", rows, "-k", 3, "--init", tmp_path / "init.npy", "--json", "--quiet")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["init"] == "array"
+
+
+def test_raw_files(capsys, tmp_path):
+    X = np.random.default_rng(0).integers(0, 9, size=(40, 4), dtype=np.uint8)
+    X.tofile(tmp_path / "rows.bin")
+    args = ["--shape", "40,4", "--dtype", "u1"]
+    status, out, _ = run(capsys, "fit", tmp_path / "rows.bin", "-k", 2, *args, "--json", "--quiet")
+    assert status == 0
+    assert json.loads(out)["inertia"] == shoal.KMeans(2, random_state=0).fit(X).inertia_
+    assert "both --shape and --dtype" in failure(
+        capsys, "fit", tmp_path / "rows.bin", "-k", 2, "--dtype", "u1", status=2
+    )
+    text = failure(capsys, "info", tmp_path / "rows.bin", "--shape", "40,5", "--dtype", "u1")
+    assert "200 bytes" in text
+    failure(capsys, "info", tmp_path / "rows.bin", "--shape", "40,0", "--dtype", "u1", status=2)
+    assert "no type 'u9'" in failure(
+        capsys, "info", tmp_path / "rows.bin", "--shape", "40,4", "--dtype", "u9", status=2
+    )
+
+
+def test_the_curve(capsys, rows, tmp_path):
+    pytest.importorskip("matplotlib")
+    status, _, _ = run(capsys, "fit", rows, "-k", 3, "--plot", tmp_path / "curve.png", "--quiet")
+    assert status == 0
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_settings_are_checked(capsys, rows):
+    fit = ["fit", rows, "-k", 3, "--quiet"]
+    text = failure(capsys, *fit, "--set", "n_clustres=3", status=2)
+    assert "no parameter 'n_clustres'" in text
+    for name in ("n_init", "tol", "metric", "bounds_memory"):
+        assert name in text
+    assert "callbacks" not in text
+    assert "given twice" in failure(capsys, *fit, "--tol", 0, "--set", "tol=1", status=2)
+    assert "NAME=VALUE" in failure(capsys, *fit, "--set", "tol", status=2)
+    assert "max_iter" in failure(capsys, *fit, "--set", "max_iter=0")
+
+
+def test_values_are_read():
+    read = [cli.value_of(t) for t in ("3", "0.5", "1e-3", "none", "True", "false", "1GB", "nan1")]
+    assert read == [3, 0.5, 1e-3, None, True, False, "1GB", "nan1"]
+
+
+def test_later_methods_are_refused(capsys, rows):
+    for method in ("minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes"):
+        text = failure(capsys, "fit", rows, "-k", 3, "--method", method, status=2)
+        assert "not in this version" in text
+    assert "no method 'means'" in failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
+    failure(capsys, "fit", rows, "-k", 3, "--checkpoint", "x", status=2)
+
+
+def test_wrong_usage(capsys, rows):
+    assert run(capsys)[0] == 2
+    for args in (["fit", rows], ["fit", rows, "-k", "many"], ["predict", "m", rows], ["stir", rows]):
+        failure(capsys, *args, status=2)
+    status, out, _ = run(capsys, "--version")
+    assert (status, out) == (0, f"shoal {shoal.__version__}\n")
+    assert run(capsys, "fit", "--help")[0] == 0
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_what_cannot_be_clustered(capsys, rows, tmp_path):
+    def refused(X, k=2):
+        np.save(tmp_path / "bad.npy", X)
+        return failure(capsys, "fit", tmp_path / "bad.npy", "-k", k, "--quiet")
+
+    holed = np.load(rows)
+    holed[7, 1] = np.nan
+    assert "row 7, column 1" in refused(holed)
+    assert "shape (5,)" in refused(np.zeros(5))
+    assert "complex" in refused(np.zeros((5, 2), complex))
+    assert "n_clusters" in refused(np.zeros((5, 2)), k=0)
+    assert "n_clusters" in refused(np.zeros((5, 2)), k=-1)
+    assert "n_clusters" in refused(np.zeros((5, 2)), k=6)
+    whole = rows.read_bytes()
+    for data in (b"", whole[:100], whole[:-1], b"not an array"):
+        (tmp_path / "bad.npy").write_bytes(data)
+        assert "bad.npy" in failure(capsys, "fit", tmp_path / "bad.npy", "-k", 2, "--quiet")
+    assert "No such file" in failure(capsys, "fit", tmp_path / "none.npy", "-k", 2, "--quiet")
+    failure(capsys, "fit", tmp_path, "-k", 2, "--quiet")
+    assert "2, 3" in failure(capsys, "fit", rows, "-k", 2, "--quiet", "--init", rows)
+
+
+def test_outputs_are_checked_before_any_work(capsys, rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(shoal.KMeans, "fit", lambda *_: pytest.fail("work was begun"))
+    fit = ["fit", rows, "-k", 3, "--quiet"]
+    assert "no folder" in failure(capsys, *fit, "-o", tmp_path / "no/such/m.safetensors")
+    assert "is a directory" in failure(capsys, *fit, "-o", tmp_path)
+    assert "also read" in failure(capsys, *fit, "--labels", rows)
+    assert "written twice" in failure(capsys, *fit, "-o", tmp_path / "x", "--labels", tmp_path / "x")
+
+
+def test_a_full_disk_leaves_an_older_file(capsys, rows, tmp_path, monkeypatch):
+    labels = tmp_path / "labels.npy"
+    labels.write_text("older")
+
+    def full(file, *_, **__):
+        file.write(b"half")
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(np.lib.format, "write_array", full)
+    text = failure(capsys, "fit", rows, "-k", 3, "--quiet", "--labels", labels)
+    assert text == "shoal: error: No space left on device"
+    assert labels.read_text() == "older"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["labels.npy", "rows.npy"]
+
+
+def test_a_traceback_on_request(capsys, rows, monkeypatch):
+    monkeypatch.setenv("SHOAL_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="n_clusters"):
+        cli.main(["fit", str(rows), "-k", "0", "--quiet"])
+
+
+# ---------------------------------------------------------------- predict, info
+
+
+@pytest.fixture
+def model(rows, tmp_path):
+    path = tmp_path / "model.safetensors"
+    shoal.KMeans(3, random_state=0, n_init=2).fit(np.load(rows)).save(path)
+    return path
+
+
+def test_predict(capsys, rows, model, tmp_path):
+    labels, distances = tmp_path / "labels.npy", tmp_path / "distances.npy"
+    args = ["predict", model, rows, "-o", labels, "--json"]
+    status, out, _ = run(capsys, *args)
+    assert status == 0
+    assert json.loads(out)["rows"] == 150
+    loaded = shoal.load(model)
+    expected = loaded.predict(rows)
+    assert np.array_equal(np.load(labels), expected)
+    labels.unlink()
+    assert run(capsys, *args, "--distances", distances)[0] == 0
+    assert np.array_equal(np.load(labels), expected)
+    far = np.linalg.norm(np.load(rows) - loaded.cluster_centers_[expected], axis=1)
+    assert np.load(distances) == pytest.approx(far, rel=1e-4)
+
+
+def test_predict_refuses(capsys, rows, model, tmp_path):
+    np.save(tmp_path / "narrow.npy", np.zeros((5, 2), np.float32))
+    out = ["-o", tmp_path / "labels.npy"]
+    assert "2 features" in failure(capsys, "predict", model, tmp_path / "narrow.npy", *out)
+    assert "2 features" in failure(
+        capsys, "predict", model, tmp_path / "narrow.npy", *out, "--distances", tmp_path / "d.npy"
+    )
+    assert "also read" in failure(capsys, "predict", model, rows, "-o", rows)
+    assert "rows.npy" in failure(capsys, "predict", rows, rows, *out)
+    whole = model.read_bytes()
+    for damaged in (
+        whole[:-1],
+        whole[:50],
+        b"",
+        whole.replace(b'\\"n_clusters\\": 3', b'\\"n_clusters\\": X'),
+    ):
+        assert damaged != whole
+        model.write_bytes(damaged)
+        assert "model.safetensors" in failure(capsys, "predict", model, rows, *out)
+    assert not (tmp_path / "labels.npy").exists()
+
+
+def test_info(capsys, rows, model, tmp_path):
+    status, out, _ = run(capsys, "info", rows, "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert (found["shape"], found["dtype"], found["bytes"]) == ([150, 3], "float32", 1800)
+    assert found["access"] == "random"
+    status, out, _ = run(capsys, "info", rows)
+    assert "150 x 3" in out
+    status, out, _ = run(capsys, "info", model, "--json")
+    found = json.loads(out)
+    assert (found["kind"], found["clusters"], found["columns"]) == ("kmeans-model", 3, 3)
+    assert found["version"] == shoal.__version__
+    assert found["params"]["n_init"] == 2
+    assert "n_init=2" in run(capsys, "info", model)[1]
+    (tmp_path / "note.txt").write_text("hello there")
+    assert "neither" in failure(capsys, "info", tmp_path / "note.txt")
+    failure(capsys, "info", tmp_path)
+    assert "none.npy: No such file" in failure(capsys, "info", tmp_path / "none.npy")
+
+
+# ---------------------------------------------------------------- as a program
+
+
+def test_streams_are_kept_apart(rows):
+    done = program("fit", rows, "-k", 3, "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["clusters"] == 3
+    assert "shoal fit" in done.stderr
+    failed = program("fit", rows, "-k", 1000)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.splitlines()[-1].startswith("shoal: error: ")
+    assert "Traceback" not in failed.stderr
+
+
+def test_warnings_are_one_line(tmp_path):
+    np.save(tmp_path / "same.npy", np.ones((9, 2)))
+    done = program("fit", tmp_path / "same.npy", "-k", 3, "--quiet")
+    assert done.returncode == 0
+    assert re.fullmatch(r"shoal: warning: .*distinct.*\n", done.stderr)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
+def test_interrupted(tmp_path):
+    # Seconds a sweep, and more sweeps than anyone waits for.
+    X = np.random.default_rng(0).normal(size=(200_000, 64)).astype(np.float32)
+    np.save(tmp_path / "large.npy", X)
+    args = ["fit", "large.npy", "-k", "512", "--init", "random", "--set", "n_init=1000", "--tol", "0"]
+    args += ["-o", "m.safetensors", "--labels", "l.npy"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shoal", *args], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    # The progress bar appears when the work begins.
+    process.stderr.read(1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert out == b""
+    assert b"Traceback" not in err
+    assert err.endswith(b"shoal: interrupted\n")
+    assert time.monotonic() - sent < 10
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["large.npy"]

@@ -1,0 +1,209 @@
+//! First centers: what each way of choosing them promises.
+
+use shoal::data::{Chunk, Chunks, DataSource, Dense, Weighted};
+use shoal::seeding::Seeds;
+use shoal::{Executor, KMeans, Seeding};
+
+const GREEDY: Seeding = Seeding::PlusPlus { greedy: true };
+const PLAIN: Seeding = Seeding::PlusPlus { greedy: false };
+
+fn unit(i: usize) -> f64 {
+    let mut z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// `n` rows in 30 blobs of very different sizes.
+fn blobs(n: usize) -> Vec<f64> {
+    (0..n * 2)
+        .map(|at| {
+            let blob = (30.0 * unit(1_000_000 + at / 2).powi(3)) as usize;
+            100.0 * unit(2_000_000 + 2 * blob + at % 2) + unit(at)
+        })
+        .collect()
+}
+
+fn cx() -> Executor {
+    Executor::new(Some(2)).unwrap()
+}
+
+fn choose(seeding: &Seeding, data: &dyn DataSource<f64>, k: usize, seed: u64) -> Seeds<f64> {
+    seeding.choose(data, k, seed, 0, &cx()).unwrap()
+}
+
+/// Weighted sum of squared distances to the nearest of `centers`.
+fn cost(rows: &[f64], centers: &[f64]) -> f64 {
+    let nearest = |row: &[f64]| {
+        centers
+            .chunks(2)
+            .map(|c| (row[0] - c[0]).powi(2) + (row[1] - c[1]).powi(2))
+            .fold(f64::INFINITY, f64::min)
+    };
+    rows.chunks(2).map(nearest).sum()
+}
+
+#[test]
+fn seeds_are_distinct_rows() {
+    let values = blobs(3000);
+    let data = Dense::new(&values, 2).unwrap();
+    for seeding in [Seeding::Auto, Seeding::Random, GREEDY, PLAIN] {
+        for k in [1, 2, 25, 100] {
+            let seeds = choose(&seeding, &data, k, 1);
+            let mut rows = seeds.rows.clone();
+            rows.sort_unstable();
+            rows.dedup();
+            assert_eq!(rows.len(), k, "{seeding:?}");
+            let expected: Vec<f64> =
+                seeds.rows.iter().flat_map(|&r| values[r as usize * 2..][..2].to_vec()).collect();
+            assert_eq!(seeds.centers, expected, "{seeding:?}");
+        }
+    }
+}
+
+#[test]
+fn better_seedings_start_lower() {
+    let values = blobs(5000);
+    let data = Dense::new(&values, 2).unwrap();
+    let mean = |seeding: &Seeding| {
+        (0..10).map(|seed| cost(&values, &choose(seeding, &data, 30, seed).centers)).sum::<f64>() / 10.0
+    };
+    let (random, plain, greedy) = (mean(&Seeding::Random), mean(&PLAIN), mean(&GREEDY));
+    assert!(greedy < plain && plain < random / 3.0, "greedy {greedy}, plain {plain}, random {random}");
+}
+
+#[test]
+fn weights_are_odds() {
+    let values = blobs(1000);
+    let weights: Vec<f64> = (0..1000).map(|i| if i % 10 == 0 { 2.0 } else { 0.0 }).collect();
+    let data = Weighted::new(Dense::new(&values, 2).unwrap(), weights).unwrap();
+    for seeding in [Seeding::Auto, Seeding::Random, GREEDY, PLAIN] {
+        let seeds = choose(&seeding, &data, 50, 4);
+        assert!(seeds.rows.iter().all(|row| row % 10 == 0), "{seeding:?}: {:?}", seeds.rows);
+    }
+}
+
+#[test]
+fn a_heavy_row_is_drawn_first() {
+    let values = blobs(1000);
+    let mut weights = vec![1e-9; 1000];
+    weights[123] = 1e9;
+    let data = Weighted::new(Dense::new(&values, 2).unwrap(), weights).unwrap();
+    for seeding in [GREEDY, PLAIN] {
+        assert_eq!(choose(&seeding, &data, 5, 9).rows[0], 123, "{seeding:?}");
+    }
+}
+
+#[test]
+fn equal_weights_change_nothing_but_the_first_draw() {
+    // Doubling all weights changes neither odds nor draws.
+    let values = blobs(2000);
+    let with = |w: f64| Weighted::new(Dense::new(&values, 2).unwrap(), vec![w; 2000]).unwrap();
+    for seeding in [Seeding::Auto, Seeding::Random, GREEDY, PLAIN] {
+        assert_eq!(
+            choose(&seeding, &with(1.0), 20, 2).rows,
+            choose(&seeding, &with(2.0), 20, 2).rows,
+            "{seeding:?}"
+        );
+    }
+}
+
+#[test]
+fn a_stream_gives_the_seeds_of_memory() {
+    let values = blobs(9000);
+    let weights: Vec<f64> = (0..9000).map(|i| (3.0 * unit(i)).floor()).collect();
+    let dense = Dense::new(&values, 2).unwrap();
+    let heavy = Weighted::new(dense, &weights[..]).unwrap();
+    let chunks = |weighted: bool| {
+        let (values, weights) = (&values, &weights);
+        move || {
+            (0..9000).step_by(731).map(move |at| {
+                let end = 9000.min(at + 731);
+                let chunk = Chunk::from(values[2 * at..2 * end].to_vec());
+                Ok(if weighted { chunk.weighted(weights[at..end].to_vec()) } else { chunk })
+            })
+        }
+    };
+    let (stream, heavy_stream) = (Chunks::replay(2, chunks(false)), Chunks::replay(2, chunks(true)));
+    for seeding in [Seeding::Auto, Seeding::Random, GREEDY, PLAIN] {
+        let pairs: [(&dyn DataSource<f64>, &dyn DataSource<f64>); 2] =
+            [(&dense, &stream), (&heavy, &heavy_stream)];
+        for (memory, stream) in pairs {
+            let (one, other) = (choose(&seeding, memory, 12, 6), choose(&seeding, stream, 12, 6));
+            assert_eq!(
+                (one.rows, one.centers, one.method),
+                (other.rows, other.centers, other.method),
+                "{seeding:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn starts_and_seeds_draw_other_rows() {
+    let values = blobs(2000);
+    let data = Dense::new(&values, 2).unwrap();
+    for seeding in [Seeding::Random, GREEDY] {
+        let first = choose(&seeding, &data, 10, 1).rows;
+        assert_eq!(first, choose(&seeding, &data, 10, 1).rows);
+        assert_ne!(first, choose(&seeding, &data, 10, 2).rows);
+        assert_ne!(first, seeding.choose(&data as &dyn DataSource<f64>, 10, 1, 1, &cx()).unwrap().rows);
+    }
+}
+
+#[test]
+fn auto_says_what_it_did() {
+    let values = blobs(60_000);
+    let few = Dense::new(&values[..2000], 2).unwrap();
+    assert_eq!(choose(&Seeding::Auto, &few, 10, 0).method, "k-means++");
+    let many = Dense::new(&values, 2).unwrap();
+    let seeds = choose(&Seeding::Auto, &many, 64, 0);
+    assert!(
+        seeds.method.starts_with("k-means++ on ") && seeds.method.ends_with(" sampled rows"),
+        "{}",
+        seeds.method
+    );
+    assert!(seeds.rows.iter().any(|&row| row > 30_000), "the sample is of all rows");
+    let model = KMeans::params(64).max_iter(1).fit(&many).unwrap();
+    assert_eq!(model.seeded_by(), seeds.method);
+    // The sample is large enough to start about as low as all rows do.
+    let all = choose(&GREEDY, &many, 64, 0);
+    assert!(cost(&values, &seeds.centers) < 1.5 * cost(&values, &all.centers));
+}
+
+#[test]
+fn methods_are_named() {
+    let values = blobs(100);
+    let data = Dense::new(&values, 2).unwrap();
+    let given = Seeding::Given(values[..8].to_vec());
+    let named =
+        [(Seeding::Random, "random"), (GREEDY, "k-means++"), (PLAIN, "plain-k-means++"), (given, "given")];
+    for (seeding, name) in named {
+        assert_eq!(choose(&seeding, &data, 4, 0).method, name);
+    }
+}
+
+#[test]
+fn fewer_distinct_rows_than_clusters() {
+    let values: Vec<f64> = (0..40).flat_map(|i| [f64::from(i % 3); 2]).collect();
+    let data = Dense::new(&values, 2).unwrap();
+    for seeding in [Seeding::Auto, GREEDY, PLAIN] {
+        let mut kinds: Vec<u64> = choose(&seeding, &data, 6, 3).rows[..3].iter().map(|row| row % 3).collect();
+        kinds.sort_unstable();
+        assert_eq!(kinds, [0, 1, 2], "each of them comes first, {seeding:?}");
+        let model = KMeans::params(6).seeding(seeding).fit(&data).unwrap();
+        assert_eq!(model.inertia(), 0.0);
+        assert_eq!(model.cluster_weights().iter().filter(|&&w| w == 0.0).count(), 3);
+    }
+}
+
+#[test]
+fn several_starts_keep_the_best() {
+    let values = blobs(1500);
+    let data = Dense::new(&values, 2).unwrap();
+    let one =
+        |n_init| KMeans::params(12).seeding(Seeding::Random).n_init(n_init).rng_seed(3).fit(&data).unwrap();
+    let many: Vec<f64> = (1..=6).map(|n| one(n).inertia()).collect();
+    assert!(many.windows(2).all(|two| two[1] <= two[0]), "{many:?}");
+    assert!(many[5] < many[0], "{many:?}");
+}
