@@ -108,7 +108,7 @@ neon: ## Kernel tests for 64-bit Arm, in an emulator.
 	bash tests/neon.sh
 
 bench: | check-tools ## Rust benchmarks; those against other libraries: CONTRIBUTING.md.
-	$(CARGO) bench --locked
+	$(CARGO) bench --locked --manifest-path benches/Cargo.toml
 
 # ---------------------------------------------------------------- release
 

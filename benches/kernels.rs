@@ -66,6 +66,7 @@ fn main() {
 
 // ---------------------------------------------------------------- options
 
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 struct Options {
     smoke: bool,
     filter: bool,
@@ -588,9 +589,9 @@ macro_rules! loops {
                     for (j, &norm) in norms.iter().enumerate() {
                         let (norm, index) = ($set1(norm), $set1(j as $t));
                         for r in 0..4 {
-                            // SAFETY: i + 4 LANES <= n, and there are n values a center.
-                            let value =
-                                $add(norm, unsafe { $load(product.as_ptr().add(j * n + i + r * LANES)) });
+                            let from = product[j * n + i + r * LANES..][..LANES].as_ptr();
+                            // SAFETY: `from` points to as many values as a vector holds.
+                            let value = $add(norm, unsafe { $load(from) });
                             (best[r], at[r]) = $keep(best[r], at[r], value, index);
                         }
                     }

@@ -50,6 +50,7 @@ pub mod seeding;
 pub mod solver;
 pub mod stats;
 mod tuning;
+mod whole_file;
 
 pub use error::{Error, Result};
 pub use float::Float;

@@ -75,6 +75,7 @@ impl<'a, T: Float> MatRef<'a, T> {
     /// # Panics
     /// When the range does not lie within the rows.
     #[inline]
+    #[must_use]
     pub fn slice(&self, start: usize, end: usize) -> Self {
         assert!(start <= end && end <= self.rows);
         let from = if start == end { 0 } else { start * self.stride };

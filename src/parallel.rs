@@ -51,7 +51,8 @@ pub struct Executor {
 }
 
 /// Pools by process and number of threads: a forked child must not wait for its parent's threads.
-static POOLS: LazyLock<Mutex<HashMap<(u32, usize), Arc<ThreadPool>>>> = LazyLock::new(Mutex::default);
+static POOLS: LazyLock<Mutex<Pools>> = LazyLock::new(Mutex::default);
+type Pools = HashMap<(u32, usize), Arc<ThreadPool>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

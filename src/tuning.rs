@@ -23,8 +23,16 @@ pub(crate) const STRIP_ROWS: usize = 192;
 /// Bytes that the copied rows of a strip may take; large `d` shortens the strip.
 pub(crate) const STRIP_BYTES: usize = 384 * 1024;
 
-/// Up to this many columns rows lie in the lanes and centers are broadcast; above, centers lie in the lanes (bench `kernels`).
+/// The most columns with which rows may lie in the lanes.
 pub(crate) const ROWS_IN_LANES_DIM: usize = 16;
+
+/// Whether rows lie in the lanes and centers are broadcast, or the other way round (bench `kernels`, group `low-d`).
+///
+/// With few columns the folding of running minima costs more than the distances, and it is cheapest with rows in the lanes. That needs a
+/// register for each column; with 16 registers it pays beyond 4 columns only for few centers, which would leave lanes empty.
+pub(crate) const fn rows_in_lanes(dim: usize, k: usize, registers: usize) -> bool {
+    dim <= ROWS_IN_LANES_DIM && (registers >= 32 || dim <= 4 || k <= 64)
+}
 
 /// Centers from which the reference point of a packed set is taken: a median over more of them moves little and costs `k d log k`.
 pub(crate) const SHIFT_SAMPLE: usize = 63;
@@ -52,3 +60,6 @@ pub(crate) fn auto_seeding_sample(n: u64, k: usize) -> u64 {
     let affordable = 1.5 * n as f64 / (3.0 + (k as f64).ln());
     (affordable as u64).max(32 * k as u64).max(16_384).min(n)
 }
+
+/// What one squared distance by difference costs, in distances that the kernel makes of a few candidates at a time (bench `seeding`).
+pub(crate) const SEEDING_PAIR_COST: usize = 4;

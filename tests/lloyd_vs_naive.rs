@@ -208,22 +208,21 @@ fn compare<T: Kind>(case: &Case) {
         // The result of a whole fit of that many iterations: labelled once more by the last centers.
         let fitted = params.clone().max_iter(iteration).fit(source).unwrap();
         assert_eq!(fitted.n_iter(), iteration, "{name}");
-        let last = match step.stop_reason {
-            None => centers.clone(),
-            Some(_) => {
-                let (labels, _) = naive.label(&centers, fitted.labels());
-                let (new, moved, relocated) = naive.update(&centers, &labels);
-                match step.stop_reason {
-                    Some(StopReason::LabelsStable) => {
-                        assert!(labels == before && relocated == 0, "{name}: not stable")
-                    }
-                    Some(StopReason::Tolerance) => {
-                        assert!(moved <= threshold * 1.001, "{name}: {moved} moved")
-                    }
-                    other => panic!("{name}: ended by {other:?}"),
+        let last = if step.stop_reason.is_none() {
+            centers.clone()
+        } else {
+            let (labels, _) = naive.label(&centers, fitted.labels());
+            let (new, moved, relocated) = naive.update(&centers, &labels);
+            match step.stop_reason {
+                Some(StopReason::LabelsStable) => {
+                    assert!(labels == before && relocated == 0, "{name}: not stable");
                 }
-                new
+                Some(StopReason::Tolerance) => {
+                    assert!(moved <= threshold * 1.001, "{name}: {moved} moved");
+                }
+                other => panic!("{name}: ended by {other:?}"),
             }
+            new
         };
         let (labels, taken) = naive.label(&last, fitted.labels());
         ties += taken;
@@ -380,18 +379,19 @@ fn small_integers_are_full_of_ties() {
     }
 }
 
+fn first_labels<T: Kind>(rows: &[f64], grid: &[f64]) -> Vec<u32> {
+    let typed: Vec<T> = rows.iter().map(|&x| T::from_f64(x)).collect();
+    let source = Dense::new(&typed, 2).unwrap();
+    let mut run = KMeans::params(25).seeding(Seeding::Given(grid.to_vec())).start(&source).unwrap();
+    run.advance(&source, &Executor::new(Some(1)).unwrap()).unwrap();
+    run.model().labels().to_vec()
+}
+
 #[test]
 fn ties_go_to_the_lowest_index() {
     // Half of all rows lie exactly between two or four centers.
     let rows: Vec<f64> = (0..81).flat_map(|i| [f64::from(i / 9), f64::from(i % 9)]).collect();
     let grid: Vec<f64> = (0..25).flat_map(|j| [f64::from(j / 5 * 2), f64::from(j % 5 * 2)]).collect();
-    fn first_labels<T: Kind>(rows: &[f64], grid: &[f64]) -> Vec<u32> {
-        let typed: Vec<T> = rows.iter().map(|&x| T::from_f64(x)).collect();
-        let source = Dense::new(&typed, 2).unwrap();
-        let mut run = KMeans::params(25).seeding(Seeding::Given(grid.to_vec())).start(&source).unwrap();
-        run.advance(&source, &Executor::new(Some(1)).unwrap()).unwrap();
-        run.model().labels().to_vec()
-    }
     let expected: Vec<u32> = (0..81).map(|i| i / 9 / 2 * 5 + i % 9 / 2).collect();
     assert_eq!(first_labels::<f32>(&rows, &grid), expected);
     assert_eq!(first_labels::<f64>(&rows, &grid), expected);

@@ -105,7 +105,7 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64] | None:
     given = np.asarray(sample_weight)
     if given.dtype.kind == "c":
         raise ValueError("sample_weight must be real, got complex numbers")
-    values = np.ascontiguousarray(given, dtype=np.float64)
+    values = _numbers("sample_weight", given, np.float64)
     if given.ndim == 0:
         return np.full(rows, values)
     if given.ndim != 1:
@@ -132,7 +132,7 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
         wanted = f"({'any number of rows' if rows is None else rows}, {cols})"
         raise ValueError(f"{name} must have shape {wanted}, got {given.shape}")
     with np.errstate(over="ignore"):
-        values = np.ascontiguousarray(given, dtype=dtype)
+        values = _numbers(name, given, dtype)
     if not np.isfinite(values).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
         raise ValueError(
@@ -140,6 +140,14 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
             "NaN and infinity are refused"
         )
     return values
+
+
+def _numbers(name: str, given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Give an array in C order of `dtype`; what holds no numbers is refused by name."""
+    try:
+        return np.ascontiguousarray(given, dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from error
 
 
 def _shown(value: Any) -> str:

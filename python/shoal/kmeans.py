@@ -257,6 +257,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
             self.callbacks is None or hasattr(self.callbacks, "__iter__")
         ):
             bad.append(f"callbacks must be None or a list of callables, got {self.callbacks!r}")
+        elif isinstance(self.callbacks, (list, tuple)):
+            bad += [
+                f"callbacks must be callables, got {callback!r}"
+                for callback in self.callbacks
+                if not callable(callback)
+            ]
         try:
             p.memory("bounds_memory", self.bounds_memory)
         except p.ParameterError as error:

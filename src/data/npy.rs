@@ -9,6 +9,7 @@ use tempfile::NamedTempFile;
 use super::Dtype;
 use super::raw::{Element, Layout, Mapped, bytes_of, file_length};
 use crate::error::{Error, Result};
+use crate::whole_file::{sync_folder, temporary_in};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers of two-dimensional arrays of numbers take 128 bytes; what claims to be longer than this is not one
@@ -415,33 +416,6 @@ impl Writer {
         header.push(b'\n');
         header
     }
-}
-
-/// A file without a name of its own yet, with the permissions that any new file gets.
-fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".shoal-").suffix(".tmp");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
-}
-
-/// Makes a rename in `folder` outlast a loss of power.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    match File::open(folder)?.sync_all() {
-        // Some network file systems do not know this for folders.
-        Err(e) if !matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
-            return Err(e);
-        }
-        _ => (),
-    }
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::float::Float;
 
 /// Bytes of a cache line, and of the widest vector.
-const LINE: usize = 64;
+pub(super) const LINE: usize = 64;
 
 /// A growable buffer whose first value lies at the start of a cache line, so that no vector load straddles two.
 #[derive(Debug)]

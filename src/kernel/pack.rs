@@ -11,7 +11,7 @@ use super::isa::Isa;
 use super::table::{Compute, KernelTable};
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::tuning::{ROWS_IN_LANES_DIM, SHIFT_SAMPLE, STRIP_BYTES, STRIP_ROWS};
+use crate::tuning::{SHIFT_SAMPLE, STRIP_BYTES, STRIP_ROWS, rows_in_lanes};
 
 /// The most centers that a set can have: indices travel through the kernels as `f32` lanes.
 pub const MAX_CENTERS: usize = 1 << 24;
@@ -74,9 +74,11 @@ impl<T: Compute> PackedCenters<T> {
     pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
+        assert!(isa.is_available(), "this processor has not {isa}");
         let table = T::table(isa);
         let (shift, scale) = reference(centers);
-        let form = if dim <= ROWS_IN_LANES_DIM { Form::RowsInLanes } else { Form::CentersInLanes };
+        let form =
+            if rows_in_lanes(dim, k, table.registers) { Form::RowsInLanes } else { Form::CentersInLanes };
         let mut plain = Vec::with_capacity(k * dim);
         centers.iter().for_each(|c| plain.extend_from_slice(c));
 
@@ -156,18 +158,18 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
     let mut column = vec![T::ZERO; sample];
     let (mut offset, mut spread) = (0.0, 0.0);
     let mut shift = vec![T::ZERO; dim];
-    for t in 0..dim {
+    for (t, shift) in shift.iter_mut().enumerate() {
         for (i, v) in column.iter_mut().enumerate() {
             *v = centers.row(i * k / sample)[t];
         }
         let middle = sample / 2;
         column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
-        shift[t] = column[middle];
-        let median = shift[t].to_f64();
+        *shift = column[middle];
+        let median = shift.to_f64();
         offset += median * median * sample as f64;
         spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
     }
-    if !(offset > spread) || !offset.is_finite() {
+    if offset <= spread || !offset.is_finite() || spread.is_nan() {
         shift.fill(T::ZERO);
     }
     let mut largest = 0.0f64;

@@ -13,6 +13,8 @@ pub struct KernelTable<T: Compute> {
     pub(super) isa: Isa,
     /// Values in a vector.
     pub(super) lanes: usize,
+    /// Vector registers.
+    pub(super) registers: usize,
     /// Centers in a whole panel.
     pub(super) width: usize,
     /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout that the packed form reads.
@@ -56,10 +58,7 @@ impl<T: Compute> fmt::Debug for KernelTable<T> {
 /// takes_both(1.0f64);
 /// ```
 pub trait Compute: Float {
-    /// The kernels of `isa`.
-    ///
-    /// # Panics
-    /// When this processor has not that instruction set.
+    /// The kernels of `isa`. Only for sets that are known to be available: [`Isa::active`], or one that was checked.
     #[doc(hidden)]
     fn table(isa: Isa) -> &'static KernelTable<Self>;
 }
@@ -68,7 +67,6 @@ macro_rules! compute {
     ($t:ident) => {
         impl Compute for $t {
             fn table(isa: Isa) -> &'static KernelTable<Self> {
-                assert!(isa.is_available(), "this processor has not {isa}");
                 match isa {
                     Isa::Scalar => &super::arch::scalar::$t::TABLE,
                     #[cfg(target_arch = "x86_64")]
@@ -78,7 +76,7 @@ macro_rules! compute {
                     #[cfg(target_arch = "aarch64")]
                     Isa::Neon => &super::arch::neon::$t::TABLE,
                     #[allow(unreachable_patterns, reason = "which arms exist depends on the target")]
-                    _ => unreachable!("is_available() refused it"),
+                    _ => unreachable!("{isa} is not part of this build"),
                 }
             }
         }

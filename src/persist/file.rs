@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::array::Array;
 use crate::data::Dtype;
 use crate::error::{Error, Result};
+use crate::whole_file::{sync_folder, temporary_in};
 
 /// Longest header, in bytes. A model's takes a few hundred, and more only for the names of its columns.
 const LONGEST_HEADER: u64 = 64 << 20;
@@ -156,15 +157,7 @@ pub(super) fn write(
         _ => Path::new("."),
     };
     let store = || -> io::Result<()> {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".shoal-").suffix(".tmp");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            // What any new file gets; the process's mask takes away from it.
-            builder.permissions(fs::Permissions::from_mode(0o666));
-        }
-        let mut file = BufWriter::with_capacity(1 << 20, builder.tempfile_in(folder)?);
+        let mut file = BufWriter::with_capacity(1 << 20, temporary_in(folder)?);
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
         for (_, array) in &order {
@@ -180,19 +173,4 @@ pub(super) fn write(
 
 fn name_of(dtype: Dtype) -> &'static str {
     DTYPES.iter().find(|(known, ..)| *known == dtype).map_or("", |(.., name)| name)
-}
-
-/// Makes a rename in `folder` outlast a loss of power.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    match File::open(folder)?.sync_all() {
-        // Some network file systems do not know this for folders.
-        Err(e) if !matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
-            return Err(e);
-        }
-        _ => (),
-    }
-    #[cfg(not(unix))]
-    let _ = folder;
-    Ok(())
 }

@@ -8,12 +8,12 @@
 use super::{Seeds, finite_or_first_bad, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
-use crate::kernel::{Compute, sq_dist, sq_dists_few};
+use crate::kernel::{Compute, PackedCenters, Scratch, distances, sq_dist, sq_dists_few};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::Rng;
 use crate::solver::sweep::{Chunk, sweep};
-use crate::tuning::SEEDING_TILE_ROWS;
+use crate::tuning::{SEEDING_PAIR_COST, SEEDING_TILE_ROWS};
 
 /// How far a row is from the centers so far, and from which: `(D2, center)`.
 type Near = (f64, u32);
@@ -69,6 +69,9 @@ pub fn plus_plus<T: Compute>(
     let method = if greedy { "k-means++" } else { "plain-k-means++" };
     Ok(Seeds { centers: state.centers, rows, method: method.into() })
 }
+
+/// What one worker measures candidates with.
+type Buffers<T> = (Scratch<T>, Vec<f64>);
 
 struct State<T> {
     near: Vec<Near>,
@@ -141,15 +144,34 @@ impl<T: Compute> State<T> {
     fn best_of(&self, data: &dyn DataSource<T>, cx: &Executor, candidates: &[u64]) -> Result<u64> {
         let values = take(data, candidates)?;
         let candidate = MatRef::new(&values, self.dim);
+        // Center by center, what each candidate is away from it.
         let between: Vec<Vec<f64>> = candidate.iter().map(|c| self.to_centers(c)).collect();
-        let mut gains = vec![0.0; candidates.len()];
-        // The passes only read `near`; the sweep hands each chunk its part.
-        let absorb = |chunk: Chunk<'_, T>, near: &[Near], gains: &mut Vec<f64>, (): &mut ()| {
+        let between: Vec<f64> =
+            (0..between[0].len()).flat_map(|j| between.iter().map(move |b| b[j])).collect();
+        let m = candidates.len();
+        let packed = PackedCenters::new(candidate);
+        let mut gains = vec![0.0; m];
+        let absorb = |chunk: Chunk<'_, T>,
+                      near: &[Near],
+                      gains: &mut Vec<f64>,
+                      (scratch, dists): &mut Buffers<T>| {
+            let reach = |&(sq_dist, center): &Near| {
+                between[center as usize * m..][..m].iter().map(move |b| *b < 4.0 * sq_dist)
+            };
+            let pairs: usize = near.iter().map(|near| reach(near).filter(|within| *within).count()).sum();
+            // The kernel measures all pairs at the price of a few by difference. Its rounding only weighs candidates against each other.
+            let all = pairs * SEEDING_PAIR_COST > near.len() * m;
+            if all {
+                dists.resize(near.len() * m, 0.0);
+                distances(chunk.rows, &packed, dists, scratch);
+            }
             for (i, near) in near.iter().enumerate() {
-                for (c, between) in between.iter().enumerate() {
-                    if between[near.1 as usize] < 4.0 * near.0 {
-                        let gain = near.0 - sq_dist(chunk.rows.row(i), candidate.row(c));
-                        gains[c] += chunk.weights.map_or(1.0, |w| w[i]) * gain.max(0.0);
+                let weight = chunk.weights.map_or(1.0, |w| w[i]);
+                for (c, within) in reach(near).enumerate() {
+                    if within {
+                        let sq_dist =
+                            if all { dists[i * m + c] } else { sq_dist(chunk.rows.row(i), candidate.row(c)) };
+                        gains[c] += weight * (near.0 - sq_dist).max(0.0);
                     }
                 }
             }
@@ -158,7 +180,7 @@ impl<T: Compute> State<T> {
         let merge = |total: &mut Vec<f64>, part: &mut Vec<f64>| {
             total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
         };
-        let make = (|| vec![0.0; candidates.len()], || ());
+        let make = (|| vec![0.0; m], Buffers::default);
         sweep(data, cx, SEEDING_TILE_ROWS, &self.near[..], &mut gains, make, absorb, merge)?;
         let best = (0..gains.len()).rev().max_by(|&a, &b| gains[a].total_cmp(&gains[b])).unwrap_or(0);
         Ok(candidates[best])

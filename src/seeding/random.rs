@@ -86,7 +86,9 @@ mod tests {
         for _ in 0..20_000 {
             let rows = uniform(10, 3, &mut rng);
             assert!(rows[0] != rows[1] && rows[1] != rows[2] && rows[0] != rows[2]);
-            rows.iter().for_each(|&r| seen[r as usize] += 1);
+            for r in rows {
+                seen[r as usize] += 1;
+            }
         }
         assert!(seen.iter().all(|&c| (5_700..6_300).contains(&c)), "{seen:?}");
     }

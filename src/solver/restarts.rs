@@ -94,14 +94,13 @@ impl<T: Float, S: Start<T>> Solver<T> for Restarts<S> {
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let mut current = match self.current.take() {
-            Some(current) => current,
-            None => {
-                let new = self.plan.begin(self.started, data, cx)?;
-                self.started += 1;
-                self.steps = 0;
-                new
-            }
+        let mut current = if let Some(current) = self.current.take() {
+            current
+        } else {
+            let new = self.plan.begin(self.started, data, cx)?;
+            self.started += 1;
+            self.steps = 0;
+            new
         };
         let mut step = match self.ended.take() {
             Some(step) => step,

@@ -108,6 +108,7 @@ impl<V: Send> PerRow for Wide<'_, V> {
 ///
 /// # Errors
 /// Those of the source and of `absorb`: the first in row order.
+#[expect(clippy::too_many_arguments, reason = "a pass is described by all of these")]
 pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
     data: &dyn DataSource<T>,
     cx: &Executor,

@@ -17,7 +17,8 @@ vectors!(
         let m = _mm_min_ps(m, _mm_movehl_ps(m, m));
         _mm_cvtss_f32(_mm_min_ss(m, _mm_shuffle_ps::<1>(m, m)))
     },
-    store_ids(to, ids) _mm256_storeu_si256(to.cast(), _mm256_cvttps_epi32(ids))
+    store_ids(to, ids) _mm256_storeu_si256(to.cast(), _mm256_cvttps_epi32(ids)),
+    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast())
 );
 vectors!(
     Avx2F64, f64, __m256d, 4 x 16,
@@ -29,7 +30,8 @@ vectors!(
         let m = _mm_min_pd(_mm256_castpd256_pd128(m), _mm256_extractf128_pd::<1>(m));
         _mm_cvtsd_f64(_mm_min_sd(m, _mm_unpackhi_pd(m, m)))
     },
-    store_ids(to, ids) _mm_storeu_si128(to.cast(), _mm256_cvttpd_epi32(ids))
+    store_ids(to, ids) _mm_storeu_si128(to.cast(), _mm256_cvttpd_epi32(ids)),
+    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast())
 );
 stamp!(f32, Avx2F32, Isa::Avx2, 6 x 2, [target_feature(enable = "avx2,fma")]);
 stamp!(f64, Avx2F64, Isa::Avx2, 6 x 2, [target_feature(enable = "avx2,fma")]);

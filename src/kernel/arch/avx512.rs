@@ -13,7 +13,8 @@ vectors!(
     less(x, y, yes, no) _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, y), yes),
     equal(p, q, yes, no) _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(p, q), yes),
     min_lane(m) _mm512_reduce_min_ps(m),
-    store_ids(to, ids) _mm512_storeu_si512(to.cast(), _mm512_cvttps_epi32(ids))
+    store_ids(to, ids) _mm512_storeu_si512(to.cast(), _mm512_cvttps_epi32(ids)),
+    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast())
 );
 vectors!(
     Avx512F64, f64, __m512d, 8 x 32,
@@ -22,7 +23,8 @@ vectors!(
     less(x, y, yes, no) _mm512_mask_mov_pd(no, _mm512_cmp_pd_mask::<_CMP_LT_OQ>(x, y), yes),
     equal(p, q, yes, no) _mm512_mask_mov_pd(no, _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(p, q), yes),
     min_lane(m) _mm512_reduce_min_pd(m),
-    store_ids(to, ids) _mm256_storeu_si256(to.cast(), _mm512_cvttpd_epi32(ids))
+    store_ids(to, ids) _mm256_storeu_si256(to.cast(), _mm512_cvttpd_epi32(ids)),
+    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast())
 );
 stamp!(f32, Avx512F32, Isa::Avx512, 12 x 2, [target_feature(enable = "avx512f,avx2,fma")]);
 stamp!(f64, Avx512F64, Isa::Avx512, 12 x 2, [target_feature(enable = "avx512f,avx2,fma")]);

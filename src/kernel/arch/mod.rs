@@ -32,6 +32,7 @@ macro_rules! stamp {
             pub(in crate::kernel) static TABLE: KernelTable<$t> = KernelTable {
                 isa: $isa,
                 lanes: LANES,
+                registers: <$simd as Simd>::REGISTERS,
                 width: $nv * LANES,
                 // SAFETY: this table is only used on a processor that has the instruction set (all that follow).
                 load: |p, x, s| unsafe { load(p, x, s) },
@@ -115,7 +116,8 @@ macro_rules! vectors {
      less($x:ident, $y:ident, $yes:ident, $no:ident) $less:expr,
      equal($p:ident, $q:ident, $eq_yes:ident, $eq_no:ident) $equal:expr,
      min_lane($m:ident) $min_lane:expr,
-     store_ids($to:ident, $ids:ident) $store_ids:expr) => {
+     store_ids($to:ident, $ids:ident) $store_ids:expr,
+     prefetch($line:ident) $prefetch:expr) => {
         #[derive(Clone, Copy)]
         pub(super) struct $name;
 
@@ -191,6 +193,11 @@ macro_rules! vectors {
                 };
                 // SAFETY: see above.
                 unsafe { $load(IOTA.as_ptr()) }
+            }
+            #[inline(always)]
+            fn prefetch($line: *const $t) {
+                // SAFETY: a prefetch reads nothing that the program can see.
+                unsafe { $prefetch }
             }
             #[inline(always)]
             unsafe fn store_ids($to: *mut u32, $ids: $v) {

@@ -13,7 +13,8 @@ vectors!(
     less(x, y, yes, no) vbslq_f32(vcltq_f32(x, y), yes, no),
     equal(p, q, yes, no) vbslq_f32(vceqq_f32(p, q), yes, no),
     min_lane(m) vminvq_f32(m),
-    store_ids(to, ids) vst1q_u32(to, vcvtq_u32_f32(ids))
+    store_ids(to, ids) vst1q_u32(to, vcvtq_u32_f32(ids)),
+    prefetch(_p) ()
 );
 vectors!(
     NeonF64, f64, float64x2_t, 2 x 32,
@@ -22,7 +23,8 @@ vectors!(
     less(x, y, yes, no) vbslq_f64(vcltq_f64(x, y), yes, no),
     equal(p, q, yes, no) vbslq_f64(vceqq_f64(p, q), yes, no),
     min_lane(m) vminvq_f64(m),
-    store_ids(to, ids) vst1_u32(to, vmovn_u64(vcvtq_u64_f64(ids)))
+    store_ids(to, ids) vst1_u32(to, vmovn_u64(vcvtq_u64_f64(ids))),
+    prefetch(_p) ()
 );
 stamp!(f32, NeonF32, Isa::Neon, 8 x 2, [target_feature(enable = "neon")]);
 stamp!(f64, NeonF64, Isa::Neon, 8 x 2, [target_feature(enable = "neon")]);

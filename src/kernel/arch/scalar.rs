@@ -45,7 +45,8 @@ macro_rules! scalar {
             less(x, y, yes, no) from_fn(|l| if x[l] < y[l] { yes[l] } else { no[l] }),
             equal(p, q, yes, no) from_fn(|l| if p[l] == q[l] { yes[l] } else { no[l] }),
             min_lane(m) m.into_iter().fold(<$t>::INFINITY, |a, b| if b < a { b } else { a }),
-            store_ids(to, ids) store(to, ids.map(|id| id as u32))
+            store_ids(to, ids) store(to, ids.map(|id| id as u32)),
+            prefetch(_p) ()
         );
     };
 }

@@ -7,6 +7,9 @@ use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::table::Compute;
 use crate::tuning::ROWS_IN_LANES_DIM;
 
+/// Centers that a group of rows meets at a time.
+const CENTERS: usize = 4;
+
 /// Smallest, its center and, if `TWO`, the second smallest value of `RV` vectors of rows with `D` columns.
 ///
 /// # Safety
@@ -36,22 +39,38 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool>(
         let mut at = [S::splat(S::T::ZERO); RV];
         let mut next = [S::splat(S::T::INFINITY); RV];
         let mut p = c;
-        for j in 0..k {
-            let mut acc = [S::splat(*norms.add(j)); RV];
-            for (t, column) in rows.iter().enumerate() {
-                let b = S::splat(*p.add(t));
-                for (v, acc) in acc.iter_mut().enumerate() {
-                    *acc = S::fmadd(column[v], b, *acc);
+        let mut j = 0;
+        macro_rules! centers {
+            ($some:expr) => {{
+                let mut acc = [[S::splat(S::T::ZERO); RV]; $some];
+                for (i, acc) in acc.iter_mut().enumerate() {
+                    *acc = [S::splat(*norms.add(j + i)); RV];
+                    for (t, column) in rows.iter().enumerate() {
+                        let b = S::splat(*p.add(i * D + t));
+                        for (v, acc) in acc.iter_mut().enumerate() {
+                            *acc = S::fmadd(column[v], b, *acc);
+                        }
+                    }
                 }
-            }
-            p = p.add(D);
-            let id = S::splat(S::T::from_f32(j as f32));
-            for v in 0..RV {
-                if TWO {
-                    next[v] = S::min(next[v], S::max(low[v], acc[v]));
+                for (i, acc) in acc.iter().enumerate() {
+                    let id = S::splat(S::T::from_f32((j + i) as f32));
+                    for v in 0..RV {
+                        if TWO {
+                            next[v] = S::min(next[v], S::max(low[v], acc[v]));
+                        }
+                        (low[v], at[v]) = S::keep_less(low[v], at[v], acc[v], id);
+                    }
                 }
-                (low[v], at[v]) = S::keep_less(low[v], at[v], acc[v], id);
-            }
+                p = p.add($some * D);
+                j += $some;
+            }};
+        }
+        // Several centers at a time: their sums do not wait for each other.
+        while j + CENTERS <= k {
+            centers!(CENTERS);
+        }
+        while j < k {
+            centers!(1);
         }
         for v in 0..RV {
             S::store(best.add(v * S::LANES), low[v]);
@@ -77,7 +96,7 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
 {
     let (rows, stride, dim, k) = (labels.len(), packed.strip_rows(), packed.dim, packed.k);
     // As many rows at a time as the registers hold beside two sets of minima.
-    let vectors = if 2 * dim + 8 <= S::REGISTERS { 2 } else { 1 };
+    let vectors = if 2 * (dim + CENTERS) + 6 <= S::REGISTERS { 2 } else { 1 };
     let padded = rows.next_multiple_of(vectors * S::LANES);
     assert!(padded <= stride && dim <= ROWS_IN_LANES_DIM && scratch.x.len() >= dim * stride);
     assert!(scratch.ids.len() >= stride && scratch.best.len() >= stride && scratch.second.len() >= stride);

@@ -36,6 +36,8 @@ pub(in crate::kernel) trait Simd: Copy {
     unsafe fn min_lane(v: Self::V) -> Self::T;
     /// 0, 1, 2, ...
     unsafe fn iota() -> Self::V;
+    /// Asks for the cache line at `p` in the second-level cache; any address will do.
+    fn prefetch(p: *const Self::T);
     /// Whole numbers as integers; needs room for `LANES` of them at `p`.
     unsafe fn store_ids(p: *mut u32, ids: Self::V);
 }

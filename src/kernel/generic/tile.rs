@@ -12,6 +12,7 @@
 
 use super::simd::{Epilogue, Simd};
 use crate::float::Float;
+use crate::kernel::aligned::LINE;
 use crate::kernel::pack::{DEEP, PackedCenters, SHALLOW, Scratch};
 use crate::kernel::table::Compute;
 
@@ -118,7 +119,14 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
         unsafe {
             let p = packed.data.as_ptr().add(first * packed.dim + column * width);
             let norms = packed.norms.as_ptr().add(first);
+            // The next block of the panel, or of the next panel, lies right behind this one. Every group of rows asks for its share.
+            let next = p.wrapping_add(columns * width);
+            let line = LINE / size_of::<S::T>();
+            let share = (columns * width).div_ceil(groups * line);
             for g in 0..groups {
+                for l in g * share..(g + 1) * share {
+                    S::prefetch(next.wrapping_add(l * line));
+                }
                 micro::<S, E, MR, NV, STRIDE>(
                     scratch.x.as_ptr().add(b * block + g * MR * stride),
                     p,

@@ -180,7 +180,11 @@ fn one_label_wherever_a_row_stands() {
         let x: Vec<f32> = (0..300 * d)
             .map(|i| {
                 let (row, t) = (i / d, i % d);
-                if row % 2 == 0 { x[i] } else { (c[row % 90 * d + t] + c[(row + 1) % 90 * d + t]) / 2.0 }
+                if row % 2 == 0 {
+                    x[i]
+                } else {
+                    f32::midpoint(c[row % 90 * d + t], c[(row + 1) % 90 * d + t])
+                }
             })
             .collect();
         let rows = MatRef::new(&x, d);

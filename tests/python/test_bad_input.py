@@ -1,0 +1,543 @@
+"""Bad input: a clear error that names what was given, and nothing lost."""
+
+import json
+import os
+import re
+import struct
+
+import numpy as np
+import pytest
+import scipy.sparse
+import shoal
+from shoal import KMeans
+from sklearn.exceptions import NotFittedError
+
+X = np.random.default_rng(0).normal(size=(50, 3))
+
+
+def refused(error, text, use):
+    """The error; its whole message matches."""
+    with pytest.raises(error) as caught:
+        use()
+    assert re.search(text, str(caught.value)), f"{caught.value} is not {text}"
+    return caught.value
+
+
+# ---------------------------------------------------------------- values
+
+USES = {
+    "fit": lambda Z: KMeans(3).fit(Z),
+    "iter_fit": lambda Z: next(KMeans(3).iter_fit(Z)),
+    "predict": lambda Z: KMeans(3, random_state=0).fit(X).predict(Z),
+    "transform": lambda Z: KMeans(3, random_state=0).fit(X).transform(Z),
+    "score": lambda Z: KMeans(3, random_state=0).fit(X).score(Z),
+    "nearest": lambda Z: shoal.nearest(Z, X[:2]),
+    "inertia": lambda Z: shoal.metrics.inertia(Z, X[:2]),
+    "kmeans_plusplus": lambda Z: shoal.kmeans_plusplus(Z, 2),
+    "cosine": lambda Z: KMeans(3, metric="cosine").fit(Z),
+    "given centers": lambda Z: KMeans(3, init=X[:3]).fit(Z),
+    "random": lambda Z: KMeans(3, init="random").fit(Z),
+}
+
+
+@pytest.mark.parametrize("kind", ["array", "file", "source", "Fortran"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("value", "shown"), [(np.nan, "NaN"), (np.inf, "inf"), (-np.inf, "-inf")])
+@pytest.mark.parametrize("use", USES)
+def test_values_of_rows(use, value, shown, dtype, kind, tmp_path):
+    bad = X.astype(dtype)
+    # The first in row order is named.
+    bad[41, 0] = bad[7, 2] = value
+    given = np.asfortranarray(bad) if kind == "Fortran" else bad
+    if kind in ("file", "source"):
+        np.save(tmp_path / "x.npy", bad)
+        given = tmp_path / "x.npy" if kind == "file" else shoal.open(tmp_path / "x.npy")
+    text = f"X holds {shown} at row 7, column 2: NaN and infinity are refused"
+    error = refused(ValueError, "", lambda: USES[use](given))
+    assert str(error) == text
+
+
+def test_the_first_bad_row_is_named_for_any_number_of_threads():
+    bad = np.random.default_rng(0).normal(size=(60_000, 8)).astype(np.float32)
+    bad[[59_999, 31_234, 40_000], [0, 5, 1]] = np.nan
+    for n_jobs in (1, 2, 8):
+        for init in ("random", "auto", bad[:20]):
+            refused(
+                ValueError,
+                "^X holds NaN at row 31234, column 5: ",
+                lambda init=init, n_jobs=n_jobs: KMeans(20, init=init, n_init=1, n_jobs=n_jobs).fit(bad),
+            )
+
+
+def test_values_too_large_to_square():
+    big = np.array([[1e200], [2e200], [-1e200]])
+    refused(ValueError, "X holds values so large .* row 0", lambda: KMeans(2, random_state=0).fit(big))
+
+
+@pytest.mark.parametrize(
+    ("weights", "text"),
+    [
+        (np.r_[np.ones(49), np.nan], "sample_weight must be finite and at least 0, got NaN at row 49"),
+        (np.r_[np.ones(4), np.inf, np.ones(45)], "sample_weight must be finite and .*, got inf at row 4"),
+        (np.r_[1, -2.5, -1, np.ones(47)], r"sample_weight must be finite and .*, got -2\.5 at row 1"),
+        (np.zeros(50), "sample_weight must not be zero for every row"),
+        (0.0, "sample_weight must not be (0|zero) for every row"),
+        (-1.0, "sample_weight must be finite and at least 0, got -1"),
+        (np.ones(49), "sample_weight has 49 values, X has 50 rows"),
+        (np.ones((50, 1)), r"sample_weight must be 1-D, one weight a row, got shape \(50, 1\)"),
+        (np.ones(50) * 1j, "sample_weight must be real, got complex numbers"),
+        (["a"] * 50, "sample_weight must hold numbers"),
+    ],
+)
+@pytest.mark.parametrize("use", ["fit", "score", "inertia", "kmeans_plusplus"])
+def test_weights(use, weights, text):
+    calls = {
+        "fit": lambda: KMeans(3).fit(X, sample_weight=weights),
+        "score": lambda: KMeans(3, random_state=0).fit(X).score(X, sample_weight=weights),
+        "inertia": lambda: shoal.metrics.inertia(X, X[:3], weights),
+        "kmeans_plusplus": lambda: shoal.kmeans_plusplus(X, 3, sample_weight=weights),
+    }
+    refused(ValueError, "^" + text, calls[use])
+
+
+# ---------------------------------------------------------------- parameters
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, 3.0, "3", None, True, np.float64(3), [3]])
+def test_n_clusters(k):
+    text = re.escape(f"n_clusters must be an integer of at least 1, got {k!r}")
+    for use in (lambda: KMeans(k).fit(X), lambda: shoal.kmeans_plusplus(X, k)):
+        # Both of scikit-learn's habits are met.
+        refused(ValueError, text, use)
+        refused(TypeError, text, use)
+
+
+def test_more_clusters_than_rows():
+    text = "n_samples=50 should be >= n_clusters=51"
+    refused(ValueError, text, lambda: KMeans(51).fit(X))
+    refused(ValueError, text, lambda: shoal.kmeans_plusplus(X, 51))
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"init": "foo"}, "init must be one of auto, random, .* an array or a callable, got 'foo'"),
+        ({"init": "afk-mc2"}, "init='afk-mc2' is not implemented in this version, use one of auto"),
+        ({"init": "k-means||"}, r"init='k-means\|\|' is not implemented in this version"),
+        (
+            {"algorithm": "elkan"},
+            "algorithm='elkan' is not implemented in this version, use one of auto, lloyd",
+        ),
+        ({"algorithm": "yinyang"}, "algorithm='yinyang' is not implemented in this version"),
+        ({"algorithm": "x"}, "algorithm must be one of auto, lloyd, got 'x'"),
+        ({"metric": "l1"}, "metric must be one of euclidean, cosine, got 'l1'"),
+        ({"tol": -1e-9}, "tol must be a finite number of at least 0, got -1e-09"),
+        ({"tol": np.nan}, "tol must be a finite number of at least 0, got nan"),
+        ({"tol": np.inf}, "tol must be a finite number of at least 0, got inf"),
+        ({"tol": "a"}, "tol must be a finite number of at least 0, got 'a'"),
+        ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0"),
+        ({"max_iter": 2.0}, r"max_iter must be an integer of at least 1, got 2\.0"),
+        ({"n_init": 0}, "n_init must be 'auto' or an integer of at least 1, got 0"),
+        ({"n_init": "x"}, "n_init must be 'auto' or an integer of at least 1, got 'x'"),
+        ({"n_jobs": 0}, "n_jobs must be None, -1 or a number of threads, got 0"),
+        ({"n_jobs": 1.5}, r"n_jobs must be None, -1 or a number of threads, got 1\.5"),
+        ({"random_state": -1}, r"random_state must be within 0\.\.2\*\*64 - 1, got -1"),
+        ({"random_state": 2**64}, "random_state must be within"),
+        ({"random_state": "a"}, "random_state must be None, an int, a numpy RandomState or Generator"),
+        ({"bounds_memory": "1XB"}, "bounds_memory must be an amount of memory such as '1GB'.*, got '1XB'"),
+        ({"bounds_memory": -1}, "bounds_memory must be an amount of memory"),
+        ({"callbacks": 3}, "callbacks must be None or a list of callables, got 3"),
+        ({"callbacks": "a"}, "callbacks must be None or a list of callables, got 'a'"),
+        ({"callbacks": [print, 3]}, "callbacks must be callables, got 3"),
+    ],
+)
+def test_parameters(given, text):
+    model = KMeans(**{"n_clusters": 3, **given})
+    refused(ValueError, "^" + text, lambda: model.fit(X))
+    refused(TypeError, "^" + text, lambda: model.iter_fit(X))
+    assert not hasattr(model, "cluster_centers_")
+
+
+def test_all_bad_parameters_are_listed_at_once():
+    text = "^n_clusters must .*, got 0; max_iter must .*, got 0; tol must .*, got -1$"
+    refused(ValueError, text, lambda: KMeans(0, tol=-1, max_iter=0).fit(X))
+
+
+@pytest.mark.parametrize(
+    ("init", "text"),
+    [
+        (X[:4], r"init must have shape \(3, 3\), got \(4, 3\)"),
+        (X[:3, :2], r"init must have shape \(3, 3\), got \(3, 2\)"),
+        (X[0], r"init must have shape \(3, 3\), got \(3,\)"),
+        (X[None, :3], r"init must have shape \(3, 3\), got \(1, 3, 3\)"),
+        (np.where(np.eye(3) > 0, np.nan, X[:3]), "init holds NaN at row 0, column 0"),
+        (np.r_[X[:2], [[0, 0, -np.inf]]], "init holds -inf at row 2, column 2"),
+        (X[:3] * 1j, "init must be real, got complex numbers"),
+        ([["a", "b", "c"]] * 3, "init must hold numbers"),
+    ],
+)
+def test_init_arrays(init, text):
+    refused(ValueError, "^" + text, lambda: KMeans(3, init=init).fit(X))
+    # What a callable gives is no better.
+    refused(ValueError, "^" + text, lambda: KMeans(3, init=lambda *args, **more: init).fit(X))
+
+
+def test_init_beyond_float32():
+    text = "^init holds inf at row 0, column 0"
+    refused(ValueError, text, lambda: KMeans(3, init=X[:3] * 1e300).fit(X.astype(np.float32)))
+
+
+@pytest.mark.parametrize(
+    ("centers", "text"),
+    [
+        (X[:4, :2], r"centers must have shape \(any number of rows, 3\), got \(4, 2\)"),
+        (X[0], r"centers must have shape .*, got \(3,\)"),
+        (X[:0], r"centers must have shape .*, got \(0, 3\)"),
+        (np.where(np.eye(3) > 0, np.inf, X[:3]), "centers holds inf at row 0, column 0"),
+        ([["a", "b", "c"]], "centers must hold numbers"),
+    ],
+)
+def test_centers_of_functions(centers, text):
+    refused(ValueError, "^" + text, lambda: shoal.nearest(X, centers))
+    refused(ValueError, "^" + text, lambda: shoal.metrics.inertia(X, centers))
+
+
+def test_n_nearest():
+    refused(ValueError, "n_nearest=3 must be at most the number of centers, 2", lambda: near(3))
+    refused(ValueError, "n_nearest must be an integer of at least 1, got 0", lambda: near(0))
+    refused(TypeError, r"n_nearest must be an integer of at least 1, got 1\.0", lambda: near(1.0))
+
+
+def near(m):
+    return shoal.nearest(X, X[:2], n_nearest=m)
+
+
+# ---------------------------------------------------------------- shapes and types
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    ("rows", "error", "text"),
+    [
+        (X[0], ValueError, "Expected 2D array, got 1D array instead"),
+        (X[None], ValueError, "Found array with dim 3"),
+        (3.0, ValueError, "Expected 2D array, got scalar array instead"),
+        (X[:0], ValueError, r"0 sample\(s\)"),
+        (X[:, :0], ValueError, r"0 feature\(s\)"),
+        (X * 1j, ValueError, "Complex data not supported"),
+        (np.array([[{}, 1, 2]] * 9, dtype=object), TypeError, "number"),
+        (np.array([["a", "b", "c"]] * 9), ValueError, "strings"),
+        (X.astype("M8[s]"), (TypeError, ValueError), "datetime64"),
+        ([[1, 2, 3], [3]], ValueError, "inhomogeneous"),
+        (scipy.sparse.csr_array(X), TypeError, "sparse X is not supported yet: pass a dense array"),
+        (scipy.sparse.coo_matrix(X), TypeError, "sparse X is not supported yet: pass a dense array"),
+        (None, ValueError, "array"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:20],
+)
+def test_shapes_and_types(use, rows, error, text):
+    refused(error, text, lambda: USES[use](rows))
+
+
+@pytest.mark.parametrize("kind", ["array", "file", "source"])
+def test_another_number_of_features(kind, tmp_path):
+    model = KMeans(3, random_state=0).fit(X)
+    np.save(tmp_path / "x.npy", X[:, :2])
+    given = {"array": X[:, :2], "file": tmp_path / "x.npy", "source": shoal.open(X[:, :2])}[kind]
+    for use in (model.predict, model.transform, model.score):
+        refused(
+            ValueError,
+            "^X has 2 features, but KMeans is expecting 3 features as input",
+            lambda use=use: use(given),
+        )
+    assert (model.predict(X) == model.labels_).all()
+
+
+def test_before_fit(tmp_path):
+    model = KMeans()
+    for use in (model.predict, model.transform, model.score):
+        refused(NotFittedError, "not fitted yet", lambda use=use: use(X))
+    refused(NotFittedError, "not fitted yet", lambda: model.save(tmp_path / "m"))
+    assert list(tmp_path.iterdir()) == []
+    for name in ("labels_", "inertia_", "history_", "cluster_centers_"):
+        refused(AttributeError, name, lambda name=name: getattr(model, name))
+
+
+def test_a_refused_fit_leaves_the_fitted_model_alone():
+    model = KMeans(3, random_state=0).fit(X)
+    centers, labels = model.cluster_centers_.copy(), model.labels_.copy()
+    refused(ValueError, "n_samples=2", lambda: model.fit(X[:2]))
+    refused(ValueError, "sample_weight", lambda: model.fit(X, sample_weight=np.zeros(50)))
+    refused(ValueError, "n_clusters", lambda: model.set_params(n_clusters=0).fit(X))
+    assert (model.cluster_centers_ == centers).all()
+    assert (model.labels_ == labels).all()
+
+
+def test_an_estimator_can_be_fitted_after_an_error():
+    bad = X.copy()
+    bad[3, 1] = np.nan
+    model = KMeans(3, random_state=0)
+    refused(ValueError, "NaN", lambda: model.fit(bad))
+    assert (model.fit(X).labels_ == KMeans(3, random_state=0).fit(X).labels_).all()
+
+
+# ---------------------------------------------------------------- files
+
+
+def opened(path):
+    """All ways in, which must say the same."""
+    messages = []
+    for use in (
+        lambda: KMeans(2).fit(path),
+        lambda: KMeans(2).fit(str(path)),
+        lambda: shoal.open(path),
+        lambda: shoal.nearest(path, X[:2]),
+        lambda: KMeans(2, random_state=0).fit(X).predict(path),
+    ):
+        with pytest.raises((ValueError, OSError)) as caught:
+            use()
+        assert str(path) in str(caught.value)
+        messages.append((type(caught.value), str(caught.value)))
+    assert len(set(messages)) == 1
+    return caught.value
+
+
+def read_or_refused(read, path):
+    """What a damaged file gives, or None when it is refused by its name."""
+    try:
+        return read(path)
+    except ValueError as error:
+        message = str(error)
+    assert message.startswith(str(path))
+    return None
+
+
+def npy(folder, header, data=b"", magic=b"\x93NUMPY", version=(1, 0)):
+    path = folder / "x.npy"
+    text = header.encode()
+    size = struct.pack("<H" if version[0] == 1 else "<I", len(text))
+    path.write_bytes(magic + bytes(version) + size + text + data)
+    return path
+
+
+def head(descr="<f4", order="False", shape="(2, 3)"):
+    return f"{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}".ljust(117) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        (head(descr="|O"), "holds Python objects"),
+        (head(descr="<c8"), "holds complex numbers"),
+        (head(descr="<U4"), "holds text"),
+        (head(descr="<M8[s]"), "holds times"),
+        (head(descr=">f4"), "holds big-endian values"),
+        (head(descr="<f16"), "cannot be clustered"),
+        (
+            head(shape="(6,)"),
+            r"holds an array of shape \(6,\); rows need 2 dimensions: reshape it to \(6, 1\)",
+        ),
+        (head(shape="(1, 2, 3)"), r"shape \(1, 2, 3\); rows need 2 dimensions"),
+        (head(shape="()"), "rows need 2 dimensions"),
+        (head(shape="(0, 3)"), r"shape \(0, 3\): nothing to work on"),
+        (head(shape="(2, 0)"), r"shape \(2, 0\): nothing to work on"),
+        (head(shape="(-2, 3)"), "negative length -2"),
+        (head(shape="(3, 3)"), "3 rows of 3 float32 need a file of 164 bytes, found 152"),
+        (head(shape="(4611686018427387904, 4)"), "larger than"),
+        (head(shape="(99999999999999999999, 4)"), "larger than"),
+        (head(order="Maybe"), "fortran_order is neither True nor False"),
+        (head(shape="'x'"), "shape is no tuple"),
+        ("{'descr': '<f4'}".ljust(117) + "\n", "fortran_order or shape is missing"),
+        ("__import__('os')".ljust(117) + "\n", "it is no dictionary"),
+        ("[('a', '<f4')]".ljust(117) + "\n", "has a damaged header"),
+        ("".ljust(118), "has a damaged header"),
+    ],
+)
+def test_headers_of_npy_files(tmp_path, header, text):
+    assert len(header) == 118
+    path = npy(tmp_path, header, np.zeros(6, dtype=np.float32).tobytes())
+    error = opened(path)
+    assert isinstance(error, ValueError)
+    assert re.search(text, str(error)), error
+
+
+def test_files_that_are_no_npy_files(tmp_path):
+    good = tmp_path / "good.npy"
+    np.save(good, X)
+    whole = good.read_bytes()
+    path = tmp_path / "x.npy"
+    for content, text in (
+        (b"", "is empty"),
+        (whole[:5], "is not an .npy file"),
+        (whole[:40], "ends within its header"),
+        (whole[:128], "need a file of 1328 bytes, found 128"),
+        (whole[:-1], "50 rows of 3 float64 need a file of 1328 bytes, found 1327"),
+        (b"PK\x03\x04" + whole[4:], "is not an .npy file"),
+        (b"a,b\n1,2\n" * 20, "is not an .npy file"),
+        (whole[:6] + b"\x09\x00" + whole[8:], r"is \.npy version 9\.0"),
+        (whole[:6] + b"\x02\x00\xff\xff\xff\xff" + whole[12:], "claims a header of 4294967295 bytes|header"),
+    ):
+        path.write_bytes(content)
+        error = opened(path)
+        assert isinstance(error, ValueError)
+        assert re.search(text, str(error)), (content[:10], error)
+    # Anything else that is damaged is refused or read, and never ends the process.
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.integers(1, 4)):
+            damaged[rng.integers(128)] = rng.integers(256)
+        path.write_bytes(damaged)
+        source = read_or_refused(shoal.open, path)
+        assert source is None or source.nbytes <= 1328
+
+
+def test_files_that_cannot_be_opened(tmp_path):
+    assert isinstance(opened(tmp_path / "missing.npy"), FileNotFoundError)
+    assert isinstance(opened(tmp_path / "missing.csv"), FileNotFoundError)
+    assert isinstance(opened(tmp_path), IsADirectoryError)
+    folder = tmp_path / "folder.npy"
+    folder.mkdir()
+    assert isinstance(opened(folder), IsADirectoryError)
+    other = tmp_path / "rows.csv"
+    other.write_text("1,2\n")
+    error = opened(other)
+    assert isinstance(error, ValueError)
+    assert "files that end in .csv are not supported yet; supported: arrays, .npy files" in str(error)
+    assert isinstance(opened(other / "x.npy"), NotADirectoryError)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_no_permission(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, X)
+    path.chmod(0)
+    assert isinstance(opened(path), PermissionError)
+    model = KMeans(2, random_state=0).fit(X)
+    tmp_path.chmod(0o500)
+    try:
+        refused(PermissionError, "m.safetensors", lambda: model.save(tmp_path / "m.safetensors"))
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"shape": (1000, 2), "dtype": "f4"}, "1000 rows of 2 float32 need a file of 8000 bytes, found 24"),
+        ({"shape": (0, 2), "dtype": "f4"}, r"shape\[0\] must be an integer of at least 1, got 0"),
+        ({"shape": (2, -2), "dtype": "f4"}, r"shape\[1\] must be an integer of at least 1, got -2"),
+        ({"shape": (2, 2.0), "dtype": "f4"}, r"shape\[1\] must be an integer of at least 1, got 2\.0"),
+        ({"shape": (6,), "dtype": "f4"}, r"shape must be \(rows, columns\), got \(6,\)"),
+        ({"shape": 6, "dtype": "f4"}, r"shape must be \(rows, columns\), got 6"),
+        ({"shape": (2, 3), "dtype": ">f4"}, "dtype='>f4': raw files must be little-endian"),
+        ({"shape": (2, 3), "dtype": "c8"}, "dtype must be one of bool.*complex64"),
+        ({"shape": (2, 3), "dtype": "O"}, "dtype must be one of bool.*object"),
+        ({"shape": (2, 3)}, "are not supported yet; supported: .*with shape= and dtype="),
+        ({"shape": (2**62, 2**62), "dtype": "f4"}, "larger|overflow|need"),
+    ],
+)
+def test_raw_files(tmp_path, given, text):
+    path = tmp_path / "x.bin"
+    path.write_bytes(bytes(24))
+    refused(ValueError, text, lambda: shoal.open(path, **given))
+
+
+# ---------------------------------------------------------------- model files
+
+
+def test_model_files(tmp_path):
+    model = KMeans(2, random_state=0).fit(X)
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    whole = path.read_bytes()
+    length = struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8 : 8 + length])
+
+    def damaged(content, text):
+        path.write_bytes(content)
+        error = refused(ValueError, text, lambda: shoal.load(path))
+        assert str(error).startswith(str(path))
+
+    def changed(change):
+        new = json.loads(json.dumps(header))
+        change(new)
+        text = json.dumps(new).encode()
+        return struct.pack("<Q", len(text)) + text + whole[8 + length :]
+
+    damaged(b"", "is not a safetensors file: it holds 0 bytes")
+    damaged(whole[: len(whole) // 2], "is cut short")
+    damaged(whole[:-1], "")
+    damaged(whole + b"\0", "")
+    damaged(b"\xff" * 8 + whole[8:], "claims a header of 18446744073709551615 bytes")
+    damaged(whole[:8] + b"x" + whole[9:], "has a damaged header")
+    damaged(b"PK\x03\x04" * 100, "safetensors")
+    damaged(changed(lambda h: h.pop("__metadata__")), "")
+    damaged(changed(lambda h: h["__metadata__"].pop("shoal.params")), "damaged")
+    damaged(changed(lambda h: h["__metadata__"].update({"shoal.params": "{"})), "damaged")
+    damaged(changed(lambda h: h["__metadata__"].update({"shoal.params": '{"no": 1}'})), "damaged")
+    damaged(changed(lambda h: h["__metadata__"].update({"shoal.fitted": "[]"})), "damaged")
+    damaged(changed(lambda h: h.pop("cluster_centers")), "")
+    damaged(changed(lambda h: h["cluster_centers"].update(shape=[3, 2])), "")
+    damaged(changed(lambda h: h["cluster_centers"].update(shape=[2**40, 3])), "")
+    damaged(changed(lambda h: h["counts"].update(data_offsets=[0, 2**60])), "")
+    # NaN among the centers.
+    values = bytearray(whole)
+    begin = 8 + length + header["cluster_centers"]["data_offsets"][0]
+    values[begin : begin + 8] = struct.pack("<d", np.nan)
+    damaged(bytes(values), "not finite")
+    # Anything else that is damaged is refused, or read, and never ends the process.
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        content = bytearray(whole)
+        for _ in range(rng.integers(1, 4)):
+            content[rng.integers(8 + length)] = rng.integers(256)
+        path.write_bytes(content)
+        loaded = read_or_refused(shoal.load, path)
+        assert loaded is None or loaded.cluster_centers_.shape == (2, 3)
+    path.write_bytes(whole)
+    assert (shoal.load(path).predict(X) == model.labels_).all()
+
+
+def test_model_files_of_later_formats(tmp_path):
+    path = tmp_path / "m.safetensors"
+    KMeans(2, random_state=0).fit(X).save(path)
+    whole = path.read_bytes()
+    length = struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8 : 8 + length])
+    header["__metadata__"]["shoal.format"] = "999"
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + whole[8 + length :])
+    refused(ValueError, "999", lambda: shoal.load(path))
+
+
+def test_models_that_cannot_be_read_or_written(tmp_path):
+    model = KMeans(2, random_state=0).fit(X)
+    assert str(tmp_path) in str(refused(FileNotFoundError, "none", lambda: shoal.load(tmp_path / "none")))
+    refused(IsADirectoryError, "", lambda: shoal.load(tmp_path))
+    refused(FileNotFoundError, "m", lambda: model.save(tmp_path / "none" / "m"))
+    refused(IsADirectoryError, "", lambda: model.save(tmp_path))
+    assert list(tmp_path.iterdir()) == [], "nothing half-written is left"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")  # noqa: PTH110
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource")
+    signal = pytest.importorskip("signal")
+    path = tmp_path / "m.safetensors"
+    model = KMeans(2, random_state=0).fit(X)
+    model.save(path)
+    before = path.read_bytes()
+    # A limit on the size of files fails a write as a full disk does.
+    big = KMeans(40, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 900)))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+        with pytest.raises(OSError, match="too large"):
+            big.save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
