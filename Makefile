@@ -74,12 +74,11 @@ test-rust: | check-tools ## Unit, integration and documentation tests; kernels u
 ifdef NEXTEST
 	$(CARGO) nextest run --locked
 	for isa in $(ISAS); do echo "SHOAL_ISA=$$isa"; SHOAL_ISA=$$isa $(CARGO) nextest run --locked --lib kernel::; done
-	$(CARGO) nextest run --locked --no-default-features --lib
 else
 	$(CARGO) test --locked --lib --bins --tests --examples
 	for isa in $(ISAS); do echo "SHOAL_ISA=$$isa"; SHOAL_ISA=$$isa $(CARGO) test --locked --lib kernel::; done
-	$(CARGO) test --locked --no-default-features --lib
 endif
+	$(CARGO) check --locked --no-default-features
 	$(CARGO) test --locked --doc
 
 test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Whole-size tests: `.venv/bin/python -m pytest -m slow`.

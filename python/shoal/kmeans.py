@@ -81,7 +81,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         Sum of `sample_weight` times squared distance of the rows to their centers, differences and sums in
         float64.
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows of each cluster, as the last sweep found them.
+        Weight of the rows of each cluster: those of `labels_` once the fit is over, of the last sweep before.
     n_iter_ : int
         Sweeps of the best start.
     history_ : structured ndarray of shape (n_steps,)
@@ -559,6 +559,8 @@ class Starts:
         self._left = n_init
         self._current: KMeansRun | None = None
         self._best: KMeansRun | None = None
+        self._last: Step | None = None
+        """The last step of the starts before the present one."""
 
     def step(self) -> Step | None:
         """One sweep of the present start; None when all are over."""
@@ -568,8 +570,11 @@ class Starts:
             self._current = self._make()
             self._left -= 1
         step = self._current.step()
+        if step is not None and self._last is not None:
+            step = step.after(self._last)
         if step is None or step.stop_reason is None:
             return step
+        self._last = step
         self._current.finish()
         if self._best is None or self._current.inertia() < self._best.inertia():
             self._best = self._current

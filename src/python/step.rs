@@ -52,6 +52,16 @@ impl Step {
         Self { stop_reason, ..self.clone() }
     }
 
+    /// The same step counted on from an earlier one.
+    fn after(&self, earlier: &Self) -> Self {
+        Self {
+            iteration: self.iteration + earlier.iteration,
+            rows_seen: self.rows_seen + earlier.rows_seen,
+            elapsed: self.elapsed + earlier.elapsed,
+            ..self.clone()
+        }
+    }
+
     fn __repr__(&self) -> String {
         let reason = self.stop_reason.as_ref().map_or("None".to_owned(), |reason| format!("'{reason}'"));
         format!(

@@ -106,9 +106,7 @@ def drawn(rows, k, random_state):
     "init",
     [
         "random",
-        pytest.param(
-            drawn, marks=pytest.mark.xfail(reason="steps of each start of a callable are counted from 1")
-        ),
+        drawn,
     ],
 )
 def test_history_of_several_starts(init):

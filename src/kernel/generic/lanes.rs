@@ -7,6 +7,11 @@ use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::table::Compute;
 use crate::tuning::ROWS_IN_LANES_DIM;
 
+/// Vectors of rows in a group: as many as the registers hold beside the sums and the minima.
+const fn vectors_of(dim: usize, registers: usize) -> usize {
+    if 2 * (dim + CENTERS) + 6 <= registers { 2 } else { 1 }
+}
+
 /// Centers that a group of rows meets at a time.
 const CENTERS: usize = 4;
 
@@ -95,8 +100,7 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
     S::T: Compute,
 {
     let (rows, stride, dim, k) = (labels.len(), packed.strip_rows(), packed.dim, packed.k);
-    // As many rows at a time as the registers hold beside two sets of minima.
-    let vectors = if 2 * (dim + CENTERS) + 6 <= S::REGISTERS { 2 } else { 1 };
+    let vectors = vectors_of(dim, S::REGISTERS);
     let padded = rows.next_multiple_of(vectors * S::LANES);
     assert!(padded <= stride && dim <= ROWS_IN_LANES_DIM && scratch.x.len() >= dim * stride);
     assert!(scratch.ids.len() >= stride && scratch.best.len() >= stride && scratch.second.len() >= stride);
@@ -111,8 +115,12 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
             macro_rules! dims {
                 ($($d:literal)*) => {
                     match dim {
-                        $($d if vectors == 2 => group::<S, $d, 2, TWO>(x, stride, c, norms, k, best, ids, second),
-                        $d => group::<S, $d, 1, TWO>(x, stride, c, norms, k, best, ids, second),)*
+                        // The other branch is known to be dead when this is compiled.
+                        $($d => if vectors_of($d, S::REGISTERS) == 2 {
+                            group::<S, $d, 2, TWO>(x, stride, c, norms, k, best, ids, second);
+                        } else {
+                            group::<S, $d, 1, TWO>(x, stride, c, norms, k, best, ids, second);
+                        },)*
                         _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
                     }
                 };
