@@ -30,8 +30,7 @@ cargo bench --bench kernels -- FILTER             criterion groups whose name co
   --dims 64,128 --centers 256,1024    cells of the grid
   --rounds N          interleaved rounds of a cell (default 9)
   --only grid|threads
-  --csv PATH          writes the table too
-with --features gemm/x86-v4 the library uses AVX-512";
+  --csv PATH          writes the table too";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
