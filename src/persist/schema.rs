@@ -130,7 +130,7 @@ pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
     file::write(path.as_ref(), &contents.arrays, &texts)
 }
 
-/// Reads a file that [`write`] wrote, here or in another version, or from Python.
+/// Reads a file that [`write()`] wrote, here or in another version, or from Python.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Format`], naming the file, when it is damaged, cut short, no file of shoal's, or of a later format.
