@@ -20,10 +20,10 @@ impl<'a, T: Float> MatRef<'a, T> {
     /// Rows of `cols` values, one after the other.
     ///
     /// # Panics
-    /// When `data` is not a whole number of rows, or `cols` is 0.
+    /// When `data` is not a whole number of rows. No values at all are no rows, whatever `cols` is.
     pub fn new(data: &'a [T], cols: usize) -> Self {
-        assert!(cols > 0 && data.len().is_multiple_of(cols), "{} values are no rows of {cols}", data.len());
-        Self { data, rows: data.len() / cols, cols, stride: cols }
+        assert!(data.len().is_multiple_of(cols), "{} values are no rows of {cols}", data.len());
+        Self { data, rows: data.len().checked_div(cols).unwrap_or(0), cols, stride: cols }
     }
 
     /// `rows` rows of `cols` values, the starts of two rows `stride` values apart.

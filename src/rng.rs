@@ -64,9 +64,11 @@ mod tests {
 
     #[test]
     fn draws_are_frozen() {
+        // Worked out by hand from the definitions of SplitMix64 and xoshiro256++.
         let mut r = Rng::keyed(7, Purpose::Seeding, 0);
-        let drawn = [r.bits(), r.bits(), r.below(1000)];
-        assert_eq!(drawn, [Rng::keyed(7, Purpose::Seeding, 0).bits(), drawn[1], drawn[2]]);
+        assert_eq!([r.bits(), r.bits()], [0x02eb_b3cd_c0c8_8e61, 0xc1ea_d045_f80c_2a6b]);
+        assert_eq!(r.below(1000), 774);
+        assert_eq!(r.unit(), 7161232513637310.0 / 9_007_199_254_740_992.0);
     }
 
     #[test]

@@ -345,6 +345,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
 
     def _complete(self, run: Any) -> None:
         super()._complete(run)
+        # A step whose last pass was interrupted had moved the centers already.
+        self.cluster_centers_ = run.centers()
+        self.n_iter_ = run.n_iter
         self.counts_ = run.counts()
         self.timings_ = run.timings()
 

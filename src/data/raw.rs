@@ -340,7 +340,8 @@ impl<'a> RawRows<'a> {
             let (rows, cols) = (layout.rows, layout.cols);
             return Err(Error::Shape(format!("{rows} rows of {cols} columns do not fit into memory")));
         }
-        Ok(Self { base, layout, gaps: true, bytes: PhantomData })
+        // Between the rows there may be another array's values, which somebody may be writing.
+        Ok(Self { base, layout, gaps: false, bytes: PhantomData })
     }
 
     /// The rows of a view with any strides.

@@ -48,25 +48,30 @@ impl Isa {
         ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
-    /// The one in use: the widest available, or what the environment variable `SHOAL_ISA` names.
+    /// The one to use: the widest available, or what the environment variable `SHOAL_ISA` names.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] when `SHOAL_ISA` names nothing, or something that this processor has not: running another set than the one
+    /// asked for would make a measurement lie.
+    pub fn requested() -> Result<Self, Error> {
+        let Ok(name) = std::env::var("SHOAL_ISA") else {
+            return Ok(ALL.into_iter().rfind(|isa| isa.is_available()).unwrap_or(Self::Scalar));
+        };
+        let isa: Self = name.parse().map_err(|e| Error::param(format!("SHOAL_ISA: {e}")))?;
+        if isa.is_available() {
+            return Ok(isa);
+        }
+        let has: Vec<String> = Self::available().iter().map(ToString::to_string).collect();
+        Err(Error::param(format!("SHOAL_ISA={isa}: this processor has only {}", has.join(", "))))
+    }
+
+    /// The one in use: [`Isa::requested`], as it was when it was first asked for.
     ///
     /// # Panics
-    /// When `SHOAL_ISA` names nothing, or something that this processor has not: running another set than the one asked for would make a
-    /// measurement lie.
+    /// When [`Isa::requested`] fails.
     pub fn active() -> Self {
         static ACTIVE: OnceLock<Isa> = OnceLock::new();
-        *ACTIVE.get_or_init(|| match std::env::var("SHOAL_ISA") {
-            Err(_) => ALL.into_iter().rfind(|isa| isa.is_available()).unwrap_or(Self::Scalar),
-            Ok(name) => {
-                let isa: Self = name.parse().unwrap_or_else(|e| panic!("SHOAL_ISA: {e}"));
-                assert!(
-                    isa.is_available(),
-                    "SHOAL_ISA={isa}: this processor has only {:?}",
-                    Self::available()
-                );
-                isa
-            }
-        })
+        *ACTIVE.get_or_init(|| Self::requested().unwrap_or_else(|e| panic!("{e}")))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A block of rows against packed centers, on this processor.
 //!
-//! The verbs here are safe, own no threads and allocate nothing once their [`Scratch`] has grown. They work strip by strip and never
+//! The verbs here are safe, own no threads, and those of a sweep allocate nothing once their [`Scratch`] has grown. They work strip by strip and never
 //! write a row by center matrix unless asked for one. Labels follow one rule everywhere, the *canonical label*: the center with the
 //! smallest tile value (see [`PackedCenters`]), the lowest index among equals. Distances that are reported are recomputed by difference
 //! in `f64`, so that they are exact to rounding.
@@ -220,7 +220,7 @@ pub fn distances<T: Compute>(
         for_each_panel(packed, scratch, strip.len(), |i, j, value| {
             let r = strip.start + i;
             let sq_dist = value.to_f64() + norms[i];
-            out[r * k + j] = if sq_dist > doubtful * norms[i] {
+            out[r * k + j] = if sq_dist.is_finite() && sq_dist > doubtful * norms[i] {
                 packed.unscaled(sq_dist)
             } else {
                 (packed.table.sq_dist)(rows.row(r), packed.centers().row(j))
@@ -271,6 +271,7 @@ pub fn accumulate<T: Compute>(
 /// assert_eq!(out, [1.0, 4.0]);
 /// ```
 pub fn sq_dists<T: Compute>(rows: MatRef<'_, T>, labels: &[u32], packed: &PackedCenters<T>, out: &mut [f64]) {
+    assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
     assert!(labels.len() == rows.rows() && out.len() == rows.rows(), "one label and one distance a row");
     for ((row, &label), out) in rows.iter().zip(labels).zip(out) {
         *out = (packed.table.sq_dist)(row, packed.centers().row(label as usize));

@@ -181,8 +181,9 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
     // Squares must neither overflow nor vanish: a quarter of the exponent's range on either side is safe as it is.
     let safe = if size_of::<T>() == 4 { 30 } else { 250 };
     let exponent = if largest > 0.0 && largest.is_finite() { largest.log2().floor() as i32 } else { 0 };
-    let scale = if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-1000, 1000)) } else { 1.0 };
-    let scale = if T::from_f64(scale).finite() && T::from_f64(scale) > T::ZERO { scale } else { 1.0 };
+    // Subnormal centers are scaled as far as T can say it.
+    let most = if size_of::<T>() == 4 { 126 } else { 1022 };
+    let scale = if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-most, most)) } else { 1.0 };
     (shift, T::from_f64(scale))
 }
 

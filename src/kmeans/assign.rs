@@ -33,7 +33,13 @@ fn with_metric<T: Compute, R>(
         Metric::Euclidean => f(&PackedCenters::new(MatRef::new(centers, d)), data),
         Metric::Cosine => {
             let mut unit = centers.to_vec();
-            normalize_rows(&mut unit, d);
+            // Those of a fit are on the unit sphere, as exactly as T can say it: moving them again would change labels.
+            for center in unit.chunks_exact_mut(d) {
+                let sq_norm: f64 = center.iter().map(|c| c.to_f64().powi(2)).sum();
+                if (sq_norm - 1.0).abs() > 4.0 * T::EPSILON {
+                    normalize_rows(center, d);
+                }
+            }
             f(&PackedCenters::new(MatRef::new(&unit, d)), &Normalized::new(data))
         }
     }

@@ -9,7 +9,7 @@ use super::empty;
 use super::model::KMeansModel;
 use super::params::{KMeansParams, Metric};
 use crate::data::{Access, DataSource};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -154,6 +154,9 @@ impl<T: Compute> Lloyd<T> {
         cx: &Executor,
     ) -> Result<Part> {
         let (k, dim) = (packed.n_centers(), self.dim);
+        if data.dim() != dim {
+            return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
+        }
         let mut total = Part::new(k, dim, moments.is_some());
         if std::mem::replace(&mut self.torn, true) {
             self.labels.fill(u32::MAX);

@@ -262,6 +262,9 @@ impl KMeansRun {
     /// # Errors
     /// As [`KMeansRun::advance`].
     pub fn finish<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<f64> {
+        if self.history().is_empty() {
+            return Err(Error::Source("no step was made yet: there are no centers to finish with".into()));
+        }
         self.with(rows, |typed| match typed {
             WithData::F32(run, data) => run.solver_mut().best_mut().finish(data, cx),
             WithData::F64(run, data) => run.solver_mut().best_mut().finish(data, cx),

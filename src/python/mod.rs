@@ -37,6 +37,8 @@ fn default_threads() -> usize {
 // All state is in frozen classes behind locks: sound without the global lock.
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    // A wrong SHOAL_ISA is refused here, where nothing has begun.
+    Isa::requested()?;
     m.add("version", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<source::Source>()?;
     m.add_class::<step::Step>()?;

@@ -6,7 +6,7 @@ mod random;
 pub use plus_plus::plus_plus;
 pub use random::random;
 
-use crate::data::{Access, DataSource, check_finite, count_rows, weights_of};
+use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -107,13 +107,25 @@ fn on_sample<T: Compute>(
     rng: &mut Rng,
     cx: &Executor,
 ) -> Result<Seeds<T>> {
-    // Rows are drawn by weight, and then count alike.
     let n = known(data, k)?;
-    let mut drawn = random::draw(n, weights_of(data)?.as_deref(), sample as usize, rng);
+    let weights = weights_of(data)?;
+    let heavy = weights.as_deref().map(|w| (0..n).filter(|&i| w[i as usize] > 0.0).collect::<Vec<_>>());
+    // Rows without weight are no candidates, unless there are too few others.
+    let few = heavy.filter(|heavy| heavy.len() as u64 <= sample && heavy.len() >= k);
+    let all = few.is_some();
+    let mut drawn = few.unwrap_or_else(|| random::draw(n, weights.as_deref(), sample as usize, rng));
     drawn.sort_unstable();
     let rows = crate::data::take(data, &drawn)?;
     finite_or_first_bad(&rows, data, cx)?;
-    let mut seeds = plus_plus(&crate::data::Dense::new(&rows, data.dim())?, k, true, rng, cx)?;
+    let rows = crate::data::Dense::new(&rows, data.dim())?;
+    let mut seeds = match &weights {
+        Some(weights) if all => {
+            let weights: Vec<f64> = drawn.iter().map(|&row| weights[row as usize]).collect();
+            plus_plus(&Weighted::new::<T>(rows, weights)?, k, true, rng, cx)?
+        }
+        // Drawn by weight, they count alike.
+        _ => plus_plus(&rows, k, true, rng, cx)?,
+    };
     for row in &mut seeds.rows {
         *row = drawn[*row as usize];
     }

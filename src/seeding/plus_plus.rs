@@ -5,6 +5,8 @@
 //! `|c - a|^2 < 4 D2` (triangle inequality), so most rows are soon passed over without being read; what is left is measured by difference
 //! in `f64`. Sums run in tile order: the draws do not depend on the number of threads.
 
+use std::collections::HashSet;
+
 use super::{Seeds, finite_or_first_bad, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
@@ -45,26 +47,27 @@ pub fn plus_plus<T: Compute>(
     state.admit(data, cx)?;
     while rows.len() < k {
         let total = state.tiles.iter().sum::<f64>();
-        let next = if total > 0.0 {
-            let mut drawn: Vec<u64> =
-                (0..trials).map(|_| state.draw(rng.unit() * total, weights.as_deref())).collect();
-            drawn.sort_unstable();
-            drawn.dedup();
-            if drawn.len() == 1 { drawn[0] } else { state.best_of(data, cx, &drawn)? }
-        } else {
-            // Every row coincides with a center: any unused row will do.
-            loop {
+        if total <= 0.0 {
+            // Every row coincides with a center: any unused rows will do.
+            let mut used: HashSet<u64> = rows.iter().copied().collect();
+            let first = rows.len();
+            while rows.len() < k {
                 let row = rng.below(n);
-                if !rows.contains(&row) {
-                    break row;
+                if used.insert(row) {
+                    rows.push(row);
                 }
             }
-        };
+            state.centers.extend(take(data, &rows[first..])?);
+            break;
+        }
+        let mut drawn: Vec<u64> =
+            (0..trials).map(|_| state.draw(rng.unit() * total, weights.as_deref())).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        let next = if drawn.len() == 1 { drawn[0] } else { state.best_of(data, cx, &drawn)? };
         rows.push(next);
         state.centers.extend(take(data, &[next])?);
-        if total > 0.0 {
-            state.admit(data, cx)?;
-        }
+        state.admit(data, cx)?;
     }
     let method = if greedy { "k-means++" } else { "plain-k-means++" };
     Ok(Seeds { centers: state.centers, rows, method: method.into() })
