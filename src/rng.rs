@@ -68,7 +68,7 @@ mod tests {
         let mut r = Rng::keyed(7, Purpose::Seeding, 0);
         assert_eq!([r.bits(), r.bits()], [0x02eb_b3cd_c0c8_8e61, 0xc1ea_d045_f80c_2a6b]);
         assert_eq!(r.below(1000), 774);
-        assert_eq!(r.unit(), 7161232513637310.0 / 9_007_199_254_740_992.0);
+        assert_eq!(r.unit(), 7_161_232_513_637_310.0 / 9_007_199_254_740_992.0);
     }
 
     #[test]

@@ -105,7 +105,6 @@ def nearest(
     n_nearest: int,
     metric: str,
     threads: int | None,
-    labels_out: npt.NDArray[np.int32] | None = None,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]: ...
 def predict(
     source: Source, centers: npt.NDArray[Any], metric: str, threads: int | None

@@ -29,7 +29,6 @@ fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResu
 }
 
 #[pyfunction]
-#[pyo3(signature = (source, centers, n_nearest, metric, threads, labels_out = None))]
 pub(super) fn nearest<'py>(
     py: Python<'py>,
     source: &Source,
@@ -37,7 +36,6 @@ pub(super) fn nearest<'py>(
     n_nearest: usize,
     metric: &str,
     threads: Option<usize>,
-    labels_out: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let (centers, metric, cost) = prepared(source, centers, metric)?;
     let input = Input::new(&source.0, None)?;
@@ -45,15 +43,11 @@ pub(super) fn nearest<'py>(
         kmeans::nearest(values, n_nearest, metric, input.of(), cx)
     }))?;
     let labels = signed(labels);
-    let (labels, sq_dists) = if n_nearest == 1 {
+    Ok(if n_nearest == 1 {
         (array1(py, labels), array1(py, sq_dists))
     } else {
         (array2(py, labels, n_nearest)?, array2(py, sq_dists, n_nearest)?)
-    };
-    if let Some(out) = labels_out {
-        out.set_item(pyo3::types::PyEllipsis::get(py), &labels)?;
-    }
-    Ok((labels, sq_dists))
+    })
 }
 
 #[pyfunction]
