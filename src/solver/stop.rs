@@ -6,7 +6,8 @@ use super::{Step, StopReason};
 ///
 /// ```
 /// use shoal::solver::{Step, StopReason, StopRules};
-/// let mut rules = StopRules { max_steps: Some(2), ..StopRules::default() };
+/// let mut rules = StopRules::default();
+/// rules.max_steps = Some(2);
 /// assert_eq!(rules.check(&Step { iteration: 1, ..Step::default() }), None);
 /// assert_eq!(rules.check(&Step { iteration: 2, ..Step::default() }), Some(StopReason::MaxIterations));
 /// ```
