@@ -310,5 +310,6 @@ def refuse_unreadable(X: Any) -> None:
         raise TypeError("sparse X is not supported yet: pass a dense array, for example X.toarray()")
     if callable(X) or hasattr(X, "__next__"):
         raise TypeError(
-            "iterators and callables are not supported as X yet: write the blocks to a .npy file and pass its path"
+            "iterators and callables are not supported as X yet: "
+            "write the blocks to a .npy file and pass its path"
         )
