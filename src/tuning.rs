@@ -16,6 +16,9 @@ pub(crate) const fn tile_rows(k: usize) -> usize {
     }
 }
 
+/// Sweeps for which Lloyd carries the sums of clusters along before it makes them afresh: each adds one rounding for every changed row.
+pub(crate) const CARRIED_SWEEPS: u32 = 32;
+
 /// Rows that the kernel labels at a time: a multiple of every micro tile's height. Their copy has to stay in the second-level cache beside
 /// a panel (bench `kernels`, group `strip`).
 pub(crate) const STRIP_ROWS: usize = 192;

@@ -28,6 +28,8 @@ pub struct KernelTable<T: Compute> {
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
     /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,
+    /// Moves rows of weight 1 whose label changed from one sum to the other; gives the growth of the sum of squared differences.
+    pub(super) reassign: ReassignFn<T>,
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
 }
@@ -35,6 +37,10 @@ pub struct KernelTable<T: Compute> {
 /// Rows, their labels, their weights, the centers, sums to add to, weights to add to; gives the weighted sum of squared differences.
 pub(super) type AccumulateFn<T> =
     fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64]) -> f64;
+
+/// Rows, their old and new labels, the centers, sums and weights to change; gives the growth of the sum of squared differences.
+pub(super) type ReassignFn<T> =
+    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, &mut [f64], &mut [f64]) -> f64;
 
 impl<T: Compute> KernelTable<T> {
     /// First center and width of the panel that center `j` of `padded` stands in.

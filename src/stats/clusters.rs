@@ -1,5 +1,7 @@
 //! This module knows the sums of rows by cluster.
 
+use std::mem::take;
+
 use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
@@ -19,12 +21,14 @@ pub struct ClusterSums {
     sums: Vec<f64>,
     weights: Vec<f64>,
     energy: f64,
+    /// Clusters that may hold something: a merge skips the others.
+    touched: Vec<bool>,
 }
 
 impl ClusterSums {
     /// Of no rows at all, for `k` clusters of `dim` columns.
     pub fn new(k: usize, dim: usize) -> Self {
-        Self { dim, sums: vec![0.0; k * dim], weights: vec![0.0; k], energy: 0.0 }
+        Self { dim, sums: vec![0.0; k * dim], weights: vec![0.0; k], energy: 0.0, touched: vec![false; k] }
     }
 
     /// Adds labelled rows; gives their weighted squared error about `centers`.
@@ -40,18 +44,65 @@ impl ClusterSums {
     ) -> f64 {
         let energy = kernel::accumulate(rows, labels, weights, centers, &mut self.sums, &mut self.weights);
         self.energy += energy;
+        self.touch(labels);
         energy
+    }
+
+    /// Moves rows of weight 1 whose labels changed; gives the growth of the squared error about `centers`. `self` may be the sums of these
+    /// rows, or an empty one that is merged into them afterwards.
+    ///
+    /// # Panics
+    /// As [`kernel::reassign`].
+    ///
+    /// ```
+    /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
+    /// let centers = PackedCenters::new(MatRef::new(&[0.0f64, 4.0], 1));
+    /// let (rows, mut sums) = (MatRef::new(&[1.0, 5.0, 6.0], 1), ClusterSums::new(2, 1));
+    /// sums.absorb(rows, &[0, 0, 1], None, &centers);
+    /// sums.reassign(rows, &[0, 0, 1], &[0, 1, 1], &centers);
+    /// assert_eq!((sums.weights(), sums.sum(1), sums.energy()), (&[1.0, 2.0][..], &[11.0][..], 6.0));
+    /// ```
+    pub fn reassign<T: Compute>(
+        &mut self,
+        rows: MatRef<'_, T>,
+        old: &[u32],
+        new: &[u32],
+        centers: &PackedCenters<T>,
+    ) -> f64 {
+        let growth = kernel::reassign(rows, old, new, centers, &mut self.sums, &mut self.weights);
+        self.energy += growth;
+        for (&from, &to) in old.iter().zip(new) {
+            if from != to {
+                self.touch(&[from, to]);
+            }
+        }
+        growth
+    }
+
+    /// The squared error changes by `growth`: that of the same rows about other centers.
+    pub(crate) fn grow_energy(&mut self, growth: f64) {
+        self.energy += growth;
     }
 
     /// Adds what `part` holds and leaves `part` empty.
     pub fn merge(&mut self, part: &mut Self) {
-        for (total, part) in self.sums.iter_mut().zip(&mut part.sums) {
-            *total += std::mem::take(part);
+        let touched =
+            part.touched.iter_mut().enumerate().filter_map(|(j, touched)| take(touched).then_some(j));
+        for j in touched {
+            let row = j * self.dim..(j + 1) * self.dim;
+            for (total, part) in self.sums[row.clone()].iter_mut().zip(&mut part.sums[row]) {
+                *total += take(part);
+            }
+            self.weights[j] += take(&mut part.weights[j]);
+            self.touched[j] = true;
         }
-        for (total, part) in self.weights.iter_mut().zip(&mut part.weights) {
-            *total += std::mem::take(part);
+        self.energy += take(&mut part.energy);
+    }
+
+    fn touch(&mut self, labels: &[u32]) {
+        for &j in labels {
+            self.touched[j as usize] = true;
         }
-        self.energy += std::mem::take(&mut part.energy);
     }
 
     /// Weight of each cluster.

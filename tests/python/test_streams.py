@@ -61,7 +61,7 @@ def test_steps():
     assert last.stop_reason == model.stop_reason_ == "labels-stable"
     assert last.n_changed == 0
     assert last.center_shift == 0
-    assert last.objective == model.inertia_
+    assert last.objective == pytest.approx(model.inertia_, rel=1e-12)
     for name in STEP_FIELDS:
         assert name in repr(last) or name in ("rows_seen", "batch_size", "n_distances")
 

@@ -4,11 +4,11 @@
 use std::arch::x86_64::*;
 
 use super::{stamp, vectors};
-use crate::kernel::generic::simd::Simd;
+use crate::kernel::generic::simd::{Simd, Widen};
 
 vectors!(
     Avx2F32, f32, __m256, 8 x 16,
-    [_mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_min_ps _mm256_max_ps],
+    [_mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_min_ps _mm256_max_ps],
     fmadd(a, b, c) _mm256_fmadd_ps(a, b, c),
     less(x, y, yes, no) _mm256_blendv_ps(no, yes, _mm256_cmp_ps::<_CMP_LT_OQ>(x, y)),
     equal(p, q, yes, no) _mm256_blendv_ps(no, yes, _mm256_cmp_ps::<_CMP_EQ_OQ>(p, q)),
@@ -18,11 +18,12 @@ vectors!(
         _mm_cvtss_f32(_mm_min_ss(m, _mm_shuffle_ps::<1>(m, m)))
     },
     store_ids(to, ids) _mm256_storeu_si256(to.cast(), _mm256_cvttps_epi32(ids)),
-    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast())
+    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
+    widen(p) Avx2F64 = _mm256_cvtps_pd(_mm_loadu_ps(p))
 );
 vectors!(
     Avx2F64, f64, __m256d, 4 x 16,
-    [_mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_min_pd _mm256_max_pd],
+    [_mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_add_pd _mm256_sub_pd _mm256_mul_pd _mm256_min_pd _mm256_max_pd],
     fmadd(a, b, c) _mm256_fmadd_pd(a, b, c),
     less(x, y, yes, no) _mm256_blendv_pd(no, yes, _mm256_cmp_pd::<_CMP_LT_OQ>(x, y)),
     equal(p, q, yes, no) _mm256_blendv_pd(no, yes, _mm256_cmp_pd::<_CMP_EQ_OQ>(p, q)),
@@ -31,7 +32,8 @@ vectors!(
         _mm_cvtsd_f64(_mm_min_sd(m, _mm_unpackhi_pd(m, m)))
     },
     store_ids(to, ids) _mm_storeu_si128(to.cast(), _mm256_cvttpd_epi32(ids)),
-    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast())
+    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
+    widen(p) Avx2F64 = _mm256_loadu_pd(p)
 );
 stamp!(f32, Avx2F32, Isa::Avx2, 6 x 2, [target_feature(enable = "avx2,fma")]);
 stamp!(f64, Avx2F64, Isa::Avx2, 6 x 2, [target_feature(enable = "avx2,fma")]);

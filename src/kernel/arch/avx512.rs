@@ -4,27 +4,29 @@
 use std::arch::x86_64::*;
 
 use super::{stamp, vectors};
-use crate::kernel::generic::simd::Simd;
+use crate::kernel::generic::simd::{Simd, Widen};
 
 vectors!(
     Avx512F32, f32, __m512, 16 x 32,
-    [_mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_min_ps _mm512_max_ps],
+    [_mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_min_ps _mm512_max_ps],
     fmadd(a, b, c) _mm512_fmadd_ps(a, b, c),
     less(x, y, yes, no) _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, y), yes),
     equal(p, q, yes, no) _mm512_mask_mov_ps(no, _mm512_cmp_ps_mask::<_CMP_EQ_OQ>(p, q), yes),
     min_lane(m) _mm512_reduce_min_ps(m),
     store_ids(to, ids) _mm512_storeu_si512(to.cast(), _mm512_cvttps_epi32(ids)),
-    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast())
+    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
+    widen(p) Avx512F64 = _mm512_cvtps_pd(_mm256_loadu_ps(p))
 );
 vectors!(
     Avx512F64, f64, __m512d, 8 x 32,
-    [_mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_min_pd _mm512_max_pd],
+    [_mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_add_pd _mm512_sub_pd _mm512_mul_pd _mm512_min_pd _mm512_max_pd],
     fmadd(a, b, c) _mm512_fmadd_pd(a, b, c),
     less(x, y, yes, no) _mm512_mask_mov_pd(no, _mm512_cmp_pd_mask::<_CMP_LT_OQ>(x, y), yes),
     equal(p, q, yes, no) _mm512_mask_mov_pd(no, _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(p, q), yes),
     min_lane(m) _mm512_reduce_min_pd(m),
     store_ids(to, ids) _mm256_storeu_si256(to.cast(), _mm512_cvttpd_epi32(ids)),
-    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast())
+    prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
+    widen(p) Avx512F64 = _mm512_loadu_pd(p)
 );
 stamp!(f32, Avx512F32, Isa::Avx512, 12 x 2, [target_feature(enable = "avx512f,avx2,fma")]);
 stamp!(f64, Avx512F64, Isa::Avx512, 12 x 2, [target_feature(enable = "avx512f,avx2,fma")]);

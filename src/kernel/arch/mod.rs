@@ -45,6 +45,8 @@ macro_rules! stamp {
                 // SAFETY: as above.
                 accumulate: |x, l, w, c, s, t| unsafe { accumulate(x, l, w, c, s, t) },
                 // SAFETY: as above.
+                reassign: |x, l, c, s, t| unsafe { reassign(x, l, c, s, t) },
+                // SAFETY: as above.
                 sq_dist: |a, b| unsafe { sq_dist(a, b) },
             };
 
@@ -97,12 +99,26 @@ macro_rules! stamp {
                 sums: &mut [f64],
                 totals: &mut [f64],
             ) -> f64 {
-                accumulate::accumulate(rows, labels, weights, centers, sums, totals)
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals) }
+            }
+
+            $(#[$attr])*
+            unsafe fn reassign(
+                rows: MatRef<'_, $t>,
+                labels: (&[u32], &[u32]),
+                centers: MatRef<'_, $t>,
+                sums: &mut [f64],
+                totals: &mut [f64],
+            ) -> f64 {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals) }
             }
 
             $(#[$attr])*
             unsafe fn sq_dist(a: &[$t], b: &[$t]) -> f64 {
-                pair::sq_dist(a, b)
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { pair::sq_dist::<$simd>(a, b) }
             }
         }
     };
@@ -111,13 +127,14 @@ pub(super) use stamp;
 
 /// Fills the plain part of a vector type from its intrinsics; what differs between instruction sets is written out in a second `impl`.
 macro_rules! vectors {
-    ($name:ident, $t:ty, $v:ty, $lanes:literal x $registers:literal, [$splat:ident $load:ident $store:ident $min:ident $max:ident],
+    ($name:ident, $t:ty, $v:ty, $lanes:literal x $registers:literal, [$splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $min:ident $max:ident],
      fmadd($a:ident, $b:ident, $c:ident) $fmadd:expr,
      less($x:ident, $y:ident, $yes:ident, $no:ident) $less:expr,
      equal($p:ident, $q:ident, $eq_yes:ident, $eq_no:ident) $equal:expr,
      min_lane($m:ident) $min_lane:expr,
      store_ids($to:ident, $ids:ident) $store_ids:expr,
-     prefetch($line:ident) $prefetch:expr) => {
+     prefetch($line:ident) $prefetch:expr,
+     widen($from:ident) $wide:ty = $widen:expr) => {
         #[derive(Clone, Copy)]
         pub(super) struct $name;
 
@@ -148,6 +165,21 @@ macro_rules! vectors {
             unsafe fn fmadd($a: $v, $b: $v, $c: $v) -> $v {
                 // SAFETY: see above.
                 unsafe { $fmadd }
+            }
+            #[inline(always)]
+            unsafe fn add(a: $v, b: $v) -> $v {
+                // SAFETY: see above.
+                unsafe { $add(a, b) }
+            }
+            #[inline(always)]
+            unsafe fn sub(a: $v, b: $v) -> $v {
+                // SAFETY: see above.
+                unsafe { $sub(a, b) }
+            }
+            #[inline(always)]
+            unsafe fn mul(a: $v, b: $v) -> $v {
+                // SAFETY: see above.
+                unsafe { $mul(a, b) }
             }
             #[inline(always)]
             unsafe fn min(a: $v, b: $v) -> $v {
@@ -203,6 +235,18 @@ macro_rules! vectors {
             unsafe fn store_ids($to: *mut u32, $ids: $v) {
                 // SAFETY: see above.
                 unsafe { $store_ids }
+            }
+        }
+
+        #[allow(unused_unsafe, reason = "portable operations are safe")]
+        impl Widen for $name {
+            type Wide = $wide;
+
+            // SAFETY: as the trait asks.
+            #[inline(always)]
+            unsafe fn widen($from: *const $t) -> <$wide as Simd>::V {
+                // SAFETY: see above.
+                unsafe { $widen }
             }
         }
     };

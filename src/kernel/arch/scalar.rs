@@ -1,9 +1,10 @@
 //! This module knows vectors without any instruction set: arrays that the compiler may vectorise as it likes.
 
 use std::array::from_fn;
+use std::ops::{Add, Mul, Sub};
 
 use super::{stamp, vectors};
-use crate::kernel::generic::simd::Simd;
+use crate::kernel::generic::simd::{Simd, Widen};
 
 #[inline(always)]
 fn splat<T: Copy, const N: usize>(x: T) -> [T; N] {
@@ -27,6 +28,21 @@ unsafe fn store<T: Copy, const N: usize>(p: *mut T, v: [T; N]) {
 }
 
 #[inline(always)]
+fn add<T: Copy + Add<Output = T>, const N: usize>(a: [T; N], b: [T; N]) -> [T; N] {
+    from_fn(|l| a[l] + b[l])
+}
+
+#[inline(always)]
+fn sub<T: Copy + Sub<Output = T>, const N: usize>(a: [T; N], b: [T; N]) -> [T; N] {
+    from_fn(|l| a[l] - b[l])
+}
+
+#[inline(always)]
+fn mul<T: Copy + Mul<Output = T>, const N: usize>(a: [T; N], b: [T; N]) -> [T; N] {
+    from_fn(|l| a[l] * b[l])
+}
+
+#[inline(always)]
 fn min<T: Copy + PartialOrd, const N: usize>(a: [T; N], b: [T; N]) -> [T; N] {
     from_fn(|l| if b[l] < a[l] { b[l] } else { a[l] })
 }
@@ -40,13 +56,14 @@ macro_rules! scalar {
     ($name:ident, $t:ty, $lanes:literal) => {
         vectors!(
             $name, $t, [$t; $lanes], $lanes x 16,
-            [splat load store min max],
+            [splat load store add sub mul min max],
             fmadd(a, b, c) from_fn(|l| a[l] * b[l] + c[l]),
             less(x, y, yes, no) from_fn(|l| if x[l] < y[l] { yes[l] } else { no[l] }),
             equal(p, q, yes, no) from_fn(|l| if p[l] == q[l] { yes[l] } else { no[l] }),
             min_lane(m) m.into_iter().fold(<$t>::INFINITY, |a, b| if b < a { b } else { a }),
             store_ids(to, ids) store(to, ids.map(|id| id as u32)),
-            prefetch(_p) ()
+            prefetch(_p) (),
+            widen(p) ScalarF64 = load::<$t, 2>(p).map(f64::from)
         );
     };
 }

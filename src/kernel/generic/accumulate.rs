@@ -1,16 +1,20 @@
 //! This module knows the second half of a sweep: rows are added to the sums of their centers, in `f64`.
 
 use super::pair::sq_dist;
+use super::simd::Widen;
 use crate::float::Float;
 use crate::matrix::MatRef;
 
 /// `sums[label] += weight * row`, `totals[label] += weight`; gives the weighted sum of squared differences.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
-pub(in crate::kernel) fn accumulate<T: Float>(
-    rows: MatRef<'_, T>,
+pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
+    rows: MatRef<'_, S::T>,
     labels: &[u32],
     weights: Option<&[f64]>,
-    centers: MatRef<'_, T>,
+    centers: MatRef<'_, S::T>,
     sums: &mut [f64],
     totals: &mut [f64],
 ) -> f64 {
@@ -25,14 +29,50 @@ pub(in crate::kernel) fn accumulate<T: Float>(
                 *s += w * x.to_f64();
             }
             totals[j] += w;
-            energy += w * sq_dist(row, centers.row(j));
+            // SAFETY: the caller's promise.
+            energy += w * unsafe { sq_dist::<S>(row, centers.row(j)) };
         } else {
             for (s, x) in sum.iter_mut().zip(row) {
                 *s += x.to_f64();
             }
             totals[j] += 1.0;
-            energy += sq_dist(row, centers.row(j));
+            // SAFETY: the caller's promise.
+            energy += unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }
     energy
+}
+
+/// Moves every row whose label changed from the sum of its old center to that of its new one; gives by how much the sum of squared
+/// differences to the labelled centers grows.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn reassign<S: Widen>(
+    rows: MatRef<'_, S::T>,
+    (old, new): (&[u32], &[u32]),
+    centers: MatRef<'_, S::T>,
+    sums: &mut [f64],
+    totals: &mut [f64],
+) -> f64 {
+    let d = rows.cols();
+    let mut growth = 0.0;
+    for (i, row) in rows.iter().enumerate() {
+        let (from, to) = (old[i] as usize, new[i] as usize);
+        if from == to {
+            continue;
+        }
+        for (s, x) in sums[from * d..][..d].iter_mut().zip(row) {
+            *s -= x.to_f64();
+        }
+        for (s, x) in sums[to * d..][..d].iter_mut().zip(row) {
+            *s += x.to_f64();
+        }
+        totals[from] -= 1.0;
+        totals[to] += 1.0;
+        // SAFETY: the caller's promise.
+        growth += unsafe { sq_dist::<S>(row, centers.row(to)) - sq_dist::<S>(row, centers.row(from)) };
+    }
+    growth
 }

@@ -2,35 +2,54 @@
 //!
 //! Sums run in a fixed number of lanes and are never fused, so that every instruction set gives the same bits.
 
+use super::simd::{Simd, Widen};
 use crate::float::Float;
 
+/// Sums that run side by side: whole vectors of `f64` in every instruction set.
+const LANES: usize = 16;
+
 /// Sum of squared differences; differences and sums in `f64`.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
-pub(in crate::kernel) fn sq_dist<T: Float>(a: &[T], b: &[T]) -> f64 {
-    const LANES: usize = 16;
-    let mut sums = [0.0f64; LANES];
+pub(in crate::kernel) unsafe fn sq_dist<S: Widen>(a: &[S::T], b: &[S::T]) -> f64 {
     let (a, a_tail) = a.as_chunks::<LANES>();
     let (b, b_tail) = b.as_chunks::<LANES>();
-    for (a, b) in a.iter().zip(b) {
-        for l in 0..LANES {
-            let e = a[l].to_f64() - b[l].to_f64();
-            sums[l] += e * e;
+    let mut lanes = [0.0f64; LANES];
+    // SAFETY: the processor has the instruction set; a chunk and `lanes` hold `LANES` values, which vectors of any width divide.
+    unsafe {
+        // More vectors than any instruction set needs are never used, and vanish.
+        let mut sums = [S::Wide::splat(0.0); LANES / 2];
+        let vectors = LANES / S::Wide::LANES;
+        for (a, b) in a.iter().zip(b) {
+            for (v, sum) in sums.iter_mut().enumerate().take(vectors) {
+                let at = v * S::Wide::LANES;
+                let e = S::Wide::sub(S::widen(a.as_ptr().add(at)), S::widen(b.as_ptr().add(at)));
+                *sum = S::Wide::add(*sum, S::Wide::mul(e, e));
+            }
+        }
+        for (v, &sum) in sums.iter().enumerate().take(vectors) {
+            S::Wide::store(lanes.as_mut_ptr().add(v * S::Wide::LANES), sum);
         }
     }
-    for (l, (a, b)) in a_tail.iter().zip(b_tail).enumerate() {
+    for (lane, (a, b)) in lanes.iter_mut().zip(a_tail.iter().zip(b_tail)) {
         let e = a.to_f64() - b.to_f64();
-        sums[l] += e * e;
+        *lane += e * e;
     }
-    fold(sums)
+    let used = if a.is_empty() { a_tail.len() } else { LANES };
+    fold(lanes, used)
 }
 
-/// Sum of the lanes, in halves.
+/// Sum of the lanes, in halves; those from `used` on are zero.
 #[inline(always)]
-fn fold(mut sums: [f64; 16]) -> f64 {
+fn fold(mut lanes: [f64; LANES], used: usize) -> f64 {
     for width in [8, 4, 2, 1] {
-        for l in 0..width {
-            sums[l] += sums[l + width];
+        if width < used {
+            for l in 0..width {
+                lanes[l] += lanes[l + width];
+            }
         }
     }
-    sums[0]
+    lanes[0]
 }

@@ -21,6 +21,9 @@ pub(in crate::kernel) trait Simd: Copy {
     unsafe fn store(p: *mut Self::T, v: Self::V);
     /// `a * b + c`, rounded once where the instruction set can.
     unsafe fn fmadd(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     /// Lane by lane, the candidate and its id where it is strictly smaller than the best, so that the earlier one wins a tie.
@@ -40,6 +43,17 @@ pub(in crate::kernel) trait Simd: Copy {
     fn prefetch(p: *const Self::T);
     /// Whole numbers as integers; needs room for `LANES` of them at `p`.
     unsafe fn store_ids(p: *mut u32, ids: Self::V);
+}
+
+/// Vectors whose values can be read as `f64`, as exact sums need them.
+///
+/// # Safety
+/// `widen` may only run on a processor that has the instruction set, and needs `Wide::LANES` valid values at `p`.
+pub(in crate::kernel) trait Widen: Simd {
+    /// The same instruction set's vector of `f64`.
+    type Wide: Simd<T = f64>;
+
+    unsafe fn widen(p: *const Self::T) -> <Self::Wide as Simd>::V;
 }
 
 /// The running minima that a kernel keeps of each row, in lanes.

@@ -21,13 +21,10 @@ pub(in crate::kernel) fn load<T: Compute>(
     let plain = packed.scale.to_f64() == 1.0 && packed.shift.iter().all(|s| s.to_f64() == 0.0);
     if packed.form == Form::RowsInLanes {
         let stride = packed.strip_rows();
-        if plain && rows.stride() == dim {
-            return transpose(&rows.data()[..n * dim], dim, &mut scratch.x[..dim * stride]);
-        }
-        let x = &mut scratch.x[..dim * stride];
-        for (r, row) in rows.iter().enumerate() {
-            for (t, &value) in row.iter().enumerate() {
-                x[t * stride + r] = moved(value, packed.shift[t], packed.scale);
+        transpose(rows, &mut scratch.x[..dim * stride]);
+        if !plain {
+            for (column, &s) in scratch.x.chunks_exact_mut(stride).zip(&packed.shift) {
+                column[..n].iter_mut().for_each(|x| *x = moved(*x, s, packed.scale));
             }
         }
         return;
@@ -52,15 +49,21 @@ pub(in crate::kernel) fn load<T: Compute>(
     }
 }
 
-/// Rows of `dim` values, one after the other, as columns of [`STRIP_ROWS`] values.
+/// Rows as columns of [`STRIP_ROWS`] values.
 #[inline(always)]
-fn transpose<T: Float>(rows: &[T], dim: usize, columns: &mut [T]) {
+fn transpose<T: Float>(rows: MatRef<'_, T>, columns: &mut [T]) {
     /// With all strides constant the compiler makes shuffles of it.
     #[inline(always)]
-    fn of<T: Float, const D: usize>(rows: &[T], columns: &mut [T]) {
-        let (rows, _) = rows.as_chunks::<D>();
-        assert!(columns.len() == D * STRIP_ROWS && rows.len() <= STRIP_ROWS);
-        for (r, row) in rows.iter().enumerate() {
+    fn of<T: Float, const D: usize>(rows: MatRef<'_, T>, columns: &mut [T]) {
+        assert!(columns.len() == D * STRIP_ROWS && rows.rows() <= STRIP_ROWS);
+        if rows.stride() != D {
+            for (r, row) in rows.iter().enumerate() {
+                row.iter().enumerate().for_each(|(t, &x)| columns[t * STRIP_ROWS + r] = x);
+            }
+            return;
+        }
+        let (packed, _) = rows.data()[..rows.rows() * D].as_chunks::<D>();
+        for (r, row) in packed.iter().enumerate() {
             for t in 0..D {
                 columns[t * STRIP_ROWS + r] = row[t];
             }
@@ -68,7 +71,7 @@ fn transpose<T: Float>(rows: &[T], dim: usize, columns: &mut [T]) {
     }
     macro_rules! dims {
         ($($d:literal)*) => {
-            match dim {
+            match rows.cols() {
                 $($d => of::<T, $d>(rows, columns),)*
                 _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
             }

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::naive;
 use crate::float::Float;
 use crate::kernel::{
-    Compute, Isa, PackedCenters, Scratch, accumulate, distances, nearest, nearest_m, nearest_two, sq_dists,
+    Compute, Isa, PackedCenters, Scratch, accumulate, distances, nearest, nearest_m, nearest_two, reassign,
+    sq_dists,
 };
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
@@ -122,6 +123,22 @@ fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u
         }
         assert_eq!((sums, totals), (sums_t, totals_t), "{what}");
         assert!((energy - energy_t).abs() <= 1e-12 * energy_t, "{what}");
+    }
+
+    let old: Vec<u32> = labels.iter().enumerate().map(|(i, &j)| (j + (i % 3) as u32) % k as u32).collect();
+    let summed = |labels: &[u32]| {
+        let (mut sums, mut totals) = (vec![0.0; k * d], vec![0.0; k]);
+        let energy = accumulate(rows, labels, None, &packed, &mut sums, &mut totals);
+        (sums, totals, energy)
+    };
+    let (mut sums, mut totals, before) = summed(&old);
+    let growth = reassign(rows, &old, &labels, &packed, &mut sums, &mut totals);
+    let (sums_t, totals_t, after) = summed(&labels);
+    assert_eq!(totals, totals_t, "{what}");
+    assert!((before + growth - after).abs() <= 1e-13 * before.max(1e-300), "{what}: {growth}");
+    let largest = x.iter().fold(0.0, |largest: f64, x| largest.max(x.to_f64().abs()));
+    for (sum, sum_t) in sums.iter().zip(sums_t) {
+        assert!((sum - sum_t).abs() <= 1e-14 * largest * n as f64, "{what}: sum {sum} not {sum_t}");
     }
 }
 
