@@ -16,6 +16,12 @@ pub(crate) const fn tile_rows(k: usize) -> usize {
     }
 }
 
+/// Centers from which it pays to look for columns that are zero in all rows of a micro tile: a look costs about what three centers cost.
+pub(crate) const SKIPPING_CENTERS: usize = 64;
+
+/// Strips that are not searched for zeros after one in which there were too few.
+pub(crate) const SKIPPING_PAUSE: u32 = 31;
+
 /// Sweeps for which Lloyd carries the sums of clusters along before it makes them afresh: each adds one rounding for every changed row.
 pub(crate) const CARRIED_SWEEPS: u32 = 32;
 

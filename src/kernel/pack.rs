@@ -196,6 +196,15 @@ pub struct Scratch<T> {
     pub(super) state: Aligned<T>,
     /// Accumulators parked between two depth blocks; the values of one panel at the end.
     pub(super) tile: Aligned<T>,
+    /// The columns that are not zero in any row of a micro tile, by micro tile and depth block; how many each list has.
+    pub(super) columns: Vec<u16>,
+    pub(super) lengths: Vec<u16>,
+    /// Whether the loaded strip is to be read by those lists.
+    pub(super) skipping: bool,
+    /// Strips for which not to look for zeros, because the last look was in vain.
+    pub(super) pause: u32,
+    /// Which columns of a micro tile's rows are not zero.
+    pub(super) used: Vec<T>,
     /// Smallest tile value of each row of the strip.
     pub(super) best: Vec<T>,
     /// Second smallest tile value of each row of the strip.
@@ -210,6 +219,11 @@ impl<T: Float> Default for Scratch<T> {
             x: Aligned::default(),
             state: Aligned::default(),
             tile: Aligned::default(),
+            columns: Vec::new(),
+            lengths: Vec::new(),
+            skipping: false,
+            pause: 0,
+            used: Vec::new(),
             best: Vec::new(),
             second: Vec::new(),
             ids: Vec::new(),

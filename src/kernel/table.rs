@@ -15,6 +15,8 @@ pub struct KernelTable<T: Compute> {
     pub(super) lanes: usize,
     /// Vector registers.
     pub(super) registers: usize,
+    /// Rows of a micro tile.
+    pub(super) height: usize,
     /// Centers in a whole panel.
     pub(super) width: usize,
     /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout that the packed form reads.

@@ -33,6 +33,7 @@ macro_rules! stamp {
                 isa: $isa,
                 lanes: LANES,
                 registers: <$simd as Simd>::REGISTERS,
+                height: $mr,
                 width: $nv * LANES,
                 // SAFETY: this table is only used on a processor that has the instruction set (all that follow).
                 load: |p, x, s| unsafe { load(p, x, s) },

@@ -10,3 +10,4 @@ pub(super) mod pair;
 pub(super) mod simd;
 pub(super) mod strip;
 pub(super) mod tile;
+pub(super) mod zeros;

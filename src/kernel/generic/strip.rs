@@ -1,6 +1,7 @@
 //! This module knows how rows enter a strip, and how the lanes of running minima become one label a row.
 
 use super::simd::Simd;
+use super::zeros;
 use crate::float::Float;
 use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
 use crate::kernel::table::Compute;
@@ -28,6 +29,11 @@ pub(in crate::kernel) fn load<T: Compute>(
             }
         }
         return;
+    }
+    if plain {
+        zeros::find(packed, rows, scratch);
+    } else {
+        scratch.skipping = false;
     }
     let stride = packed.strip_stride();
     let block = packed.strip_rows() * stride;

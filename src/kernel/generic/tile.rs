@@ -16,7 +16,7 @@ use crate::kernel::aligned::LINE;
 use crate::kernel::pack::{DEEP, PackedCenters, SHALLOW, Scratch};
 use crate::kernel::table::Compute;
 
-/// Where the accumulators of a micro tile start and end.
+/// What a micro tile adds, and where its accumulators start and end.
 #[derive(Clone, Copy)]
 struct Depth {
     /// Columns to add.
@@ -27,20 +27,29 @@ struct Depth {
     last: bool,
 }
 
-/// `MR` rows against `NV` vectors of centers, over one block of columns. `STRIDE` is the bytes between two rows.
+/// `MR` rows against `NV` vectors of centers, over one block of columns, or over the `listed` ones if `SKIP`. `STRIDE` is the bytes
+/// between two rows.
 ///
 /// # Safety
 /// `x` points to `MR` rows, `panel` to `depth.columns` times `NV` vectors, `norms` to `NV` vectors, `tile` to `MR` rows of `NV` vectors,
-/// `state` to `MR` rows of the epilogue's vectors; the processor has the instruction set.
+/// `state` to `MR` rows of the epilogue's vectors; `listed` are below `depth.columns`; the processor has the instruction set.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "registers, not a data structure")]
-unsafe fn micro<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const STRIDE: usize>(
+unsafe fn micro<
+    S: Simd,
+    E: Epilogue<S>,
+    const MR: usize,
+    const NV: usize,
+    const STRIDE: usize,
+    const SKIP: bool,
+>(
     x: *const S::T,
     panel: *const S::T,
     norms: *const S::T,
     tile: *mut S::T,
     state: *mut S::T,
     depth: Depth,
+    listed: &[u16],
     id: usize,
 ) {
     let width = NV * S::LANES;
@@ -55,9 +64,10 @@ unsafe fn micro<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
                 );
             }
         }
-        let mut p = panel;
-        let mut q = x;
-        for _ in 0..depth.columns {
+        let columns = if SKIP { listed.len() } else { depth.columns };
+        for i in 0..columns {
+            let t = if SKIP { usize::from(*listed.get_unchecked(i)) } else { i };
+            let (p, q) = (panel.add(t * width), x.add(t));
             let mut c = [S::splat(S::T::ZERO); NV];
             for (v, c) in c.iter_mut().enumerate() {
                 *c = S::load(p.add(v * S::LANES));
@@ -68,8 +78,6 @@ unsafe fn micro<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
                     *acc = S::fmadd(a, c[v], *acc);
                 }
             }
-            p = p.add(width);
-            q = q.add(1);
         }
         let mut ids = [S::splat(S::T::ZERO); NV];
         for (v, id_v) in ids.iter_mut().enumerate() {
@@ -127,15 +135,17 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
                 for l in g * share..(g + 1) * share {
                     S::prefetch(next.wrapping_add(l * line));
                 }
-                micro::<S, E, MR, NV, STRIDE>(
-                    scratch.x.as_ptr().add(b * block + g * MR * stride),
-                    p,
-                    norms,
-                    scratch.tile.as_mut_ptr().add(g * MR * width),
-                    scratch.state.as_mut_ptr().add(g * MR * E::VECTORS * S::LANES),
-                    depth,
-                    first / S::LANES,
-                );
+                let x = scratch.x.as_ptr().add(b * block + g * MR * stride);
+                let tile = scratch.tile.as_mut_ptr().add(g * MR * width);
+                let state = scratch.state.as_mut_ptr().add(g * MR * E::VECTORS * S::LANES);
+                let id = first / S::LANES;
+                if STRIDE == DEEP && NV > 1 && scratch.skipping {
+                    let at = g * packed.depth_blocks() + b;
+                    let listed = &scratch.columns[at * packed.depth..][..usize::from(scratch.lengths[at])];
+                    micro::<S, E, MR, NV, STRIDE, true>(x, p, norms, tile, state, depth, listed, id);
+                } else {
+                    micro::<S, E, MR, NV, STRIDE, false>(x, p, norms, tile, state, depth, &[], id);
+                }
             }
         }
     }

@@ -24,9 +24,11 @@ enum Kind {
     Huge,
     /// Plain, times 1e-25 (or its like in `f64`).
     Tiny,
+    /// Plain, but nearly all zero: whole columns of a micro tile are.
+    Zeros,
 }
 
-const KINDS: [Kind; 5] = [Kind::Plain, Kind::Ties, Kind::Far, Kind::Huge, Kind::Tiny];
+const KINDS: [Kind; 6] = [Kind::Plain, Kind::Ties, Kind::Far, Kind::Huge, Kind::Tiny, Kind::Zeros];
 
 fn values<T: Float>(kind: Kind, len: usize, seed: u64) -> Vec<T> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, len as u64);
@@ -40,6 +42,7 @@ fn values<T: Float>(kind: Kind, len: usize, seed: u64) -> Vec<T> {
                 Kind::Far => unit + 1e4,
                 Kind::Huge => unit * 10f64.powi(power),
                 Kind::Tiny => unit * 10f64.powi(-power),
+                Kind::Zeros => (unit - 0.97).max(0.0) * 30.0,
             })
         })
         .collect()
@@ -221,6 +224,31 @@ fn one_label_wherever_a_row_stands() {
             }
         });
     }
+}
+
+/// Columns of zeros are left out of the sums, and every value keeps its bits.
+#[test]
+fn zeros_are_skipped_without_a_trace() {
+    for_each_isa(|isa| {
+        let (n, k, d) = (100, 80, 300);
+        let (x, c) = problem::<f32>(Kind::Zeros, n, k, d, 11);
+        let (rows, packed) = (MatRef::new(&x, d), PackedCenters::for_isa(MatRef::new(&c, d), isa));
+        let values = |scratch: &mut Scratch<f32>, skipping: bool| {
+            let (mut labels, mut best, mut second) = (vec![0; n], vec![0.0; n], vec![0.0; n]);
+            nearest_two(rows, &packed, &mut labels, &mut best, &mut second, scratch);
+            assert_eq!(scratch.skipping, skipping, "{isa}");
+            (labels, second)
+        };
+        let mut blind = Scratch::default();
+        blind.pause = u32::MAX;
+        assert_eq!(values(&mut Scratch::default(), true), values(&mut blind, false), "{isa}");
+        // NaN is no zero.
+        let mut x = x.clone();
+        x[7 * d + 100] = f32::NAN;
+        let mut out = vec![0.0; k];
+        distances(MatRef::new(&x[7 * d..8 * d], d), &packed, &mut out, &mut Scratch::default());
+        assert!(out.iter().all(|v| v.is_nan()), "{isa} {out:?}");
+    });
 }
 
 #[test]

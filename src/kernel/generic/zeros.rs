@@ -1,0 +1,56 @@
+//! This module knows in which columns all rows of a micro tile are zero.
+//!
+//! Images with borders, counts, one-hot columns: a column of zeros adds nothing to any value, so that leaving it out gives the same bits.
+
+use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::table::Compute;
+use crate::matrix::MatRef;
+use crate::tuning::{SKIPPING_CENTERS, SKIPPING_PAUSE};
+
+/// Lists, for each micro tile's rows and each depth block, the columns that are not zero; `scratch.skipping` says whether that pays.
+#[inline(always)]
+pub(in crate::kernel) fn find<T: Compute>(
+    packed: &PackedCenters<T>,
+    rows: MatRef<'_, T>,
+    scratch: &mut Scratch<T>,
+) {
+    scratch.skipping = false;
+    if packed.k < SKIPPING_CENTERS || packed.is_shallow() {
+        return;
+    }
+    if scratch.pause > 0 {
+        scratch.pause -= 1;
+        return;
+    }
+    let (dim, depth, blocks, height) = (packed.dim, packed.depth, packed.depth_blocks(), packed.table.height);
+    let groups = rows.rows().div_ceil(height);
+    scratch.columns.resize(groups * blocks * depth, 0);
+    scratch.lengths.resize(groups * blocks, 0);
+    let mut listed = 0;
+    for g in 0..groups {
+        let group = rows.slice(g * height, rows.rows().min((g + 1) * height));
+        scratch.used.clear();
+        scratch.used.resize(dim, T::ZERO);
+        for row in group.iter() {
+            for (used, &x) in scratch.used.iter_mut().zip(row) {
+                // NaN is not zero.
+                *used = if x == T::ZERO { *used } else { T::INFINITY };
+            }
+        }
+        for (b, used) in scratch.used.chunks(depth).enumerate() {
+            let list = &mut scratch.columns[(g * blocks + b) * depth..][..depth];
+            let mut length = 0;
+            for (t, &used) in used.iter().enumerate() {
+                list[length] = t as u16;
+                length += usize::from(used > T::ZERO);
+            }
+            scratch.lengths[g * blocks + b] = length as u16;
+            listed += length;
+        }
+    }
+    // Each listed column costs a little more than one of a run.
+    scratch.skipping = listed * 8 <= groups * dim * 7;
+    if !scratch.skipping {
+        scratch.pause = SKIPPING_PAUSE;
+    }
+}
