@@ -29,7 +29,7 @@ pub use pack::{MAX_CENTERS, PackedCenters, Scratch};
 pub use table::Compute;
 
 use crate::matrix::MatRef;
-use pack::Form;
+use pack::{Form, Picked};
 
 /// Cuts `rows` into strips and loads each.
 fn for_each_strip<T: Compute>(
@@ -43,7 +43,7 @@ fn for_each_strip<T: Compute>(
     let mut start = 0;
     while start < rows.rows() {
         let end = rows.rows().min(start + most);
-        (packed.table.load)(packed, rows.slice(start, end), scratch);
+        (packed.table.load)(packed, Picked { rows: rows.slice(start, end), index: None }, scratch);
         f(start..end, scratch);
         start = end;
     }

@@ -73,12 +73,30 @@ impl<T: Compute> PackedCenters<T> {
     /// As [`PackedCenters::new`], and when this processor has not that instruction set.
     pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
-        assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
         assert!(isa.is_available(), "this processor has not {isa}");
         let table = T::table(isa);
-        let (shift, scale) = reference(centers);
         let form =
             if rows_in_lanes(dim, k, table.registers) { Form::RowsInLanes } else { Form::CentersInLanes };
+        Self::pack(centers, None, table, form)
+    }
+
+    /// Packs `centers` in panels, in the given order: the slot of a center is its place there. Values keep their bits.
+    ///
+    /// # Panics
+    /// As [`PackedCenters::new`], and when `order` is no permutation.
+    pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32]) -> Self {
+        Self::pack(centers, Some(order), T::table(Isa::active()), Form::CentersInLanes)
+    }
+
+    fn pack(
+        centers: MatRef<'_, T>,
+        order: Option<&[u32]>,
+        table: &'static KernelTable<T>,
+        form: Form,
+    ) -> Self {
+        let (k, dim) = (centers.rows(), centers.cols());
+        assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
+        let (shift, scale) = reference(centers);
         let mut plain = Vec::with_capacity(k * dim);
         centers.iter().for_each(|c| plain.extend_from_slice(c));
 
@@ -86,7 +104,8 @@ impl<T: Compute> PackedCenters<T> {
         let size = if form == Form::RowsInLanes { k } else { padded } * dim;
         let mut data = Aligned::filled(size, T::ZERO);
         let mut norms = Aligned::filled(padded, T::INFINITY);
-        for (j, c) in centers.iter().enumerate() {
+        for j in 0..k {
+            let c = centers.row(order.map_or(j, |order| order[j] as usize));
             let (first, width) = table.panel_of(j, padded);
             let mut norm = 0.0;
             for (t, (&c, &s)) in c.iter().zip(&shift).enumerate() {
@@ -185,6 +204,26 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
     let most = if size_of::<T>() == 4 { 126 } else { 1022 };
     let scale = if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-most, most)) } else { 1.0 };
     (shift, T::from_f64(scale))
+}
+
+/// Rows that enter a strip: all of a block, or some of them.
+#[derive(Clone, Copy)]
+pub(super) struct Picked<'a, T> {
+    pub(super) rows: MatRef<'a, T>,
+    /// Which rows, in which order; all if there is none.
+    pub(super) index: Option<&'a [u32]>,
+}
+
+impl<'a, T: Float> Picked<'a, T> {
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.index.map_or(self.rows.rows(), <[u32]>::len)
+    }
+
+    #[inline(always)]
+    pub(super) fn row(&self, i: usize) -> &'a [T] {
+        self.rows.row(self.index.map_or(i, |index| index[i] as usize))
+    }
 }
 
 /// The buffers of one worker; grown once, then reused for every strip.

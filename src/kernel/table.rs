@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::isa::Isa;
-use super::pack::{PackedCenters, Scratch};
+use super::pack::{PackedCenters, Picked, Scratch};
 use crate::float::Float;
 use crate::matrix::MatRef;
 
@@ -20,7 +20,7 @@ pub struct KernelTable<T: Compute> {
     /// Centers in a whole panel.
     pub(super) width: usize,
     /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout that the packed form reads.
-    pub(super) load: fn(&PackedCenters<T>, MatRef<'_, T>, &mut Scratch<T>),
+    pub(super) load: fn(&PackedCenters<T>, Picked<'_, T>, &mut Scratch<T>),
     /// The smallest tile value of each row of the loaded strip (into `scratch.best`) and its center.
     pub(super) argmin: fn(&PackedCenters<T>, &mut Scratch<T>, &mut [u32]),
     /// The same with the second smallest value too (into `scratch.second`).
@@ -28,6 +28,10 @@ pub struct KernelTable<T: Compute> {
     /// The tile values of the loaded strip's first rows against one panel, into `scratch.tile`, a row of `width` values each. Only for
     /// centers in lanes.
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
+    /// The smallest tile value of each of the loaded strip's first rows over one panel, without the lane in `skip` (into `scratch.best`);
+    /// where it is at most the row's `bound`, also its lane (into `scratch.ids`) and the second smallest (into `scratch.second`). Only for
+    /// centers in lanes.
+    pub(super) lowest: LowestFn<T>,
     /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,
     /// Moves rows of weight 1 whose label changed from one sum to the other; gives the growth of the sum of squared differences.
@@ -35,6 +39,9 @@ pub struct KernelTable<T: Compute> {
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
 }
+
+/// Centers, the loaded strip, a panel, the lane to leave out of each row (or any beyond the panel), the bound of each row.
+pub(super) type LowestFn<T> = fn(&PackedCenters<T>, &mut Scratch<T>, usize, &[u32], &[T]);
 
 /// Rows, their labels, their weights, the centers, sums to add to, weights to add to; gives the weighted sum of squared differences.
 pub(super) type AccumulateFn<T> =

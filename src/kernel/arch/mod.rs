@@ -21,7 +21,7 @@ macro_rules! stamp {
             use crate::kernel::generic::simd::{Argmin, Simd, Two};
             use crate::kernel::generic::{accumulate, lanes, pair, strip, tile};
             use crate::kernel::isa::Isa;
-            use crate::kernel::pack::{Form, PackedCenters, Scratch};
+            use crate::kernel::pack::{Form, PackedCenters, Picked, Scratch};
             use crate::kernel::table::KernelTable;
             use crate::matrix::MatRef;
             use super::*;
@@ -44,6 +44,8 @@ macro_rules! stamp {
                 // SAFETY: as above.
                 values: |p, s, rows, panel| unsafe { values(p, s, rows, panel) },
                 // SAFETY: as above.
+                lowest: |p, s, panel, skip, bound| unsafe { lowest(p, s, panel, skip, bound) },
+                // SAFETY: as above.
                 accumulate: |x, l, w, c, s, t| unsafe { accumulate(x, l, w, c, s, t) },
                 // SAFETY: as above.
                 reassign: |x, l, c, s, t| unsafe { reassign(x, l, c, s, t) },
@@ -52,7 +54,7 @@ macro_rules! stamp {
             };
 
             $(#[$attr])*
-            unsafe fn load(packed: &Packed, rows: MatRef<'_, $t>, scratch: &mut Scratch<$t>) {
+            unsafe fn load(packed: &Packed, rows: Picked<'_, $t>, scratch: &mut Scratch<$t>) {
                 strip::load(packed, rows, scratch);
             }
 
@@ -88,6 +90,21 @@ macro_rules! stamp {
                         return lanes::values::<$simd>(packed, scratch, rows, panel);
                     }
                     tile::values::<$simd, $mr, $nv>(packed, scratch, rows, panel);
+                }
+            }
+
+            $(#[$attr])*
+            unsafe fn lowest(
+                packed: &Packed,
+                scratch: &mut Scratch<$t>,
+                panel: usize,
+                skip: &[u32],
+                bound: &[$t],
+            ) {
+                // SAFETY: the caller's processor has the instruction set; `load` made the scratch fit.
+                unsafe {
+                    tile::values::<$simd, $mr, $nv>(packed, scratch, skip.len(), panel);
+                    strip::lowest::<$simd>(packed, scratch, panel, skip, bound);
                 }
             }
 

@@ -2,16 +2,15 @@
 //!
 //! Images with borders, counts, one-hot columns: a column of zeros adds nothing to any value, so that leaving it out gives the same bits.
 
-use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::pack::{PackedCenters, Picked, Scratch};
 use crate::kernel::table::Compute;
-use crate::matrix::MatRef;
 use crate::tuning::{SKIPPING_CENTERS, SKIPPING_PAUSE};
 
 /// Lists, for each micro tile's rows and each depth block, the columns that are not zero; `scratch.skipping` says whether that pays.
 #[inline(always)]
 pub(in crate::kernel) fn find<T: Compute>(
     packed: &PackedCenters<T>,
-    rows: MatRef<'_, T>,
+    rows: Picked<'_, T>,
     scratch: &mut Scratch<T>,
 ) {
     scratch.skipping = false;
@@ -23,16 +22,15 @@ pub(in crate::kernel) fn find<T: Compute>(
         return;
     }
     let (dim, depth, blocks, height) = (packed.dim, packed.depth, packed.depth_blocks(), packed.table.height);
-    let groups = rows.rows().div_ceil(height);
+    let groups = rows.len().div_ceil(height);
     scratch.columns.resize(groups * blocks * depth, 0);
     scratch.lengths.resize(groups * blocks, 0);
     let mut listed = 0;
     for g in 0..groups {
-        let group = rows.slice(g * height, rows.rows().min((g + 1) * height));
         scratch.used.clear();
         scratch.used.resize(dim, T::ZERO);
-        for row in group.iter() {
-            for (used, &x) in scratch.used.iter_mut().zip(row) {
+        for r in g * height..rows.len().min((g + 1) * height) {
+            for (used, &x) in scratch.used.iter_mut().zip(rows.row(r)) {
                 // NaN is not zero.
                 *used = if x == T::ZERO { *used } else { T::INFINITY };
             }
