@@ -140,8 +140,29 @@ impl<T: Compute> PackedCenters<T> {
         MatRef::new(&self.centers, self.dim)
     }
 
+    /// Centers in a whole panel.
+    pub(crate) fn panel_centers() -> usize {
+        T::table(Isa::active()).width
+    }
+
+    /// Panels that the centers fill.
+    pub(crate) fn n_panels(&self) -> usize {
+        self.k.div_ceil(self.table.width)
+    }
+
+    /// The factor between lengths of the data and those of packed values: a power of two, nearly always 1.
+    pub(crate) fn scale(&self) -> f64 {
+        self.scale.to_f64()
+    }
+
+    /// The largest `|c'|`, rounded up.
+    pub(crate) fn largest_norm(&self) -> f64 {
+        let norms = self.norms.iter().map(|norm| norm.to_f64()).filter(|norm| norm.is_finite());
+        norms.fold(0.0, f64::max).sqrt() * (1.0 + T::EPSILON)
+    }
+
     /// Rows of one strip: what is copied at a time.
-    pub(super) fn strip_rows(&self) -> usize {
+    pub(crate) fn strip_rows(&self) -> usize {
         let fit = STRIP_BYTES / (self.depth_blocks() * DEEP);
         (fit / 48 * 48).clamp(48, STRIP_ROWS)
     }
@@ -248,6 +269,8 @@ pub struct Scratch<T> {
     pub(super) best: Vec<T>,
     /// Second smallest tile value of each row of the strip.
     pub(super) second: Vec<T>,
+    /// Tile value of the lane that was left out.
+    pub(super) own: Vec<T>,
     /// Nearest center of each row of the strip.
     pub(super) ids: Vec<u32>,
 }
@@ -265,6 +288,7 @@ impl<T: Float> Default for Scratch<T> {
             used: Vec::new(),
             best: Vec::new(),
             second: Vec::new(),
+            own: Vec::new(),
             ids: Vec::new(),
         }
     }
@@ -283,6 +307,7 @@ impl<T: Compute> Scratch<T> {
         if self.best.len() < rows {
             self.best.resize(rows, T::ZERO);
             self.second.resize(rows, T::ZERO);
+            self.own.resize(rows, T::ZERO);
             self.ids.resize(rows, 0);
         }
     }

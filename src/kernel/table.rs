@@ -28,13 +28,17 @@ pub struct KernelTable<T: Compute> {
     /// The tile values of the loaded strip's first rows against one panel, into `scratch.tile`, a row of `width` values each. Only for
     /// centers in lanes.
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
-    /// The smallest tile value of each of the loaded strip's first rows over one panel, without the lane in `skip` (into `scratch.best`);
-    /// where it is at most the row's `bound`, also its lane (into `scratch.ids`) and the second smallest (into `scratch.second`). Only for
-    /// centers in lanes.
+    /// The smallest tile value of each of the loaded strip's first rows over one panel (into `scratch.best`), without the lane in `skip`,
+    /// whose value goes to `scratch.own`. Where the smallest is at most the row's `bound`, and that value, also its lane (into
+    /// `scratch.ids`) and the second smallest (into `scratch.second`). Only for centers in lanes.
     pub(super) lowest: LowestFn<T>,
+    /// See [`generic::bounds`](super::generic::bounds), as the next two.
+    pub(super) settle: fn(&[f32], f32, &mut [f32]),
+    pub(super) within: fn(&[f32], f32, &[f32], &mut [u32]) -> usize,
+    pub(super) lengths: fn(&[T], &[f64], &[f64], &mut [f64]),
     /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,
-    /// Moves rows of weight 1 whose label changed from one sum to the other; gives the growth of the sum of squared differences.
+    /// Moves rows of weight 1 whose label changed from one sum to the other; the sum of squared differences follows.
     pub(super) reassign: ReassignFn<T>,
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
@@ -43,13 +47,13 @@ pub struct KernelTable<T: Compute> {
 /// Centers, the loaded strip, a panel, the lane to leave out of each row (or any beyond the panel), the bound of each row.
 pub(super) type LowestFn<T> = fn(&PackedCenters<T>, &mut Scratch<T>, usize, &[u32], &[T]);
 
-/// Rows, their labels, their weights, the centers, sums to add to, weights to add to; gives the weighted sum of squared differences.
+/// Rows, their labels, their weights, the centers, sums, weights and sum of squared differences to add to.
 pub(super) type AccumulateFn<T> =
-    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64]) -> f64;
+    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut f64);
 
-/// Rows, their old and new labels, the centers, sums and weights to change; gives the growth of the sum of squared differences.
+/// Rows, their old and new labels, the centers, sums, weights and sum of squared differences to change.
 pub(super) type ReassignFn<T> =
-    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, &mut [f64], &mut [f64]) -> f64;
+    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, &mut [f64], &mut [f64], &mut f64);
 
 impl<T: Compute> KernelTable<T> {
     /// First center and width of the panel that center `j` of `padded` stands in.

@@ -8,16 +8,17 @@ use std::time::Instant;
 use super::assign::inertia;
 use super::empty;
 use super::model::KMeansModel;
-use super::params::{KMeansParams, Metric};
+use super::panel_bounds::{PanelBounds, Work};
+use super::params::{Algorithm, KMeansParams, Metric};
 use crate::data::{Access, DataSource};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::solver::sweep::{Chunk, sweep};
+use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{CARRIED_SWEEPS, tile_rows};
+use crate::tuning::{BOUNDED_CHUNK_ROWS, CARRIED_SWEEPS, tile_rows};
 
 /// Seconds spent in each phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,6 +50,8 @@ pub struct Lloyd<T> {
     exact: bool,
     /// Sums of the rows by `labels`, with their squared error about `centers` as far as it is known: what the next sweep may start from.
     carried: Option<Carried>,
+    /// What bounded sweeps know of each row.
+    bounds: Option<PanelBounds>,
     /// `labels`, `weights` and `energy` belong to `centers`.
     current: bool,
     /// A sweep was broken off: some labels are newer than others, and which of them change next says nothing.
@@ -69,10 +72,17 @@ struct Carried {
     age: u32,
 }
 
+/// Labels as they were and as they are now, in a chunk.
+struct Relabelled<'a> {
+    old: &'a mut [u32],
+    new: &'a [u32],
+}
+
 /// What a tile contributes to a sweep.
 struct Part {
     clusters: ClusterSums,
     changed: u64,
+    distances: u64,
     /// Rows come with weights.
     weighted: bool,
     /// All rows about one point, for the variance of the data; only in the first sweep.
@@ -84,6 +94,7 @@ impl Part {
         Self {
             clusters: ClusterSums::new(k, dim),
             changed: 0,
+            distances: 0,
             weighted: false,
             moments: moments.then(|| ClusterSums::new(1, dim)),
         }
@@ -92,10 +103,31 @@ impl Part {
     fn merge(&mut self, part: &mut Self) {
         self.clusters.merge(&mut part.clusters);
         self.changed += std::mem::take(&mut part.changed);
+        self.distances += std::mem::take(&mut part.distances);
         self.weighted |= part.weighted;
         if let (Some(total), Some(part)) = (&mut self.moments, &mut part.moments) {
             total.merge(part);
         }
+    }
+
+    /// Takes the new labels of a chunk: sums of all its rows if `afresh`, else of those whose label changed.
+    fn absorb<T: Compute>(
+        &mut self,
+        chunk: &Chunk<'_, T>,
+        labels: Relabelled<'_>,
+        packed: &PackedCenters<T>,
+        afresh: bool,
+    ) -> Result<()> {
+        let Relabelled { old, new } = labels;
+        self.changed += new.iter().zip(&*old).filter(|(new, old)| new != old).count() as u64;
+        if afresh {
+            self.clusters.absorb(chunk.rows, new, chunk.weights, packed);
+        } else {
+            self.clusters.reassign(chunk.rows, old, new, packed);
+        }
+        old.copy_from_slice(new);
+        self.weighted |= chunk.weights.is_some();
+        if self.clusters.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
     }
 }
 
@@ -111,6 +143,7 @@ impl<T: Compute> Lloyd<T> {
             energy: f64::NAN,
             exact: false,
             carried: None,
+            bounds: None,
             current: false,
             torn: false,
             threshold: None,
@@ -187,33 +220,65 @@ impl<T: Compute> Lloyd<T> {
         }
         if std::mem::replace(&mut self.torn, true) {
             self.labels.fill(u32::MAX);
+            self.bounds = None;
         }
-        let absorb = |chunk: Chunk<'_, T>,
-                      labels: &mut [u32],
-                      part: &mut Part,
-                      (scratch, new): &mut (Scratch<T>, Vec<u32>)| {
-            new.resize(labels.len(), 0);
-            kernel::nearest(chunk.rows, packed, new, scratch);
-            part.changed += new.iter().zip(&*labels).filter(|(new, old)| new != old).count() as u64;
-            let energy = if afresh {
-                part.clusters.absorb(chunk.rows, new, chunk.weights, packed)
-            } else {
-                part.clusters.reassign(chunk.rows, labels, new, packed)
+        let empty = || Part::new(k, dim, moments.is_some());
+        let Some(bounds) = &mut self.bounds else {
+            let absorb = |chunk: Chunk<'_, T>,
+                          labels: &mut [u32],
+                          part: &mut Part,
+                          (scratch, new): &mut (Scratch<T>, Vec<u32>)| {
+                new.resize(labels.len(), 0);
+                kernel::nearest(chunk.rows, packed, new, scratch);
+                part.distances += labels.len() as u64 * k as u64;
+                part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)?;
+                if let (Some(all), Some(origin)) = (&mut part.moments, moments) {
+                    new.fill(0);
+                    all.absorb(chunk.rows, new, None, origin);
+                }
+                Ok(())
             };
-            labels.copy_from_slice(new);
-            part.weighted |= chunk.weights.is_some();
-            if !energy.is_finite() {
-                return Err(chunk.not_finite());
-            }
-            if let (Some(all), Some(origin)) = (&mut part.moments, moments) {
-                new.fill(0);
-                all.absorb(chunk.rows, new, None, origin);
-            }
-            Ok(())
+            let make = (empty, <(Scratch<T>, Vec<u32>)>::default);
+            sweep(data, cx, tile_rows(k), &mut self.labels[..], &mut total, make, absorb, Part::merge)?;
+            return Ok(total);
         };
-        let make = (|| Part::new(k, dim, moments.is_some()), <(Scratch<T>, Vec<u32>)>::default);
-        sweep(data, cx, tile_rows(k), &mut self.labels[..], &mut total, make, absorb, Part::merge)?;
+        let width = bounds.n_groups();
+        let (mut upper, mut lower) = bounds.take_rows();
+        let rules = bounds.rules(packed);
+        let absorb = |chunk: Chunk<'_, T>,
+                      (labels, (upper, lower)): (&mut [u32], (&mut [f32], Wide<'_, f32>)),
+                      part: &mut Part,
+                      (work, new): &mut (Work<T>, Vec<u32>)| {
+            new.resize(labels.len(), 0);
+            part.distances += rules.label(chunk.rows, labels, new, upper, lower.values, work);
+            part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)
+        };
+        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(BOUNDED_CHUNK_ROWS) };
+        let state = (&mut self.labels[..], (&mut upper[..], Wide { values: &mut lower, width }));
+        sweep(
+            data,
+            cx,
+            cut,
+            state,
+            &mut total,
+            (empty, <(Work<T>, Vec<u32>)>::default),
+            absorb,
+            Part::merge,
+        )?;
+        bounds.put_rows(upper, lower);
         Ok(total)
+    }
+
+    /// Begins bounded sweeps after the first plain one, if the parameters ask for them.
+    fn choose_bounds(&mut self) {
+        let wanted = match self.params.algorithm {
+            Algorithm::Lloyd => false,
+            Algorithm::Auto | Algorithm::Yinyang => true,
+        };
+        if wanted && self.bounds.is_none() && self.iteration > 0 && !self.torn {
+            let centers = MatRef::new(&self.centers, self.dim);
+            self.bounds = PanelBounds::new(centers, self.labels.len(), self.params.bounds_memory);
+        }
     }
 
     /// Moves every center that has weight to the mean of its rows (or the direction of their sum); gives the squared length of all moves.
@@ -259,7 +324,12 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let begun = Instant::now();
         self.current = false;
-        let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+        self.choose_bounds();
+        let centers = MatRef::new(&self.centers, self.dim);
+        let packed = match &mut self.bounds {
+            Some(bounds) => bounds.pack(centers),
+            None => PackedCenters::new(centers),
+        };
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(&origin, self.dim)));
@@ -275,7 +345,11 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         }
         let relocated = empty::relocate(data, cx, &packed, &self.labels, &mut part.clusters)?;
         self.torn = false;
+        let before = self.bounds.is_some().then(|| self.centers.clone());
         let moved = self.update(&mut part.clusters);
+        if let (Some(bounds), Some(before)) = (&mut self.bounds, before) {
+            bounds.follow(MatRef::new(&before, self.dim), MatRef::new(&self.centers, self.dim));
+        }
         self.weights = part.clusters.weights().to_vec();
         let n = self.labels.len() as u64;
         self.iteration += 1;
@@ -301,7 +375,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
             objective: self.energy,
             center_shift: moved.sqrt(),
             n_changed: part.changed,
-            n_distances: n * packed.n_centers() as u64,
+            n_distances: part.distances,
             elapsed: 0.0,
             stop_reason,
         })
@@ -334,7 +408,7 @@ impl<T: Compute> Start<T> for Lloyd<T> {
         let begun = Instant::now();
         if !self.current {
             let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
-            self.carried = None;
+            (self.carried, self.bounds) = (None, None);
             let part = self.assign(&packed, None, None, data, cx)?;
             self.energy = part.clusters.energy();
             self.exact = true;

@@ -6,10 +6,11 @@ mod assign;
 mod empty;
 mod lloyd;
 mod model;
+mod panel_bounds;
 mod params;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
 pub use lloyd::{Lloyd, Timings};
 pub use model::KMeansModel;
-pub use params::{KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
+pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};

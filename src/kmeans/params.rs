@@ -52,9 +52,24 @@ impl KMeans {
             max_iter: 300,
             tolerance: 1e-4,
             metric: Metric::Euclidean,
+            algorithm: Algorithm::Auto,
+            bounds_memory: 1_000_000_000,
             threads: None,
         }
     }
+}
+
+/// How a sweep finds the nearest centers. All give the same labels at every sweep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// What is likely the fastest for the data.
+    #[default]
+    Auto,
+    /// All distances.
+    Lloyd,
+    /// Bounds for each panel of centers (after Ding et al., 2015): few distances once the centers have begun to settle.
+    Yinyang,
 }
 
 /// The parameters of k-means; checked all together before any work.
@@ -69,6 +84,8 @@ pub struct KMeansParams {
     pub(super) max_iter: u64,
     pub(super) tolerance: f64,
     pub(super) metric: Metric,
+    pub(super) algorithm: Algorithm,
+    pub(super) bounds_memory: u64,
     pub(super) threads: Option<usize>,
 }
 
@@ -106,6 +123,20 @@ impl KMeansParams {
     #[must_use]
     pub fn tolerance(mut self, tolerance: f64) -> Self {
         self.tolerance = tolerance;
+        self
+    }
+
+    /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
+    #[must_use]
+    pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
+        self.algorithm = algorithm;
+        self
+    }
+
+    /// The most bytes that bounds may take (default 1 GB): with fewer, several panels of centers share one, down to plain sweeps.
+    #[must_use]
+    pub fn bounds_memory(mut self, bytes: u64) -> Self {
+        self.bounds_memory = bytes;
         self
     }
 

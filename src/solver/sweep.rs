@@ -102,9 +102,22 @@ impl<V: Send> PerRow for Wide<'_, V> {
     }
 }
 
+/// How a pass cuts the rows: tiles between two merges, chunks of a tile that are worked on together.
+pub(crate) struct Cut {
+    pub(crate) tile_rows: usize,
+    /// As many as stay in a core's cache, if nothing is said.
+    pub(crate) chunk_rows: Option<usize>,
+}
+
+impl From<usize> for Cut {
+    fn from(tile_rows: usize) -> Self {
+        Self { tile_rows, chunk_rows: None }
+    }
+}
+
 /// One pass: `absorb` takes every chunk with its part of `state` into a partial, partials are merged into `total` in row order.
 ///
-/// `tile_rows` fixes the shape of the sums; `merge(total, part)` leaves `part` as `empty()` makes it. `state` has one entry a row.
+/// `cut` fixes the shape of the sums; `merge(total, part)` leaves `part` as `empty()` makes it. `state` has one entry a row.
 ///
 /// # Errors
 /// Those of the source and of `absorb`: the first in row order.
@@ -112,14 +125,15 @@ impl<V: Send> PerRow for Wide<'_, V> {
 pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
     data: &dyn DataSource<T>,
     cx: &Executor,
-    tile_rows: usize,
+    cut: impl Into<Cut>,
     state: R,
     total: &mut P,
     (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
     absorb: impl Fn(Chunk<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
     merge: impl Fn(&mut P, &mut P) + Sync,
 ) -> Result<()> {
-    let chunk = chunk_rows(data.dim());
+    let Cut { tile_rows, chunk_rows: chunk } = cut.into();
+    let chunk = chunk.unwrap_or_else(|| chunk_rows(data.dim()));
     let expected = state.rows();
     let mut seen = 0;
     let mut rest = Some(state);

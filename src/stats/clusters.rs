@@ -31,7 +31,7 @@ impl ClusterSums {
         Self { dim, sums: vec![0.0; k * dim], weights: vec![0.0; k], energy: 0.0, touched: vec![false; k] }
     }
 
-    /// Adds labelled rows; gives their weighted squared error about `centers`.
+    /// Adds labelled rows, and their weighted squared error about `centers`.
     ///
     /// # Panics
     /// As [`kernel::accumulate`].
@@ -41,14 +41,13 @@ impl ClusterSums {
         labels: &[u32],
         weights: Option<&[f64]>,
         centers: &PackedCenters<T>,
-    ) -> f64 {
-        let energy = kernel::accumulate(rows, labels, weights, centers, &mut self.sums, &mut self.weights);
-        self.energy += energy;
+    ) {
+        let Self { sums, weights: totals, energy, .. } = self;
+        kernel::accumulate(rows, labels, weights, centers, sums, totals, energy);
         self.touch(labels);
-        energy
     }
 
-    /// Moves rows of weight 1 whose labels changed; gives the growth of the squared error about `centers`. `self` may be the sums of these
+    /// Moves rows of weight 1 whose labels changed; the squared error about `centers` follows. `self` may be the sums of these
     /// rows, or an empty one that is merged into them afterwards.
     ///
     /// # Panics
@@ -68,15 +67,14 @@ impl ClusterSums {
         old: &[u32],
         new: &[u32],
         centers: &PackedCenters<T>,
-    ) -> f64 {
-        let growth = kernel::reassign(rows, old, new, centers, &mut self.sums, &mut self.weights);
-        self.energy += growth;
+    ) {
+        let Self { sums, weights: totals, energy, .. } = self;
+        kernel::reassign(rows, old, new, centers, sums, totals, energy);
         for (&from, &to) in old.iter().zip(new) {
             if from != to {
                 self.touch(&[from, to]);
             }
         }
-        growth
     }
 
     /// The squared error changes by `growth`: that of the same rows about other centers.

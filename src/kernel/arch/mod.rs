@@ -19,7 +19,7 @@ macro_rules! stamp {
     ($t:ident, $simd:ty, $isa:expr, $mr:literal x $nv:literal, [$($attr:meta),*]) => {
         pub(in crate::kernel) mod $t {
             use crate::kernel::generic::simd::{Argmin, Simd, Two};
-            use crate::kernel::generic::{accumulate, lanes, pair, strip, tile};
+            use crate::kernel::generic::{accumulate, bounds, lanes, pair, strip, tile};
             use crate::kernel::isa::Isa;
             use crate::kernel::pack::{Form, PackedCenters, Picked, Scratch};
             use crate::kernel::table::KernelTable;
@@ -46,9 +46,15 @@ macro_rules! stamp {
                 // SAFETY: as above.
                 lowest: |p, s, panel, skip, bound| unsafe { lowest(p, s, panel, skip, bound) },
                 // SAFETY: as above.
-                accumulate: |x, l, w, c, s, t| unsafe { accumulate(x, l, w, c, s, t) },
+                settle: |l, d, least| unsafe { settle(l, d, least) },
                 // SAFETY: as above.
-                reassign: |x, l, c, s, t| unsafe { reassign(x, l, c, s, t) },
+                within: |l, d, reach, rows| unsafe { within(l, d, reach, rows) },
+                // SAFETY: as above.
+                lengths: |l, s, e, out| unsafe { lengths(l, s, e, out) },
+                // SAFETY: as above.
+                accumulate: |x, l, w, c, s, t, e| unsafe { accumulate(x, l, w, c, s, t, e) },
+                // SAFETY: as above.
+                reassign: |x, l, c, s, t, e| unsafe { reassign(x, l, c, s, t, e) },
                 // SAFETY: as above.
                 sq_dist: |a, b| unsafe { sq_dist(a, b) },
             };
@@ -109,6 +115,21 @@ macro_rules! stamp {
             }
 
             $(#[$attr])*
+            unsafe fn settle(lower: &[f32], drift: f32, least: &mut [f32]) {
+                bounds::settle(lower, drift, least);
+            }
+
+            $(#[$attr])*
+            unsafe fn within(lower: &[f32], drift: f32, reach: &[f32], rows: &mut [u32]) -> usize {
+                bounds::within(lower, drift, reach, rows)
+            }
+
+            $(#[$attr])*
+            unsafe fn lengths(low: &[$t], sq_norm: &[f64], error: &[f64], out: &mut [f64]) {
+                bounds::lengths(low, sq_norm, error, out);
+            }
+
+            $(#[$attr])*
             unsafe fn accumulate(
                 rows: MatRef<'_, $t>,
                 labels: &[u32],
@@ -116,9 +137,10 @@ macro_rules! stamp {
                 centers: MatRef<'_, $t>,
                 sums: &mut [f64],
                 totals: &mut [f64],
-            ) -> f64 {
+                energy: &mut f64,
+            ) {
                 // SAFETY: the caller's processor has the instruction set.
-                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals) }
+                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals, energy) }
             }
 
             $(#[$attr])*
@@ -128,9 +150,10 @@ macro_rules! stamp {
                 centers: MatRef<'_, $t>,
                 sums: &mut [f64],
                 totals: &mut [f64],
-            ) -> f64 {
+                energy: &mut f64,
+            ) {
                 // SAFETY: the caller's processor has the instruction set.
-                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals) }
+                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals, energy) }
             }
 
             $(#[$attr])*

@@ -5,7 +5,8 @@ use super::simd::Widen;
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// `sums[label] += weight * row`, `totals[label] += weight`; gives the weighted sum of squared differences.
+/// `sums[label] += weight * row`, `totals[label] += weight`; `energy` grows by the weighted sum of squared
+/// differences, row by row.
 ///
 /// # Safety
 /// The processor has the instruction set.
@@ -17,9 +18,9 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
     centers: MatRef<'_, S::T>,
     sums: &mut [f64],
     totals: &mut [f64],
-) -> f64 {
+    energy: &mut f64,
+) {
     let d = rows.cols();
-    let mut energy = 0.0;
     for (i, row) in rows.iter().enumerate() {
         let j = labels[i] as usize;
         let sum = &mut sums[j * d..][..d];
@@ -30,21 +31,20 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
             }
             totals[j] += w;
             // SAFETY: the caller's promise.
-            energy += w * unsafe { sq_dist::<S>(row, centers.row(j)) };
+            *energy += w * unsafe { sq_dist::<S>(row, centers.row(j)) };
         } else {
             for (s, x) in sum.iter_mut().zip(row) {
                 *s += x.to_f64();
             }
             totals[j] += 1.0;
             // SAFETY: the caller's promise.
-            energy += unsafe { sq_dist::<S>(row, centers.row(j)) };
+            *energy += unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }
-    energy
 }
 
-/// Moves every row whose label changed from the sum of its old center to that of its new one; gives by how much the sum of squared
-/// differences to the labelled centers grows.
+/// Moves every row whose label changed from the sum of its old center to that of its new one; `energy` follows the sum of
+/// squared differences to the labelled centers.
 ///
 /// # Safety
 /// The processor has the instruction set.
@@ -55,9 +55,9 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
     centers: MatRef<'_, S::T>,
     sums: &mut [f64],
     totals: &mut [f64],
-) -> f64 {
+    energy: &mut f64,
+) {
     let d = rows.cols();
-    let mut growth = 0.0;
     for (i, row) in rows.iter().enumerate() {
         let (from, to) = (old[i] as usize, new[i] as usize);
         if from == to {
@@ -72,7 +72,6 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
         totals[from] -= 1.0;
         totals[to] += 1.0;
         // SAFETY: the caller's promise.
-        growth += unsafe { sq_dist::<S>(row, centers.row(to)) - sq_dist::<S>(row, centers.row(from)) };
+        *energy += unsafe { sq_dist::<S>(row, centers.row(to)) - sq_dist::<S>(row, centers.row(from)) };
     }
-    growth
 }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 pub(super) mod accumulate;
+pub(super) mod bounds;
 pub(super) mod lanes;
 pub(super) mod pair;
 pub(super) mod simd;

@@ -138,9 +138,12 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd>(
 {
     let width = packed.panel_width(at * packed.table.width);
     assert!(scratch.tile.len() >= skip.len() * width && scratch.best.len() >= skip.len());
+    assert!(scratch.own.len() >= skip.len() && skip.len() == bound.len());
     for (r, (&skip, &bound)) in skip.iter().zip(bound).enumerate() {
         let row = &mut scratch.tile[r * width..][..width];
+        let mut bound = bound;
         if let Some(own) = row.get_mut(skip as usize) {
+            (scratch.own[r], bound) = (*own, if *own < bound { *own } else { bound });
             *own = S::T::INFINITY;
         }
         // SAFETY: a row holds whole vectors.
@@ -153,11 +156,26 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd>(
         };
         scratch.best[r] = low;
         if low <= bound {
-            let lane = row.iter().position(|&value| value == low).unwrap_or(0);
-            let others = row.iter().enumerate().filter(|&(other, _)| other != lane);
-            scratch.ids[r] = lane as u32;
-            scratch.second[r] =
-                others.fold(S::T::INFINITY, |least, (_, &v)| if v < least { v } else { least });
+            // SAFETY: a row holds whole vectors.
+            unsafe {
+                let never = S::splat(S::T::INFINITY);
+                let (mut lane, mut next) = (never, never);
+                for v in (0..width).step_by(S::LANES) {
+                    let lanes = S::add(S::iota(), S::splat(S::T::from_f32(v as f32)));
+                    lane = S::min(
+                        lane,
+                        S::where_equal(S::load(row.as_ptr().add(v)), S::splat(low), lanes, never),
+                    );
+                }
+                // A row that holds NaN has no equal.
+                let lane = (S::min_lane(lane).to_f64() as usize).min(width - 1);
+                row[lane] = S::T::INFINITY;
+                for v in (0..width).step_by(S::LANES) {
+                    next = S::min(next, S::load(row.as_ptr().add(v)));
+                }
+                scratch.ids[r] = lane as u32;
+                scratch.second[r] = S::min_lane(next);
+            }
         }
     }
 }

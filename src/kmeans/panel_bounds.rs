@@ -1,0 +1,558 @@
+//! This module knows bounds by panel of centers: exact labels for few distances.
+//!
+//! The grouped bounds of Yinyang k-means (Ding et al., 2015), with the kernel's panels as the groups, so that the rows that survive a bound
+//! are labelled by the tile kernel. Every row keeps an upper bound on the distance to its center, and for each group of panels a lower
+//! bound on the distances to all other centers in it. A lower bound is stored with the group's drift at that time added, so that a sweep
+//! writes only those that it renews.
+//!
+//! Labels are the canonical ones, bit for bit those of a plain sweep: tile values decide between centers, and a group is left out only
+//! where its bound exceeds the upper bound by more than the rounding of tile values.
+//!
+//! All lengths here are in the packed scale, whose squares neither overflow nor vanish in `f32`.
+
+use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::matrix::MatRef;
+
+/// What a sum, a product or a root of a few `f32` can lose.
+const ROUNDING: f32 = 4e-7;
+
+fn up(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) < x { nearest.next_up() } else { nearest }
+}
+
+fn down(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) > x { nearest.next_down() } else { nearest }
+}
+
+/// What all rows share: the order of the centers, and how far they moved.
+#[derive(Clone, Debug)]
+pub(super) struct PanelBounds {
+    /// The center in each slot of the packed order.
+    order: Vec<u32>,
+    /// The slot of each center.
+    slot: Vec<u32>,
+    /// Panels in a group, but for the last one.
+    group_panels: usize,
+    n_groups: usize,
+    /// Sum of the largest moves in each group since the bounds were based.
+    drift: Vec<f64>,
+    /// The last move of each center.
+    moves: Vec<f32>,
+    scale: f64,
+    /// Sweeps since the bounds were based.
+    age: u32,
+    /// Upper bound of each row.
+    upper: Vec<f32>,
+    /// Lower bounds, chunk by chunk of rows, group by group in a chunk.
+    lower: Vec<f32>,
+}
+
+/// Sweeps after which the lower bounds are based anew: until then drift is at most about so many moves, and `f32` tells it apart.
+const BASE_SWEEPS: u32 = 32;
+
+impl PanelBounds {
+    /// No bounds yet for `n` rows, in at most `budget` bytes; `None` where not even one bound a row fits.
+    pub(super) fn new<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
+        let width = PackedCenters::<T>::panel_centers();
+        let k = centers.rows();
+        let panels = k.div_ceil(width);
+        let affordable = (budget / (4 * n.max(1) as u64)).saturating_sub(1).min(panels as u64) as usize;
+        if affordable == 0 {
+            return None;
+        }
+        let group_panels = panels.div_ceil(affordable);
+        let n_groups = panels.div_ceil(group_panels);
+        let order = similar_together(centers, width);
+        let mut slot = vec![0; k];
+        for (s, &j) in order.iter().enumerate() {
+            slot[j as usize] = s as u32;
+        }
+        Some(Self {
+            order,
+            slot,
+            group_panels,
+            n_groups,
+            drift: vec![0.0; n_groups],
+            moves: vec![0.0; k],
+            scale: 1.0,
+            age: 0,
+            upper: vec![f32::INFINITY; n],
+            lower: vec![f32::NEG_INFINITY; n * n_groups],
+        })
+    }
+
+    /// Takes the bounds of all rows out for a sweep.
+    pub(super) fn take_rows(&mut self) -> (Vec<f32>, Vec<f32>) {
+        (std::mem::take(&mut self.upper), std::mem::take(&mut self.lower))
+    }
+
+    /// Puts them back. Left out, they are lost: a sweep that fails begins anew.
+    pub(super) fn put_rows(&mut self, upper: Vec<f32>, lower: Vec<f32>) {
+        (self.upper, self.lower) = (upper, lower);
+    }
+
+    /// Lower bounds of a row.
+    pub(super) fn n_groups(&self) -> usize {
+        self.n_groups
+    }
+
+    /// Packs the centers for a sweep.
+    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
+        let packed = PackedCenters::in_order(centers, &self.order);
+        if packed.scale() != self.scale {
+            self.forget();
+            self.scale = packed.scale();
+        }
+        packed
+    }
+
+    /// Labels were changed by somebody else, or centers jumped: nothing is known any more.
+    pub(super) fn forget(&mut self) {
+        self.upper.fill(f32::INFINITY);
+        self.lower.fill(f32::NEG_INFINITY);
+        self.drift.fill(0.0);
+        self.moves.fill(0.0);
+        self.age = 0;
+    }
+
+    /// The rules of the next sweep.
+    pub(super) fn rules<'a, T: Compute>(&'a self, packed: &'a PackedCenters<T>) -> Rules<'a, T> {
+        let (norm, d) = (packed.largest_norm(), packed.dim() as f64);
+        Rules {
+            bounds: self,
+            packed,
+            width: PackedCenters::<T>::panel_centers(),
+            norm,
+            gamma: (d + 8.0) * T::EPSILON,
+            rebase: self.age >= BASE_SWEEPS,
+            drift: self.drift.iter().map(|&drift| up(drift)).collect(),
+        }
+    }
+
+    /// The centers moved from `old` to `new` after a sweep by [`PanelBounds::rules`].
+    pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
+        if self.age >= BASE_SWEEPS {
+            self.drift.fill(0.0);
+            self.age = 0;
+        }
+        self.age += 1;
+        let group_centers = self.group_panels * PackedCenters::<T>::panel_centers();
+        let mut largest = vec![0.0f64; self.n_groups];
+        for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
+            let moved = kernel::sq_dist(old, new).sqrt() * self.scale * (1.0 + 1e-12);
+            self.moves[j] = up(moved);
+            let group = &mut largest[self.slot[j] as usize / group_centers];
+            *group = group.max(moved);
+        }
+        for (drift, moved) in self.drift.iter_mut().zip(largest) {
+            *drift += moved;
+        }
+    }
+}
+
+/// The buffers of one worker. Those of a chunk are indexed by row.
+pub(super) struct Work<T> {
+    scratch: Scratch<T>,
+    least: Vec<f32>,
+    /// Groups whose bound is below this may hold the nearest center; minus infinity where the label is settled.
+    reach: Vec<f32>,
+    /// Slot of the center that the row comes with.
+    slot: Vec<u32>,
+    /// Squared distance to that center.
+    own: Vec<f64>,
+    /// `|x'|^2` as tile values see it: added to one it gives a squared distance, to within `error / 2`.
+    sq_norm: Vec<f64>,
+    error: Vec<f64>,
+    /// The best tile value so far, and the next one in its center's group. The center is the new label.
+    best: Vec<T>,
+    next: Vec<T>,
+    /// Rows whose label may change.
+    open: Vec<u32>,
+    by_panel: Vec<u32>,
+    picked: Vec<u32>,
+    // Of the rows that meet a group together.
+    skip: Vec<u32>,
+    bound: Vec<T>,
+    low: Vec<T>,
+    low_next: Vec<T>,
+    picked_norm: Vec<f64>,
+    picked_error: Vec<f64>,
+    lengths: Vec<f64>,
+}
+
+impl<T: Compute> Default for Work<T> {
+    fn default() -> Self {
+        Self {
+            scratch: Scratch::default(),
+            least: Vec::new(),
+            reach: Vec::new(),
+            slot: Vec::new(),
+            own: Vec::new(),
+            sq_norm: Vec::new(),
+            error: Vec::new(),
+            best: Vec::new(),
+            next: Vec::new(),
+            open: Vec::new(),
+            by_panel: Vec::new(),
+            picked: Vec::new(),
+            skip: Vec::new(),
+            bound: Vec::new(),
+            low: Vec::new(),
+            low_next: Vec::new(),
+            picked_norm: Vec::new(),
+            picked_error: Vec::new(),
+            lengths: Vec::new(),
+        }
+    }
+}
+
+/// An upper bound on a distance, from a tile value.
+fn upper<T: Compute>(value: T, sq_norm: f64, error: f64) -> f32 {
+    up((value.to_f64() + sq_norm + error).max(0.0).sqrt() * (1.0 + 1e-12))
+}
+
+/// One sweep's view of the bounds.
+pub(super) struct Rules<'a, T: Compute> {
+    bounds: &'a PanelBounds,
+    packed: &'a PackedCenters<T>,
+    width: usize,
+    /// The largest `|c'|`.
+    norm: f64,
+    /// Rounding of a tile value, relative to the squared norms that it is made of.
+    gamma: f64,
+    /// Write all lower bounds without drift.
+    rebase: bool,
+    drift: Vec<f32>,
+}
+
+/// A chunk of rows and what is kept of each.
+struct Rows<'a, T> {
+    rows: MatRef<'a, T>,
+    old: &'a [u32],
+    new: &'a mut [u32],
+    upper: &'a mut [f32],
+    lower: &'a mut [f32],
+}
+
+impl<T: Compute> Rules<'_, T> {
+    /// How far a tile value of a row within `distance` of some center may be from the true squared distance.
+    fn error(&self, distance: f64) -> f64 {
+        let row = self.norm + distance;
+        self.gamma * (row * row + self.norm * self.norm)
+    }
+
+    /// A center further than this from a row within `upper` of its own center has the larger tile value.
+    fn reach(&self, upper: f32) -> f32 {
+        let (norm, gamma) = (self.norm as f32, 4.0 * self.gamma as f32);
+        let row = norm + upper;
+        (upper * upper + gamma * (row * row + norm * norm)).sqrt() * (1.0 + 4.0 * ROUNDING)
+            + f32::MIN_POSITIVE
+    }
+
+    /// Labels a chunk: `new` from `old`, with the bounds of its rows; gives the number of distances that were computed.
+    pub(super) fn label(
+        &self,
+        rows: MatRef<'_, T>,
+        old: &[u32],
+        new: &mut [u32],
+        upper: &mut [f32],
+        lower: &mut [f32],
+        work: &mut Work<T>,
+    ) -> u64 {
+        new.copy_from_slice(old);
+        let chunk = &mut Rows { rows, old, new, upper, lower };
+        self.drift_apart(chunk, work);
+        let measured = self.open(chunk, work);
+        let distances = measured + self.own_panels(chunk, work) + self.groups(chunk, work);
+        self.close(chunk, work);
+        distances
+    }
+
+    /// Moves the bounds with the centers; leaves the least lower bound of each row in `least`.
+    fn drift_apart(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
+        for (upper, &j) in chunk.upper.iter_mut().zip(chunk.old) {
+            *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
+        }
+        let m = chunk.old.len();
+        work.least.clear();
+        work.least.resize(m, f32::INFINITY);
+        for (lower, &drift) in chunk.lower.chunks_exact_mut(m).zip(&self.drift) {
+            kernel::settle(lower, drift, &mut work.least);
+            if self.rebase {
+                lower.iter_mut().for_each(|lower| *lower -= drift + (drift + lower.abs()) * ROUNDING);
+            }
+        }
+    }
+
+    /// Finds the rows whose label may change, and measures the distance to their own center; gives the number of those measured.
+    fn open(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
+        let m = chunk.old.len();
+        work.open.clear();
+        work.reach.clear();
+        work.reach.resize(m, f32::NEG_INFINITY);
+        work.slot.resize(m, 0);
+        work.own.resize(m, 0.0);
+        work.sq_norm.resize(m, 0.0);
+        work.error.resize(m, 0.0);
+        work.best.resize(m, T::INFINITY);
+        work.next.resize(m, T::INFINITY);
+        let mut measured = 0;
+        for r in 0..m {
+            let (least, old) = (work.least[r], chunk.old[r] as usize);
+            if least >= self.reach(chunk.upper[r]) {
+                continue;
+            }
+            measured += 1;
+            let own = kernel::sq_dist(chunk.rows.row(r), self.packed.centers().row(old))
+                * (self.bounds.scale * self.bounds.scale);
+            let distance = own.sqrt();
+            chunk.upper[r] = up(distance * (1.0 + 1e-12));
+            let reach = self.reach(chunk.upper[r]);
+            if least >= reach {
+                continue;
+            }
+            work.open.push(r as u32);
+            work.reach[r] = reach;
+            work.slot[r] = self.bounds.slot[old];
+            work.own[r] = own;
+            work.error[r] = 2.0 * self.error(distance);
+        }
+        measured
+    }
+
+    /// Every open row against the panel of its own center, whose tile value is what the others are compared with.
+    fn own_panels(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
+        let width = self.width as u32;
+        let mut by_panel = std::mem::take(&mut work.by_panel);
+        by_panel.clone_from(&work.open);
+        by_panel.sort_unstable_by_key(|&r| (work.slot[r as usize] / width, r));
+        let mut rest = &by_panel[..];
+        while let Some(&first) = rest.first() {
+            let panel = work.slot[first as usize] / width;
+            let same = |&&r: &&u32| work.slot[r as usize] / width == panel;
+            let (picked, others) = rest.split_at(rest.iter().take_while(same).count());
+            rest = others;
+            for picked in picked.chunks(self.packed.strip_rows()) {
+                kernel::load(self.packed, chunk.rows, picked, &mut work.scratch);
+                work.skip.clear();
+                work.skip.extend(picked.iter().map(|&r| work.slot[r as usize] % width));
+                work.bound.clear();
+                work.bound.resize(picked.len(), T::INFINITY);
+                let found =
+                    kernel::lowest(self.packed, &mut work.scratch, panel as usize, &work.skip, &work.bound);
+                work.low.clear();
+                work.low.extend_from_slice(found.low);
+                for (i, &r) in picked.iter().enumerate() {
+                    let r = r as usize;
+                    work.best[r] = found.own[i];
+                    work.sq_norm[r] = work.own[r] - found.own[i].to_f64();
+                    if found.low[i] <= found.own[i] {
+                        let center = self.center(panel as usize, found.lane[i]);
+                        if found.low[i] < found.own[i] || center < chunk.new[r] {
+                            (work.best[r], work.next[r], chunk.new[r]) =
+                                (found.low[i], found.next[i], center);
+                            let reach = self.reach(upper(found.low[i], work.sq_norm[r], work.error[r]));
+                            work.reach[r] = work.reach[r].min(reach);
+                        }
+                    }
+                }
+                if self.bounds.group_panels == 1 {
+                    self.renew(panel as usize, picked, chunk.lower, work);
+                }
+            }
+        }
+        let distances = by_panel.len() * self.width;
+        work.by_panel = by_panel;
+        distances as u64
+    }
+
+    /// The open rows against all groups within their reach.
+    fn groups(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
+        let m = chunk.old.len();
+        let single = self.bounds.group_panels == 1;
+        let mut picked = std::mem::take(&mut work.picked);
+        picked.resize(m, 0);
+        let mut panels = 0;
+        let near = |group: usize, lower: &[f32], work: &Work<T>, picked: &mut [u32]| {
+            let drift = if self.rebase { 0.0 } else { self.drift[group] };
+            kernel::within(&lower[group * m..][..m], drift, &work.reach, picked)
+        };
+        let pairs: usize =
+            (0..self.bounds.n_groups).map(|group| near(group, chunk.lower, work, &mut picked)).sum();
+        if 2 * pairs > work.open.len() * self.bounds.n_groups {
+            // Most bounds fail: every open row meets every group, and is loaded once.
+            let open = std::mem::take(&mut work.open);
+            for picked in open.chunks(self.packed.strip_rows()) {
+                kernel::load(self.packed, chunk.rows, picked, &mut work.scratch);
+                for group in 0..self.bounds.n_groups {
+                    panels += picked.len() * self.group(group, picked, chunk, work);
+                }
+            }
+            work.open = open;
+        } else {
+            for group in 0..self.bounds.n_groups {
+                let n = near(group, chunk.lower, work, &mut picked);
+                let mut kept = n;
+                if single {
+                    // Own panels are done.
+                    kept = 0;
+                    for i in 0..n {
+                        let r = picked[i];
+                        picked[kept] = r;
+                        kept += usize::from(work.slot[r as usize] as usize / self.width != group);
+                    }
+                }
+                for picked in picked[..kept].chunks(self.packed.strip_rows()) {
+                    kernel::load(self.packed, chunk.rows, picked, &mut work.scratch);
+                    panels += picked.len() * self.group(group, picked, chunk, work);
+                }
+            }
+        }
+        work.picked = picked;
+        (panels * self.width) as u64
+    }
+
+    /// The loaded rows `picked` against the panels of `group`; gives the number of panels.
+    fn group(&self, group: usize, picked: &[u32], chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
+        let first = group * self.bounds.group_panels;
+        let panels = first..(first + self.bounds.group_panels).min(self.packed.n_panels());
+        work.low.clear();
+        work.low.resize(picked.len(), T::INFINITY);
+        work.low_next.clear();
+        work.low_next.resize(picked.len(), T::INFINITY);
+        let least = |a: T, b: T| if b < a { b } else { a };
+        for panel in panels.clone() {
+            work.skip.clear();
+            work.skip.extend(
+                picked.iter().map(|&r| work.slot[r as usize].wrapping_sub((panel * self.width) as u32)),
+            );
+            work.bound.clear();
+            work.bound.extend(picked.iter().map(|&r| work.best[r as usize]));
+            let found = kernel::lowest(self.packed, &mut work.scratch, panel, &work.skip, &work.bound);
+            for (i, &r) in picked.iter().enumerate() {
+                let (low, r) = (found.low[i], r as usize);
+                let next = if low > work.best[r] {
+                    low
+                } else {
+                    let center = self.center(panel, found.lane[i]);
+                    if low < work.best[r] || center < chunk.new[r] {
+                        (work.best[r], chunk.new[r]) = (low, center);
+                        let reach = self.reach(upper(low, work.sq_norm[r], work.error[r]));
+                        work.reach[r] = work.reach[r].min(reach);
+                        work.next[r] = least(work.low[i], found.next[i]);
+                        work.low_next[i] = work.next[r];
+                    }
+                    if center == chunk.new[r] { found.next[i] } else { low }
+                };
+                work.low_next[i] = least(work.low_next[i], next);
+                work.low[i] = least(work.low[i], low);
+            }
+        }
+        // A later panel may have come between the best and the next one.
+        for (i, &r) in picked.iter().enumerate() {
+            let r = r as usize;
+            if chunk.new[r] != chunk.old[r] && self.group_of(chunk.new[r]) == group {
+                work.next[r] = least(work.next[r], work.low_next[i]);
+            }
+        }
+        self.renew(group, picked, chunk.lower, work);
+        panels.len()
+    }
+
+    /// Writes the bounds of `picked` rows for `group`, from their lowest values there.
+    fn renew(&self, group: usize, picked: &[u32], lower: &mut [f32], work: &mut Work<T>) {
+        let m = lower.len() / self.bounds.n_groups;
+        work.picked_norm.clear();
+        work.picked_norm.extend(picked.iter().map(|&r| work.sq_norm[r as usize]));
+        work.picked_error.clear();
+        work.picked_error.extend(picked.iter().map(|&r| work.error[r as usize]));
+        work.lengths.resize(picked.len(), 0.0);
+        kernel::lengths(&work.low, &work.picked_norm, &work.picked_error, &mut work.lengths);
+        for (&r, &length) in picked.iter().zip(&work.lengths) {
+            lower[group * m + r as usize] = self.stored(length, group);
+        }
+    }
+
+    /// The center in a lane of a panel.
+    fn center(&self, panel: usize, lane: u32) -> u32 {
+        // Lanes that fill up the last panel have infinite values: they are named only where all values are.
+        let slot = (panel * self.width + lane as usize).min(self.bounds.order.len() - 1);
+        self.bounds.order[slot]
+    }
+
+    /// A lower bound as it is stored: with the drift of its group until now.
+    fn stored(&self, lower: f64, group: usize) -> f32 {
+        let drift = if self.rebase { 0.0 } else { self.drift[group] };
+        down(lower + f64::from(drift))
+    }
+
+    fn group_of(&self, center: u32) -> usize {
+        self.bounds.slot[center as usize] as usize / self.width / self.bounds.group_panels
+    }
+
+    /// Writes the bounds that a new label changes.
+    fn close(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
+        let m = chunk.old.len();
+        for &r in &work.open {
+            let r = r as usize;
+            if chunk.new[r] == chunk.old[r] {
+                continue;
+            }
+            chunk.upper[r] = upper(work.best[r], work.sq_norm[r], work.error[r]);
+            // The new center is no longer among the others of its group, the old one is.
+            let to = self.group_of(chunk.new[r]);
+            let mut next = [0.0];
+            kernel::lengths(&work.next[r..=r], &work.sq_norm[r..=r], &work.error[r..=r], &mut next);
+            chunk.lower[to * m + r] = self.stored(next[0], to);
+            let from = self.group_of(chunk.old[r]);
+            let own = self.stored(work.own[r].sqrt() * (1.0 - 1e-12), from);
+            let bound = &mut chunk.lower[from * m + r];
+            *bound = bound.min(own);
+        }
+    }
+}
+
+/// An order of the centers in which those of a panel of `width` are near each other: halves along the direction of largest spread, down
+/// to single panels. Within a panel the lower index comes first, as ties demand.
+fn similar_together<T: Compute>(centers: MatRef<'_, T>, width: usize) -> Vec<u32> {
+    fn split<T: Compute>(centers: MatRef<'_, T>, members: &mut [u32], width: usize) {
+        if members.len() <= width {
+            members.sort_unstable();
+            return;
+        }
+        let d = centers.cols();
+        let row = |j: u32| centers.row(j as usize);
+        let mut mean = vec![0.0; d];
+        for &j in &*members {
+            mean.iter_mut().zip(row(j)).for_each(|(mean, x)| *mean += x.to_f64() / members.len() as f64);
+        }
+        let off = |j: u32| row(j).iter().zip(&mean).map(|(x, mean)| x.to_f64() - mean);
+        let sq_norm = |j: u32| off(j).map(|x| x * x).sum::<f64>();
+        let far = members.iter().copied().max_by(|&a, &b| sq_norm(a).total_cmp(&sq_norm(b)));
+        let mut direction: Vec<f64> = far.map_or(vec![0.0; d], |j| off(j).collect());
+        let mut along = vec![0.0; members.len()];
+        // Power iteration: a rough direction will do.
+        for _ in 0..8 {
+            let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
+            let mut next = vec![0.0; d];
+            for (along, &j) in along.iter_mut().zip(&*members) {
+                *along = off(j).zip(&direction).map(|(x, v)| x * v / length).sum();
+                next.iter_mut().zip(off(j)).for_each(|(next, x)| *next += *along * x);
+            }
+            direction = next;
+        }
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        order.sort_by(|&a, &b| along[a].total_cmp(&along[b]).then(members[a].cmp(&members[b])));
+        let sorted: Vec<u32> = order.into_iter().map(|i| members[i]).collect();
+        members.copy_from_slice(&sorted);
+        let left = members.len().div_ceil(width) / 2 * width;
+        let (a, b) = members.split_at_mut(left);
+        split(centers, a, width);
+        split(centers, b, width);
+    }
+    let mut order: Vec<u32> = (0..centers.rows() as u32).collect();
+    split(centers, &mut order, width);
+    order
+}
