@@ -59,7 +59,7 @@ pub(crate) const fn chunk_rows(dim: usize) -> usize {
 }
 
 /// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles.
-pub(crate) const BOUNDED_CHUNK_ROWS: usize = 512;
+pub(crate) const BOUNDED_CHUNK_ROWS: usize = 2048;
 
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;

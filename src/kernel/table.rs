@@ -33,8 +33,8 @@ pub struct KernelTable<T: Compute> {
     /// `scratch.ids`) and the second smallest (into `scratch.second`). Only for centers in lanes.
     pub(super) lowest: LowestFn<T>,
     /// See [`generic::bounds`](super::generic::bounds), as the next two.
-    pub(super) settle: fn(&[f32], f32, &mut [f32]),
-    pub(super) within: fn(&[f32], f32, &[f32], &mut [u32]) -> usize,
+    pub(super) settle: fn(&[T], T, &mut [T]),
+    pub(super) within: fn(&[T], T, &[T], &mut [u32]) -> usize,
     pub(super) lengths: fn(&[T], &[f64], &[f64], &mut [f64]),
     /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,

@@ -152,6 +152,14 @@ impl PanelBounds {
     }
 }
 
+/// Lists of rows, one after the other.
+#[derive(Default)]
+struct Lists {
+    rows: Vec<u32>,
+    /// Where each ends.
+    ends: Vec<usize>,
+}
+
 /// The buffers of one worker. Those of a chunk are indexed by row.
 pub(super) struct Work<T> {
     scratch: Scratch<T>,
@@ -170,8 +178,9 @@ pub(super) struct Work<T> {
     next: Vec<T>,
     /// Rows whose label may change.
     open: Vec<u32>,
-    by_panel: Vec<u32>,
-    picked: Vec<u32>,
+    /// Those in the order of their own panels.
+    by_panel: Lists,
+    near: Lists,
     // Of the rows that meet a group together.
     skip: Vec<u32>,
     bound: Vec<T>,
@@ -195,8 +204,8 @@ impl<T: Compute> Default for Work<T> {
             best: Vec::new(),
             next: Vec::new(),
             open: Vec::new(),
-            by_panel: Vec::new(),
-            picked: Vec::new(),
+            by_panel: Lists::default(),
+            near: Lists::default(),
             skip: Vec::new(),
             bound: Vec::new(),
             low: Vec::new(),
@@ -205,6 +214,31 @@ impl<T: Compute> Default for Work<T> {
             picked_error: Vec::new(),
             lengths: Vec::new(),
         }
+    }
+}
+
+impl<T> Work<T> {
+    /// The open rows by the panel of their slot: a counting sort.
+    fn open_by_panel(&mut self, width: usize, panels: usize) -> Lists {
+        let mut lists = std::mem::take(&mut self.by_panel);
+        lists.ends.clear();
+        lists.ends.resize(panels + 1, 0);
+        let panel = |r: u32| self.slot[r as usize] as usize / width;
+        for &r in &self.open {
+            lists.ends[panel(r) + 1] += 1;
+        }
+        for p in 0..panels {
+            lists.ends[p + 1] += lists.ends[p];
+        }
+        lists.rows.resize(self.open.len(), 0);
+        for &r in &self.open {
+            // Starts become ends.
+            let at = &mut lists.ends[panel(r)];
+            lists.rows[*at] = r;
+            *at += 1;
+        }
+        lists.ends.truncate(panels);
+        lists
     }
 }
 
@@ -325,15 +359,11 @@ impl<T: Compute> Rules<'_, T> {
     /// Every open row against the panel of its own center, whose tile value is what the others are compared with.
     fn own_panels(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
         let width = self.width as u32;
-        let mut by_panel = std::mem::take(&mut work.by_panel);
-        by_panel.clone_from(&work.open);
-        by_panel.sort_unstable_by_key(|&r| (work.slot[r as usize] / width, r));
-        let mut rest = &by_panel[..];
-        while let Some(&first) = rest.first() {
-            let panel = work.slot[first as usize] / width;
-            let same = |&&r: &&u32| work.slot[r as usize] / width == panel;
-            let (picked, others) = rest.split_at(rest.iter().take_while(same).count());
-            rest = others;
+        let by_panel = work.open_by_panel(self.width, self.packed.n_panels());
+        for (panel, picked) in by_panel.ends.iter().enumerate().map(|(panel, &end)| {
+            let start = if panel == 0 { 0 } else { by_panel.ends[panel - 1] };
+            (panel as u32, &by_panel.rows[start..end])
+        }) {
             for picked in picked.chunks(self.packed.strip_rows()) {
                 kernel::load(self.packed, chunk.rows, picked, &mut work.scratch);
                 work.skip.clear();
@@ -363,7 +393,7 @@ impl<T: Compute> Rules<'_, T> {
                 }
             }
         }
-        let distances = by_panel.len() * self.width;
+        let distances = by_panel.rows.len() * self.width;
         work.by_panel = by_panel;
         distances as u64
     }
@@ -372,16 +402,18 @@ impl<T: Compute> Rules<'_, T> {
     fn groups(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
         let m = chunk.old.len();
         let single = self.bounds.group_panels == 1;
-        let mut picked = std::mem::take(&mut work.picked);
-        picked.resize(m, 0);
         let mut panels = 0;
-        let near = |group: usize, lower: &[f32], work: &Work<T>, picked: &mut [u32]| {
+        // The rows within reach of each group, one list after the other. Whole vectors are written: room for one more.
+        let mut near = std::mem::take(&mut work.near);
+        near.rows.resize(m * self.bounds.n_groups + 16, 0);
+        near.ends.clear();
+        let mut end = 0;
+        for (group, lower) in chunk.lower.chunks_exact(m).enumerate() {
             let drift = if self.rebase { 0.0 } else { self.drift[group] };
-            kernel::within(&lower[group * m..][..m], drift, &work.reach, picked)
-        };
-        let pairs: usize =
-            (0..self.bounds.n_groups).map(|group| near(group, chunk.lower, work, &mut picked)).sum();
-        if 2 * pairs > work.open.len() * self.bounds.n_groups {
+            end += kernel::within(lower, drift, &work.reach, &mut near.rows[end..]);
+            near.ends.push(end);
+        }
+        if 2 * end > work.open.len() * self.bounds.n_groups {
             // Most bounds fail: every open row meets every group, and is loaded once.
             let open = std::mem::take(&mut work.open);
             for picked in open.chunks(self.packed.strip_rows()) {
@@ -392,25 +424,27 @@ impl<T: Compute> Rules<'_, T> {
             }
             work.open = open;
         } else {
+            let mut start = 0;
             for group in 0..self.bounds.n_groups {
-                let n = near(group, chunk.lower, work, &mut picked);
-                let mut kept = n;
-                if single {
-                    // Own panels are done.
-                    kept = 0;
-                    for i in 0..n {
-                        let r = picked[i];
-                        picked[kept] = r;
-                        kept += usize::from(work.slot[r as usize] as usize / self.width != group);
-                    }
+                let drift = if self.rebase { 0.0 } else { self.drift[group] };
+                let end = near.ends[group];
+                // Own panels are done, and what was found meanwhile may have put the group out of reach.
+                let mut kept = start;
+                for i in start..end {
+                    let r = near.rows[i];
+                    near.rows[kept] = r;
+                    let r = r as usize;
+                    let done = single && work.slot[r] as usize / self.width == group;
+                    kept += usize::from(!done && chunk.lower[group * m + r] - drift < work.reach[r]);
                 }
-                for picked in picked[..kept].chunks(self.packed.strip_rows()) {
+                for picked in near.rows[start..kept].chunks(self.packed.strip_rows()) {
                     kernel::load(self.packed, chunk.rows, picked, &mut work.scratch);
                     panels += picked.len() * self.group(group, picked, chunk, work);
                 }
+                start = end;
             }
         }
-        work.picked = picked;
+        work.near = near;
         (panels * self.width) as u64
     }
 

@@ -115,13 +115,14 @@ macro_rules! stamp {
             }
 
             $(#[$attr])*
-            unsafe fn settle(lower: &[f32], drift: f32, least: &mut [f32]) {
+            unsafe fn settle(lower: &[$t], drift: $t, least: &mut [$t]) {
                 bounds::settle(lower, drift, least);
             }
 
             $(#[$attr])*
-            unsafe fn within(lower: &[f32], drift: f32, reach: &[f32], rows: &mut [u32]) -> usize {
-                bounds::within(lower, drift, reach, rows)
+            unsafe fn within(lower: &[$t], drift: $t, reach: &[$t], rows: &mut [u32]) -> usize {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { bounds::within::<$simd>(lower, drift, reach, rows) }
             }
 
             $(#[$attr])*
@@ -175,7 +176,8 @@ macro_rules! vectors {
      min_lane($m:ident) $min_lane:expr,
      store_ids($to:ident, $ids:ident) $store_ids:expr,
      prefetch($line:ident) $prefetch:expr,
-     widen($from:ident) $wide:ty = $widen:expr) => {
+     widen($from:ident) $wide:ty = $widen:expr
+     $(, and { $($more:tt)* })?) => {
         #[derive(Clone, Copy)]
         pub(super) struct $name;
 
@@ -277,6 +279,7 @@ macro_rules! vectors {
                 // SAFETY: see above.
                 unsafe { $store_ids }
             }
+            $($($more)*)?
         }
 
         #[allow(unused_unsafe, reason = "portable operations are safe")]

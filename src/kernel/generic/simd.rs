@@ -41,6 +41,22 @@ pub(in crate::kernel) trait Simd: Copy {
     unsafe fn iota() -> Self::V;
     /// Asks for the cache line at `p` in the second-level cache; any address will do.
     fn prefetch(p: *const Self::T);
+    /// Writes `first + lane` of the lanes with `a < b` to `to`, in order, and gives their number; needs room for `LANES` of them.
+    #[inline(always)]
+    unsafe fn push_less(a: Self::V, b: Self::V, first: u32, to: *mut u32) -> usize {
+        let mut n = 0;
+        // SAFETY: no vector has more than 16 lanes; `to` has room for all of them.
+        unsafe {
+            let (mut x, mut y) = ([Self::T::ZERO; 16], [Self::T::ZERO; 16]);
+            Self::store(x.as_mut_ptr(), a);
+            Self::store(y.as_mut_ptr(), b);
+            for l in 0..Self::LANES {
+                *to.add(n) = first + l as u32;
+                n += usize::from(x[l] < y[l]);
+            }
+        }
+        n
+    }
     /// Whole numbers as integers; needs room for `LANES` of them at `p`.
     unsafe fn store_ids(p: *mut u32, ids: Self::V);
 }

@@ -44,7 +44,7 @@ pub(in crate::kernel) fn load<T: Compute>(
             let to = &mut scratch.x[b * block + r * stride..][..columns];
             let x = &row[from..][..columns];
             if plain {
-                to.copy_from_slice(x);
+                copy(x, to);
             } else {
                 let s = &packed.shift[from..][..columns];
                 for ((to, &x), &s) in to.iter_mut().zip(x).zip(s) {
@@ -52,6 +52,20 @@ pub(in crate::kernel) fn load<T: Compute>(
                 }
             }
         }
+    }
+}
+
+/// Copies some values. A call of the library's copy costs more than the few vectors of a row.
+#[inline(always)]
+fn copy<T: Float>(from: &[T], to: &mut [T]) {
+    const STEP: usize = 16;
+    let (from_steps, from_rest) = from.as_chunks::<STEP>();
+    let (to_steps, to_rest) = to.as_chunks_mut::<STEP>();
+    for (from, to) in from_steps.iter().zip(to_steps) {
+        *to = *from;
+    }
+    for (from, to) in from_rest.iter().zip(to_rest) {
+        *to = *from;
     }
 }
 
