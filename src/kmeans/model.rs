@@ -3,7 +3,7 @@
 use super::assign::{inertia, nearest, predict, transform};
 use super::lloyd::{Lloyd, Timings};
 use super::params::Metric;
-use crate::data::{AnySource, DataSource, Source, count_rows};
+use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -115,7 +115,7 @@ impl KMeansModel {
         &self.seeded_by
     }
 
-    /// Seconds spent by the winning start.
+    /// Seconds spent by all starts.
     pub fn timings(&self) -> Timings {
         self.timings
     }
@@ -131,7 +131,8 @@ impl KMeansModel {
     /// The label of every row, on all threads.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], those of the source.
+    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Memory`] when the result is larger than memory, those of
+    /// the source.
     pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         match rows.any() {
@@ -153,10 +154,7 @@ impl KMeansModel {
     /// As [`KMeansModel::predict`].
     pub fn distances<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<f64>> {
         fn all<T: Compute>(model: &KMeansModel, data: &dyn DataSource<T>) -> Result<Vec<f64>> {
-            let centers = model.centers_for(data)?;
-            let mut out = vec![0.0; count_rows(data)? as usize * model.n_clusters()];
-            transform(&centers, model.metric, data, &mut out, &Executor::new(None)?)?;
-            Ok(out)
+            transform(&model.centers_for(data)?, model.metric, data, &Executor::new(None)?)
         }
         match rows.any() {
             AnySource::F32(data) => all(self, data),

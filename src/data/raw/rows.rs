@@ -11,7 +11,7 @@ use super::stored::{Element, Stored, Truth, bytes_of, with_stored};
 use crate::data::{Access, Block, DataSource, Dtype, TileReader, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::matrix::MatRef;
+use crate::matrix::{MatRef, make_room};
 
 /// Rows that a column-major tile is transposed in at a time: one cache line of bytes, four of `f32`.
 const TRANSPOSED_ROWS: usize = 64;
@@ -156,16 +156,20 @@ impl<'a> RawRows<'a> {
 
     /// The stored bytes of the rows `rows`, row by row.
     ///
+    /// # Errors
+    /// [`Error::Memory`].
+    ///
     /// # Panics
     /// When the range does not lie within the rows.
     #[cfg(feature = "python")]
-    pub(crate) fn copy_bytes(&self, rows: Range<usize>) -> Vec<u8> {
+    pub(crate) fn copy_bytes(&self, rows: Range<usize>) -> Result<Vec<u8>> {
         let Layout { dtype, cols, row_stride, col_stride, .. } = self.layout;
         assert!(rows.start <= rows.end && rows.end <= self.layout.rows);
         let size = dtype.size();
         // Contiguous columns are one piece.
         let (pieces, length) = if col_stride == size as isize { (1, cols * size) } else { (cols, size) };
-        let mut out = Vec::with_capacity(rows.len() * cols * size);
+        let mut out = Vec::new();
+        make_room(&mut out, "copied rows", rows.len() as u64, cols * size)?;
         for row in rows {
             for piece in 0..pieces {
                 let at = row as isize * row_stride + piece as isize * col_stride;
@@ -173,7 +177,7 @@ impl<'a> RawRows<'a> {
                 out.extend_from_slice(unsafe { std::slice::from_raw_parts(self.base.offset(at), length) });
             }
         }
-        out
+        Ok(out)
     }
 
     /// The rows `rows`, borrowed for as long as the bytes are.
@@ -267,6 +271,7 @@ impl<'a> RawRows<'a> {
             return Err(no_such_row(beyond));
         }
         let before = out.len();
+        make_room(out, "copied rows", rows.len() as u64, cols)?;
         out.resize(before + rows.len() * cols, T::ZERO);
         for (&row, out) in rows.iter().zip(out[before..].chunks_exact_mut(cols)) {
             self.convert(row as usize, out);
