@@ -52,6 +52,9 @@ pub enum Error {
         /// The system's own error.
         source: io::Error,
     },
+    /// Something is larger than the memory there is.
+    #[error("there is no memory for {0}")]
+    Memory(String),
     /// The work was interrupted from outside.
     #[error("interrupted")]
     Interrupted,

@@ -1,6 +1,22 @@
 //! This module knows what a dense row-major matrix is.
 
+use crate::error::{Error, Result};
 use crate::float::Float;
+
+/// Makes room in `out` for `rows` more rows of `width` values, or says that there is none: a result may be larger than memory, and to
+/// ask for it in any other way would end the process.
+pub(crate) fn make_room<V>(out: &mut Vec<V>, what: &str, rows: u64, width: usize) -> Result<()> {
+    let bytes = u128::from(rows) * width as u128 * size_of::<V>() as u128;
+    let len = usize::try_from(rows).ok().and_then(|rows| rows.checked_mul(width));
+    let reserved = len.is_some_and(|len| {
+        // What grows step by step grows by more than it needs now.
+        if out.is_empty() { out.try_reserve_exact(len).is_ok() } else { out.try_reserve(len).is_ok() }
+    });
+    if reserved {
+        return Ok(());
+    }
+    Err(Error::Memory(format!("{what}: {rows} rows of {width} values take {bytes} bytes")))
+}
 
 /// A borrowed row-major matrix; rows may lie further apart than they are long.
 ///
@@ -95,5 +111,30 @@ impl<'a, T: Float> MatRef<'a, T> {
             let clean = row.iter().fold(0.0, |sum, x| sum + x.to_f64() * 0.0) == 0.0;
             if clean { None } else { row.iter().position(|x| !x.finite()).map(|t| (i, t)) }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_into_memory_is_refused() {
+        let mut out = vec![1u32];
+        make_room(&mut out, "labels", 5, 3).unwrap();
+        assert!(out.capacity() >= 16);
+        for (rows, width) in [(u64::MAX, 1), (1 << 40, usize::MAX), (1 << 60, 1), (1 << 50, 1 << 3)] {
+            let refused = make_room(&mut out, "labels", rows, width).unwrap_err();
+            assert!(matches!(refused, Error::Memory(_)), "{refused:?}");
+            assert!(refused.to_string().starts_with("there is no memory for labels: "), "{refused}");
+        }
+        assert_eq!(
+            make_room(&mut Vec::<u64>::new(), "labels", u64::MAX, 4).unwrap_err().to_string(),
+            format!(
+                "there is no memory for labels: {} rows of 4 values take {} bytes",
+                u64::MAX,
+                u128::from(u64::MAX) * 32
+            )
+        );
     }
 }

@@ -152,7 +152,7 @@ fn weights_that_are_none() {
         weighted(vec![-0.5, 1.0, 1.0]),
         "sample_weight must be finite and at least 0, got -0.5 at row 0"
     );
-    assert_eq!(weighted(vec![0.0; 3]), "sample_weight must not be 0 for every row");
+    assert_eq!(weighted(vec![0.0; 3]), "sample_weight must not be zero for every row");
     assert_eq!(weighted(vec![1.0; 2]), "sample_weight has 2 values, X has 3 rows");
 }
 
@@ -196,6 +196,147 @@ fn a_stream_that_can_be_read_once_is_refused_before_it_is_read() {
         Seeding::Random.choose(&stream as &dyn DataSource<f32>, 2, 0, 0, &Executor::new(None).unwrap());
     assert!(seeds.unwrap_err().to_string().contains("can be read again"));
     assert_eq!(READ.load(Ordering::Relaxed), 0, "rows are lost");
+}
+
+/// Rows in chunks of seven that can be read once, or again and again; passes are counted.
+fn stream<'a>(rows: &'a [[f32; 2]], access: Access, passes: &'a AtomicU64) -> Chunks<'a, f32> {
+    let chunks = move || {
+        passes.fetch_add(1, Ordering::Relaxed);
+        rows.chunks(7).map(|chunk| Ok(chunk.as_flattened().to_vec().into()))
+    };
+    if access == Access::Once { Chunks::once(2, chunks()) } else { Chunks::replay(2, chunks) }
+}
+
+/// `n` rows about three places.
+fn many(n: usize) -> Vec<[f32; 2]> {
+    (0..n).map(|i| [(i % 3 * 10) as f32 + (i % 11) as f32 / 10.0, (i % 7) as f32 / 5.0]).collect()
+}
+
+#[test]
+fn known_centers_make_one_pass_over_a_stream_of_unknown_length() {
+    let rows = many(5000);
+    for metric in [Metric::Euclidean, Metric::Cosine] {
+        let model = KMeans::params(3).metric(metric).fit(&rows).unwrap();
+        for access in [Access::Once, Access::Replay] {
+            let passes = AtomicU64::new(0);
+            let fresh = || stream(&rows, access, &passes);
+            let any =
+                |source: &Chunks<'_, f32>, use_it: &dyn Fn(&Any<'_>)| use_it(&Any(AnySource::F32(source)));
+            any(&fresh(), &|rows| assert_eq!(model.predict(rows).unwrap(), model.labels()));
+            any(&fresh(), &|streamed| {
+                assert_eq!(model.inertia_of(streamed).unwrap(), model.inertia_of(&rows).unwrap());
+            });
+            any(&fresh(), &|streamed| {
+                assert_eq!(model.nearest(streamed, 2).unwrap(), model.nearest(&rows, 2).unwrap());
+            });
+            any(&fresh(), &|streamed| {
+                assert_eq!(model.distances(streamed).unwrap(), model.distances(&rows).unwrap());
+            });
+            assert_eq!(passes.load(Ordering::Relaxed), 4, "a pass each");
+        }
+    }
+    let none = Chunks::<f32>::replay(2, std::iter::empty);
+    let model = KMeans::params(3).fit(&rows).unwrap();
+    assert!(model.predict(&Any(AnySource::F32(&none))).unwrap().is_empty());
+}
+
+#[test]
+fn a_fit_counts_a_stream_once() {
+    let rows = many(5000);
+    let passes = AtomicU64::new(0);
+    let source = stream(&rows, Access::Replay, &passes);
+    let params =
+        KMeans::params(3).seeding(Seeding::Given(vec![0.0, 0.0, 5.0, 1.0, 30.0, 1.0])).tolerance(0.0);
+    let model = params.fit(&Any(AnySource::F32(&source))).unwrap();
+    // One to count, then the sweeps, and one that sums the inertia row by row.
+    assert_eq!(passes.load(Ordering::Relaxed), 2 + model.n_iter());
+    assert_eq!(model.labels(), params.fit(&rows).unwrap().labels());
+}
+
+/// Rows of known number whose weights only a pass can tell.
+struct Weighing(Vec<f64>);
+
+impl DataSource<f64> for Weighing {
+    fn dim(&self) -> usize {
+        1
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(self.0.len() as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Replay
+    }
+    fn for_each_block(
+        &self,
+        _tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, f64>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let rows: Vec<f64> = (0..self.0.len()).map(|i| i as f64).collect();
+        let rows = MatRef::new(&rows, 1);
+        f(Block { first_row: 0, len: self.0.len(), rows: &rows, weights: Some(&self.0) }).map(|_| ())
+    }
+    fn gather(&self, _: &[u64], _: &mut Vec<f64>) -> Result<()> {
+        unreachable!("it is no source of single rows")
+    }
+}
+
+#[test]
+fn weights_of_a_stream_that_are_all_0() {
+    let weightless = Chunks::replay(1, || {
+        (0..3u8).map(|i| Ok(Chunk::from(vec![f64::from(i), 9.0]).weighted(vec![0.0, 0.0])))
+    });
+    let sources: [&dyn DataSource<f64>; 2] = [&weightless, &Weighing(vec![0.0; 6])];
+    for source in sources {
+        for seeding in [Seeding::Given(vec![0.0, 1.0]), Seeding::Random, Seeding::Auto] {
+            let params = KMeans::params(2).seeding(seeding);
+            let message = refused(params.fit(&Any(AnySource::F64(source))));
+            assert_eq!(message, "sample_weight must not be zero for every row");
+        }
+    }
+    let some = Weighing(vec![0.0, 1.0, 0.0, 2.0, 3.0]);
+    let params = KMeans::params(2).seeding(Seeding::Given(vec![0.0, 9.0]));
+    assert_eq!(params.fit(&Any(AnySource::F64(&some))).unwrap().cluster_weights().iter().sum::<f64>(), 6.0);
+}
+
+#[test]
+fn results_larger_than_memory() {
+    /// As many rows as nobody has; none is ever read.
+    struct Endless;
+    impl DataSource<f32> for Endless {
+        fn dim(&self) -> usize {
+            2
+        }
+        fn rows(&self) -> Option<u64> {
+            Some(1 << 50)
+        }
+        fn access(&self) -> Access {
+            Access::Random
+        }
+        fn for_each_block(
+            &self,
+            _: usize,
+            _: &mut dyn FnMut(Block<'_, f32>) -> Result<ControlFlow<()>>,
+        ) -> Result<()> {
+            unreachable!("the result is refused first")
+        }
+        fn gather(&self, _: &[u64], _: &mut Vec<f32>) -> Result<()> {
+            unreachable!("the result is refused first")
+        }
+    }
+    let model = KMeans::params(3).fit(&ROWS).unwrap();
+    let endless = Any(AnySource::F32(&Endless));
+    let refusals = [
+        model.predict(&endless).map(drop),
+        model.distances(&endless).map(drop),
+        model.nearest(&endless, 2).map(drop),
+        KMeans::params(3).fit(&endless).map(drop),
+        KMeans::params(3).seeding(Seeding::PlusPlus { greedy: true }).fit(&endless).map(drop),
+    ];
+    for refusal in refusals {
+        let error = refusal.unwrap_err();
+        assert!(matches!(error, Error::Memory(_)), "{error:?}");
+        assert!(error.to_string().contains("1125899906842624 rows"), "{error}");
+    }
 }
 
 #[test]

@@ -6,15 +6,24 @@
 [0.1, 9.1]
 """
 
-from . import callbacks, metrics
-from ._core import Step
-from ._core import version as __version__
-from .data import DataSource, open
-from .io import load
-from .kmeans import KMeans
-from .neighbors import nearest
-from .seeding import kmeans_plusplus
-from .versions import show_versions
+from __future__ import annotations
+
+import importlib
+
+# As in `typing`, which would take longer to import than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import callbacks, metrics
+    from ._core import Step
+    from ._core import version as __version__
+    from .data import DataSource, open
+    from .io import load
+    from .kmeans import KMeans
+    from .neighbors import nearest
+    from .seeding import kmeans_plusplus
+    from .versions import show_versions
 
 __all__ = [
     "DataSource",
@@ -29,3 +38,36 @@ __all__ = [
     "open",
     "show_versions",
 ]
+
+#: Where the names above lie, and what they are called there. They are imported when they are first asked
+#: for: what many of them need takes seconds to import, and ``shoal --help`` should not.
+_HOMES = {
+    "DataSource": ("data", "DataSource"),
+    "KMeans": ("kmeans", "KMeans"),
+    "Step": ("_core", "Step"),
+    "__version__": ("_core", "version"),
+    "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
+    "load": ("io", "load"),
+    "nearest": ("neighbors", "nearest"),
+    "open": ("data", "open"),
+    "show_versions": ("versions", "show_versions"),
+}
+_MODULES = ("callbacks", "data", "io", "kmeans", "metrics", "neighbors", "seeding", "versions")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for the first time."""
+    if name in _HOMES:
+        home, called = _HOMES[name]
+        value = getattr(importlib.import_module(f".{home}", __name__), called)
+    elif name in _MODULES:
+        value = importlib.import_module(f".{name}", __name__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List what there is, imported or not."""
+    return sorted({*globals(), *__all__, *_MODULES})

@@ -1,8 +1,32 @@
-"""The command line as ``python -m shoal``."""
+"""The command line as a program: ``shoal``, and ``python -m shoal``."""
 
+from __future__ import annotations
+
+import os
+import signal
 import sys
 
-from .cli import main
+
+def main() -> int:
+    """Run the command line; Ctrl-C ends it without a traceback from the first import on.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if usual is signal.default_int_handler:
+        # There is nothing to clean up yet, and an exception would come out of an import as any other one.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    from .cli import main as run
+
+    try:
+        signal.signal(signal.SIGINT, usual)
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -12,8 +13,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from ._core import Source, Step
+from ._params import verbosity
 from .callbacks import Callback, ProgressBar
-from .data import DataSource, array_source, as_array, open_path, refuse_unreadable
+from .data import DataSource, array_source, as_rows, open_path
 
 #: Fields of `history_`, those of a step.
 STEP_FIELDS: tuple[tuple[str, str], ...] = (
@@ -59,20 +61,19 @@ def is_opened(X: Any) -> bool:
     return isinstance(X, (str, os.PathLike, DataSource))
 
 
-def opened(X: Any) -> Source:
-    """Give the source behind a path or a source."""
-    source = X if isinstance(X, DataSource) else open_path(os.fspath(X), None, None)
-    return source._source
+def opened(X: Any) -> DataSource:
+    """Open a path; a source is open."""
+    return X if isinstance(X, DataSource) else open_path(os.fspath(X), None, None)
 
 
-def as_source(X: Any, least_rows: int = 1) -> Source:
+def as_source(X: Any) -> Source:
     """Give rows of any kind as a source, for functions; estimators look at feature names too."""
-    if is_opened(X):
-        return opened(X)
-    refuse_unreadable(X)
-    return array_source(
-        check_array(as_array(X), dtype="numeric", ensure_all_finite=False, ensure_min_samples=least_rows)
-    )
+    return source_of(opened(X) if is_opened(X) else as_rows(X, check_array))
+
+
+def source_of(rows: npt.NDArray[Any] | DataSource) -> Source:
+    """Give the source behind rows that were checked."""
+    return rows._source if isinstance(rows, DataSource) else array_source(rows)
 
 
 class Clusterer(BaseEstimator):
@@ -85,6 +86,10 @@ class Clusterer(BaseEstimator):
 
     def _rows(self, X: Any, *, reset: bool) -> Source:
         """Give `X` as a source, its number of features checked or, with `reset`, noted."""
+        return source_of(self._checked(X, reset=reset))
+
+    def _checked(self, X: Any, *, reset: bool) -> npt.NDArray[Any] | DataSource:
+        """Give `X` as an array of numbers or an open source, checked as for `_rows`."""
         if is_opened(X):
             source = opened(X)
             found = source.shape[1]
@@ -97,12 +102,7 @@ class Clusterer(BaseEstimator):
                     f"{self.n_features_in_} features as input."
                 )
             return source
-        refuse_unreadable(X)
-        return array_source(
-            validate_data(
-                self, as_array(X), reset=reset, accept_sparse=False, dtype="numeric", ensure_all_finite=False
-            )
-        )
+        return as_rows(X, partial(validate_data, self, reset=reset, accept_sparse=False))
 
     # ---------------------------------------------------------------- the loop
 
@@ -121,7 +121,7 @@ class Clusterer(BaseEstimator):
 
     def _watchers(self) -> list[Any]:
         given = [] if self.callbacks is None else list(self.callbacks)
-        return [ProgressBar(), *given] if self.verbose else given
+        return [ProgressBar(), *given] if verbosity(self.verbose) else given
 
     def _iterate(self, run: Any, source: Source, weights: npt.NDArray[np.float64] | None) -> Iterator[Step]:
         """Advance `run` to its end, a step at a time; the only loop on this side."""

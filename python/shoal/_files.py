@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+
+SPECIAL = "is a device, a pipe or a socket, which no file can replace"
+
+
+def is_special(path: Path) -> bool:
+    """Whether `path` is something that a file must not take the place of, for example ``/dev/null``."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @contextlib.contextmanager
@@ -35,6 +44,8 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         When the file cannot be written.
     """
     name = Path(path)
+    if is_special(name):
+        raise OSError(errno.EINVAL, SPECIAL, str(name))
     temporary = name.with_name(f".shoal-{secrets.token_hex(6)}.tmp")
     try:
         descriptor = os.open(
@@ -49,8 +60,10 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(name)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.strerror and error.filename in (None, str(temporary)):
+            raise type(error)(error.errno, error.strerror, str(name)) from error
         raise
     if os.name == "posix":
         folder = os.open(name.parent, os.O_RDONLY)
@@ -78,4 +91,6 @@ def write_npy(path: str | os.PathLike[str], values: npt.NDArray[Any]) -> None:
         When the file cannot be written.
     """
     with whole(path) as file:
-        np.lib.format.write_array(file, np.ascontiguousarray(values), allow_pickle=False)
+        # To a file as such NumPy writes by a call whose errors do not say why.
+        to: Any = SimpleNamespace(write=file.write)
+        np.lib.format.write_array(to, np.ascontiguousarray(values), allow_pickle=False)

@@ -23,9 +23,25 @@ UNITS = {
     "TIB": 2**40,
 }
 
+#: The largest count that fits the columns of ``history_``.
+MOST = 2**63 - 1
+#: As many threads as a pool can have.
+MOST_THREADS = 2**16 - 1
+LONGEST_SHOWN = 100
+
 
 class ParameterError(ValueError, TypeError):
     """One or more parameters are of the wrong type or outside their range; all of them are listed."""
+
+
+def shown(value: Any) -> str:
+    """Give a value as one short line, for messages."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:
+        # Python does not print integers of thousands of digits.
+        return "an integer of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
 
 
 def is_whole(value: Any) -> bool:
@@ -33,19 +49,45 @@ def is_whole(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
 
 
-def is_number(value: Any) -> bool:
-    """Whether `value` is a finite real number; True and False are not."""
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
+def is_real(value: Any) -> bool:
+    """Whether `value` is a real number, infinite ones and NaN included; True and False are not."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
         value, (bool, np.bool_)
     )
-    return real and math.isfinite(value)
 
 
-def whole(name: str, value: Any, least: int) -> int:
-    """Give `value` as an int, if it is one and at least `least`."""
+def is_number(value: Any) -> bool:
+    """Whether `value` is a real number that a float can hold, and finite."""
+    try:
+        return is_real(value) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "") -> int:
+    """Give `value` as an int, if it is one of `least` to `most`; `other` says what else may be given."""
     if not is_whole(value) or value < least:
-        raise ParameterError(f"{name} must be an integer of at least {least}, got {value!r}")
+        raise ParameterError(f"{name} must be {other}an integer of at least {least}, got {shown(value)}")
+    if value > most:
+        raise ParameterError(f"{name} must be {other}an integer from {least} to {most}, got {shown(value)}")
     return int(value)
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
+    """Give `value`, if it is one of the texts allowed; those of a later version are refused as such."""
+    if isinstance(value, str) and value in allowed:
+        return value
+    known = ", ".join(allowed)
+    if isinstance(value, str) and value in later:
+        raise ParameterError(f"{name}={value!r} is not implemented in this version, use one of {known}")
+    raise ParameterError(f"{name} must be one of {known}, got {shown(value)}")
+
+
+def verbosity(value: Any) -> bool:
+    """Whether `verbose` asks for a progress bar."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    return whole("verbose", value, 0, other="True, False or ") > 0
 
 
 def memory(name: str, value: Any) -> int:
@@ -62,7 +104,7 @@ def memory(name: str, value: Any) -> int:
         if 0 <= amount < math.inf:
             return int(amount)
     raise ParameterError(
-        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, got {value!r}"
+        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, got {shown(value)}"
     )
 
 
@@ -71,7 +113,11 @@ def threads(n_jobs: Any) -> int | None:
     if n_jobs is None or (is_whole(n_jobs) and n_jobs == -1):
         return None
     if not is_whole(n_jobs) or n_jobs == 0:
-        raise ParameterError(f"n_jobs must be None, -1 or a number of threads, got {n_jobs!r}")
+        raise ParameterError(f"n_jobs must be None, -1 or a number of threads, got {shown(n_jobs)}")
+    if n_jobs > MOST_THREADS:
+        raise ParameterError(
+            f"n_jobs must be None, -1 or a number of threads from 1 to {MOST_THREADS}, got {shown(n_jobs)}"
+        )
     if n_jobs < 0:
         return max(1, _core.default_threads() + 1 + int(n_jobs))
     return int(n_jobs)
@@ -81,14 +127,14 @@ def seed(random_state: Any) -> int:
     """Give 64 random bits: an int itself, eight bytes drawn from anything else."""
     if is_whole(random_state):
         if not 0 <= random_state < 2**64:
-            raise ParameterError(f"random_state must be within 0..2**64 - 1, got {random_state!r}")
+            raise ParameterError(f"random_state must be within 0..2**64 - 1, got {shown(random_state)}")
         return int(random_state)
     if random_state is None or random_state is np.random:
         # The generator that numpy.random.seed sets, as in scikit-learn.
         random_state = np.random.mtrand._rand
     if not isinstance(random_state, (np.random.RandomState, np.random.Generator)):
         raise ParameterError(
-            f"random_state must be None, an int, a numpy RandomState or Generator, got {random_state!r}"
+            f"random_state must be None, an int, a numpy RandomState or Generator, got {shown(random_state)}"
         )
     return int.from_bytes(random_state.bytes(8), "little")
 
@@ -102,7 +148,7 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64] | None:
     """Give weights as the compiled half takes them; it checks the values."""
     if sample_weight is None:
         return None
-    given = np.asarray(sample_weight)
+    given = _array("sample_weight", sample_weight)
     if given.dtype.kind == "c":
         raise ValueError("sample_weight must be real, got complex numbers")
     values = _numbers("sample_weight", given, np.float64)
@@ -119,7 +165,7 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64] | None:
 
 def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None, int]) -> npt.NDArray[Any]:
     """Give centers as a C-order array of `dtype`, if they are finite and of that shape."""
-    given = np.asarray(value)
+    given = _array(name, value)
     if given.dtype.kind == "c":
         raise ValueError(f"{name} must be real, got complex numbers")
     rows, cols = shape
@@ -136,19 +182,27 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
     if not np.isfinite(values).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
         raise ValueError(
-            f"{name} holds {_shown(values[row, column])} at row {row}, column {column}: "
+            f"{name} holds {_not_finite(values[row, column])} at row {row}, column {column}: "
             "NaN and infinity are refused"
         )
     return values
+
+
+def _array(name: str, value: Any) -> npt.NDArray[Any]:
+    """Give an array of any type; what is none, for example a list of uneven lists, is refused by name."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from error
 
 
 def _numbers(name: str, given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Give an array in C order of `dtype`; what holds no numbers is refused by name."""
     try:
         return np.ascontiguousarray(given, dtype=dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must hold numbers: {error}") from error
 
 
-def _shown(value: Any) -> str:
+def _not_finite(value: Any) -> str:
     return "NaN" if math.isnan(value) else str(value)

@@ -20,7 +20,7 @@ import sys
 from typing import Any
 
 from ._core import Step
-from ._params import ParameterError, whole
+from ._params import ParameterError, is_real, shown, whole
 
 __all__ = ["Callback", "Deadline", "EarlyStopping", "LogSteps", "ProgressBar", "ValidationCurve"]
 
@@ -115,8 +115,8 @@ class Deadline(Callback):
     reason = "deadline"
 
     def __init__(self, seconds: float) -> None:
-        if not seconds > 0:
-            raise ParameterError(f"seconds must be a positive number, got {seconds!r}")
+        if not (is_real(seconds) and seconds > 0):
+            raise ParameterError(f"seconds must be a positive number, got {shown(seconds)}")
         self.seconds = seconds
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
@@ -242,8 +242,8 @@ class EarlyStopping(ValidationCurve):
     def __init__(self, X_val: Any, patience: int = 10, min_delta: float = 0.0) -> None:
         super().__init__(X_val)
         self.patience = whole("patience", patience, 1)
-        if not min_delta >= 0:
-            raise ParameterError(f"min_delta must be a number of at least 0, got {min_delta!r}")
+        if not (is_real(min_delta) and min_delta >= 0):
+            raise ParameterError(f"min_delta must be a number of at least 0, got {shown(min_delta)}")
         self.min_delta = min_delta
 
     def _reset(self) -> None:

@@ -46,6 +46,13 @@ def shape_of(text: str) -> tuple[int, int]:
     return rows, cols
 
 
+def file_of(text: str) -> str:
+    """Read the name of a file."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name of a file must not be empty")
+    return text
+
+
 def value_of(text: str) -> Any:
     """Read the value of a parameter: a number, true, false, none, or else a text."""
     words = {"none": None, "true": True, "false": False}
@@ -102,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
         to.add_argument("--quiet", action="store_true", help="no progress on stderr")
 
     fit = verb("fit", "cluster rows and keep the model", fit_verb)
-    fit.add_argument("data", metavar="DATA", help=DATA_HELP)
+    fit.add_argument("data", type=file_of, metavar="DATA", help=DATA_HELP)
     data(fit)
     fit.add_argument("-k", "--clusters", type=int, required=True, metavar="K", help="number of clusters")
     fit.add_argument(
@@ -113,8 +120,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="HOW",
         help="auto, random, k-means++, plain-k-means++, or an .npy file of K centers (default: auto)",
     )
-    fit.add_argument("-o", "--output", metavar="MODEL", help="write the model to this .safetensors file")
-    fit.add_argument("--labels", metavar="OUT.npy", help="write the label of every row (int32)")
+    fit.add_argument(
+        "-o", "--output", type=file_of, metavar="MODEL", help="write the model to this .safetensors file"
+    )
+    fit.add_argument("--labels", type=file_of, metavar="OUT.npy", help="write the label of every row (int32)")
     fit.add_argument("--seed", type=int, metavar="N", help="seed of all random draws (default: 0)")
     fit.add_argument("--max-iter", type=int, metavar="N", help="most sweeps (default: 300)")
     fit.add_argument(
@@ -131,25 +140,39 @@ def parser() -> argparse.ArgumentParser:
         help="any other parameter of the method; may be repeated",
     )
     fit.add_argument(
-        "--plot", metavar="CURVE.png", help="draw the objective of every step (needs matplotlib)"
+        "--plot",
+        type=file_of,
+        metavar="CURVE.png",
+        help="draw the objective of every step (needs matplotlib)",
     )
     common(fit)
 
     predict = verb("predict", "label rows with the centers of a model", predict_verb)
-    predict.add_argument("model", metavar="MODEL", help="a file that `shoal fit -o` wrote")
-    predict.add_argument("data", metavar="DATA", help=DATA_HELP)
+    predict.add_argument("model", type=file_of, metavar="MODEL", help="a file that `shoal fit -o` wrote")
+    predict.add_argument("data", type=file_of, metavar="DATA", help=DATA_HELP)
     data(predict)
     predict.add_argument(
-        "-o", "--output", required=True, metavar="LABELS.npy", help="the label of every row (int32)"
+        "-o",
+        "--output",
+        required=True,
+        type=file_of,
+        metavar="LABELS.npy",
+        help="the label of every row (int32)",
     )
     predict.add_argument(
-        "--distances", metavar="OUT.npy", help="the distance of every row to its center (float64)"
+        "--distances",
+        type=file_of,
+        metavar="OUT.npy",
+        help="the distance of every row to its center (float64)",
     )
     common(predict)
 
     info = verb("info", "say what a file holds", info_verb)
     info.add_argument(
-        "file", metavar="FILE", help="an .npy file, a model, or a raw file with --shape and --dtype"
+        "file",
+        type=file_of,
+        metavar="FILE",
+        help="an .npy file, a model, or a raw file with --shape and --dtype",
     )
     data(info)
     info.add_argument("--json", action="store_true", help="print the result as one JSON object")
@@ -160,7 +183,9 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="check the result against scikit-learn's (exit 1 if it differs)",
     )
-    demo.add_argument("--out", metavar="DIR", help="where to write (default: a new temporary folder)")
+    demo.add_argument(
+        "--out", type=file_of, metavar="DIR", help="where to write (default: a new temporary folder)"
+    )
     common(demo)
     return top
 
@@ -170,6 +195,8 @@ def parser() -> argparse.ArgumentParser:
 
 def check_outputs(inputs: Sequence[str], outputs: Sequence[str | None]) -> None:
     """Refuse, before any work, outputs that could not be written or would overwrite something in use."""
+    from shoal._files import SPECIAL, is_special
+
     taken = {Path(name).resolve(): "is also read" for name in inputs}
     for name in outputs:
         if name is None:
@@ -177,6 +204,8 @@ def check_outputs(inputs: Sequence[str], outputs: Sequence[str | None]) -> None:
         path = Path(name)
         if path.is_dir():
             raise FailedError(f"{name}: is a directory, not a file to write")
+        if is_special(path):
+            raise FailedError(f"{name}: {SPECIAL}")
         folder = path.parent
         if not folder.is_dir():
             raise FailedError(f"{name}: there is no folder {str(folder)!r} to write it to")
@@ -399,7 +428,17 @@ def info_verb(args: argparse.Namespace) -> int:
                 result["params"] = ", ".join(f"{name}={value}" for name, value in params.items())
             show(args, result)
             return 0
-    with rows_of(args, args.file) as source:
+    try:
+        opened = rows_of(args, args.file)
+    except ValueError as error:
+        array = other_array(args.file, str(error)) if args.shape is None else None
+        if array is None:
+            raise
+        if not args.json:
+            array["shape"] = str(array["shape"])
+        show(args, array)
+        return 0
+    with opened as source:
         rows, cols = source.shape
         dtype = source._source.dtype
         result = {
@@ -413,6 +452,34 @@ def info_verb(args: argparse.Namespace) -> int:
         }
     show(args, result)
     return 0
+
+
+def other_array(name: str, problem: str) -> dict[str, Any] | None:
+    """Describe an ``.npy`` file that is whole but cannot be clustered; None where it is damaged."""
+    import math
+
+    import numpy as np
+
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    with Path(name).open("rb") as file:
+        try:
+            shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
+        except (ValueError, LookupError, TypeError, SyntaxError, RecursionError, MemoryError):
+            return None
+        begin, size = file.tell(), os.fstat(file.fileno()).st_size
+    # Objects are pickled: how many bytes they take cannot be told.
+    if min(shape, default=0) < 0 or (
+        not dtype.hasobject and size < begin + math.prod(shape) * dtype.itemsize
+    ):
+        return None
+    return {
+        "file": name,
+        "kind": "array",
+        "shape": list(shape),
+        "dtype": str(dtype),
+        "bytes": size - begin,
+        "clustering": f"not possible: {problem.removeprefix(name + ': ')}",
+    }
 
 
 def demo_verb(args: argparse.Namespace) -> int:
@@ -442,6 +509,13 @@ def line_of(error: BaseException) -> str:
     return " ".join(text.split())
 
 
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error comes of Ctrl-C, which a class that is being made turns into another error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -466,18 +540,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["info", "no-such-file.npy"])
     1
     """
-    top = parser()
-    args = top.parse_args(argv)
-    if args.version:
-        from shoal import __version__
-
-        print(f"shoal {__version__}")
-        return 0
-    if args.verb is None:
-        top.print_usage(sys.stderr)
-        print("shoal: error: say what to do: fit, predict, info or demo", file=sys.stderr)
-        return 2
+    args = argparse.Namespace()
     try:
+        top = parser()
+        top.parse_args(argv, args)
+        if args.version:
+            from shoal import __version__
+
+            print(f"shoal {__version__}")
+            return 0
+        if args.verb is None:
+            top.print_usage(sys.stderr)
+            print("shoal: error: say what to do: fit, predict, info or demo", file=sys.stderr)
+            return 2
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(
                 f"shoal: warning: {line_of(message) if isinstance(message, Warning) else message}",
@@ -495,6 +570,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
+        if was_interrupted(error):
+            print("shoal: interrupted", file=sys.stderr)
+            return 130
         if os.environ.get("SHOAL_TRACEBACK") == "1":
             raise
         print(f"shoal: error: {line_of(error)}", file=sys.stderr)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._core import Source
-from ._params import whole
+from ._params import shown, whole
 
 __all__ = ["DataSource", "open"]
 
@@ -240,7 +241,7 @@ def open(
                 f"columns={columns!r} is for frames: files of columns are not supported yet; "
                 f"supported: {SUPPORTED}"
             )
-        return open_path(os.fspath(obj), shape, dtype)
+        return open_path(os.fspath(obj), shape, dtype, "obj")
     if shape is not None or dtype is not None:
         raise ValueError("shape and dtype describe a raw file: an array has its own")
     if columns is not None:
@@ -249,18 +250,20 @@ def open(
         obj = obj[list(columns)]
     from sklearn.utils.validation import check_array
 
-    refuse_unreadable(obj)
     # Rows may be none at all here: what works on them says how many it needs.
-    return DataSource(
-        array_source(
-            check_array(as_array(obj), dtype="numeric", ensure_all_finite=False, ensure_min_samples=0)
-        )
-    )
+    return DataSource(array_source(as_rows(obj, partial(check_array, ensure_min_samples=0))))
 
 
-def open_path(path: str | bytes, shape: tuple[int, int] | None, dtype: npt.DTypeLike | None) -> DataSource:
-    """Open a file by its name."""
+def open_path(
+    path: str | bytes,
+    shape: tuple[int, int] | None,
+    dtype: npt.DTypeLike | None,
+    argument: str = "X",
+) -> DataSource:
+    """Open a file by its name, which came as `argument`."""
     name = os.fsdecode(path)
+    if not name:
+        raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
     suffix = Path(name).suffix.lower()
     if suffix == ".npy":
         if shape is not None or dtype is not None:
@@ -274,7 +277,7 @@ def open_path(path: str | bytes, shape: tuple[int, int] | None, dtype: npt.DType
         kind = f"that end in {suffix}" if suffix else "without a suffix"
         raise ValueError(f"{name}: files {kind} are not supported yet; supported: {SUPPORTED}")
     if not isinstance(shape, tuple) or len(shape) != 2:
-        raise ValueError(f"shape must be (rows, columns), got {shape!r}")
+        raise ValueError(f"shape must be (rows, columns), got {shown(shape)}")
     rows, cols = whole("shape[0]", shape[0], 1), whole("shape[1]", shape[1], 1)
     stored = "bfloat16"
     if not (isinstance(dtype, str) and dtype == stored):
@@ -295,11 +298,16 @@ def array_source(array: npt.NDArray[Any]) -> Source:
     return Source.from_array(np.asarray(array))
 
 
-def as_array(obj: Any) -> Any:
-    """Take what only offers DLPack as an array; give all else back."""
+def as_rows(obj: Any, check: Callable[..., Any]) -> npt.NDArray[Any]:
+    """Give an array of numbers of anything that is none, or none yet; `check` is one of scikit-learn's."""
+    refuse_unreadable(obj)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
-        return np.from_dlpack(obj)
-    return obj
+        obj = np.from_dlpack(obj)
+    try:
+        rows: npt.NDArray[Any] = check(obj, dtype="numeric", ensure_all_finite=False)
+    except OverflowError as error:
+        raise ValueError(f"X must hold numbers that float64 can hold: {error}") from error
+    return rows
 
 
 def refuse_unreadable(X: Any) -> None:

@@ -80,5 +80,5 @@ def load(path: str | os.PathLike[str]) -> Any:
         )
     try:
         return KINDS[kind]._restored(arrays, meta)
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise ValueError(f"{name}: is damaged: {error}") from error

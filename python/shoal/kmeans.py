@@ -14,9 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
-from ._base import STEP_DTYPE, Clusterer
+from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
+from ._claims import Claims, floats, need
 from ._core import KMeansRun, Source, Step
-from .data import DataSource
 
 __all__ = ["KMeans"]
 
@@ -25,6 +25,8 @@ LATER_INITS = ("afk-mc2", "k-means||")
 ALGORITHMS = ("auto", "lloyd")
 LATER_ALGORITHMS = ("elkan", "hamerly", "yinyang", "exponion")
 METRICS = ("euclidean", "cosine")
+#: Keys of `timings_`.
+PHASES = ("seeding", "sweeps", "final")
 #: Starts for `n_init="auto"` where the first centers are drawn blindly, as in scikit-learn.
 BLIND_STARTS = 10
 
@@ -44,7 +46,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         First centers. ``"k-means++"`` is the greedy form of scikit-learn, ``"plain-k-means++"`` draws one
         candidate a center, and ``"auto"`` is the greedy form on all rows while that is cheaper than a few
         sweeps, else on a random sample. An array has shape (n_clusters, n_features). A callable is called
-        as ``init(X, n_clusters, random_state=RandomState)`` and gives such an array.
+        as ``init(X, n_clusters, random_state=RandomState)`` and gives such an array; it gets X as an array,
+        or as a :class:`~shoal.DataSource` where X is a path or a source.
     n_init : "auto" or int, default="auto"
         Number of starts, of which the one with the lowest inertia wins. ``"auto"``: 10 for ``init="random"``
         and a callable, else 1.
@@ -91,7 +94,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"``, ``"patience"``;
         None while running.
     timings_ : dict of str to float
-        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
+        Seconds by phase, of all starts together: ``seeding``, ``sweeps``, ``final``.
     algorithm_, init_ : str
         What was used, ``"auto"`` resolved.
     n_features_in_ : int
@@ -220,64 +223,58 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
             As :meth:`fit`.
         """
         self._check()
-        source = self._rows(X, reset=True)
+        rows = self._checked(X, reset=True)
+        source = source_of(rows)
         weights = _params.weights(sample_weight, source.shape[0])
-        return self._iterate(self._make_run(source, X, weights), source, weights)
+        return self._iterate(self._make_run(source, rows, weights), source, weights)
 
     def _check(self) -> None:
         """Refuse parameters of a wrong type or range, all together."""
         p = _params
         bad: list[str] = []
-        if not p.is_whole(self.n_clusters) or self.n_clusters < 1:
-            bad.append(f"n_clusters must be an integer of at least 1, got {self.n_clusters!r}")
+
+        def check(rule: Callable[..., object], *given: Any, **more: Any) -> None:
+            try:
+                rule(*given, **more)
+            except p.ParameterError as error:
+                bad.append(str(error))
+
+        check(p.whole, "n_clusters", self.n_clusters, 1)
         if isinstance(self.init, str) and self.init in LATER_INITS:
             bad.append(
                 f"init={self.init!r} is not implemented in this version, use one of {', '.join(INITS)}"
             )
         elif isinstance(self.init, str) and self.init not in INITS:
-            bad.append(f"init must be one of {', '.join(INITS)}, an array or a callable, got {self.init!r}")
-        if not (isinstance(self.n_init, str) and self.n_init == "auto") and (
-            not p.is_whole(self.n_init) or self.n_init < 1
-        ):
-            bad.append(f"n_init must be 'auto' or an integer of at least 1, got {self.n_init!r}")
-        if not p.is_whole(self.max_iter) or self.max_iter < 1:
-            bad.append(f"max_iter must be an integer of at least 1, got {self.max_iter!r}")
-        if not p.is_number(self.tol) or self.tol < 0:
-            bad.append(f"tol must be a finite number of at least 0, got {self.tol!r}")
-        if self.algorithm in LATER_ALGORITHMS:
             bad.append(
-                f"algorithm={self.algorithm!r} is not implemented in this version, "
-                f"use one of {', '.join(ALGORITHMS)}"
+                f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
             )
-        elif self.algorithm not in ALGORITHMS:
-            bad.append(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {self.algorithm!r}")
-        if self.metric not in METRICS:
-            bad.append(f"metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
+        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
+            check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
+        check(p.whole, "max_iter", self.max_iter, 1)
+        if not p.is_number(self.tol) or self.tol < 0:
+            bad.append(f"tol must be a finite number of at least 0, got {p.shown(self.tol)}")
+        check(p.one_of, "algorithm", self.algorithm, ALGORITHMS, LATER_ALGORITHMS)
+        check(p.one_of, "metric", self.metric, METRICS)
         if isinstance(self.callbacks, (str, bytes)) or not (
             self.callbacks is None or hasattr(self.callbacks, "__iter__")
         ):
-            bad.append(f"callbacks must be None or a list of callables, got {self.callbacks!r}")
+            bad.append(f"callbacks must be None or a list of callables, got {p.shown(self.callbacks)}")
         elif isinstance(self.callbacks, (list, tuple)):
             bad += [
-                f"callbacks must be callables, got {callback!r}"
+                f"callbacks must be callables, got {p.shown(callback)}"
                 for callback in self.callbacks
                 if not callable(callback)
             ]
-        try:
-            p.memory("bounds_memory", self.bounds_memory)
-        except p.ParameterError as error:
-            bad.append(str(error))
-        try:
-            p.threads(self.n_jobs)
-        except p.ParameterError as error:
-            bad.append(str(error))
+        check(p.memory, "bounds_memory", self.bounds_memory)
+        check(p.threads, self.n_jobs)
+        check(p.verbosity, self.verbose)
         if bad:
             raise p.ParameterError("; ".join(bad))
 
     def _make_run(
-        self, source: Source, X: Any, weights: npt.NDArray[np.float64] | None
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
     ) -> KMeansRun | Starts:
-        """Make the run that will do the work."""
+        """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
         n, d = source.shape
         if n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
@@ -320,11 +317,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
                 )
             return make("given", given(self.init), 1)
         random_state = _params.random_state_of(seed)
-        rows = (
-            DataSource(source)
-            if isinstance(X, (str, DataSource)) or hasattr(X, "__fspath__")
-            else np.asarray(X)
-        )
         chosen = self.init
         return Starts(
             lambda: make("given", given(chosen(rows, int(self.n_clusters), random_state=random_state)), 1),
@@ -420,6 +412,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
             Before :meth:`fit`.
         ValueError, TypeError, OSError
             As :meth:`fit`, and for another number of features.
+        MemoryError
+            When the result is larger than memory.
         """
         source = self._fitted_rows(X)
         return _core.predict(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
@@ -440,7 +434,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
 
         Raises
         ------
-        ValueError, TypeError, OSError
+        ValueError, TypeError, OSError, MemoryError
             As :meth:`predict`.
         """
         return self._distances(X)
@@ -525,32 +519,35 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
 
     @classmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        params, about = json.loads(meta["params"]), json.loads(meta["fitted"])
-        if params["init"] == "array":
-            params["init"] = arrays["init"]
-        model = cls(**params)
+        params, about = Claims.read(meta, "params"), Claims.read(meta, "fitted")
+        centers = floats(arrays, "cluster_centers", (None, None))
+        k, d = centers.shape
+        counts = floats(arrays, "counts", (k,))
+        need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
+        need(bool((counts >= 0).all()), "it has a cluster of negative weight")
+        given = params.parameters(cls._get_param_names())
+        if given.get("init") == "array":
+            given["init"] = floats(arrays, "init", (k, d))
+        model = cls(**given)
+        _params.one_of("metric", model.metric, METRICS)
         model._forget()
-        centers, counts = arrays["cluster_centers"], arrays["counts"]
-        if (
-            centers.ndim != 2
-            or 0 in centers.shape
-            or centers.dtype.kind != "f"
-            or counts.shape != centers.shape[:1]
-        ):
-            raise ValueError(
-                f"centers of shape {centers.shape} and type {centers.dtype}, counts of shape {counts.shape}"
-            )
-        if not np.isfinite(centers).all():
-            raise ValueError("its centers are not finite")
         model.cluster_centers_, model.counts_ = centers, counts
-        model.n_features_in_ = centers.shape[1]
-        if about["feature_names"] is not None:
-            model.feature_names_in_ = np.array(about["feature_names"], dtype=object)
-        model.n_iter_, model.stop_reason_ = about["n_iter"], about["stop_reason"]
-        model.timings_, model.algorithm_, model.init_ = about["timings"], about["algorithm"], about["init"]
-        rows = zip(arrays["history"].tolist(), about["stop_reasons"], strict=True)
-        model._history = np.array([(*figures, reason) for figures, reason in rows], dtype=STEP_DTYPE)
-        model._inertia = about["inertia"]
+        model.n_features_in_ = d
+        names = about.texts("feature_names", optional=True)
+        if names is not None:
+            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
+            model.feature_names_in_ = np.array(names, dtype=object)
+        model.n_iter_ = about.count("n_iter")
+        model.stop_reason_ = about.text("stop_reason", optional=True)
+        model.timings_ = about.figures("timings", PHASES)
+        model.algorithm_, model.init_ = str(about.text("algorithm")), str(about.text("init"))
+        model._inertia = about.figure("inertia", optional=True)
+        reasons = about.texts("stop_reasons") or []
+        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
+        whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
+        need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
+        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
+        model._history = np.array(rows, dtype=STEP_DTYPE)
         return model
 
 
@@ -564,6 +561,8 @@ class Starts:
         self._best: KMeansRun | None = None
         self._last: Step | None = None
         """The last step of the starts before the present one."""
+        self._spent = dict.fromkeys(PHASES, 0.0)
+        """Seconds of the starts that lost."""
 
     def step(self) -> Step | None:
         """One sweep of the present start; None when all are over."""
@@ -580,8 +579,8 @@ class Starts:
         self._last = step
         self._current.finish()
         if self._best is None or self._current.inertia() < self._best.inertia():
-            self._best = self._current
-        self._current = None
+            self._current, self._best = self._best, self._current
+        self._let_go()
         return step.with_reason(None) if self._left else step
 
     def stop(self, reason: str) -> None:
@@ -589,8 +588,16 @@ class Starts:
         if self._current is not None:
             self._current.stop(reason)
         if self._best is None:
-            self._best = self._current
-        self._current, self._left = None, 0
+            self._current, self._best = None, self._current
+        self._let_go()
+        self._left = 0
+
+    def _let_go(self) -> None:
+        """Drop the present start, but for the seconds that it took."""
+        if self._current is not None:
+            for phase, seconds in self._current.timings().items():
+                self._spent[phase] += seconds
+        self._current = None
 
     @property
     def _shown(self) -> KMeansRun:
@@ -619,8 +626,9 @@ class Starts:
         return self._shown.inertia()
 
     def timings(self) -> dict[str, float]:
-        """Seconds by phase."""
-        return self._shown.timings()
+        """Seconds by phase, of all starts."""
+        runs = [run.timings() for run in (self._best, self._current) if run is not None]
+        return {phase: sum((run[phase] for run in runs), spent) for phase, spent in self._spent.items()}
 
     @property
     def n_iter(self) -> int:

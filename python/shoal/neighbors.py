@@ -42,6 +42,8 @@ def nearest(
         For parameters, shapes or values that are refused.
     TypeError
         For sparse matrices and values that are no numbers.
+    MemoryError
+        When the result is larger than memory.
 
     Notes
     -----

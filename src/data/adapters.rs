@@ -52,10 +52,15 @@ impl<'a, S> Weighted<'a, S> {
         }
         check_weights(&weights, 0)?;
         if !weights.is_empty() && weights.iter().all(|&w| w == 0.0) {
-            return Err(Error::param("sample_weight must not be 0 for every row"));
+            return Err(no_weight());
         }
         Ok(Self { source, weights })
     }
+}
+
+/// The refusal of weights that are all 0.
+pub(crate) fn no_weight() -> Error {
+    Error::param("sample_weight must not be zero for every row")
 }
 
 /// Refuses weights that are negative or not finite; the first of them is that of row `first_row`.
@@ -207,6 +212,47 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for RowRange<S> {
         }
         let rows: Vec<u64> = rows.iter().map(|row| row + self.rows.start).collect();
         self.source.gather(&rows, out)
+    }
+}
+
+/// A source of unknown length whose rows were counted already, so that nobody else makes a pass for it. A pass that gives another number is
+/// an error of whoever counts on this one.
+pub(crate) struct Counted<S> {
+    source: S,
+    rows: u64,
+}
+
+impl<S> Counted<S> {
+    pub(crate) fn new(source: S, rows: u64) -> Self {
+        Self { source, rows }
+    }
+}
+
+impl<T: Float, S: DataSource<T>> DataSource<T> for Counted<S> {
+    fn dim(&self) -> usize {
+        self.source.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(self.rows)
+    }
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+    fn weights(&self) -> Option<&[f64]> {
+        self.source.weights()
+    }
+    fn always_finite(&self) -> bool {
+        self.source.always_finite()
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.source.for_each_block(tile_rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.source.gather(rows, out)
     }
 }
 
@@ -567,7 +613,7 @@ mod tests {
             weights(vec![1.0, f64::NAN, -1.0]),
             "sample_weight must be finite and at least 0, got NaN at row 1"
         );
-        assert_eq!(weights(vec![0.0; 3]), "sample_weight must not be 0 for every row");
+        assert_eq!(weights(vec![0.0; 3]), "sample_weight must not be zero for every row");
         assert_eq!(RowRange::new(rows(), 2..4).unwrap_err().to_string(), "rows 2..4 do not lie within 0..3");
         assert!(RowRange::new(rows(), 1..2).unwrap().gather(&[1], &mut Vec::new()).is_err());
         let stream = Chunks::once(1, std::iter::once(Ok(vec![1.0f32, 2.0].into())));

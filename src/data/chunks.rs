@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
-use super::adapters::check_weights;
+use super::adapters::{check_weights, no_weight};
 use super::reblock::Reblock;
 use super::{Access, Block, DataSource};
 use crate::error::{Error, Result};
@@ -153,7 +153,7 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
             }
         };
         let mut blocks = Reblock::new(self.dim, tile_rows, BLOCK_TILES, f);
-        let (mut weighted, mut seen) = (None, 0);
+        let (mut weighted, mut seen, mut heavy) = (None, 0, false);
         for chunk in chunks {
             let chunk = chunk?;
             if chunk.values.is_empty() {
@@ -162,12 +162,16 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
             let rows = self.rows_of(&chunk, *weighted.get_or_insert(chunk.weights.is_some()))?;
             if let Some(weights) = &chunk.weights {
                 check_weights(weights, seen)?;
+                heavy |= weights.iter().any(|&w| w > 0.0);
             }
             seen += rows as u64;
             let piece = MatRef::new(&chunk.values, self.dim);
             if blocks.push(&piece, 0..rows, chunk.weights.as_deref(), false)?.is_break() {
                 return Ok(());
             }
+        }
+        if weighted == Some(true) && !heavy {
+            return Err(no_weight());
         }
         blocks.finish()
     }
@@ -221,6 +225,21 @@ mod tests {
             text(vec![two(), two().weighted(vec![1.0, 2.0])]),
             "some chunks have weights and others have none"
         );
+    }
+
+    #[test]
+    fn weights_that_are_all_0_are_refused() {
+        let chunks = |last: f32| {
+            let weights = [0.0, f64::from(last)];
+            Chunks::replay(1, move || {
+                weights.into_iter().map(|w| Ok(Chunk::from(vec![1.0f32]).weighted(vec![w])))
+            })
+        };
+        let pass =
+            |source: &dyn DataSource<f32>| source.for_each_block(1, &mut |_| Ok(ControlFlow::Continue(())));
+        assert!(pass(&chunks(1.0)).is_ok());
+        let refused = pass(&chunks(0.0)).unwrap_err().to_string();
+        assert_eq!(refused, "sample_weight must not be zero for every row");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::raw::one_block;
 use super::{Access, Block, DataSource, TileReader, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::matrix::MatRef;
+use crate::matrix::{MatRef, make_room};
 
 /// Borrowed rows of `f32` or `f64`, read in place. For rows stored as anything else see
 /// [`RawRows`](super::RawRows).
@@ -85,7 +85,7 @@ impl<T: Float> DataSource<T> for MatRef<'_, T> {
         if let Some(&beyond) = rows.iter().find(|&&row| row >= MatRef::rows(self) as u64) {
             return Err(no_such_row(beyond));
         }
-        out.reserve(rows.len() * self.cols());
+        make_room(out, "copied rows", rows.len() as u64, self.cols())?;
         for &row in rows {
             out.extend_from_slice(self.row(row as usize));
         }

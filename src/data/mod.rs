@@ -10,7 +10,7 @@ use std::ops::{ControlFlow, Range};
 
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::matrix::MatRef;
+use crate::matrix::{MatRef, make_room};
 
 mod adapters;
 mod any;
@@ -22,7 +22,7 @@ pub mod npy;
 pub mod raw;
 mod reblock;
 
-pub(crate) use adapters::normalize_rows;
+pub(crate) use adapters::{Counted, no_weight, normalize_rows};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
 pub use any::{AnySource, Own, Source};
 pub use chunks::{Chunk, Chunks};
@@ -151,7 +151,8 @@ impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
 /// [`Error::Source`] for a source that can be read only once, [`Error::Shape`] for a row that is not there.
 pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result<Vec<T>> {
     let d = source.dim();
-    let mut out = Vec::with_capacity(rows.len() * d);
+    let mut out = Vec::new();
+    make_room(&mut out, "copied rows", rows.len() as u64, d)?;
     if source.access() == Access::Random {
         source.gather(rows, &mut out)?;
         return Ok(out);

@@ -4,12 +4,10 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
 use super::Dtype;
 use super::raw::{Element, Layout, Mapped, bytes_of, file_length};
 use crate::error::{Error, Result};
-use crate::whole_file::{sync_folder, temporary_in};
+use crate::whole_file::{Temporary, refuse_special, sync_folder, temporary_in};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers of two-dimensional arrays of numbers take 128 bytes; what claims to be longer than this is not one
@@ -259,7 +257,7 @@ fn dtype_of(descr: &str) -> Result<Dtype, String> {
 pub struct Writer {
     path: PathBuf,
     folder: PathBuf,
-    file: BufWriter<NamedTempFile>,
+    file: BufWriter<Temporary>,
     dtype: Dtype,
     descr: &'static str,
     /// Columns of a two-dimensional array.
@@ -307,6 +305,7 @@ impl Writer {
             _ => PathBuf::from("."),
         };
         let io = |e| Error::io(path, e);
+        refuse_special(path).map_err(io)?;
         let file = temporary_in(&folder).map_err(io)?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
         file.write_all(&[0; WRITTEN_HEADER]).map_err(io)?;

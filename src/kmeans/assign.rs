@@ -1,14 +1,16 @@
-//! This module knows the passes that known centers make over rows: labels, distances, energies. Any source, constant memory beside the
-//! result.
+//! This module knows the passes that known centers make over rows: labels, distances, energies. Any source, one pass, constant memory beside
+//! the result.
+
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::params::Metric;
 use crate::data::{DataSource, Normalized, count_rows, normalize_rows};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
-use crate::matrix::MatRef;
+use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
-use crate::solver::sweep::{Chunk, Wide, sweep};
+use crate::solver::sweep::{Chunk, PerRow, Wide, sweep};
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
 /// Runs `f` on packed centers and the rows as the metric sees them.
@@ -45,6 +47,65 @@ fn with_metric<T: Compute, R>(
     }
 }
 
+/// `width` values of either type for every row, made chunk by chunk: both results of one pass. (`()` is none, and takes no memory.)
+///
+/// Where the source does not know its length, the results grow as blocks arrive: a pass just for counting would be the only one that some
+/// streams allow.
+fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
+    what: &str,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+    (tile, width): (usize, usize),
+    scratch: impl Fn() -> S + Sync,
+    fill: impl Fn(&Chunk<'_, T>, &mut [V], &mut [W], &mut S) -> Result<()> + Sync,
+) -> Result<(Vec<V>, Vec<W>)> {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    if let Some(n) = data.rows() {
+        make_room(&mut first, what, n, width)?;
+        make_room(&mut second, what, n, width)?;
+        first.resize(n as usize * width, V::default());
+        second.resize(n as usize * width, W::default());
+        let state = (Wide { values: &mut first[..], width }, Wide { values: &mut second[..], width });
+        let absorb =
+            |chunk: Chunk<'_, T>,
+             (first, second): (Wide<'_, V>, Wide<'_, W>),
+             (): &mut (),
+             scratch: &mut S| fill(&chunk, first.values, second.values, scratch);
+        sweep(data, cx, tile, state, &mut (), (|| (), scratch), absorb, |(), ()| ())?;
+        return Ok((first, second));
+    }
+    let full = AtomicBool::new(false);
+    let no_room = |rows: usize| Error::Memory(format!("{what}: there is none for more than {rows} rows"));
+    let absorb = |chunk: Chunk<'_, T>, (): (), (first, second): &mut (Vec<V>, Vec<W>), scratch: &mut S| {
+        if full.load(Ordering::Relaxed) {
+            return Err(no_room(chunk.first_row as usize));
+        }
+        let (start, end) = (first.len(), first.len() + chunk.rows.rows() * width);
+        first.resize(end, V::default());
+        second.resize(end, W::default());
+        fill(&chunk, &mut first[start..], &mut second[start..], scratch)
+    };
+    // In row order.
+    let merge = |all: &mut (Vec<V>, Vec<W>), part: &mut (Vec<V>, Vec<W>)| {
+        let room = all.0.try_reserve(part.0.len()).is_ok() && all.1.try_reserve(part.1.len()).is_ok();
+        if room && !full.load(Ordering::Relaxed) {
+            all.0.append(&mut part.0);
+            all.1.append(&mut part.1);
+        } else {
+            full.store(true, Ordering::Relaxed);
+            part.0.clear();
+            part.1.clear();
+        }
+    };
+    let mut all = (first, second);
+    sweep(data, cx, tile, (), &mut all, (Default::default, scratch), absorb, merge)?;
+    if full.load(Ordering::Relaxed) { Err(no_room(all.0.len() / width)) } else { Ok(all) }
+}
+
+/// What results hold.
+trait PerValue: Copy + Default + Send {}
+impl<V: Copy + Default + Send> PerValue for V {}
+
 /// The nearest center of every row.
 ///
 /// # Errors
@@ -55,17 +116,31 @@ pub(crate) fn predict<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<Vec<u32>> {
-    let mut labels = vec![0; count_rows(data)? as usize];
     with_metric(centers, metric, data, |packed, data| {
-        let absorb = |chunk: Chunk<'_, T>, labels: &mut [u32], (): &mut (), scratch: &mut Scratch<T>| {
+        let tile = tile_rows(packed.n_centers());
+        let fill = |chunk: &Chunk<'_, T>, labels: &mut [u32], _: &mut [()], scratch: &mut Scratch<T>| {
             chunk.check_finite()?;
             kernel::nearest(chunk.rows, packed, labels, scratch);
             Ok(())
         };
-        let tile = tile_rows(packed.n_centers());
-        sweep(data, cx, tile, &mut labels[..], &mut (), (|| (), Scratch::default), absorb, |(), ()| ())
-    })?;
-    Ok(labels)
+        Ok(for_all_rows("labels", data, cx, (tile, 1), Scratch::default, fill)?.0)
+    })
+}
+
+/// Labels that are given for every row, or none.
+#[derive(Clone, Copy)]
+struct Given<'a>(Option<&'a [u32]>);
+
+impl PerRow for Given<'_> {
+    fn split(self, n: usize) -> (Self, Self) {
+        match self.0.map(|labels| labels.split_at(n)) {
+            Some((mine, rest)) => (Self(Some(mine)), Self(Some(rest))),
+            None => (self, self),
+        }
+    }
+    fn rows(&self) -> Option<usize> {
+        self.0.map(<[u32]>::len)
+    }
 }
 
 /// Weighted sum of squared distances of rows to the centers of `labels`, or to their nearest ones.
@@ -79,27 +154,35 @@ pub(crate) fn inertia<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<f64> {
-    let own;
-    let labels = if let Some(labels) = labels {
-        labels
-    } else {
-        own = predict(centers, metric, data, cx)?;
-        &own
-    };
-    let (n, k) = (count_rows(data)?, centers.len() / data.dim());
-    if labels.len() as u64 != n {
-        return Err(Error::Shape(format!(
-            "labels must hold one value for each of {n} rows, got {}",
-            labels.len()
-        )));
-    }
-    if let Some(row) = labels.iter().position(|&j| j as usize >= k) {
-        return Err(Error::param(format!("labels must be below {k}, got {} at row {row}", labels[row])));
+    let k = centers.len() / data.dim().max(1);
+    if let Some(labels) = labels {
+        let n = count_rows(data)?;
+        if labels.len() as u64 != n {
+            return Err(Error::Shape(format!(
+                "labels must hold one value for each of {n} rows, got {}",
+                labels.len()
+            )));
+        }
+        if let Some(row) = labels.iter().position(|&j| j as usize >= k) {
+            return Err(Error::param(format!("labels must be below {k}, got {} at row {row}", labels[row])));
+        }
     }
     let mut total = 0.0;
     with_metric(centers, metric, data, |packed, data| {
-        let absorb = |chunk: Chunk<'_, T>, labels: &[u32], part: &mut f64, dists: &mut Vec<f64>| {
-            dists.resize(labels.len(), 0.0);
+        let absorb = |chunk: Chunk<'_, T>,
+                      Given(labels): Given<'_>,
+                      part: &mut f64,
+                      (dists, found, scratch): &mut (Vec<f64>, Vec<u32>, Scratch<T>)| {
+            let rows = chunk.rows.rows();
+            dists.resize(rows, 0.0);
+            let labels = if let Some(labels) = labels {
+                labels
+            } else {
+                chunk.check_finite()?;
+                found.resize(rows, 0);
+                kernel::nearest(chunk.rows, packed, found, scratch);
+                found
+            };
             kernel::sq_dists(chunk.rows, labels, packed, dists);
             let sum: f64 = match chunk.weights {
                 Some(weights) => dists.iter().zip(weights).map(|(d, w)| d * w).sum(),
@@ -109,45 +192,41 @@ pub(crate) fn inertia<T: Compute>(
             if sum.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
         };
         let merge = |total: &mut f64, part: &mut f64| *total += std::mem::take(part);
-        sweep(data, cx, tile_rows(k), labels, &mut total, (|| 0.0, Vec::new), absorb, merge)
+        let make = (|| 0.0, <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
+        sweep(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, merge)
     })?;
     Ok(total)
 }
 
-/// Euclidean distances of every row to every center, a row of `n_clusters` values for each, into `out`.
+/// Euclidean distances of every row to every center, a row of `n_clusters` values for each.
 ///
 /// # Errors
 /// As [`super::KMeansModel::predict`].
-///
-/// # Panics
-/// When `out` is not rows times centers long.
 pub(crate) fn transform<T: Compute, U: Float>(
     centers: &[T],
     metric: Metric,
     data: &dyn DataSource<T>,
-    out: &mut [U],
     cx: &Executor,
-) -> Result<()> {
-    let k = centers.len() / data.dim().max(1);
+) -> Result<Vec<U>> {
     with_metric(centers, metric, data, |packed, data| {
-        let absorb = |chunk: Chunk<'_, T>,
-                      out: Wide<'_, U>,
-                      (): &mut (),
-                      (scratch, dists): &mut (Scratch<T>, Vec<f64>)| {
+        let k = packed.n_centers();
+        let fill = |chunk: &Chunk<'_, T>,
+                    out: &mut [U],
+                    _: &mut [()],
+                    (scratch, dists): &mut (Scratch<T>, Vec<f64>)| {
             chunk.check_finite()?;
             // A few rows at a time: the distances in f64 stay in the cache.
             for start in (0..chunk.rows.rows()).step_by(STRIP_ROWS) {
                 let rows = chunk.rows.slice(start, chunk.rows.rows().min(start + STRIP_ROWS));
                 dists.resize(rows.rows() * k, 0.0);
                 kernel::distances(rows, packed, dists, scratch);
-                let out = &mut out.values[start * k..][..dists.len()];
+                let out = &mut out[start * k..][..dists.len()];
                 out.iter_mut().zip(&*dists).for_each(|(out, d)| *out = U::from_f64(d.sqrt()));
             }
             Ok(())
         };
-        let make = (|| (), <(Scratch<T>, Vec<f64>)>::default);
-        let state = Wide { values: out, width: k };
-        sweep(data, cx, tile_rows(k), state, &mut (), make, absorb, |(), ()| ())
+        let make = <(Scratch<T>, Vec<f64>)>::default;
+        Ok(for_all_rows("distances to all centers", data, cx, (tile_rows(k), k), make, fill)?.0)
     })
 }
 
@@ -162,29 +241,21 @@ pub(crate) fn nearest<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<(Vec<u32>, Vec<f64>)> {
-    let n = count_rows(data)? as usize;
     let k = centers.len() / data.dim().max(1);
     if m == 0 || m > k {
         return Err(Error::param(format!("n_nearest must be in 1..={k}, the number of centers, got {m}")));
     }
-    let (mut labels, mut sq_dists) = (vec![0; n * m], vec![0.0; n * m]);
     with_metric(centers, metric, data, |packed, data| {
-        let state =
-            (Wide { values: &mut labels[..], width: m }, Wide { values: &mut sq_dists[..], width: m });
-        let absorb = |chunk: Chunk<'_, T>,
-                      (labels, dists): (Wide<'_, u32>, Wide<'_, f64>),
-                      (): &mut (),
-                      scratch: &mut Scratch<T>| {
+        let fill = |chunk: &Chunk<'_, T>, labels: &mut [u32], dists: &mut [f64], scratch: &mut Scratch<T>| {
             chunk.check_finite()?;
             if m == 1 {
-                kernel::nearest(chunk.rows, packed, labels.values, scratch);
-                kernel::sq_dists(chunk.rows, labels.values, packed, dists.values);
+                kernel::nearest(chunk.rows, packed, labels, scratch);
+                kernel::sq_dists(chunk.rows, labels, packed, dists);
             } else {
-                kernel::nearest_m(chunk.rows, packed, m, labels.values, dists.values, scratch);
+                kernel::nearest_m(chunk.rows, packed, m, labels, dists, scratch);
             }
             Ok(())
         };
-        sweep(data, cx, tile_rows(k), state, &mut (), (|| (), Scratch::default), absorb, |(), ()| ())
-    })?;
-    Ok((labels, sq_dists))
+        for_all_rows("nearest centers", data, cx, (tile_rows(k), m), Scratch::default, fill)
+    })
 }

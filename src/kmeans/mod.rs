@@ -4,6 +4,7 @@
 
 mod assign;
 mod empty;
+mod file;
 mod lloyd;
 mod model;
 mod panel_bounds;

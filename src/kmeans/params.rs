@@ -2,10 +2,11 @@
 
 use super::lloyd::{Lloyd, Timings};
 use super::model::KMeansModel;
-use crate::data::{Access, AnySource, DataSource, Normalized, Source};
+use crate::data::{Access, AnySource, Counted, DataSource, Normalized, Source, no_weight};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{Compute, MAX_CENTERS};
+use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::seeding::Seeding;
 use crate::solver::{Restarts, Run, Start, Step, StopReason, StopRules, require};
@@ -205,7 +206,7 @@ impl KMeansParams {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidParam`], [`Error::Source`].
+    /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Memory`].
     pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansRun> {
         fn shape<T: Compute>(data: &dyn DataSource<T>) -> Result<(u64, usize)> {
             // Before a row is read: a stream that can be read once is still whole when it is refused.
@@ -220,15 +221,19 @@ impl KMeansParams {
             return Err(Error::Empty("X holds no rows".into()));
         }
         self.check(n, d)?;
+        // What a fit asks for later, in places where not to get it would end the process: better refused now.
+        let a_row = if matches!(self.seeding, Seeding::PlusPlus { .. }) { 4 + 16 } else { 4 };
+        make_room(&mut Vec::<u8>::new(), "labels and seeding", n, a_row)?;
         let starts = if matches!(self.seeding, Seeding::Given(_)) { 1 } else { self.n_init };
-        Ok(KMeansRun(match rows.any() {
+        let typed = match rows.any() {
             AnySource::F32(_) => {
                 Typed::F32(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter)))
             }
             AnySource::F64(_) => {
                 Typed::F64(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter)))
             }
-        }))
+        };
+        Ok(KMeansRun { typed, rows: n, lost: Timings::default() })
     }
 
     /// An iterator over the steps of a fit; its `model` is valid after every one.
@@ -250,7 +255,13 @@ impl KMeansParams {
 /// A k-means fit on its way. It does not hold the data.
 ///
 /// See [`KMeansParams::start`] for an example.
-pub struct KMeansRun(Typed);
+pub struct KMeansRun {
+    typed: Typed,
+    /// Rows of a source that does not know how many it has: counted once, at the start.
+    rows: u64,
+    /// Seconds of the starts that are over and lost.
+    lost: Timings,
+}
 
 enum Typed {
     F32(Run<Restarts<Lloyd<f32>>>),
@@ -271,21 +282,32 @@ impl KMeansRun {
     /// Rules that stop the run, beside those of the parameters.
     #[must_use]
     pub fn stop(self, rules: StopRules) -> Self {
-        Self(match self.0 {
+        let typed = match self.typed {
             Typed::F32(run) => Typed::F32(run.stop(rules)),
             Typed::F64(run) => Typed::F64(run.stop(rules)),
-        })
+        };
+        Self { typed, ..self }
     }
 
     /// One more step over the rows that the run was made for; `None` once it is over.
     ///
     /// # Errors
-    /// [`Error::Source`] for rows of another type, and those of the solver.
+    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] for rows that all have weight 0, and those of the solver.
     pub fn advance<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
-        self.with(rows, |typed| match typed {
+        let step = self.with(rows, |typed| match typed {
             WithData::F32(run, data) => run.advance(data, cx),
             WithData::F64(run, data) => run.advance(data, cx),
-        })
+        })?;
+        if let Some(lost) =
+            either!(&mut self.typed, run => run.solver_mut().take_lost().map(|lost| lost.timings()))
+        {
+            self.lost = sum(self.lost, lost);
+        }
+        // Not every source knows its weights before a pass.
+        if step.is_some() && self.cluster_weights().iter().all(|&w| w <= 0.0) {
+            return Err(no_weight());
+        }
+        Ok(step)
     }
 
     /// Makes labels and inertia those of the present centers: a further pass, where the run was left before its end.
@@ -304,52 +326,57 @@ impl KMeansRun {
 
     /// Ends the run after its last step.
     pub fn end(&mut self, reason: StopReason) {
-        either!(&mut self.0, run => run.end(reason));
+        either!(&mut self.typed, run => run.end(reason));
     }
 
     /// All steps so far.
     pub fn history(&self) -> &[Step] {
-        either!(&self.0, run => run.history())
+        either!(&self.typed, run => run.history())
     }
 
     /// The centers as they are now, `n_clusters` rows; empty before the first step.
     pub fn centers<T: Compute>(&self) -> Vec<T> {
-        either!(&self.0, run => run.solver().best().centers().iter().map(|&c| T::from_f64(Float::to_f64(c))).collect())
+        either!(&self.typed, run => run.solver().best().centers().iter().map(|&c| T::from_f64(Float::to_f64(c))).collect())
     }
 
     /// The labels of the last sweep, or of [`KMeansRun::finish`].
     pub fn labels(&self) -> &[u32] {
-        either!(&self.0, run => run.solver().best().labels())
+        either!(&self.typed, run => run.solver().best().labels())
     }
 
     /// Weight of each cluster at the last sweep.
     pub fn cluster_weights(&self) -> &[f64] {
-        either!(&self.0, run => run.solver().best().cluster_weights())
+        either!(&self.typed, run => run.solver().best().cluster_weights())
     }
 
     /// Weighted sum of squared distances at the last sweep, or at [`KMeansRun::finish`].
     pub fn inertia(&self) -> f64 {
-        either!(&self.0, run => run.solver().best().inertia())
+        either!(&self.typed, run => run.solver().best().inertia())
     }
 
     /// Sweeps that the best start made.
     pub fn n_iter(&self) -> u64 {
-        either!(&self.0, run => run.solver().best().n_iter())
+        either!(&self.typed, run => run.solver().best().n_iter())
     }
 
     /// How the first centers were chosen.
     pub fn seeded_by(&self) -> &str {
-        either!(&self.0, run => run.solver().best().seeded_by())
+        either!(&self.typed, run => run.solver().best().seeded_by())
     }
 
-    /// Seconds spent by the best start.
+    /// Seconds spent by all starts so far.
     pub fn timings(&self) -> Timings {
-        either!(&self.0, run => run.solver().best().timings())
+        let (best, challenger) = either!(&self.typed, run => {
+            let starts = run.solver();
+            (starts.best().timings(), starts.challenger().map(Lloyd::timings).unwrap_or_default())
+        });
+        sum(self.lost, sum(best, challenger))
     }
 
     /// The model as it is now; its labels and inertia are current after the last step or [`KMeansRun::finish`].
     pub fn model(&self) -> KMeansModel {
-        either!(&self.0, run => KMeansModel::new(run.solver().best()))
+        let timings = self.timings();
+        KMeansModel { timings, ..either!(&self.typed, run => KMeansModel::new(run.solver().best())) }
     }
 
     /// The model, once the run is over.
@@ -363,18 +390,37 @@ impl KMeansRun {
         rows: &S,
         f: impl FnOnce(WithData<'_>) -> Result<R>,
     ) -> Result<R> {
-        match (&mut self.0, rows.any()) {
-            (Typed::F32(run), AnySource::F32(data)) => match run.solver().metric() {
-                Metric::Euclidean => f(WithData::F32(run, data)),
-                Metric::Cosine => f(WithData::F32(run, &Normalized::new(data))),
-            },
-            (Typed::F64(run), AnySource::F64(data)) => match run.solver().metric() {
-                Metric::Euclidean => f(WithData::F64(run, data)),
-                Metric::Cosine => f(WithData::F64(run, &Normalized::new(data))),
-            },
+        let n = self.rows;
+        match (&mut self.typed, rows.any()) {
+            (Typed::F32(run), AnySource::F32(data)) => {
+                seen_by(run.solver().metric(), data, n, |data| f(WithData::F32(run, data)))
+            }
+            (Typed::F64(run), AnySource::F64(data)) => {
+                seen_by(run.solver().metric(), data, n, |data| f(WithData::F64(run, data)))
+            }
             _ => Err(Error::Source("the run was made for rows of the other floating-point type".into())),
         }
     }
+}
+
+/// Runs `f` on `data` as the metric sees it; where its length is unknown, it is `rows`.
+fn seen_by<T: Compute, R>(
+    metric: Metric,
+    data: &dyn DataSource<T>,
+    rows: u64,
+    f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
+) -> Result<R> {
+    let counted = Counted::new(data, rows);
+    let data: &dyn DataSource<T> = if data.rows().is_some() { data } else { &counted };
+    match metric {
+        Metric::Euclidean => f(data),
+        Metric::Cosine => f(&Normalized::new(data)),
+    }
+}
+
+/// Seconds of both.
+fn sum(a: Timings, b: Timings) -> Timings {
+    Timings { seeding: a.seeding + b.seeding, sweeps: a.sweeps + b.sweeps, finish: a.finish + b.finish }
 }
 
 enum WithData<'a> {
@@ -417,5 +463,31 @@ impl<S: Source + ?Sized> Iterator for KMeansSteps<'_, S> {
         let step = self.run.advance(self.rows, &self.cx).transpose();
         self.failed = matches!(step, Some(Err(_)));
         step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timings_are_those_of_all_starts() {
+        let rows: Vec<[f64; 2]> =
+            (0..6000).map(|i| [f64::from(i * 7919 % 1009), f64::from(i * 31 % 97)]).collect();
+        let params = KMeans::params(20).seeding(Seeding::Random).n_init(6).tolerance(0.0).threads(Some(1));
+        let mut run = params.start(&rows).unwrap();
+        let cx = Executor::new(Some(1)).unwrap();
+        let (mut before, mut elapsed) = (0.0, 0.0);
+        let total = |Timings { seeding, sweeps, finish }| seeding + sweeps + finish;
+        while let Some(step) = run.advance(&rows, &cx).unwrap() {
+            // Seconds are never lost, whichever start they belong to.
+            let now = total(run.timings());
+            assert!(now > before && now <= step.elapsed, "{before} {now} {}", step.elapsed);
+            (before, elapsed) = (now, step.elapsed);
+        }
+        // The rest is neither seeding nor sweep.
+        assert!(before > 0.7 * elapsed, "{before} of {elapsed}");
+        assert_eq!(total(run.model().timings()), before);
+        assert_eq!(total(run.into_model().timings()), before);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::array::Array;
 use crate::data::Dtype;
 use crate::error::{Error, Result};
-use crate::whole_file::{sync_folder, temporary_in};
+use crate::whole_file::{refuse_special, sync_folder, temporary_in};
 
 /// Longest header, in bytes. A model's takes a few hundred, and more only for the names of its columns.
 const LONGEST_HEADER: u64 = 64 << 20;
@@ -157,6 +157,7 @@ pub(super) fn write(
         _ => Path::new("."),
     };
     let store = || -> io::Result<()> {
+        refuse_special(path)?;
         let mut file = BufWriter::with_capacity(1 << 20, temporary_in(folder)?);
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::Error;
@@ -21,6 +21,7 @@ impl From<Error> for PyErr {
                 Some((number, text)) => PyOSError::new_err((number, text, path.into_os_string())),
                 None => PyOSError::new_err(format!("{}: {source}", path.display())),
             },
+            Error::Memory(_) => PyMemoryError::new_err(error.to_string()),
             Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         }
     }

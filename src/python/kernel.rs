@@ -8,8 +8,11 @@ use super::array::{Centers, array1, array2, signed, vector, with_centers};
 use super::enter::enter;
 use super::rows::Input;
 use super::source::Source;
+use crate::data::DataSource;
 use crate::error::{Error, Result};
+use crate::kernel::Compute;
 use crate::kmeans::{self, Metric};
+use crate::parallel::Executor;
 
 /// The metric of that name.
 pub(super) fn metric_of(name: &str) -> Result<Metric> {
@@ -66,6 +69,16 @@ pub(super) fn predict<'py>(
     Ok(array1(py, signed(labels)))
 }
 
+/// Distances in the type of the centers.
+fn as_wide<T: Compute>(
+    centers: &[T],
+    metric: Metric,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<Vec<T>> {
+    kmeans::transform(centers, metric, data, cx)
+}
+
 #[pyfunction]
 pub(super) fn transform<'py>(
     py: Python<'py>,
@@ -76,15 +89,9 @@ pub(super) fn transform<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (centers, metric, cost) = prepared(source, centers, metric)?;
     let input = Input::new(&source.0, None)?;
-    let layout = source.0.layout();
-    let k = centers.len() / layout.cols;
+    let k = centers.len() / source.0.layout().cols;
     with_centers!(&centers, values => {
-        let distances = enter(py, threads, cost, |cx| {
-            // As wide as the centers.
-            let mut out = vec![values[0]; layout.rows * k];
-            kmeans::transform(values, metric, input.of(), &mut out, cx)?;
-            Ok(out)
-        })?;
+        let distances = enter(py, threads, cost, |cx| as_wide(values, metric, input.of(), cx))?;
         array2(py, distances, k)
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
@@ -30,6 +30,13 @@ pub(super) fn save_model(
     enter(py, Some(1), 0.0, |_| persist::write(path, &contents))
 }
 
+/// A NumPy array with memory of its own, which may be written to.
+fn as_numpy<'py>(numpy: &Bound<'py, PyModule>, array: &Array) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyBytes::new(numpy.py(), array.bytes());
+    let values = numpy.call_method1("frombuffer", (bytes, array.dtype().name()))?;
+    values.call_method1("reshape", (array.shape().to_vec(),))?.call_method0("copy")
+}
+
 type Loaded<'py> = (String, Bound<'py, PyDict>, BTreeMap<String, String>);
 
 #[pyfunction]
@@ -37,10 +44,16 @@ pub(super) fn load_model<'py>(py: Python<'py>, path: &str) -> PyResult<Loaded<'p
     let contents = enter(py, Some(1), 0.0, |_| persist::read(path))?;
     let (numpy, arrays) = (py.import("numpy")?, PyDict::new(py));
     for (name, array) in contents.arrays {
-        let bytes = PyBytes::new(py, array.bytes());
-        let values = numpy.call_method1("frombuffer", (bytes, array.dtype().name()))?;
-        // Memory of its own, which may be written to.
-        let values = values.call_method1("reshape", (array.shape().to_vec(),))?.call_method0("copy")?;
+        // NumPy knows fewer types and shapes than files can claim.
+        let values = as_numpy(&numpy, &array).map_err(|error| {
+            if error.is_instance_of::<PyMemoryError>(py) {
+                return error;
+            }
+            let (dtype, shape, why) = (array.dtype(), array.shape(), error.value(py));
+            PyValueError::new_err(format!(
+                "{path}: is damaged: array {name:?} of type {dtype} and shape {shape:?} is none of NumPy's: {why}"
+            ))
+        })?;
         arrays.set_item(name, values)?;
     }
     Ok((contents.kind, arrays, contents.meta))

@@ -89,7 +89,7 @@ impl Source {
             Rows::Array(array) => array.rows().copy_bytes(start..stop),
             Rows::File(file) => file.view().copy_bytes(start..stop),
             Rows::Part { file, rows } => file.view().copy_bytes(rows.start + start..rows.start + stop),
-        });
+        })?;
         let flat = PyArray1::from_vec(py, bytes).call_method1("view", (dtype.name(),))?;
         flat.call_method1("reshape", (stop - start, self.0.layout().cols))
     }

@@ -30,6 +30,8 @@ pub struct Restarts<S> {
     started: u64,
     current: Option<S>,
     best: Option<(f64, S)>,
+    /// The start that the last step ended, or the earlier one that it beat.
+    lost: Option<S>,
     /// Steps of the present start.
     steps: u64,
     /// The last step of the present start, while bringing its model up to date has not yet succeeded.
@@ -48,6 +50,7 @@ impl<S> Restarts<S> {
             started: 0,
             current: None,
             best: None,
+            lost: None,
             steps: 0,
             ended: None,
             iteration: 0,
@@ -62,6 +65,16 @@ impl<S> Restarts<S> {
             (None, Some(current)) => current,
             (None, None) => &self.plan,
         }
+    }
+
+    /// The start that is on its way while an earlier one leads.
+    pub fn challenger(&self) -> Option<&S> {
+        self.best.as_ref().and(self.current.as_ref())
+    }
+
+    /// The start that lost with the last step, to be had once; whoever does not ask for it lets it go with the next step.
+    pub fn take_lost(&mut self) -> Option<S> {
+        self.lost.take()
     }
 
     /// A step of the present start as one of all starts.
@@ -94,6 +107,7 @@ impl<T: Float, S: Start<T>> Solver<T> for Restarts<S> {
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        self.lost = None;
         let mut current = if let Some(current) = self.current.take() {
             current
         } else {
@@ -125,7 +139,9 @@ impl<T: Float, S: Start<T>> Solver<T> for Restarts<S> {
             }
         };
         if self.best.as_ref().is_none_or(|(best, _)| objective < *best) {
-            self.best = Some((objective, current));
+            self.lost = self.best.replace((objective, current)).map(|(_, beaten)| beaten);
+        } else {
+            self.lost = Some(current);
         }
         if self.started < self.starts {
             step.stop_reason = None;

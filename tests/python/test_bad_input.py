@@ -80,13 +80,15 @@ def test_values_too_large_to_square():
         (np.r_[np.ones(49), np.nan], "sample_weight must be finite and at least 0, got NaN at row 49"),
         (np.r_[np.ones(4), np.inf, np.ones(45)], "sample_weight must be finite and .*, got inf at row 4"),
         (np.r_[1, -2.5, -1, np.ones(47)], r"sample_weight must be finite and .*, got -2\.5 at row 1"),
-        (np.zeros(50), "sample_weight must not be zero for every row"),
-        (0.0, "sample_weight must not be (0|zero) for every row"),
+        (np.zeros(50), "sample_weight must not be zero for every row$"),
+        (0.0, "sample_weight must not be zero for every row$"),
         (-1.0, "sample_weight must be finite and at least 0, got -1"),
         (np.ones(49), "sample_weight has 49 values, X has 50 rows"),
         (np.ones((50, 1)), r"sample_weight must be 1-D, one weight a row, got shape \(50, 1\)"),
         (np.ones(50) * 1j, "sample_weight must be real, got complex numbers"),
         (["a"] * 50, "sample_weight must hold numbers"),
+        ([[1.0], [1.0, 2.0]], "sample_weight must hold numbers"),
+        ([10**400] * 50, "sample_weight must hold numbers"),
     ],
 )
 @pytest.mark.parametrize("use", ["fit", "score", "inertia", "kmeans_plusplus"])
@@ -149,6 +151,21 @@ def test_more_clusters_than_rows():
         ({"callbacks": 3}, "callbacks must be None or a list of callables, got 3"),
         ({"callbacks": "a"}, "callbacks must be None or a list of callables, got 'a'"),
         ({"callbacks": [print, 3]}, "callbacks must be callables, got 3"),
+        ({"n_clusters": 2**63}, "n_clusters must be an integer from 1 to 9223372036854775807, got 92233"),
+        ({"max_iter": 2**64}, "max_iter must be an integer from 1 to 9223372036854775807, got 184467"),
+        ({"max_iter": 10**5000}, "max_iter must be an integer from 1 to .*, got an integer of thousands of"),
+        ({"max_iter": -(10**200)}, r"max_iter must be an integer of at least 1, got -10{95}\.\.\.$"),
+        ({"n_init": 10**30}, "n_init must be 'auto' or an integer from 1 to 9223372036854775807, got 10000"),
+        ({"n_jobs": 2**64}, "n_jobs must be None, -1 or a number of threads from 1 to 65535, got 1844674"),
+        ({"n_jobs": 65536}, "n_jobs must be None, -1 or a number of threads from 1 to 65535, got 65536"),
+        ({"tol": 10**400}, r"tol must be a finite number of at least 0, got 10+\.\.\."),
+        ({"random_state": 10**5000}, "random_state must be within .*, got an integer of thousands of digits"),
+        ({"metric": np.ones(2)}, r"metric must be one of euclidean, cosine, got array\(\[1\., 1\.\]\)"),
+        ({"metric": None}, "metric must be one of euclidean, cosine, got None"),
+        ({"algorithm": np.ones(2)}, r"algorithm must be one of auto, lloyd, got array\(\[1\., 1\.\]\)"),
+        ({"verbose": "x"}, "verbose must be True, False or an integer of at least 0, got 'x'"),
+        ({"verbose": -1}, "verbose must be True, False or an integer of at least 0, got -1"),
+        ({"verbose": np.ones(2)}, r"verbose must be True, False or an integer of at least 0, got array"),
     ],
 )
 def test_parameters(given, text):
@@ -206,6 +223,9 @@ def test_n_nearest():
     refused(ValueError, "n_nearest=3 must be at most the number of centers, 2", lambda: near(3))
     refused(ValueError, "n_nearest must be an integer of at least 1, got 0", lambda: near(0))
     refused(TypeError, r"n_nearest must be an integer of at least 1, got 1\.0", lambda: near(1.0))
+    refused(ValueError, "n_nearest must be an integer from 1 to 9223372036854775807", lambda: near(2**64))
+    refused(ValueError, "n_jobs must be", lambda: shoal.nearest(X, X[:2], n_jobs=2**64))
+    refused(ValueError, "n_clusters must be", lambda: shoal.kmeans_plusplus(X, 2**64))
 
 
 def near(m):
@@ -237,6 +257,53 @@ def near(m):
 )
 def test_shapes_and_types(use, rows, error, text):
     refused(error, text, lambda: USES[use](rows))
+
+
+@pytest.mark.parametrize("use", USES)
+def test_numbers_beyond_float64(use):
+    refused(
+        ValueError,
+        "X must hold numbers that float64 can hold",
+        lambda: USES[use](np.array([[10**400, 1, 2]] * 9)),
+    )
+
+
+def test_an_empty_path():
+    for use in USES.values():
+        refused(
+            ValueError,
+            "^X must be rows or the path of a file, got an empty path: ''",
+            lambda use=use: use(""),
+        )
+    refused(
+        ValueError, "^obj must be rows or the path of a file, got an empty path: ''", lambda: shoal.open("")
+    )
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_results_larger_than_memory(dtype):
+    model = KMeans(3, random_state=0).fit(X.astype(dtype))
+    # One row, as often as nobody could hold results for.
+    endless = np.broadcast_to(X[:1].astype(dtype), (2**44, 3))
+    for use in (
+        model.predict,
+        model.transform,
+        lambda Z: shoal.nearest(Z, X[:2], n_nearest=2),
+        lambda Z: shoal.nearest(Z, X[:2]),
+        lambda Z: KMeans(3, init=X[:3]).fit(Z),
+        lambda Z: KMeans(3, init="k-means++").fit(Z),
+        lambda Z: shoal.open(Z).take(np.zeros(1, dtype=int)) is None or next(shoal.open(Z).blocks(2**44)),
+    ):
+        refused(MemoryError, "", lambda use=use: use(endless))
+    refused(
+        MemoryError,
+        f"^there is no memory for distances to all centers: {2**44} rows of 3 values take "
+        f"{2**44 * 3 * np.dtype(dtype).itemsize} bytes$",
+        lambda: model.transform(endless),
+    )
 
 
 @pytest.mark.parametrize("kind", ["array", "file", "source"])
@@ -435,6 +502,10 @@ def test_no_permission(tmp_path):
         ({"shape": (2, 3), "dtype": "O"}, "dtype must be one of bool.*object"),
         ({"shape": (2, 3)}, "are not supported yet; supported: .*with shape= and dtype="),
         ({"shape": (2**62, 2**62), "dtype": "f4"}, "larger|overflow|need"),
+        (
+            {"shape": (2**70, 2), "dtype": "f4"},
+            r"shape\[0\] must be an integer from 1 to 9223372036854775807",
+        ),
     ],
 )
 def test_raw_files(tmp_path, given, text):
@@ -497,6 +568,103 @@ def test_model_files(tmp_path):
         assert loaded is None or loaded.cluster_centers_.shape == (2, 3)
     path.write_bytes(whole)
     assert (shoal.load(path).predict(X) == model.labels_).all()
+
+
+HOSTILE = [
+    # What JSON can say, and no fit does.
+    ("fitted", {"n_iter": 10**400}, "'n_iter' is no count: 10000"),
+    ("fitted", {"n_iter": "5"}, "'n_iter' is no count: '5'"),
+    ("fitted", {"n_iter": -1}, "'n_iter' is no count: -1"),
+    ("fitted", {"n_iter": True}, "'n_iter' is no count: True"),
+    ("fitted", {"inertia": 10**400}, "'inertia' is no figure of at least 0"),
+    ("fitted", {"inertia": {}}, "'inertia' is no figure"),
+    ("fitted", {"inertia": float("nan")}, "'inertia' is no figure"),
+    ("fitted", {"timings": [1, 2, 3]}, "'timings' is no table of seeding, sweeps, final"),
+    ("fitted", {"timings": {"seeding": 1, "sweeps": 1, "final": "x"}}, "'final' is no figure"),
+    ("fitted", {"timings": {"seeding": 1}}, "'timings' is no table"),
+    ("fitted", {"algorithm": 5}, "'algorithm' is no text: 5"),
+    ("fitted", {"init": None}, "lacks 'init'"),
+    ("fitted", {"stop_reason": []}, "'stop_reason' is no text"),
+    ("fitted", {"stop_reasons": ["", 3]}, "'stop_reasons' is no list of texts"),
+    ("fitted", {"stop_reasons": [""]}, "array 'history' has shape"),
+    ("fitted", {"feature_names": ["a"]}, "names for 1 columns of 3"),
+    ("fitted", {"feature_names": [[1], 2, 3]}, "'feature_names' is no list of texts"),
+    ("params", {"metric": "manhattan"}, "metric must be one of euclidean, cosine"),
+    ("params", {"metric": [[]]}, "'metric' is no parameter"),
+    ("params", {"init": "array"}, "lacks the array 'init'"),
+    ("params", {"no": 1}, "no parameter 'no'"),
+    ("params", {"callbacks": {"a": 1}}, "'callbacks' is no parameter"),
+]
+
+
+def claiming(path, texts=None, arrays=None):
+    """Rewrite a model file, with other texts and types of arrays than shoal writes."""
+    whole = path.read_bytes()
+    length = struct.unpack("<Q", whole[:8])[0]
+    header = json.loads(whole[8 : 8 + length])
+    header["__metadata__"].update({f"shoal.{name}": text for name, text in (texts or {}).items()})
+    for name, changes in (arrays or {}).items():
+        header[name].update(changes)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + whole[8 + length :])
+    return header["__metadata__"]
+
+
+def refused_model(path, text):
+    """Both ways to read it say the same."""
+    error = refused(ValueError, text, lambda: shoal.load(path))
+    assert str(error).startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize(("text", "change", "problem"), HOSTILE)
+def test_model_files_with_hostile_texts(tmp_path, text, change, problem):
+    path = tmp_path / "m.safetensors"
+    KMeans(2, random_state=0).fit(X).save(path)
+    sound = json.loads(claiming(path)[f"shoal.{text}"])
+    claiming(path, {text: json.dumps({**sound, **change})})
+    refused_model(path, "is damaged: .*" + problem)
+
+
+@pytest.mark.parametrize("text", ["params", "fitted"])
+@pytest.mark.parametrize(
+    "content",
+    ["[" * 100_000, '{"a":' * 100_000, '{"n_iter": ' + "9" * 5000 + "}", "NaN", '"x"', "5", "", "{"],
+    ids=lambda content: content[:5],
+)
+def test_model_files_with_texts_that_are_no_objects(tmp_path, text, content):
+    path = tmp_path / "m.safetensors"
+    KMeans(2, random_state=0).fit(X).save(path)
+    claiming(path, {text: content})
+    refused_model(path, f"is damaged: its text '{text}' is no JSON")
+
+
+def test_model_files_with_hostile_arrays(tmp_path):
+    path = tmp_path / "m.safetensors"
+    KMeans(2, random_state=0, tol=0).fit(X.astype(np.float32)).save(path)
+    whole = path.read_bytes()
+    for arrays, text in (
+        (
+            {"cluster_centers": {"dtype": "BF16", "shape": [4, 3]}},
+            "'cluster_centers'|\"cluster_centers\" of type bfloat16",
+        ),
+        ({"cluster_centers": {"dtype": "F16", "shape": [4, 3]}}, "'cluster_centers' is of type float16"),
+        ({"cluster_centers": {"dtype": "I32"}}, "'cluster_centers' is of type int32"),
+        ({"cluster_centers": {"shape": [6]}}, r"'cluster_centers' has shape \(6,\)"),
+        ({"cluster_centers": {"shape": [1] * 70 + [2, 3]}}, "cluster_centers"),
+        ({"cluster_centers": {"shape": [1, 6]}}, r"'counts' has shape \(2,\)"),
+        ({"counts": {"dtype": "I64"}}, "'counts' is of type int64"),
+        ({"counts": {"dtype": "F32", "shape": [4]}}, r"'counts' has shape \(4,\)"),
+        ({"history": {"shape": [8, -1]}}, "header"),
+    ):
+        path.write_bytes(whole)
+        claiming(path, arrays=arrays)
+        refused_model(path, text)
+    # Counts of steps that no integer holds.
+    length = struct.unpack("<Q", whole[:8])[0]
+    begin = 8 + length + json.loads(whole[8 : 8 + length])["history"]["data_offsets"][0]
+    for value, text in ((1e300, "counts beyond 64 bits"), (np.nan, "'history' is not finite")):
+        path.write_bytes(whole[:begin] + struct.pack("<d", value) + whole[begin + 8 :])
+        refused_model(path, text)
 
 
 def test_model_files_of_later_formats(tmp_path):

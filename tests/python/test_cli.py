@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 import shoal
-from shoal import cli
+from shoal import _files, cli
 
 
 @pytest.fixture
@@ -150,6 +150,11 @@ def test_values_are_read():
     assert read == [3, 0.5, 1e-3, None, True, False, "1GB", "nan1"]
 
 
+def test_empty_names(capsys, rows):
+    for args in (["fit", "", "-k", 3], ["fit", rows, "-k", 3, "-o", ""], ["info", ""], ["predict", "", rows]):
+        assert "must not be empty" in failure(capsys, *args, status=2)
+
+
 def test_later_methods_are_refused(capsys, rows):
     for method in ("minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes"):
         text = failure(capsys, "fit", rows, "-k", 3, "--method", method, status=2)
@@ -201,6 +206,21 @@ def test_outputs_are_checked_before_any_work(capsys, rows, tmp_path, monkeypatch
     assert "written twice" in failure(capsys, *fit, "-o", tmp_path / "x", "--labels", tmp_path / "x")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_what_is_no_file_is_not_replaced(capsys, rows, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for option in ("-o", "--labels", "--plot"):
+        text = failure(capsys, "fit", rows, "-k", 3, "--quiet", option, pipe)
+        assert text == f"shoal: error: {pipe}: is a device, a pipe or a socket, which no file can replace"
+    with pytest.raises(OSError, match="which no file can replace"):
+        shoal.KMeans(3, random_state=0).fit(rows).save(pipe)
+    with pytest.raises(OSError, match="which no file can replace"):
+        _files.write_npy(pipe, np.zeros(3))
+    assert pipe.is_fifo()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["pipe", "rows.npy"]
+
+
 def test_a_full_disk_leaves_an_older_file(capsys, rows, tmp_path, monkeypatch):
     labels = tmp_path / "labels.npy"
     labels.write_text("older")
@@ -211,9 +231,59 @@ def test_a_full_disk_leaves_an_older_file(capsys, rows, tmp_path, monkeypatch):
 
     monkeypatch.setattr(np.lib.format, "write_array", full)
     text = failure(capsys, "fit", rows, "-k", 3, "--quiet", "--labels", labels)
-    assert text == "shoal: error: No space left on device"
+    assert text == f"shoal: error: {labels}: No space left on device"
     assert labels.read_text() == "older"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["labels.npy", "rows.npy"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sets a POSIX limit")
+@pytest.mark.parametrize("option", ["-o", "--labels"])
+def test_a_full_disk_is_one_line(tmp_path, option):
+    X = np.random.default_rng(0).normal(size=(4000, 2000)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    out = tmp_path / "out.npy"
+    out.write_text("older")
+    # A limit on the size of files fails a write as a full disk does.
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); "
+        "from shoal.__main__ import main; sys.exit(main())"
+    )
+    args = [
+        "fit",
+        tmp_path / "rows.npy",
+        "-k",
+        "3",
+        "--max-iter",
+        "1",
+        "--init",
+        "random",
+        "--quiet",
+        option,
+        out,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", limited, *map(str, args)],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"shoal: error: {out}: File too large\n"
+    assert out.read_text() == "older"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.npy", "rows.npy"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_to(capsys, rows, tmp_path):
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    for option in ("-o", "--labels", "--plot"):
+        assert "no permission to write" in failure(
+            capsys, "fit", rows, "-k", 3, "--quiet", option, folder / "x"
+        )
+    assert list(folder.iterdir()) == []
 
 
 def test_a_traceback_on_request(capsys, rows, monkeypatch):
@@ -290,7 +360,87 @@ def test_info(capsys, rows, model, tmp_path):
     assert "none.npy: No such file" in failure(capsys, "info", tmp_path / "none.npy")
 
 
+@pytest.mark.parametrize(
+    ("array", "shape", "dtype", "why"),
+    [
+        (np.zeros(7), [7], "float64", "rows need 2 dimensions: reshape it to (7, 1)"),
+        (np.zeros((2, 3, 4), np.uint8), [2, 3, 4], "uint8", "rows need 2 dimensions"),
+        (np.float32(3), [], "float32", "rows need 2 dimensions"),
+        (np.zeros((0, 3)), [0, 3], "float64", "nothing to work on"),
+        (np.zeros((5, 2), complex), [5, 2], "complex128", "complex"),
+        (np.array([["a", {}]], dtype=object), [1, 2], "object", "Python objects"),
+    ],
+)
+def test_info_of_arrays_that_cannot_be_clustered(capsys, tmp_path, array, shape, dtype, why):
+    path = tmp_path / "x.npy"
+    np.save(path, array)
+    status, out, err = run(capsys, "info", path, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)
+    assert (found["kind"], found["shape"], found["dtype"]) == ("array", shape, dtype)
+    assert found["clustering"].startswith("not possible: ")
+    assert why in found["clustering"]
+    if dtype != "object":
+        assert found["bytes"] == np.asarray(array).nbytes
+    text = run(capsys, "info", path)[1]
+    assert why in text
+    assert str(shape) in text
+    # A damaged file is no array.
+    whole = path.read_bytes()
+    for cut in (100, len(whole) - 1) if np.size(array) and dtype != "object" else (100,):
+        path.write_bytes(whole[:cut])
+        assert "x.npy: " in failure(capsys, "info", path)
+
+
 # ---------------------------------------------------------------- as a program
+
+
+def shadowed(folder, *names, code="raise KeyboardInterrupt"):
+    """An environment in which importing some packages is what Ctrl-C during the import is."""
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text(code)
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
+def test_what_needs_no_arrays_imports_no_numpy(tmp_path):
+    environment = shadowed(tmp_path, "numpy", "sklearn", "scipy")
+    done = program("--version", env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"shoal {shoal.__version__}\n", "")
+    for args in (["--help"], ["fit", "--help"]):
+        done = program(*args, env=environment)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "usage: shoal" in done.stdout
+    done = program("fit", env=environment)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("package", ["numpy", "sklearn"])
+@pytest.mark.parametrize(
+    "code", ["raise KeyboardInterrupt", "raise RuntimeError('no class') from KeyboardInterrupt()"]
+)
+def test_interrupted_while_importing(rows, tmp_path, package, code):
+    done = program("fit", rows, "-k", 3, env=shadowed(tmp_path / "shadow", package, code=code))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "shoal: interrupted\n")
+
+
+def test_info_of_a_file_needs_no_scikit_learn(rows, tmp_path):
+    done = program("info", rows, env=shadowed(tmp_path / "shadow", "sklearn"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "150 x 3" in done.stdout
+
+
+def test_importing_is_lazy(tmp_path):
+    code = (
+        "import sys, shoal; assert not {'numpy', 'sklearn', 'scipy'} & set(sys.modules); "
+        "from shoal import *; assert KMeans is shoal.KMeans is shoal.kmeans.KMeans; "
+        "assert set(shoal.__all__) <= set(dir(shoal)); assert open is shoal.open; "
+        "assert shoal.callbacks.ProgressBar; assert 'sklearn' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+    with pytest.raises(AttributeError, match="module 'shoal' has no attribute 'nothing'"):
+        _ = shoal.nothing
 
 
 def test_streams_are_kept_apart(rows):

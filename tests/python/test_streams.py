@@ -120,6 +120,56 @@ def test_starts_of_a_callable():
     several_starts(drawn)
 
 
+@pytest.mark.parametrize("init", ["random", drawn])
+def test_timings_are_those_of_all_starts(init):
+    rows = np.random.default_rng(0).normal(size=(20_000, 8))
+    model = KMeans(30, init=init, n_init=6, tol=0.0, max_iter=20, random_state=0)
+    before = 0.0
+    for step in model.iter_fit(rows):
+        spent = sum(model.timings_.values())
+        assert before < spent <= step.elapsed * (1 + 1e-9)
+        before = spent
+    # One start of six would be a sixth of it.
+    assert sum(model.timings_.values()) > 0.6 * model.history_["elapsed"][-1]
+    stopped = KMeans(30, init=init, n_init=6, tol=0.0, max_iter=5, random_state=0)
+    stopped.set_params(callbacks=[lambda estimator, step: step.iteration == 13])
+    stopped.fit(rows)
+    assert sum(stopped.timings_.values()) > 0.6 * stopped.history_["elapsed"][-1]
+
+
+class OnlyDlpack:
+    """Rows of another library, which gives them by DLPack alone."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __dlpack__(self, **given):
+        return self.rows.__dlpack__(**given)
+
+    def __dlpack_device__(self):
+        return self.rows.__dlpack_device__()
+
+
+@pytest.mark.parametrize("wrap", [OnlyDlpack, list, np.asarray], ids=["dlpack", "list", "array"])
+def test_what_a_callable_gets(wrap):
+    seen = []
+
+    def first(rows, k, random_state):
+        seen.append(rows)
+        return rows[:k]
+
+    model = KMeans(9, init=first, n_init=1).fit(wrap(X))
+    assert (seen[0] == X).all()
+    assert isinstance(seen[0], np.ndarray)
+    assert (model.labels_ == KMeans(9, init=X[:9]).fit(X).labels_).all()
+
+
+def test_a_callable_gets_a_source_of_a_path(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    model = KMeans(9, init=lambda rows, k, random_state: rows.take(range(k)), n_init=1)
+    assert (model.fit(tmp_path / "x.npy").labels_ == KMeans(9, init=X[:9]).fit(X).labels_).all()
+
+
 def test_the_estimator_is_current_after_every_step():
     model = KMeans(9, random_state=0, tol=0.0)
     with pytest.raises(AttributeError):

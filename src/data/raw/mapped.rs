@@ -1,0 +1,278 @@
+//! This module knows rows in a memory-mapped file, and how a pass reads ahead of itself.
+#![allow(unsafe_code)]
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use memmap2::Mmap;
+
+use super::layout::Layout;
+use super::rows::{RawRows, one_block};
+use crate::data::{Access, Block, DataSource, Dtype, TileReader};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::matrix::MatRef;
+
+/// A pass keeps this much of a mapped file requested ahead of the rows it reads: a fast disk (4 GB/s) needs
+/// some 8 ms to bring it, longer than any single request takes.
+const READ_AHEAD: usize = 32 << 20;
+/// The read-ahead moves on in steps of this size, so that its calls cost nothing against the reading.
+pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
+/// Linux cuts each request to the largest one of the device (at least 128 KiB, commonly 1.25 MiB): larger
+/// ones are asked for in parts.
+const READ_AHEAD_PART: usize = 1 << 20;
+
+/// Rows in a memory-mapped file; a source for both compute types, cheap to clone.
+///
+/// Nothing is read before it is used, and a pass reads ahead of itself. The file should stay as it is while
+/// it is used:
+///
+/// * When another process *changes* it, rows read before and after the change differ. Labels computed from
+///   such a file are undefined, but in range.
+/// * When it is made *shorter*, the operating system stops this process (with `SIGBUS` on Unix) as soon as it
+///   reads a row that is gone. Memory cannot be corrupted by it, but nothing can be saved either. Write a new
+///   file and rename it over the old one instead: an open source keeps the file that it opened.
+///
+/// ```
+/// # fn main() -> shoal::Result<()> {
+/// use shoal::data::{DataSource, Dtype, raw};
+/// # let folder = tempfile::tempdir().unwrap();
+/// let path = folder.path().join("rows.u8");
+/// std::fs::write(&path, [1, 2, 3, 4, 5, 6]).unwrap();
+/// let rows = raw::open(&path, Dtype::U8, 2, 3, 0)?;
+/// let mut last = Vec::<f32>::new();
+/// rows.gather(&[1], &mut last)?;
+/// assert_eq!(last, [4.0, 5.0, 6.0]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    file: Arc<MappedFile>,
+    offset: usize,
+    layout: Layout,
+}
+
+#[derive(Debug)]
+struct MappedFile {
+    map: Mmap,
+    path: PathBuf,
+    /// The access pattern that the system was last told of.
+    advised: AtomicU8,
+}
+
+#[derive(Clone, Copy)]
+enum Pattern {
+    Sequential = 1,
+    Random = 2,
+}
+
+/// Opens a file of row-major rows, the first of them at byte `offset`.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be opened, [`Error::Format`] when it is not a regular file or too
+/// short.
+///
+/// ```
+/// use shoal::data::{Dtype, raw};
+/// let refused = raw::open("no/such/file", Dtype::F32, 10, 3, 0).unwrap_err();
+/// assert!(refused.to_string().starts_with("no/such/file: "));
+/// ```
+pub fn open(path: impl AsRef<Path>, dtype: Dtype, rows: usize, cols: usize, offset: u64) -> Result<Mapped> {
+    Mapped::open(path, Layout::row_major(dtype, rows, cols), offset)
+}
+
+impl Mapped {
+    /// Opens a file of rows in any layout, the first value at byte `offset`.
+    ///
+    /// # Errors
+    /// As those of [`open`].
+    ///
+    /// ```
+    /// use shoal::data::{Dtype, raw::{Layout, Mapped}};
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("rows.fvecs");
+    /// # std::fs::write(&path, [0; 24]).unwrap();
+    /// // Two rows of two floats, four bytes before each.
+    /// let layout = Layout { row_stride: 12, ..Layout::row_major(Dtype::F32, 2, 2) };
+    /// let rows = Mapped::open(&path, layout, 4).unwrap();
+    /// assert_eq!(rows.layout(), layout);
+    /// ```
+    pub fn open(path: impl AsRef<Path>, layout: Layout, offset: u64) -> Result<Self> {
+        let path = path.as_ref();
+        let found = file_length(path)?;
+        let Layout { dtype, rows, cols, .. } = layout;
+        if rows == 0 || cols == 0 {
+            return Err(Error::format(path, format!("{rows} rows of {cols} columns are nothing to work on")));
+        }
+        let too_large =
+            || Error::format(path, format!("{rows} rows of {cols} {dtype} are larger than any file"));
+        let (low, high) = layout.extent().ok_or_else(too_large)?;
+        let expected = offset.checked_add_signed(high as i64).ok_or_else(too_large)?;
+        if low < 0 && offset < low.unsigned_abs() as u64 {
+            return Err(Error::format(
+                path,
+                format!("its rows would begin before its first byte ({offset}{low})"),
+            ));
+        }
+        if expected > found {
+            return Err(Error::format(
+                path,
+                format!("{rows} rows of {cols} {dtype} need a file of {expected} bytes, found {found}"),
+            ));
+        }
+        let file = File::open(path).map_err(|e| Error::io(path, e))?;
+        // SAFETY: the map is only read, its values are plain numbers that take any bits, and no decision
+        // about memory is derived from them. What happens when somebody else writes to the file is documented
+        // with `Mapped`.
+        let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
+        if (map.len() as u64) < expected {
+            let found = map.len();
+            return Err(Error::format(
+                path,
+                format!("it shrank from {expected} to {found} bytes while it was opened"),
+            ));
+        }
+        let file = MappedFile { map, path: path.to_owned(), advised: AtomicU8::new(0) };
+        Ok(Self { file: Arc::new(file), offset: offset as usize, layout })
+    }
+
+    /// Where the values lie, relative to the first one.
+    ///
+    /// ```no_run
+    /// let rows = shoal::data::npy::open("rows.npy").unwrap();
+    /// println!("{} rows of {}", rows.layout().rows, rows.layout().dtype);
+    /// ```
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The file.
+    ///
+    /// ```no_run
+    /// let rows = shoal::data::npy::open("rows.npy").unwrap();
+    /// assert_eq!(rows.path().file_name().unwrap(), "rows.npy");
+    /// ```
+    pub fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// The rows in memory.
+    ///
+    /// ```no_run
+    /// let rows = shoal::data::npy::open("rows.npy").unwrap();
+    /// assert_eq!(rows.view().layout(), rows.layout());
+    /// ```
+    pub fn view(&self) -> RawRows<'_> {
+        // SAFETY: `open` checked that all values lie within the map, and the map stays as long as `self` is
+        // borrowed.
+        unsafe { RawRows::vouched(self.file.map.as_ptr().add(self.offset), self.layout) }
+    }
+
+    /// Tells the system how rows will be read, where that differs from the last time.
+    fn advise(&self, pattern: Pattern) {
+        if self.file.advised.swap(pattern as u8, Ordering::Relaxed) == pattern as u8 {
+            return;
+        }
+        #[cfg(unix)]
+        {
+            let advice = match pattern {
+                Pattern::Sequential => memmap2::Advice::Sequential,
+                Pattern::Random => memmap2::Advice::Random,
+            };
+            // Advice only: a system that refuses it reads all the same.
+            let _ = self.file.map.advise(advice);
+        }
+    }
+
+    /// Asks for bytes of the file to be read soon.
+    #[cfg(unix)]
+    fn request(&self, bytes: Range<usize>) {
+        let end = bytes.end.min(self.file.map.len());
+        for at in (bytes.start..end).step_by(READ_AHEAD_PART) {
+            let _ = self.file.map.advise_range(memmap2::Advice::WillNeed, at, READ_AHEAD_PART.min(end - at));
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn request(&self, _bytes: Range<usize>) {}
+
+    /// Moves the read-ahead on whenever the rows read pass the end of a step. Each such end lies in exactly
+    /// one tile of a pass.
+    fn read_ahead(&self, rows: &Range<usize>) {
+        if let Some(due) = self.due(rows) {
+            self.request(due);
+        }
+    }
+
+    /// The bytes to request when these rows are read: all of the read-ahead at the first row, then a step
+    /// more at each step.
+    pub(super) fn due(&self, rows: &Range<usize>) -> Option<Range<usize>> {
+        let Layout { row_stride, cols, dtype, .. } = self.layout;
+        // Rows of a column-major file lie everywhere in it.
+        let stride = usize::try_from(row_stride).ok().filter(|&s| s >= cols * dtype.size())?;
+        let (from, to) = (self.offset + rows.start * stride, self.offset + rows.end * stride);
+        // Everything up to here was requested when the rows before these were read.
+        let ahead = |at: usize| at / READ_AHEAD_STEP * READ_AHEAD_STEP + READ_AHEAD;
+        let start = if rows.start == 0 { from } else { ahead(from) };
+        (start < ahead(to)).then(|| start..ahead(to))
+    }
+}
+
+/// Length of a regular file. Looked up before the file is opened: opening a pipe would wait for its other
+/// end.
+pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
+    let found = fs::metadata(path).map_err(|e| Error::io(path, e))?;
+    if found.is_dir() {
+        return Err(Error::io(
+            path,
+            io::Error::new(io::ErrorKind::IsADirectory, "is a directory, not a file of rows"),
+        ));
+    }
+    if !found.is_file() {
+        return Err(Error::format(path, "is not a regular file and cannot be mapped"));
+    }
+    if found.len() == 0 {
+        return Err(Error::format(path, "is empty"));
+    }
+    Ok(found.len())
+}
+
+impl<T: Float> TileReader<T> for Mapped {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        self.read_ahead(&rows);
+        self.view().read(rows, scratch)
+    }
+}
+
+impl<T: Float> DataSource<T> for Mapped {
+    fn dim(&self) -> usize {
+        self.layout.cols
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(self.layout.rows as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn always_finite(&self) -> bool {
+        !self.layout.dtype.is_float()
+    }
+    fn for_each_block(
+        &self,
+        _tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.advise(Pattern::Sequential);
+        one_block(self, self.layout.rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        // Sequential advice would read some hundred kilobytes for every single row.
+        self.advise(Pattern::Random);
+        self.view().append(rows, out)
+    }
+}

@@ -1,0 +1,22 @@
+//! Rows as bytes: strided memory and memory-mapped files of any [`Dtype`](super::Dtype).
+//!
+//! Where stored numbers already are of the computed type the rows are read in place, else each tile is
+//! converted on its own: the whole input never exists twice.
+
+mod layout;
+mod mapped;
+mod rows;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+pub use layout::Layout;
+pub(super) use mapped::file_length;
+pub use mapped::{Mapped, open};
+pub use rows::RawRows;
+pub(super) use rows::one_block;
+pub use stored::Element;
+pub(super) use stored::bytes_of;
+
+#[cfg(target_endian = "big")]
+compile_error!("shoal reads stored numbers as they lie in memory, which needs a little-endian processor");
