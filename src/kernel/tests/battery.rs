@@ -242,8 +242,7 @@ fn zeros_are_skipped_without_a_trace() {
             assert_eq!(scratch.skipping, skipping, "{isa}");
             (labels, second)
         };
-        let mut blind = Scratch::default();
-        blind.pause = u32::MAX;
+        let mut blind = Scratch { pause: u32::MAX, ..Scratch::default() };
         assert_eq!(values(&mut Scratch::default(), true), values(&mut blind, false), "{isa}");
         // NaN is no zero.
         let mut x = x.clone();
