@@ -58,6 +58,14 @@ pub(crate) const fn chunk_rows(dim: usize) -> usize {
     }
 }
 
+/// Share of labels that may have changed in a sweep for bounded ones to begin: until then most bounds fail, and cost more than they save.
+pub(crate) const BOUNDED_CHANGES: f64 = 0.15;
+
+/// Whether bounds save more than they cost, for `panels` panels of centers: each is one test a row, and saves the distances of a panel.
+pub(crate) const fn bounds_pay(dim: usize, panels: usize) -> bool {
+    dim >= 32 && panels >= 8
+}
+
 /// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles.
 pub(crate) const BOUNDED_CHUNK_ROWS: usize = 2048;
 

@@ -82,6 +82,8 @@ class KMeansRun:
         max_iter: int,
         tol: float,
         metric: str,
+        algorithm: str,
+        bounds_memory: int,
         seed: int,
         threads: int | None,
         weights: npt.NDArray[np.float64] | None,
@@ -97,6 +99,8 @@ class KMeansRun:
     def n_iter(self) -> int: ...
     @property
     def init(self) -> str: ...
+    @property
+    def algorithm(self) -> str: ...
     def timings(self) -> dict[str, float]: ...
 
 def nearest(

@@ -22,8 +22,8 @@ __all__ = ["KMeans"]
 
 INITS = ("auto", "random", "k-means++", "plain-k-means++")
 LATER_INITS = ("afk-mc2", "k-means||")
-ALGORITHMS = ("auto", "lloyd")
-LATER_ALGORITHMS = ("elkan", "hamerly", "yinyang", "exponion")
+ALGORITHMS = ("auto", "lloyd", "yinyang")
+LATER_ALGORITHMS = ("elkan", "hamerly", "exponion")
 METRICS = ("euclidean", "cosine")
 #: Keys of `timings_`.
 PHASES = ("seeding", "sweeps", "final")
@@ -32,7 +32,7 @@ BLIND_STARTS = 10
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Clusterer):
-    """K-means by full sweeps over all rows (Lloyd's algorithm), exact and deterministic.
+    """K-means by sweeps over all rows (Lloyd's algorithm, with or without bounds), exact and deterministic.
 
     Results have the same bits for every number of threads, and for an array, a memory map or the path of an
     ``.npy`` file with the same rows. Nothing is widened or copied as a whole: rows are read where they lie,
@@ -56,14 +56,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
     tol : float, default=1e-4
         A start has converged when the squared length of the centers' move is at most `tol` times the mean
         variance of the features, or when no label changes. 0: only the latter.
-    algorithm : {"auto", "lloyd"}, default="auto"
-        ``"elkan"``, ``"hamerly"``, ``"yinyang"`` and ``"exponion"`` come with a later version, with the same
-        results.
+    algorithm : {"auto", "lloyd", "yinyang"}, default="auto"
+        How a sweep finds the nearest centers; results do not depend on it, bit for bit. ``"lloyd"`` measures all
+        distances. ``"yinyang"`` keeps a bound for every row and every few dozen centers, and measures those that
+        the bounds do not rule out: less and less as centers settle. ``"auto"`` takes it once it pays, with many
+        clusters in 32 dimensions and more. ``"elkan"``, ``"hamerly"`` and ``"exponion"`` come with a later
+        version.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
         sphere.
     bounds_memory : str or int, default="1GB"
-        Most memory that bounds of distances may take, in bytes or as ``"500MB"``. Not used by ``"lloyd"``.
+        Most memory that bounds of distances may take, in bytes or as ``"500MB"``: with less, more centers share
+        one, down to none. Not used by ``"lloyd"``.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
@@ -114,6 +118,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
 
     References
     ----------
+    Y. Ding et al., "Yinyang k-means: a drop-in replacement of the classic k-means with consistent speedup", ICML
+    2015.
+
     S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28 (1982).
     D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
 
@@ -297,6 +304,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
                 max_iter=int(self.max_iter),
                 tol=float(self.tol),
                 metric=self.metric,
+                algorithm=self.algorithm,
+                bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
                 seed=seed,
                 threads=_params.threads(self.n_jobs),
                 weights=weights,
@@ -328,7 +337,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         self.counts_ = run.counts()
         self.n_iter_ = run.n_iter
         self.timings_ = run.timings()
-        self.algorithm_ = "lloyd"
+        self.algorithm_ = run.algorithm
         self.init_ = (
             "callable" if callable(self.init) else run.init if isinstance(self.init, str) else "array"
         )
@@ -604,6 +613,11 @@ class Starts:
         run = self._best or self._current
         assert run is not None, "no step was made"
         return run
+
+    @property
+    def algorithm(self) -> str:
+        """How sweeps find the nearest centers."""
+        return self._shown.algorithm
 
     def finish(self) -> None:
         """Make labels and inertia those of the centers."""

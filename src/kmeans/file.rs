@@ -48,7 +48,7 @@ impl KMeansModel {
             "n_iter": self.n_iter,
             "inertia": self.inertia,
             "init": self.seeded_by,
-            "algorithm": "lloyd",
+            "algorithm": self.algorithm,
             "timings": { "seeding": seeding, "sweeps": sweeps, "final": finish },
             "stop_reason": null,
             "stop_reasons": [],
@@ -115,6 +115,7 @@ impl KMeansModel {
             inertia,
             n_iter,
             seeded_by: text(&fitted, "init")?.into(),
+            algorithm: text(&fitted, "algorithm")?.into(),
             timings: Timings {
                 seeding: measured(timings, "seeding")?,
                 sweeps: measured(timings, "sweeps")?,
@@ -183,8 +184,8 @@ mod tests {
         let again = KMeansModel::load(&path).unwrap();
         assert_eq!((&again.centers, again.dim, again.metric), (&model.centers, 2, Metric::Euclidean));
         assert_eq!(
-            (&again.weights, again.n_iter, &again.seeded_by),
-            (&model.weights, model.n_iter, &model.seeded_by)
+            (&again.weights, again.n_iter, &again.seeded_by, &again.algorithm),
+            (&model.weights, model.n_iter, &model.seeded_by, &model.algorithm)
         );
         assert!((again.inertia - model.inertia).abs() <= 4e-16 * model.inertia);
         assert!(again.labels.is_empty());

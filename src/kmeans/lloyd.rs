@@ -18,7 +18,7 @@ use crate::parallel::Executor;
 use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{BOUNDED_CHUNK_ROWS, CARRIED_SWEEPS, tile_rows};
+use crate::tuning::{BOUNDED_CHANGES, BOUNDED_CHUNK_ROWS, CARRIED_SWEEPS, bounds_pay, tile_rows};
 
 /// Seconds spent in each phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,6 +52,10 @@ pub struct Lloyd<T> {
     carried: Option<Carried>,
     /// What bounded sweeps know of each row.
     bounds: Option<PanelBounds>,
+    /// Some sweep was bounded.
+    bounded: bool,
+    /// Labels that changed in the last sweep.
+    changed: u64,
     /// `labels`, `weights` and `energy` belong to `centers`.
     current: bool,
     /// A sweep was broken off: some labels are newer than others, and which of them change next says nothing.
@@ -144,6 +148,8 @@ impl<T: Compute> Lloyd<T> {
             exact: false,
             carried: None,
             bounds: None,
+            bounded: false,
+            changed: 0,
             current: false,
             torn: false,
             threshold: None,
@@ -269,15 +275,29 @@ impl<T: Compute> Lloyd<T> {
         Ok(total)
     }
 
-    /// Begins bounded sweeps after the first plain one, if the parameters ask for them.
+    /// The algorithm in use; of [`Algorithm::Auto`], what it has chosen so far.
+    pub fn algorithm(&self) -> Algorithm {
+        match self.params.algorithm {
+            Algorithm::Auto if self.bounded => Algorithm::Yinyang,
+            Algorithm::Auto => Algorithm::Lloyd,
+            named => named,
+        }
+    }
+
+    /// Begins bounded sweeps, if it is time for them.
     fn choose_bounds(&mut self) {
         let wanted = match self.params.algorithm {
             Algorithm::Lloyd => false,
-            Algorithm::Auto | Algorithm::Yinyang => true,
+            Algorithm::Yinyang => true,
+            Algorithm::Auto => {
+                let settled = self.changed as f64 <= BOUNDED_CHANGES * self.labels.len() as f64;
+                settled && bounds_pay(self.dim, self.params.n_clusters / PackedCenters::<T>::panel_centers())
+            }
         };
-        if wanted && self.bounds.is_none() && self.iteration > 0 && !self.torn {
+        if wanted && self.bounds.is_none() && self.iteration > 0 {
             let centers = MatRef::new(&self.centers, self.dim);
             self.bounds = PanelBounds::new(centers, self.labels.len(), self.params.bounds_memory);
+            self.bounded |= self.bounds.is_some();
         }
     }
 
@@ -353,6 +373,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.weights = part.clusters.weights().to_vec();
         let n = self.labels.len() as u64;
         self.iteration += 1;
+        self.changed = part.changed;
         self.rows_seen += n;
         // A changed row is summed twice. Sums of weights that are no whole numbers would leave residues in a cluster that empties.
         if !part.weighted && relocated == 0 && part.changed <= n / 3 {

@@ -21,6 +21,7 @@ pub struct KMeansModel {
     pub(crate) inertia: f64,
     pub(crate) n_iter: u64,
     pub(crate) seeded_by: String,
+    pub(crate) algorithm: String,
     pub(crate) timings: Timings,
 }
 
@@ -66,6 +67,7 @@ impl KMeansModel {
             inertia: lloyd.inertia(),
             n_iter: lloyd.n_iter(),
             seeded_by: lloyd.seeded_by().to_string(),
+            algorithm: lloyd.algorithm().name().to_string(),
             timings: lloyd.timings(),
         }
     }
@@ -108,6 +110,11 @@ impl KMeansModel {
     /// Sweeps that the winning start made.
     pub fn n_iter(&self) -> u64 {
         self.n_iter
+    }
+
+    /// How its sweeps found the nearest centers.
+    pub fn algorithm(&self) -> &str {
+        &self.algorithm
     }
 
     /// How the first centers were chosen.

@@ -8,7 +8,7 @@
 //! Labels are the canonical ones, bit for bit those of a plain sweep: tile values decide between centers, and a group is left out only
 //! where its bound exceeds the upper bound by more than the rounding of tile values.
 //!
-//! All lengths here are in the packed scale, whose squares neither overflow nor vanish in `f32`.
+//! Bounds are lengths in units of about the largest center, so that their squares neither overflow nor vanish in `f32`.
 
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
@@ -40,7 +40,9 @@ pub(super) struct PanelBounds {
     drift: Vec<f64>,
     /// The last move of each center.
     moves: Vec<f32>,
+    /// The factor from lengths of the data to packed ones, and from those to lengths here.
     scale: f64,
+    unit: f64,
     /// Sweeps since the bounds were based.
     age: u32,
     /// Upper bound of each row.
@@ -76,7 +78,8 @@ impl PanelBounds {
             n_groups,
             drift: vec![0.0; n_groups],
             moves: vec![0.0; k],
-            scale: 1.0,
+            scale: 0.0,
+            unit: 1.0,
             age: 0,
             upper: vec![f32::INFINITY; n],
             lower: vec![f32::NEG_INFINITY; n * n_groups],
@@ -101,9 +104,12 @@ impl PanelBounds {
     /// Packs the centers for a sweep.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
         let packed = PackedCenters::in_order(centers, &self.order);
-        if packed.scale() != self.scale {
+        let norm = packed.largest_norm() * self.unit;
+        if packed.scale() != self.scale || !(1e-6..1e6).contains(&norm) {
             self.forget();
             self.scale = packed.scale();
+            let exponent = packed.largest_norm().max(f64::MIN_POSITIVE).log2().floor() as i32;
+            self.unit = 2f64.powi(-exponent.clamp(-1000, 1000));
         }
         packed
     }
@@ -141,7 +147,7 @@ impl PanelBounds {
         let group_centers = self.group_panels * PackedCenters::<T>::panel_centers();
         let mut largest = vec![0.0f64; self.n_groups];
         for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
-            let moved = kernel::sq_dist(old, new).sqrt() * self.scale * (1.0 + 1e-12);
+            let moved = kernel::sq_dist(old, new).sqrt() * self.scale * self.unit * (1.0 + 1e-12);
             self.moves[j] = up(moved);
             let group = &mut largest[self.slot[j] as usize / group_centers];
             *group = group.max(moved);
@@ -242,11 +248,6 @@ impl<T> Work<T> {
     }
 }
 
-/// An upper bound on a distance, from a tile value.
-fn upper<T: Compute>(value: T, sq_norm: f64, error: f64) -> f32 {
-    up((value.to_f64() + sq_norm + error).max(0.0).sqrt() * (1.0 + 1e-12))
-}
-
 /// One sweep's view of the bounds.
 pub(super) struct Rules<'a, T: Compute> {
     bounds: &'a PanelBounds,
@@ -279,7 +280,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// A center further than this from a row within `upper` of its own center has the larger tile value.
     fn reach(&self, upper: f32) -> f32 {
-        let (norm, gamma) = (self.norm as f32, 4.0 * self.gamma as f32);
+        let (norm, gamma) = ((self.norm * self.bounds.unit) as f32, 4.0 * self.gamma as f32);
         let row = norm + upper;
         (upper * upper + gamma * (row * row + norm * norm)).sqrt() * (1.0 + 4.0 * ROUNDING)
             + f32::MIN_POSITIVE
@@ -342,7 +343,7 @@ impl<T: Compute> Rules<'_, T> {
             let own = kernel::sq_dist(chunk.rows.row(r), self.packed.centers().row(old))
                 * (self.bounds.scale * self.bounds.scale);
             let distance = own.sqrt();
-            chunk.upper[r] = up(distance * (1.0 + 1e-12));
+            chunk.upper[r] = up(distance * self.bounds.unit * (1.0 + 1e-12));
             let reach = self.reach(chunk.upper[r]);
             if least >= reach {
                 continue;
@@ -383,7 +384,7 @@ impl<T: Compute> Rules<'_, T> {
                         if found.low[i] < found.own[i] || center < chunk.new[r] {
                             (work.best[r], work.next[r], chunk.new[r]) =
                                 (found.low[i], found.next[i], center);
-                            let reach = self.reach(upper(found.low[i], work.sq_norm[r], work.error[r]));
+                            let reach = self.reach(self.upper(found.low[i], work.sq_norm[r], work.error[r]));
                             work.reach[r] = work.reach[r].min(reach);
                         }
                     }
@@ -473,7 +474,7 @@ impl<T: Compute> Rules<'_, T> {
                     let center = self.center(panel, found.lane[i]);
                     if low < work.best[r] || center < chunk.new[r] {
                         (work.best[r], chunk.new[r]) = (low, center);
-                        let reach = self.reach(upper(low, work.sq_norm[r], work.error[r]));
+                        let reach = self.reach(self.upper(low, work.sq_norm[r], work.error[r]));
                         work.reach[r] = work.reach[r].min(reach);
                         work.next[r] = least(work.low[i], found.next[i]);
                         work.low_next[i] = work.next[r];
@@ -516,10 +517,15 @@ impl<T: Compute> Rules<'_, T> {
         self.bounds.order[slot]
     }
 
-    /// A lower bound as it is stored: with the drift of its group until now.
+    /// An upper bound on a distance, from a tile value.
+    fn upper(&self, value: T, sq_norm: f64, error: f64) -> f32 {
+        up((value.to_f64() + sq_norm + error).max(0.0).sqrt() * self.bounds.unit * (1.0 + 1e-12))
+    }
+
+    /// A lower bound, a packed length, as it is stored: with the drift of its group until now.
     fn stored(&self, lower: f64, group: usize) -> f32 {
         let drift = if self.rebase { 0.0 } else { self.drift[group] };
-        down(lower + f64::from(drift))
+        down(lower * self.bounds.unit + f64::from(drift))
     }
 
     fn group_of(&self, center: u32) -> usize {
@@ -534,7 +540,7 @@ impl<T: Compute> Rules<'_, T> {
             if chunk.new[r] == chunk.old[r] {
                 continue;
             }
-            chunk.upper[r] = upper(work.best[r], work.sq_norm[r], work.error[r]);
+            chunk.upper[r] = self.upper(work.best[r], work.sq_norm[r], work.error[r]);
             // The new center is no longer among the others of its group, the old one is.
             let to = self.group_of(chunk.new[r]);
             let mut next = [0.0];

@@ -73,6 +73,30 @@ pub enum Algorithm {
     Yinyang,
 }
 
+impl Algorithm {
+    /// The name that Python and the command line use.
+    ///
+    /// ```
+    /// assert_eq!(shoal::Algorithm::Yinyang.name(), "yinyang");
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Lloyd => "lloyd",
+            Self::Yinyang => "yinyang",
+        }
+    }
+
+    /// The algorithm of that name.
+    ///
+    /// ```
+    /// assert_eq!(shoal::Algorithm::named("lloyd"), Some(shoal::Algorithm::Lloyd));
+    /// ```
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Auto, Self::Lloyd, Self::Yinyang].into_iter().find(|algorithm| algorithm.name() == name)
+    }
+}
+
 /// The parameters of k-means; checked all together before any work.
 ///
 /// See [`KMeans`] for an example.
@@ -362,6 +386,11 @@ impl KMeansRun {
     /// How the first centers were chosen.
     pub fn seeded_by(&self) -> &str {
         either!(&self.typed, run => run.solver().best().seeded_by())
+    }
+
+    /// The algorithm in use: of [`Algorithm::Auto`], what it has chosen so far.
+    pub fn algorithm(&self) -> Algorithm {
+        either!(&self.typed, run => run.solver().best().algorithm())
     }
 
     /// Seconds spent by all starts so far.

@@ -13,7 +13,7 @@ use super::rows::Input;
 use super::source::Source;
 use super::step::Step;
 use crate::data::{AnySource, Source as _};
-use crate::kmeans::{self, KMeans};
+use crate::kmeans::{self, Algorithm, KMeans};
 use crate::seeding::Seeding;
 use crate::solver::StopReason;
 
@@ -40,7 +40,7 @@ impl KMeansRun {
 #[pymethods]
 impl KMeansRun {
     #[new]
-    #[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, seed, threads, weights))]
+    #[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, algorithm, bounds_memory, seed, threads, weights))]
     #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
     fn new(
         source: &Source,
@@ -51,6 +51,8 @@ impl KMeansRun {
         max_iter: u64,
         tol: f64,
         metric: &str,
+        algorithm: &str,
+        bounds_memory: u64,
         seed: u64,
         threads: Option<usize>,
         weights: Option<PyReadonlyArray1<'_, f64>>,
@@ -64,6 +66,8 @@ impl KMeansRun {
             ("given", Some(centers)) => Seeding::Given(Centers::new(centers, layout.cols)?.into_f64()),
             _ => return Err(PyValueError::new_err(format!("no such seeding: {seeding:?}"))),
         };
+        let algorithm = Algorithm::named(algorithm)
+            .ok_or_else(|| PyValueError::new_err(format!("no such algorithm: {algorithm:?}")))?;
         let params = KMeans::params(n_clusters)
             .seeding(seeding)
             .rng_seed(seed)
@@ -71,6 +75,8 @@ impl KMeansRun {
             .max_iter(max_iter)
             .tolerance(tol)
             .metric(metric_of(metric)?)
+            .algorithm(algorithm)
+            .bounds_memory(bounds_memory)
             .threads(threads);
         let input = Input::new(&source.0, weights.as_ref())?;
         let run = params.start(&input)?;
@@ -135,6 +141,11 @@ impl KMeansRun {
     #[getter]
     fn init(&self) -> PyResult<String> {
         Ok(self.state()?.seeded_by().to_owned())
+    }
+
+    #[getter]
+    fn algorithm(&self) -> PyResult<&'static str> {
+        Ok(self.state()?.algorithm().name())
     }
 
     /// Seconds by phase.

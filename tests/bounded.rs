@@ -1,0 +1,191 @@
+//! Bounded sweeps against plain ones: the same labels, sums and steps, bit for bit.
+
+use proptest::prelude::*;
+use shoal::data::{AnySource, Dense, Own, Weighted};
+use shoal::kmeans::{KMeansParams, KMeansRun};
+use shoal::solver::StopReason;
+use shoal::{Algorithm, Executor, KMeans, Metric, Seeding};
+
+/// A small generator, so that nothing here rests on the crate's own.
+struct Draws(u64);
+
+impl Draws {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// At least 0, below 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// Rows of one kind.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Loose clusters.
+    Blobs,
+    /// Small integers: full of ties and duplicates.
+    Ties,
+    /// Blobs 1e4 away from the origin.
+    Far,
+    /// Blobs times 1e25.
+    Huge,
+    /// Blobs times 1e-25.
+    Tiny,
+    /// Few distinct rows: empty clusters are moved.
+    Few,
+}
+
+const KINDS: [Kind; 6] = [Kind::Blobs, Kind::Ties, Kind::Far, Kind::Huge, Kind::Tiny, Kind::Few];
+
+fn rows(kind: Kind, n: usize, d: usize, seed: u64) -> Vec<f64> {
+    let mut draws = Draws::new(seed);
+    let middles: Vec<f64> = (0..40 * d).map(|_| 8.0 * draws.unit()).collect();
+    (0..n)
+        .flat_map(|_| {
+            let blob = (draws.unit() * 40.0) as usize;
+            let middle = &middles[blob * d..(blob + 1) * d];
+            middle
+                .iter()
+                .map(|m| {
+                    let x = m + 2.0 * draws.unit() - 1.0;
+                    match kind {
+                        Kind::Blobs => x,
+                        Kind::Ties => (x / 3.0).round(),
+                        Kind::Far => x + 1e4,
+                        Kind::Huge => x * 1e25,
+                        Kind::Tiny => x * 1e-25,
+                        Kind::Few => (*m).round() * f64::from(u8::from(blob < 5)),
+                    }
+                })
+                .collect::<Vec<f64>>()
+        })
+        .collect()
+}
+
+/// All steps with the labels and centers after each, the labels in the end, and the inertia.
+type Trace = (Vec<Vec<u64>>, Vec<u32>, u64);
+
+fn steps(params: &KMeansParams, cx: &Executor, source: AnySource<'_>) -> Trace {
+    let source = &source;
+    let mut run: KMeansRun = params.start(source).unwrap();
+    let mut steps = Vec::new();
+    while let Some(step) = run.advance(source, cx).unwrap() {
+        let mut bits = vec![
+            step.iteration,
+            step.n_changed,
+            step.objective.to_bits(),
+            step.center_shift.to_bits(),
+            u64::from(step.stop_reason == Some(StopReason::LabelsStable)),
+        ];
+        bits.extend(run.labels().iter().map(|&j| u64::from(j)));
+        bits.extend(run.centers::<f64>().iter().map(|c| c.to_bits()));
+        steps.push(bits);
+    }
+    let inertia = run.finish(source, cx).unwrap();
+    (steps, run.labels().to_vec(), inertia.to_bits())
+}
+
+struct Case<'a> {
+    n: usize,
+    d: usize,
+    k: usize,
+    values: &'a [f64],
+    weights: Option<&'a [f64]>,
+    single: bool,
+    metric: Metric,
+    seed: u64,
+}
+
+impl Case<'_> {
+    fn trace(&self, algorithm: Algorithm, bounds_memory: u64, threads: usize) -> Trace {
+        let params = KMeans::params(self.k)
+            .seeding(Seeding::Random)
+            .rng_seed(self.seed)
+            .max_iter(40)
+            .tolerance(0.0)
+            .metric(self.metric)
+            .algorithm(algorithm)
+            .bounds_memory(bounds_memory)
+            .threads(Some(threads));
+        let cx = Executor::new(Some(threads)).unwrap();
+        let weights = self.weights;
+        macro_rules! go {
+            ($t:ty) => {{
+                let values: Vec<$t> = self.values.iter().map(|&x| x as $t).collect();
+                let dense = Dense::new(&values, self.d).unwrap();
+                match weights {
+                    Some(weights) => steps(&params, &cx, <$t>::own(&Weighted::new(dense, weights).unwrap())),
+                    None => steps(&params, &cx, <$t>::own(&dense)),
+                }
+            }};
+        }
+        if self.single { go!(f32) } else { go!(f64) }
+    }
+
+    fn check(&self, what: &str) {
+        let plain = self.trace(Algorithm::Lloyd, 0, 1);
+        for memory in [1 << 30, 4 * 3 * self.n as u64, 4 * 2 * self.n as u64, 0] {
+            let bounded = self.trace(Algorithm::Yinyang, memory, 2);
+            assert_eq!(bounded.0.len(), plain.0.len(), "{what}: steps with {memory} bytes");
+            for (i, (a, b)) in bounded.0.iter().zip(&plain.0).enumerate() {
+                assert!(a == b, "{what}: step {i} with {memory} bytes differs");
+            }
+            assert_eq!((&bounded.1, bounded.2), (&plain.1, plain.2), "{what}");
+        }
+        assert_eq!(self.trace(Algorithm::Auto, 1 << 30, 2), plain, "{what}");
+    }
+}
+
+#[test]
+fn every_kind_of_data() {
+    for (at, kind) in KINDS.into_iter().enumerate() {
+        for (n, d, k) in
+            [(3000, 20, 150), (2500, 40, 70), (300, 1, 40), (400, 3, 1), (40, 5, 40), (2100, 130, 33)]
+        {
+            let values = rows(kind, n, d, at as u64 + 1);
+            for single in [true, false] {
+                let metric =
+                    if matches!(kind, Kind::Blobs) && single { Metric::Cosine } else { Metric::Euclidean };
+                for metric in [metric, Metric::Euclidean] {
+                    let case = Case { n, d, k, values: &values, weights: None, single, metric, seed: 3 };
+                    case.check(&format!("{kind:?} n={n} d={d} k={k} f32={single} {metric:?}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn weights() {
+    let (n, d, k) = (2500, 24, 100);
+    let values = rows(Kind::Blobs, n, d, 5);
+    let weights: Vec<f64> = (0..n).map(|i| [0.0, 0.3, 1.0, 2.5][i % 4]).collect();
+    for single in [true, false] {
+        let case = Case {
+            n,
+            d,
+            k,
+            values: &values,
+            weights: Some(&weights),
+            single,
+            metric: Metric::Euclidean,
+            seed: 1,
+        };
+        case.check("weights");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn any_shape(n in 1usize..2600, d in 1usize..70, k in 1usize..140, kind in 0..KINDS.len(), single: bool, seed in 0u64..1000) {
+        let k = k.min(n);
+        let values = rows(KINDS[kind], n, d, seed);
+        let case = Case { n, d, k, values: &values, weights: None, single, metric: Metric::Euclidean, seed };
+        case.check(&format!("{:?} n={n} d={d} k={k} f32={single}", KINDS[kind]));
+    }
+}
