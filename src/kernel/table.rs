@@ -42,7 +42,7 @@ pub(super) type AccumulateFn<T> =
 
 /// Rows, their old and new labels, the centers, sums and weights to change; gives the growth of the sum of squared differences.
 pub(super) type ReassignFn<T> =
-    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, &mut [f64], &mut [f64]) -> f64;
+    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64]) -> f64;
 
 impl<T: Compute> KernelTable<T> {
     /// First center and width of the panel that center `j` of `padded` stands in.

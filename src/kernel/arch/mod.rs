@@ -109,7 +109,7 @@ macro_rules! stamp {
                 rows: MatRef<'_, $t>,
                 labels: (&[u32], &[u32]),
                 centers: MatRef<'_, $t>,
-                sums: &mut [f64],
+                sums: (&mut [f64], &mut [f64]),
                 totals: &mut [f64],
             ) -> f64 {
                 // SAFETY: the caller's processor has the instruction set.
