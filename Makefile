@@ -100,7 +100,7 @@ fmt: $(VENV)/.dev ## Formats Rust and Python.
 	$(BIN)/ruff format .
 
 asan: | check-tools ## Kernel and data tests under the address sanitizer.
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address $(CARGO) test --locked --target-dir target/asan \
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address -Cdebug-assertions=on' $(CARGO) test --locked --target-dir target/asan \
 	  --target "$$(rustc -vV | sed -n 's/^host: //p')" --lib -- kernel:: data::
 
 neon: ## Kernel tests for 64-bit Arm, in an emulator.

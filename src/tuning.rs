@@ -16,14 +16,25 @@ pub(crate) const fn tile_rows(k: usize) -> usize {
     }
 }
 
-/// Centers from which it pays to look for columns that are zero in all rows of a micro tile: a look costs about what three centers cost.
+/// Centers from which it pays to look for columns that are zero in all rows of a micro tile: a look costs about what three centers cost
+/// (`peers.py` on MNIST, of which half the columns are zero in a micro tile: a sweep takes half the time).
 pub(crate) const SKIPPING_CENTERS: usize = 64;
+
+/// Share of columns that may be listed for the list to be used: a listed column costs a little more than one of a run.
+pub(crate) const SKIPPING_SHARE: f64 = 7.0 / 8.0;
 
 /// Strips that are not searched for zeros after one in which there were too few.
 pub(crate) const SKIPPING_PAUSE: u32 = 31;
 
-/// Sweeps for which Lloyd carries the sums of clusters along before it makes them afresh: each adds one rounding for every changed row.
+/// Sweeps for which Lloyd carries the sums of clusters along before it makes them afresh: the energy gathers a rounding for every changed row.
 pub(crate) const CARRIED_SWEEPS: u32 = 32;
+
+/// Share of labels that may have changed in a sweep for the next one to carry its sums: a changed row costs what three rows cost afresh
+/// (`peers.py`: at the second sweep about three tenths change).
+pub(crate) const CARRIED_CHANGES: f64 = 1.0 / 3.0;
+
+/// Share of the energy when sums were made afresh below which they are made again, so that a carried energy has 12 digits.
+pub(crate) const CARRIED_ENERGY: f64 = 1e-3;
 
 /// Rows that the kernel labels at a time: a multiple of every micro tile's height. Their copy has to stay in the second-level cache beside
 /// a panel (bench `kernels`, group `strip`).

@@ -536,7 +536,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         need(bool((counts >= 0).all()), "it has a cluster of negative weight")
         given = params.parameters(cls._get_param_names())
         if given.get("init") == "array":
-            given["init"] = floats(arrays, "init", (k, d))
+            given["init"] = floats(arrays, "init", (None, None))
         model = cls(**given)
         _params.one_of("metric", model.metric, METRICS)
         model._forget()

@@ -319,17 +319,20 @@ pub fn accumulate<T: Compute>(
 }
 
 /// Takes every row whose label changed from the sum of its old center to that of its new one: what [`accumulate`] would give for `new`,
-/// to rounding, from what it gave for `old`. Every row weighs 1. `energy` follows, row by row. Costs `d` operations for each changed row, and one comparison for every other.
+/// to rounding, from what it gave for `old`. Every row weighs 1. A sum has two parts, `sums` and the much smaller `lows` (0 at first), so that
+/// what is taken away leaves no residue. `energy` follows, row by row. Costs `d` operations for each changed row, and one comparison for
+/// every other.
 ///
 /// # Panics
-/// When a length does not fit, or a label is not below the number of centers.
+/// When a length does not fit, or a label that changes is not below the number of centers.
 ///
 /// ```
 /// use shoal::MatRef;
 /// use shoal::kernel::{PackedCenters, reassign};
 /// let centers = PackedCenters::new(MatRef::new(&[0.0f64, 4.0], 1));
 /// let (mut sums, mut totals, mut energy) = ([6.0, 0.0], [2.0, 0.0], 26.0);
-/// reassign(MatRef::new(&[1.0, 5.0], 1), &[0, 0], &[0, 1], &centers, &mut sums, &mut totals, &mut energy);
+/// let rows = MatRef::new(&[1.0, 5.0], 1);
+/// reassign(rows, &[0, 0], &[0, 1], &centers, (&mut sums, &mut [0.0; 2]), &mut totals, &mut energy);
 /// assert_eq!((energy, sums, totals), (2.0, [1.0, 5.0], [1.0, 1.0]));
 /// ```
 pub fn reassign<T: Compute>(
@@ -337,14 +340,15 @@ pub fn reassign<T: Compute>(
     old: &[u32],
     new: &[u32],
     packed: &PackedCenters<T>,
-    sums: &mut [f64],
+    (sums, lows): (&mut [f64], &mut [f64]),
     totals: &mut [f64],
     energy: &mut f64,
 ) {
     assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
+    assert!(lows.len() == sums.len(), "both parts of a sum");
     assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels a row");
     assert!(sums.len() == packed.k * packed.dim && totals.len() == packed.k, "one sum a center");
-    (packed.table.reassign)(rows, (old, new), packed.centers(), sums, totals, energy);
+    (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energy);
 }
 
 /// Squared distances of rows to the centers that label them, by difference in `f64`.

@@ -35,7 +35,7 @@ pub struct KernelTable<T: Compute> {
     /// See [`generic::bounds`](super::generic::bounds), as the next two.
     pub(super) settle: fn(&[T], T, &mut [T]),
     pub(super) within: fn(&[T], T, &[T], &mut [u32]) -> usize,
-    pub(super) lengths: fn(&[T], &[f64], &[f64], &mut [f64]),
+    pub(super) lengths: LengthsFn<T>,
     /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,
     /// Moves rows of weight 1 whose label changed from one sum to the other; the sum of squared differences follows.
@@ -47,13 +47,16 @@ pub struct KernelTable<T: Compute> {
 /// Centers, the loaded strip, a panel, the lane to leave out of each row (or any beyond the panel), the bound of each row.
 pub(super) type LowestFn<T> = fn(&PackedCenters<T>, &mut Scratch<T>, usize, &[u32], &[T]);
 
+/// Tile values, what makes squared distances of them, what may be wrong with those; lower bounds on the distances come out.
+pub(super) type LengthsFn<T> = fn(&[T], &[f64], &[f64], &mut [f64]);
+
 /// Rows, their labels, their weights, the centers, sums, weights and sum of squared differences to add to.
 pub(super) type AccumulateFn<T> =
     fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut f64);
 
 /// Rows, their old and new labels, the centers, sums, weights and sum of squared differences to change.
 pub(super) type ReassignFn<T> =
-    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, &mut [f64], &mut [f64], &mut f64);
+    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut f64);
 
 impl<T: Compute> KernelTable<T> {
     /// First center and width of the panel that center `j` of `padded` stands in.

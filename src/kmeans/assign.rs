@@ -81,6 +81,8 @@ fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
             return Err(no_room(chunk.first_row as usize));
         }
         let (start, end) = (first.len(), first.len() + chunk.rows.rows() * width);
+        make_room(first, what, chunk.rows.rows() as u64, width)?;
+        make_room(second, what, chunk.rows.rows() as u64, width)?;
         first.resize(end, V::default());
         second.resize(end, W::default());
         fill(&chunk, &mut first[start..], &mut second[start..], scratch)

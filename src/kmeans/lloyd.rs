@@ -18,7 +18,10 @@ use crate::parallel::Executor;
 use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{BOUNDED_CHANGES, BOUNDED_CHUNK_ROWS, CARRIED_SWEEPS, bounds_pay, tile_rows};
+use crate::tuning::{
+    BOUNDED_CHANGES, BOUNDED_CHUNK_ROWS, CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, bounds_pay,
+    tile_rows,
+};
 
 /// Seconds spent in each phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,8 +37,7 @@ pub struct Timings {
 /// Lloyd's algorithm as a state: centers, labels, counts. `O(n)` labels and `O(k d)` sums.
 ///
 /// `Step::objective` is the inertia that the sweep measured: of its labels about the centers that it started from. Where few labels change
-/// it is carried from sweep to sweep, and agrees with a sum over all rows to about 1e-13 of the first sweep's; the inertia of the model is
-/// always such a sum.
+/// it is carried from sweep to sweep, and agrees with a sum over all rows to about 1e-12; the inertia of the model is always such a sum.
 #[derive(Clone, Debug)]
 pub struct Lloyd<T> {
     params: KMeansParams,
@@ -52,8 +54,8 @@ pub struct Lloyd<T> {
     carried: Option<Carried>,
     /// What bounded sweeps know of each row.
     bounds: Option<PanelBounds>,
-    /// Some sweep was bounded.
-    bounded: bool,
+    /// How sweeps find the nearest centers, [`Algorithm::Auto`] resolved.
+    algorithm: Algorithm,
     /// Labels that changed in the last sweep.
     changed: u64,
     /// `labels`, `weights` and `energy` belong to `centers`.
@@ -74,6 +76,8 @@ struct Carried {
     clusters: ClusterSums,
     /// Sweeps since they were made afresh: each adds its rounding.
     age: u32,
+    /// The squared error when they were made afresh.
+    energy_afresh: f64,
 }
 
 /// Labels as they were and as they are now, in a chunk.
@@ -138,8 +142,13 @@ impl Part {
 impl<T: Compute> Lloyd<T> {
     /// A plan: the first centers are chosen when it begins.
     pub(super) fn plan(params: KMeansParams) -> Self {
+        let algorithm = match params.algorithm {
+            Algorithm::Auto => Algorithm::Lloyd,
+            named => named,
+        };
         Self {
             params,
+            algorithm,
             dim: 0,
             centers: Vec::new(),
             labels: Vec::new(),
@@ -148,7 +157,6 @@ impl<T: Compute> Lloyd<T> {
             exact: false,
             carried: None,
             bounds: None,
-            bounded: false,
             changed: 0,
             current: false,
             torn: false,
@@ -277,11 +285,7 @@ impl<T: Compute> Lloyd<T> {
 
     /// The algorithm in use; of [`Algorithm::Auto`], what it has chosen so far.
     pub fn algorithm(&self) -> Algorithm {
-        match self.params.algorithm {
-            Algorithm::Auto if self.bounded => Algorithm::Yinyang,
-            Algorithm::Auto => Algorithm::Lloyd,
-            named => named,
-        }
+        self.algorithm
     }
 
     /// Begins bounded sweeps, if it is time for them.
@@ -297,8 +301,28 @@ impl<T: Compute> Lloyd<T> {
         if wanted && self.bounds.is_none() && self.iteration > 0 {
             let centers = MatRef::new(&self.centers, self.dim);
             self.bounds = PanelBounds::new(centers, self.labels.len(), self.params.bounds_memory);
-            self.bounded |= self.bounds.is_some();
+            if self.bounds.is_some() {
+                self.algorithm = Algorithm::Yinyang;
+            }
         }
+    }
+
+    /// Sums of all rows by their present labels: a pass without distances to other centers.
+    fn sum_afresh(
+        &self,
+        packed: &PackedCenters<T>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<ClusterSums> {
+        let (k, dim) = (packed.n_centers(), self.dim);
+        let mut total = ClusterSums::new(k, dim);
+        let absorb = |chunk: Chunk<'_, T>, labels: &[u32], part: &mut ClusterSums, (): &mut ()| {
+            part.absorb(chunk.rows, labels, chunk.weights, packed);
+            if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+        };
+        let make = (|| ClusterSums::new(k, dim), || ());
+        sweep(data, cx, tile_rows(k), &self.labels[..], &mut total, make, absorb, ClusterSums::merge)?;
+        Ok(total)
     }
 
     /// Moves every center that has weight to the mean of its rows (or the direction of their sum); gives the squared length of all moves.
@@ -354,10 +378,17 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(&origin, self.dim)));
         let carried = self.carried.take().filter(|carried| carried.age < CARRIED_SWEEPS);
-        let age = carried.as_ref().map_or(0, |carried| carried.age + 1);
+        let (mut age, floor) =
+            carried.as_ref().map_or((0, 0.0), |c| (c.age + 1, c.energy_afresh * CARRIED_ENERGY));
         let mut part =
             self.assign(&packed, packed_origin.as_ref(), carried.map(|carried| carried.clusters), data, cx)?;
-        self.energy = part.clusters.energy().max(0.0);
+        if part.clusters.energy() < floor {
+            // What is left of the energy is no longer large against the rounding of what has gone.
+            part.clusters = self.sum_afresh(&packed, data, cx)?;
+            age = 0;
+        }
+        let energy_afresh = if age == 0 { part.clusters.energy() } else { floor / CARRIED_ENERGY };
+        self.energy = part.clusters.energy();
         self.exact = age == 0;
         if self.threshold.is_none() {
             let variance = part.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
@@ -376,10 +407,10 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.changed = part.changed;
         self.rows_seen += n;
         // A changed row is summed twice. Sums of weights that are no whole numbers would leave residues in a cluster that empties.
-        if !part.weighted && relocated == 0 && part.changed <= n / 3 {
-            self.carried = Some(Carried { clusters: part.clusters, age });
+        if !part.weighted && relocated == 0 && part.changed as f64 <= CARRIED_CHANGES * n as f64 {
+            self.carried = Some(Carried { clusters: part.clusters, age, energy_afresh });
         }
-        // Unchanged labels have unchanged means, bit for bit: sums run in the same order. (`finish` may have changed the labels meanwhile.)
+        // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh, or `finish` changed the labels meanwhile.
         self.current = part.changed == 0 && moved == 0.0;
         self.timings.sweeps += begun.elapsed().as_secs_f64();
         let stop_reason = if self.current && relocated == 0 {

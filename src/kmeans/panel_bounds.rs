@@ -264,7 +264,7 @@ pub(super) struct Rules<'a, T: Compute> {
 
 /// A chunk of rows and what is kept of each.
 struct Rows<'a, T> {
-    rows: MatRef<'a, T>,
+    values: MatRef<'a, T>,
     old: &'a [u32],
     new: &'a mut [u32],
     upper: &'a mut [f32],
@@ -297,7 +297,7 @@ impl<T: Compute> Rules<'_, T> {
         work: &mut Work<T>,
     ) -> u64 {
         new.copy_from_slice(old);
-        let chunk = &mut Rows { rows, old, new, upper, lower };
+        let chunk = &mut Rows { values: rows, old, new, upper, lower };
         self.drift_apart(chunk, work);
         let measured = self.open(chunk, work);
         let distances = measured + self.own_panels(chunk, work) + self.groups(chunk, work);
@@ -316,7 +316,9 @@ impl<T: Compute> Rules<'_, T> {
         for (lower, &drift) in chunk.lower.chunks_exact_mut(m).zip(&self.drift) {
             kernel::settle(lower, drift, &mut work.least);
             if self.rebase {
-                lower.iter_mut().for_each(|lower| *lower -= drift + (drift + lower.abs()) * ROUNDING);
+                for lower in lower {
+                    *lower -= drift + (drift + lower.abs()) * ROUNDING;
+                }
             }
         }
     }
@@ -340,7 +342,7 @@ impl<T: Compute> Rules<'_, T> {
                 continue;
             }
             measured += 1;
-            let own = kernel::sq_dist(chunk.rows.row(r), self.packed.centers().row(old))
+            let own = kernel::sq_dist(chunk.values.row(r), self.packed.centers().row(old))
                 * (self.bounds.scale * self.bounds.scale);
             let distance = own.sqrt();
             chunk.upper[r] = up(distance * self.bounds.unit * (1.0 + 1e-12));
@@ -366,7 +368,7 @@ impl<T: Compute> Rules<'_, T> {
             (panel as u32, &by_panel.rows[start..end])
         }) {
             for picked in picked.chunks(self.packed.strip_rows()) {
-                kernel::load(self.packed, chunk.rows, picked, &mut work.scratch);
+                kernel::load(self.packed, chunk.values, picked, &mut work.scratch);
                 work.skip.clear();
                 work.skip.extend(picked.iter().map(|&r| work.slot[r as usize] % width));
                 work.bound.clear();
@@ -418,7 +420,7 @@ impl<T: Compute> Rules<'_, T> {
             // Most bounds fail: every open row meets every group, and is loaded once.
             let open = std::mem::take(&mut work.open);
             for picked in open.chunks(self.packed.strip_rows()) {
-                kernel::load(self.packed, chunk.rows, picked, &mut work.scratch);
+                kernel::load(self.packed, chunk.values, picked, &mut work.scratch);
                 for group in 0..self.bounds.n_groups {
                     panels += picked.len() * self.group(group, picked, chunk, work);
                 }
@@ -439,7 +441,7 @@ impl<T: Compute> Rules<'_, T> {
                     kept += usize::from(!done && chunk.lower[group * m + r] - drift < work.reach[r]);
                 }
                 for picked in near.rows[start..kept].chunks(self.packed.strip_rows()) {
-                    kernel::load(self.packed, chunk.rows, picked, &mut work.scratch);
+                    kernel::load(self.packed, chunk.values, picked, &mut work.scratch);
                     panels += picked.len() * self.group(group, picked, chunk, work);
                 }
                 start = end;

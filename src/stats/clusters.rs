@@ -23,12 +23,28 @@ pub struct ClusterSums {
     energy: f64,
     /// Clusters that may hold something: a merge skips the others.
     touched: Vec<bool>,
+    /// What rounding took away from the sums where rows were moved; empty until then.
+    lows: Vec<f64>,
+}
+
+/// A rounded sum, and what rounding took away from it (Knuth).
+fn two_sum(a: f64, b: f64) -> (f64, f64) {
+    let total = a + b;
+    let rest = total - a;
+    (total, (a - (total - rest)) + (b - rest))
 }
 
 impl ClusterSums {
     /// Of no rows at all, for `k` clusters of `dim` columns.
     pub fn new(k: usize, dim: usize) -> Self {
-        Self { dim, sums: vec![0.0; k * dim], weights: vec![0.0; k], energy: 0.0, touched: vec![false; k] }
+        Self {
+            dim,
+            sums: vec![0.0; k * dim],
+            weights: vec![0.0; k],
+            energy: 0.0,
+            touched: vec![false; k],
+            lows: Vec::new(),
+        }
     }
 
     /// Adds labelled rows, and their weighted squared error about `centers`.
@@ -68,8 +84,9 @@ impl ClusterSums {
         new: &[u32],
         centers: &PackedCenters<T>,
     ) {
-        let Self { sums, weights: totals, energy, .. } = self;
-        kernel::reassign(rows, old, new, centers, sums, totals, energy);
+        self.lows.resize(self.sums.len(), 0.0);
+        let Self { sums, lows, weights: totals, energy, .. } = self;
+        kernel::reassign(rows, old, new, centers, (sums, lows), totals, energy);
         for (&from, &to) in old.iter().zip(new) {
             if from != to {
                 self.touch(&[from, to]);
@@ -88,8 +105,17 @@ impl ClusterSums {
             part.touched.iter_mut().enumerate().filter_map(|(j, touched)| take(touched).then_some(j));
         for j in touched {
             let row = j * self.dim..(j + 1) * self.dim;
-            for (total, part) in self.sums[row.clone()].iter_mut().zip(&mut part.sums[row]) {
-                *total += take(part);
+            if part.lows.is_empty() {
+                for (total, part) in self.sums[row.clone()].iter_mut().zip(&mut part.sums[row]) {
+                    *total += take(part);
+                }
+            } else {
+                self.lows.resize(self.sums.len(), 0.0);
+                for at in row {
+                    let low = take(&mut part.lows[at]);
+                    let (total, lost) = two_sum(self.sums[at], take(&mut part.sums[at]));
+                    (self.sums[at], self.lows[at]) = two_sum(total, self.lows[at] + (lost + low));
+                }
             }
             self.weights[j] += take(&mut part.weights[j]);
             self.touched[j] = true;
@@ -129,5 +155,6 @@ impl ClusterSums {
         }
         self.weights[from] -= weight;
         self.weights[to] += weight;
+        self.touch(&[from as u32, to as u32]);
     }
 }

@@ -413,3 +413,30 @@ def test_nearest_against_all_distances(dtype):
             sq_dists, np.sort(d, axis=1)[:, :m], atol=scale * SLACK[np.dtype(compute).name]
         )
         assert all(len(set(row)) == m for row in labels.tolist())
+
+
+def test_rows_that_leave_take_all_of_themselves_along():
+    """A cluster that loses nearly all of its rows, far from the origin, is left with their exact mean."""
+    rng = np.random.default_rng(0)
+    parts = [(0.1 * rng.random(5000)), [30000.0], np.full(1000, -5.0), np.full(500, -30.0)]
+    parts += [np.full(500, -42.0), np.full(20000, -1e6)]
+    X = 1e8 + np.concatenate(parts)[:, None]
+    init = 1e8 + np.array([[5.0], [-10.0], [-58.0], [-1e6]])
+    model = KMeans(4, init=init, n_init=1, tol=0.0).fit(X)
+    assert model.stop_reason_ == "labels-stable"
+    for j, center in enumerate(model.cluster_centers_[:, 0]):
+        mean = np.float64(np.mean((X[model.labels_ == j, 0] - 1e8).astype(np.longdouble)))
+        assert center == pytest.approx(1e8 + mean, abs=4e-8, rel=0)
+    assert model.history_["objective"][-1] == pytest.approx(model.inertia_, rel=1e-11)
+
+
+def test_the_objective_is_right_after_nearly_all_of_it_has_gone():
+    X = np.concatenate([np.random.default_rng(0).random(3000), [1e9]])[:, None]
+    model = KMeans(10, init=np.linspace(0.02, 0.98, 10)[:, None], n_init=1, tol=0.0)
+    before = None
+    for step in model.iter_fit(X):
+        if before is not None:
+            labels = np.abs(X - before[:, 0]).argmin(axis=1)
+            assert step.objective == pytest.approx(np.square(X[:, 0] - before[labels, 0]).sum(), rel=1e-9)
+        before = model.cluster_centers_.copy()
+    assert model.inertia_ < 4

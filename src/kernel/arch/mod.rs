@@ -149,7 +149,7 @@ macro_rules! stamp {
                 rows: MatRef<'_, $t>,
                 labels: (&[u32], &[u32]),
                 centers: MatRef<'_, $t>,
-                sums: &mut [f64],
+                sums: (&mut [f64], &mut [f64]),
                 totals: &mut [f64],
                 energy: &mut f64,
             ) {

@@ -43,8 +43,17 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
     }
 }
 
-/// Moves every row whose label changed from the sum of its old center to that of its new one; `energy` follows the sum of
-/// squared differences to the labelled centers.
+/// `sum + x` in two parts: the rounded sum, and what rounding took away goes to `low` (Knuth's two-sum).
+#[inline(always)]
+fn add(sum: &mut f64, low: &mut f64, x: f64) {
+    let total = *sum + x;
+    let rest = total - *sum;
+    *low += (*sum - (total - rest)) + (x - rest);
+    *sum = total;
+}
+
+/// Moves every row whose label changed from the sum of its old center to that of its new one; `energy` follows the sum of squared
+/// differences to the labelled centers. Sums have two parts, so that a row leaves no residue where it was taken away.
 ///
 /// # Safety
 /// The processor has the instruction set.
@@ -53,7 +62,7 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
     rows: MatRef<'_, S::T>,
     (old, new): (&[u32], &[u32]),
     centers: MatRef<'_, S::T>,
-    sums: &mut [f64],
+    (sums, lows): (&mut [f64], &mut [f64]),
     totals: &mut [f64],
     energy: &mut f64,
 ) {
@@ -63,14 +72,13 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
         if from == to {
             continue;
         }
-        for (s, x) in sums[from * d..][..d].iter_mut().zip(row) {
-            *s -= x.to_f64();
+        for (j, sign) in [(from, -1.0), (to, 1.0)] {
+            let (sum, low) = (&mut sums[j * d..][..d], &mut lows[j * d..][..d]);
+            for ((s, l), x) in sum.iter_mut().zip(low).zip(row) {
+                add(s, l, sign * x.to_f64());
+            }
+            totals[j] += sign;
         }
-        for (s, x) in sums[to * d..][..d].iter_mut().zip(row) {
-            *s += x.to_f64();
-        }
-        totals[from] -= 1.0;
-        totals[to] += 1.0;
         // SAFETY: the caller's promise.
         *energy += unsafe { sq_dist::<S>(row, centers.row(to)) - sq_dist::<S>(row, centers.row(from)) };
     }

@@ -118,12 +118,14 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
     assert!(scratch.x.len() >= block * packed.depth_blocks());
     assert!(scratch.tile.len() >= groups * MR * width);
     assert!(scratch.state.len() >= groups * MR * E::VECTORS * S::LANES);
+    assert!(!scratch.skipping || scratch.lengths.len() >= groups * packed.depth_blocks());
     for b in 0..packed.depth_blocks() {
         let column = b * packed.depth;
         let columns = packed.depth.min(packed.dim - column);
         let last = column + columns == packed.dim;
         let depth = Depth { columns, first: b == 0, last: last && !parked };
-        // SAFETY: the buffers are as long as asserted above, and a block's columns lie within one row's stride.
+        // SAFETY: the buffers are as long as asserted above, and a block's columns lie within one row's stride. Listed columns are below
+        // `columns`: `zeros::find` made the lists when this strip was loaded for this `packed`.
         unsafe {
             let p = packed.data.as_ptr().add(first * packed.dim + column * width);
             let norms = packed.norms.as_ptr().add(first);

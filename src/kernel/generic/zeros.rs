@@ -1,10 +1,11 @@
 //! This module knows in which columns all rows of a micro tile are zero.
 //!
-//! Images with borders, counts, one-hot columns: a column of zeros adds nothing to any value, so that leaving it out gives the same bits.
+//! Images with borders, counts, one-hot columns: a column of zeros adds nothing to any value, so that leaving it out gives the same value (a zero may change
+//! its sign, which no comparison sees).
 
 use crate::kernel::pack::{PackedCenters, Picked, Scratch};
 use crate::kernel::table::Compute;
-use crate::tuning::{SKIPPING_CENTERS, SKIPPING_PAUSE};
+use crate::tuning::{SKIPPING_CENTERS, SKIPPING_PAUSE, SKIPPING_SHARE};
 
 /// Lists, for each micro tile's rows and each depth block, the columns that are not zero; `scratch.skipping` says whether that pays.
 #[inline(always)]
@@ -46,8 +47,7 @@ pub(in crate::kernel) fn find<T: Compute>(
             listed += length;
         }
     }
-    // Each listed column costs a little more than one of a run.
-    scratch.skipping = listed * 8 <= groups * dim * 7;
+    scratch.skipping = listed as f64 <= SKIPPING_SHARE * (groups * dim) as f64;
     if !scratch.skipping {
         scratch.pause = SKIPPING_PAUSE;
     }
