@@ -288,6 +288,11 @@ impl<T: Compute> Lloyd<T> {
         self.algorithm
     }
 
+    #[cfg(test)]
+    pub(super) fn bounds(&self) -> Option<&PanelBounds> {
+        self.bounds.as_ref()
+    }
+
     /// Begins bounded sweeps, if it is time for them.
     fn choose_bounds(&mut self) {
         let wanted = match self.params.algorithm {
