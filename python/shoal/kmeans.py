@@ -57,17 +57,17 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         A start has converged when the squared length of the centers' move is at most `tol` times the mean
         variance of the features, or when no label changes. 0: only the latter.
     algorithm : {"auto", "lloyd", "yinyang"}, default="auto"
-        How a sweep finds the nearest centers; results do not depend on it, bit for bit. ``"lloyd"`` measures all
-        distances. ``"yinyang"`` keeps a bound for every row and every few dozen centers, and measures those that
-        the bounds do not rule out: less and less as centers settle. ``"auto"`` takes it once it pays, with many
-        clusters in 32 dimensions and more. ``"elkan"``, ``"hamerly"`` and ``"exponion"`` come with a later
-        version.
+        How a sweep finds the nearest centers; results do not depend on it, bit for bit. ``"lloyd"``
+        measures all distances. ``"yinyang"`` keeps a bound for every row and every few dozen centers, and
+        measures those that the bounds do not rule out: less and less as centers settle. ``"auto"`` takes it
+        once it pays, with many clusters in 32 dimensions and more. ``"elkan"``, ``"hamerly"`` and
+        ``"exponion"`` come with a later version.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
         sphere.
     bounds_memory : str or int, default="1GB"
-        Most memory that bounds of distances may take, in bytes or as ``"500MB"``: with less, more centers share
-        one, down to none. Not used by ``"lloyd"``.
+        Most memory that bounds of distances may take, in bytes or as ``"500MB"``: with less, more centers
+        share one, down to none. Not used by ``"lloyd"``.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
@@ -118,8 +118,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
 
     References
     ----------
-    Y. Ding et al., "Yinyang k-means: a drop-in replacement of the classic k-means with consistent speedup", ICML
-    2015.
+    Y. Ding et al., "Yinyang k-means: a drop-in replacement of the classic k-means with consistent speedup",
+    ICML 2015.
 
     S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28 (1982).
     D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
