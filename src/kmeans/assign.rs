@@ -186,12 +186,12 @@ pub(crate) fn inertia<T: Compute>(
                 found
             };
             kernel::sq_dists(chunk.rows, labels, packed, dists);
-            let sum: f64 = match chunk.weights {
-                Some(weights) => dists.iter().zip(weights).map(|(d, w)| d * w).sum(),
-                None => dists.iter().sum(),
-            };
-            *part += sum;
-            if sum.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+            // Row by row, as `kernel::accumulate` does: a fit and a score of the same rows give the same bits.
+            match chunk.weights {
+                Some(weights) => dists.iter().zip(weights).for_each(|(d, w)| *part += w * d),
+                None => dists.iter().for_each(|d| *part += d),
+            }
+            if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
         };
         let merge = |total: &mut f64, part: &mut f64| *total += std::mem::take(part);
         let make = (|| 0.0, <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
