@@ -25,6 +25,8 @@ def handler(command: str, *args: Any) -> Any:
     """Commands of the parent."""
     import shoal
 
+    # Parts are loaded when they are first used: those of a fit are no part of its own memory.
+    shoal.KMeans()
     if command == "import":
         return None
     how, path, k, sweeps = args
