@@ -234,7 +234,6 @@ impl<T: Compute> Lloyd<T> {
         }
         if std::mem::replace(&mut self.torn, true) {
             self.labels.fill(u32::MAX);
-            self.bounds = None;
         }
         let empty = || Part::new(k, dim, moments.is_some());
         let Some(bounds) = &mut self.bounds else {
@@ -295,6 +294,11 @@ impl<T: Compute> Lloyd<T> {
 
     /// Begins bounded sweeps, if it is time for them.
     fn choose_bounds(&mut self) {
+        if self.torn {
+            // Lost with the sweep that was broken off. The order in which they pack the centers must go with them.
+            self.bounds = None;
+            return;
+        }
         let wanted = match self.params.algorithm {
             Algorithm::Lloyd => false,
             Algorithm::Yinyang => true,
