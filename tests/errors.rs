@@ -558,12 +558,22 @@ impl Source for Trap<'_> {
 #[test]
 fn an_interrupted_run_goes_on_to_the_same_end() {
     let values: Vec<f64> = (0..9000).map(|i| f64::from(i * 7919 % 1009) + f64::from(i % 3) * 500.0).collect();
-    let rows = Dense::new(&values, 1).unwrap();
     // Three centers in one place: two are empty, so that sweeps relocate too.
-    let params =
+    let plain =
         KMeans::params(4).seeding(Seeding::Given(vec![0.0, 0.0, 0.0, 900.0])).tolerance(0.0).max_iter(4);
+    interrupted_anywhere(&plain, Dense::new(&values, 1).unwrap());
+    // More centers than a panel holds: bounded sweeps pack them in an order of their own. Whole numbers: sums are exact in any order.
+    let bounded = KMeans::params(70)
+        .seeding(Seeding::Random)
+        .tolerance(0.0)
+        .max_iter(6)
+        .algorithm(shoal::Algorithm::Yinyang);
+    interrupted_anywhere(&bounded, Dense::new(&values, 2).unwrap());
+}
+
+/// Interrupts a run at every block that it reads, the last pass of all included.
+fn interrupted_anywhere(params: &shoal::kmeans::KMeansParams, rows: Dense<'_, f64>) {
     let expected = params.fit(&rows).unwrap();
-    // Wherever it is interrupted, the last pass of all included.
     for at in 0.. {
         let cx = Executor::new(Some(2)).unwrap();
         let trap = Trap { rows, executor: &cx, read: AtomicU64::new(0), at };
