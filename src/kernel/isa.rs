@@ -43,6 +43,11 @@ impl Isa {
         }
     }
 
+    /// The next narrower one whose kernels give the same bits, if there is one.
+    pub(super) fn narrower(self) -> Option<Self> {
+        (self == Self::Avx512 && Self::Avx2.is_available()).then_some(Self::Avx2)
+    }
+
     /// All that this processor can run, the widest last.
     pub fn available() -> Vec<Self> {
         ALL.into_iter().filter(|isa| isa.is_available()).collect()

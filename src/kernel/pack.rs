@@ -67,7 +67,8 @@ impl<T: Compute> PackedCenters<T> {
         Self::for_isa(centers, Isa::active())
     }
 
-    /// Packs `centers` for a given instruction set.
+    /// Packs `centers` for a processor that has `isa`: for its kernels, or for narrower ones that give the same bits, where the centers
+    /// would fill no more than half of a vector.
     ///
     /// # Panics
     /// As [`PackedCenters::new`], and when this processor has not that instruction set.
@@ -75,9 +76,11 @@ impl<T: Compute> PackedCenters<T> {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!(isa.is_available(), "this processor has not {isa}");
         let table = T::table(isa);
-        let form =
-            if rows_in_lanes(dim, k, table.registers) { Form::RowsInLanes } else { Form::CentersInLanes };
-        Self::pack(centers, None, table, form)
+        if rows_in_lanes(dim, k, table.registers) {
+            return Self::pack(centers, None, table, Form::RowsInLanes);
+        }
+        let fitting = isa.narrower().filter(|_| 2 * k <= table.lanes).map_or(table, T::table);
+        Self::pack(centers, None, fitting, Form::CentersInLanes)
     }
 
     /// Packs `centers` in panels, in the given order: the slot of a center is its place there. Values keep their bits.
