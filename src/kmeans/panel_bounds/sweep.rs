@@ -1,162 +1,8 @@
-//! This module knows bounds by panel of centers: exact labels for few distances.
-//!
-//! The grouped bounds of Yinyang k-means (Ding et al., 2015), with the kernel's panels as the groups, so that the rows that survive a bound
-//! are labelled by the tile kernel. Every row keeps an upper bound on the distance to its center, and for each group of panels a lower
-//! bound on the distances to all other centers in it. A lower bound is stored with the group's drift at that time added, so that a sweep
-//! writes only those that it renews.
-//!
-//! Labels are the canonical ones, bit for bit those of a plain sweep: tile values decide between centers, and a group is left out only
-//! where its bound exceeds the upper bound by more than the rounding of tile values.
-//!
-//! Bounds are lengths in units of about the largest center, so that their squares neither overflow nor vanish in `f32`.
+//! This module knows how a chunk of rows is labelled by bounds.
 
+use super::{BASE_SWEEPS, PanelBounds, ROUNDING, down, up};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
-
-/// What a sum, a product or a root of a few `f32` can lose.
-const ROUNDING: f32 = 4e-7;
-
-fn up(x: f64) -> f32 {
-    let nearest = x as f32;
-    if f64::from(nearest) < x { nearest.next_up() } else { nearest }
-}
-
-fn down(x: f64) -> f32 {
-    let nearest = x as f32;
-    if f64::from(nearest) > x { nearest.next_down() } else { nearest }
-}
-
-/// What all rows share: the order of the centers, and how far they moved.
-#[derive(Clone, Debug)]
-pub(super) struct PanelBounds {
-    /// The center in each slot of the packed order.
-    order: Vec<u32>,
-    /// The slot of each center.
-    slot: Vec<u32>,
-    /// Panels in a group, but for the last one.
-    group_panels: usize,
-    n_groups: usize,
-    /// Sum of the largest moves in each group since the bounds were based.
-    drift: Vec<f64>,
-    /// The last move of each center.
-    moves: Vec<f32>,
-    /// The factor from lengths of the data to packed ones, and from those to lengths here.
-    scale: f64,
-    unit: f64,
-    /// Sweeps since the bounds were based.
-    age: u32,
-    /// Upper bound of each row.
-    upper: Vec<f32>,
-    /// Lower bounds, chunk by chunk of rows, group by group in a chunk.
-    lower: Vec<f32>,
-}
-
-/// Sweeps after which the lower bounds are based anew: until then drift is at most about so many moves, and `f32` tells it apart.
-const BASE_SWEEPS: u32 = 32;
-
-impl PanelBounds {
-    /// No bounds yet for `n` rows, in at most `budget` bytes; `None` where not even one bound a row fits.
-    pub(super) fn new<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
-        let width = PackedCenters::<T>::panel_centers();
-        let k = centers.rows();
-        let panels = k.div_ceil(width);
-        let affordable = (budget / (4 * n.max(1) as u64)).saturating_sub(1).min(panels as u64) as usize;
-        if affordable == 0 {
-            return None;
-        }
-        let group_panels = panels.div_ceil(affordable);
-        let n_groups = panels.div_ceil(group_panels);
-        let order = similar_together(centers, width);
-        let mut slot = vec![0; k];
-        for (s, &j) in order.iter().enumerate() {
-            slot[j as usize] = s as u32;
-        }
-        Some(Self {
-            order,
-            slot,
-            group_panels,
-            n_groups,
-            drift: vec![0.0; n_groups],
-            moves: vec![0.0; k],
-            scale: 0.0,
-            unit: 1.0,
-            age: 0,
-            upper: vec![f32::INFINITY; n],
-            lower: vec![f32::NEG_INFINITY; n * n_groups],
-        })
-    }
-
-    /// Takes the bounds of all rows out for a sweep.
-    pub(super) fn take_rows(&mut self) -> (Vec<f32>, Vec<f32>) {
-        (std::mem::take(&mut self.upper), std::mem::take(&mut self.lower))
-    }
-
-    /// Puts them back. Left out, they are lost: a sweep that fails begins anew.
-    pub(super) fn put_rows(&mut self, upper: Vec<f32>, lower: Vec<f32>) {
-        (self.upper, self.lower) = (upper, lower);
-    }
-
-    /// Lower bounds of a row.
-    pub(super) fn n_groups(&self) -> usize {
-        self.n_groups
-    }
-
-    /// Packs the centers for a sweep.
-    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
-        let packed = PackedCenters::in_order(centers, &self.order);
-        let norm = packed.largest_norm() * self.unit;
-        if packed.scale() != self.scale || !(1e-6..1e6).contains(&norm) {
-            self.forget();
-            self.scale = packed.scale();
-            let exponent = packed.largest_norm().max(f64::MIN_POSITIVE).log2().floor() as i32;
-            self.unit = 2f64.powi(-exponent.clamp(-1000, 1000));
-        }
-        packed
-    }
-
-    /// Labels were changed by somebody else, or centers jumped: nothing is known any more.
-    pub(super) fn forget(&mut self) {
-        self.upper.fill(f32::INFINITY);
-        self.lower.fill(f32::NEG_INFINITY);
-        self.drift.fill(0.0);
-        self.moves.fill(0.0);
-        self.age = 0;
-    }
-
-    /// The rules of the next sweep.
-    pub(super) fn rules<'a, T: Compute>(&'a self, packed: &'a PackedCenters<T>) -> Rules<'a, T> {
-        let (norm, d) = (packed.largest_norm(), packed.dim() as f64);
-        Rules {
-            bounds: self,
-            packed,
-            width: PackedCenters::<T>::panel_centers(),
-            norm,
-            gamma: (d + 8.0) * T::EPSILON,
-            rebase: self.age >= BASE_SWEEPS,
-            drift: self.drift.iter().map(|&drift| up(drift)).collect(),
-        }
-    }
-
-    /// The centers moved from `old` to `new` after a sweep by [`PanelBounds::rules`].
-    pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
-        if self.age >= BASE_SWEEPS {
-            self.drift.fill(0.0);
-            self.age = 0;
-        }
-        self.age += 1;
-        let group_centers = self.group_panels * PackedCenters::<T>::panel_centers();
-        let mut largest = vec![0.0f64; self.n_groups];
-        for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
-            let moved = kernel::sq_dist(old, new).sqrt() * self.scale * self.unit * (1.0 + 1e-12);
-            self.moves[j] = up(moved);
-            let group = &mut largest[self.slot[j] as usize / group_centers];
-            *group = group.max(moved);
-        }
-        for (drift, moved) in self.drift.iter_mut().zip(largest) {
-            *drift += moved;
-        }
-    }
-}
 
 /// Lists of rows, one after the other.
 #[derive(Default)]
@@ -167,7 +13,7 @@ struct Lists {
 }
 
 /// The buffers of one worker. Those of a chunk are indexed by row.
-pub(super) struct Work<T> {
+pub(in crate::kmeans) struct Work<T> {
     scratch: Scratch<T>,
     least: Vec<f32>,
     /// Groups whose bound is below this may hold the nearest center; minus infinity where the label is settled.
@@ -249,7 +95,7 @@ impl<T> Work<T> {
 }
 
 /// One sweep's view of the bounds.
-pub(super) struct Rules<'a, T: Compute> {
+pub(in crate::kmeans) struct Rules<'a, T: Compute> {
     bounds: &'a PanelBounds,
     packed: &'a PackedCenters<T>,
     width: usize,
@@ -271,6 +117,22 @@ struct Rows<'a, T> {
     lower: &'a mut [f32],
 }
 
+impl PanelBounds {
+    /// The rules of the next sweep.
+    pub(in crate::kmeans) fn rules<'a, T: Compute>(&'a self, packed: &'a PackedCenters<T>) -> Rules<'a, T> {
+        let (norm, d) = (packed.largest_norm(), packed.dim() as f64);
+        Rules {
+            bounds: self,
+            packed,
+            width: PackedCenters::<T>::panel_centers(),
+            norm,
+            gamma: (d + 8.0) * T::EPSILON,
+            rebase: self.age >= BASE_SWEEPS,
+            drift: self.drift.iter().map(|&drift| up(drift)).collect(),
+        }
+    }
+}
+
 impl<T: Compute> Rules<'_, T> {
     /// How far a tile value of a row within `distance` of some center may be from the true squared distance.
     fn error(&self, distance: f64) -> f64 {
@@ -287,7 +149,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Labels a chunk: `new` from `old`, with the bounds of its rows; gives the number of distances that were computed.
-    pub(super) fn label(
+    pub(in crate::kmeans) fn label(
         &self,
         rows: MatRef<'_, T>,
         old: &[u32],
@@ -553,156 +415,5 @@ impl<T: Compute> Rules<'_, T> {
             let bound = &mut chunk.lower[from * m + r];
             *bound = bound.min(own);
         }
-    }
-}
-
-/// An order of the centers in which those of a panel of `width` are near each other: halves along the direction of largest spread, down
-/// to single panels. Within a panel the lower index comes first, as ties demand.
-fn similar_together<T: Compute>(centers: MatRef<'_, T>, width: usize) -> Vec<u32> {
-    fn split<T: Compute>(centers: MatRef<'_, T>, members: &mut [u32], width: usize) {
-        if members.len() <= width {
-            members.sort_unstable();
-            return;
-        }
-        let d = centers.cols();
-        let row = |j: u32| centers.row(j as usize);
-        let mut mean = vec![0.0; d];
-        for &j in &*members {
-            mean.iter_mut().zip(row(j)).for_each(|(mean, x)| *mean += x.to_f64() / members.len() as f64);
-        }
-        let off = |j: u32| row(j).iter().zip(&mean).map(|(x, mean)| x.to_f64() - mean);
-        let sq_norm = |j: u32| off(j).map(|x| x * x).sum::<f64>();
-        let far = members.iter().copied().max_by(|&a, &b| sq_norm(a).total_cmp(&sq_norm(b)));
-        let mut direction: Vec<f64> = far.map_or(vec![0.0; d], |j| off(j).collect());
-        let mut along = vec![0.0; members.len()];
-        // Power iteration: a rough direction will do.
-        for _ in 0..8 {
-            let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
-            let mut next = vec![0.0; d];
-            for (along, &j) in along.iter_mut().zip(&*members) {
-                *along = off(j).zip(&direction).map(|(x, v)| x * v / length).sum();
-                next.iter_mut().zip(off(j)).for_each(|(next, x)| *next += *along * x);
-            }
-            direction = next;
-        }
-        let mut order: Vec<usize> = (0..members.len()).collect();
-        order.sort_by(|&a, &b| along[a].total_cmp(&along[b]).then(members[a].cmp(&members[b])));
-        let sorted: Vec<u32> = order.into_iter().map(|i| members[i]).collect();
-        members.copy_from_slice(&sorted);
-        let left = members.len().div_ceil(width) / 2 * width;
-        let (a, b) = members.split_at_mut(left);
-        split(centers, a, width);
-        split(centers, b, width);
-    }
-    let mut order: Vec<u32> = (0..centers.rows() as u32).collect();
-    split(centers, &mut order, width);
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::data::Dense;
-    use crate::kmeans::lloyd::Lloyd;
-    use crate::kmeans::params::{Algorithm, KMeans};
-    use crate::parallel::Executor;
-    use crate::rng::{Purpose, Rng};
-    use crate::seeding::Seeding;
-    use crate::solver::{Solver, Start};
-
-    impl PanelBounds {
-        /// Every bound of at most one chunk of rows, against the true distances to centers that [`PanelBounds::follow`] knows of.
-        fn assert_true<T: Compute>(
-            &self,
-            rows: MatRef<'_, T>,
-            labels: &[u32],
-            centers: MatRef<'_, T>,
-            what: &str,
-        ) {
-            let (n, width) = (rows.rows(), PackedCenters::<T>::panel_centers());
-            for (r, (row, &label)) in rows.iter().zip(labels).enumerate() {
-                let distance = |j: usize| {
-                    let sums = row
-                        .iter()
-                        .zip(centers.row(j))
-                        .map(|(x, c)| ((x.to_f64() - c.to_f64()) * self.scale).powi(2));
-                    sums.sum::<f64>().sqrt() * self.unit
-                };
-                let upper = f64::from(self.upper[r]) + f64::from(self.moves[label as usize]);
-                assert!(
-                    upper * (1.0 + 1e-6) >= distance(label as usize),
-                    "{what}: upper bound {upper} of row {r}"
-                );
-                for (slot, &j) in self.order.iter().enumerate().filter(|&(_, &j)| j != label) {
-                    let group = slot / width / self.group_panels;
-                    let lower = f64::from(self.lower[group * n + r]) - self.drift[group];
-                    let truth = distance(j as usize);
-                    assert!(
-                        lower * (1.0 - 1e-6) <= truth,
-                        "{what}: {lower} for center {j} of row {r}, at {truth}"
-                    );
-                }
-            }
-        }
-    }
-
-    fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds_memory: u64) {
-        let (n, d, k) = (1500, 18, 150);
-        let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
-        // Columns of very different widths.
-        let values: Vec<T> = (0..n * d)
-            .map(|i| T::from_f64((offset + (rng.unit() - 0.5) * 10f64.powi((i % d) as i32 % 5 - 2)) * scale))
-            .collect();
-        let data = Dense::new(&values, d).unwrap();
-        let cx = Executor::new(Some(1)).unwrap();
-        let params = KMeans::params(k)
-            .seeding(Seeding::Random)
-            .tolerance(0.0)
-            .algorithm(Algorithm::Yinyang)
-            .bounds_memory(bounds_memory);
-        let mut run = Lloyd::<T>::plan(params).begin(0, &data, &cx).unwrap();
-        for sweep in 0..3 * BASE_SWEEPS {
-            let labels_known = sweep > 0;
-            run.step(&data, &cx).unwrap();
-            if labels_known {
-                let centers = MatRef::new(run.centers(), d);
-                let what = format!("{} offset {offset} scale {scale} sweep {sweep}", T::NAME);
-                run.bounds().unwrap().assert_true(MatRef::new(&values, d), run.labels(), centers, &what);
-            }
-        }
-    }
-
-    #[test]
-    fn bounds_hold_on_badly_scaled_data() {
-        for memory in [1 << 30, 1500 * 4 * 3] {
-            bounds_hold::<f32>(0.0, 1.0, memory);
-            bounds_hold::<f32>(1e4, 1.0, memory);
-            bounds_hold::<f32>(0.0, 1e25, memory);
-            bounds_hold::<f64>(1e6, 1e-25, memory);
-        }
-    }
-
-    #[test]
-    fn an_order_is_a_permutation_of_sorted_panels() {
-        for k in [1, 5, 32, 33, 100, 257] {
-            let mut rng = Rng::keyed(1, Purpose::Seeding, k as u64);
-            let values: Vec<f32> = (0..k * 3).map(|_| rng.unit() as f32).collect();
-            let order = similar_together(MatRef::new(&values, 3), 32);
-            assert!(order.chunks(32).all(<[u32]>::is_sorted), "{order:?}");
-            let mut all = order;
-            all.sort_unstable();
-            assert!(all.into_iter().eq(0..k as u32));
-        }
-    }
-
-    #[test]
-    fn no_room_no_bounds() {
-        let centers = MatRef::new(&[0.0f32; 200], 2);
-        assert!(PanelBounds::new(centers, 1000, 7999).is_none());
-        assert_eq!(PanelBounds::new(centers, 1000, 8000).unwrap().n_groups(), 1);
-        assert_eq!(
-            PanelBounds::new(centers, 1000, 1 << 30).unwrap().n_groups(),
-            100usize.div_ceil(PackedCenters::<f32>::panel_centers())
-        );
     }
 }
