@@ -83,13 +83,17 @@ pub(crate) const BOUNDED_CHUNK_ROWS: usize = 2048;
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
 
-/// Rows that `Seeding::Auto` runs greedy k-means++ on, of `n`, for `k` centers.
+/// Rows that `Seeding::Auto` runs greedy k-means++ on, of `n` of `row_bytes` each, for `k` centers.
 ///
 /// Greedy k-means++ measures up to `k (2 + ln k)` distances a row, at about half the kernel's rate: on this sample that is what three
-/// sweeps over all rows cost. Fewer than 32 rows a center seed badly, and 16,384 rows cost next to nothing.
-pub(crate) fn auto_seeding_sample(n: u64, k: usize) -> u64 {
+/// sweeps over all rows cost. Fewer than 32 rows a center seed badly, and 16,384 rows cost next to nothing. The sample is copied: where it
+/// would take more than 32 MB, 16 rows a center have to do.
+pub(crate) fn auto_seeding_sample(n: u64, k: usize, row_bytes: usize) -> u64 {
     let affordable = 1.5 * n as f64 / (3.0 + (k as f64).ln());
-    (affordable as u64).max(32 * k as u64).max(16_384).min(n)
+    let wanted = (affordable as u64).max(32 * k as u64).max(16_384);
+    let fitting = ((32 << 20) / row_bytes as u64).max(16 * k as u64);
+    // All rows need no copy.
+    if wanted >= n { n } else { wanted.min(fitting) }
 }
 
 /// What one squared distance by difference costs, in distances that the kernel makes of a few candidates at a time (bench `seeding`).

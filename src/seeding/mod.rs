@@ -88,7 +88,7 @@ impl Seeding {
             Self::PlusPlus { greedy } => plus_plus(data, k, greedy, rng, cx),
             Self::Auto | Self::Given(_) => {
                 let n = known(data, k)?;
-                let sample = auto_seeding_sample(n, k);
+                let sample = auto_seeding_sample(n, k, data.dim() * size_of::<T>());
                 if sample >= n {
                     plus_plus(data, k, true, rng, cx)
                 } else {
