@@ -77,8 +77,19 @@ pub(crate) const fn bounds_pay(dim: usize, panels: usize) -> bool {
     dim >= 32 && panels >= 8
 }
 
-/// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles.
-pub(crate) const BOUNDED_CHUNK_ROWS: usize = 2048;
+/// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles, few enough to stay in the
+/// second-level cache (example of the bench `bounded`).
+pub(crate) const fn bounded_chunk_rows(dim: usize) -> usize {
+    let fit = BOUNDED_CHUNK_BYTES / (4 * dim) / 64 * 64;
+    if fit < 256 {
+        256
+    } else if fit > 2048 {
+        2048
+    } else {
+        fit
+    }
+}
+const BOUNDED_CHUNK_BYTES: usize = 512 * 1024;
 
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;

@@ -6,7 +6,7 @@
 //! every center and left out where only the order matters. The value is one chain of fused multiply-adds, `|c'|^2` first and then the
 //! columns in ascending order, wherever a (row, center) pair stands in a tile: it is one number, whoever computes it.
 
-use super::aligned::Aligned;
+use super::aligned::{Aligned, LINE};
 use super::isa::Isa;
 use super::table::{Compute, KernelTable};
 use crate::float::Float;
@@ -56,6 +56,8 @@ pub struct PackedCenters<T: Compute> {
     pub(super) shift: Vec<T>,
     pub(super) scale: T,
     centers: Vec<T>,
+    /// `c'` slot by slot, a row each; only where rows are gathered.
+    pub(super) plain: Aligned<T>,
 }
 
 impl<T: Compute> PackedCenters<T> {
@@ -88,7 +90,15 @@ impl<T: Compute> PackedCenters<T> {
     /// # Panics
     /// As [`PackedCenters::new`], and when `order` is no permutation.
     pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32]) -> Self {
-        Self::pack(centers, Some(order), T::table(Isa::active()), Form::CentersInLanes)
+        let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), Form::CentersInLanes);
+        let stride = packed.gathered_stride();
+        packed.plain = Aligned::filled(packed.k * stride, T::ZERO);
+        for (place, &j) in packed.plain.chunks_exact_mut(stride).zip(order) {
+            for ((place, &c), &s) in place.iter_mut().zip(centers.row(j as usize)).zip(&packed.shift) {
+                *place = moved(c, s, packed.scale);
+            }
+        }
+        packed
     }
 
     fn pack(
@@ -125,7 +135,19 @@ impl<T: Compute> PackedCenters<T> {
         let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
         // Blocks of equal depth: a short last block would pay the parking of a whole one.
         let depth = dim.div_ceil(dim.div_ceil(most));
-        Self { table, form, k, dim, depth, data, norms, shift, scale, centers: plain }
+        Self {
+            table,
+            form,
+            k,
+            dim,
+            depth,
+            data,
+            norms,
+            shift,
+            scale,
+            centers: plain,
+            plain: Aligned::default(),
+        }
     }
 
     /// Number of centers.
@@ -179,6 +201,12 @@ impl<T: Compute> PackedCenters<T> {
         self.dim * size_of::<T>() <= SHALLOW_DEPTH
     }
 
+    /// Values between two gathered rows: whole vectors of any width, and an odd number of cache lines, so that rows fall into different
+    /// cache sets.
+    pub(super) fn gathered_stride(&self) -> usize {
+        ((self.dim * size_of::<T>()).div_ceil(LINE) | 1) * (LINE / size_of::<T>())
+    }
+
     /// Values between two rows of a strip.
     pub(super) fn strip_stride(&self) -> usize {
         if self.is_shallow() { SHALLOW / size_of::<T>() } else { DEEP / size_of::<T>() }
@@ -230,26 +258,6 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
     (shift, T::from_f64(scale))
 }
 
-/// Rows that enter a strip: all of a block, or some of them.
-#[derive(Clone, Copy)]
-pub(super) struct Picked<'a, T> {
-    pub(super) rows: MatRef<'a, T>,
-    /// Which rows, in which order; all if there is none.
-    pub(super) index: Option<&'a [u32]>,
-}
-
-impl<'a, T: Float> Picked<'a, T> {
-    #[inline(always)]
-    pub(super) fn len(&self) -> usize {
-        self.index.map_or(self.rows.rows(), <[u32]>::len)
-    }
-
-    #[inline(always)]
-    pub(super) fn row(&self, i: usize) -> &'a [T] {
-        self.rows.row(self.index.map_or(i, |index| index[i] as usize))
-    }
-}
-
 /// The buffers of one worker; grown once, then reused for every strip.
 #[derive(Debug)]
 pub struct Scratch<T> {
@@ -272,8 +280,6 @@ pub struct Scratch<T> {
     pub(super) best: Vec<T>,
     /// Second smallest tile value of each row of the strip.
     pub(super) second: Vec<T>,
-    /// Tile value of the lane that was left out.
-    pub(super) own: Vec<T>,
     /// Nearest center of each row of the strip.
     pub(super) ids: Vec<u32>,
 }
@@ -291,7 +297,6 @@ impl<T: Float> Default for Scratch<T> {
             used: Vec::new(),
             best: Vec::new(),
             second: Vec::new(),
-            own: Vec::new(),
             ids: Vec::new(),
         }
     }
@@ -310,7 +315,6 @@ impl<T: Compute> Scratch<T> {
         if self.best.len() < rows {
             self.best.resize(rows, T::ZERO);
             self.second.resize(rows, T::ZERO);
-            self.own.resize(rows, T::ZERO);
             self.ids.resize(rows, 0);
         }
     }

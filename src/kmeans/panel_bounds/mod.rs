@@ -20,20 +20,12 @@ use crate::matrix::MatRef;
 use similar::similar_together;
 pub(super) use sweep::Work;
 
-/// What a sum, a product or a root of a few `f32` can lose.
-const ROUNDING: f32 = 4e-7;
-
 /// The nearest `f32` that is not below.
 fn up(x: f64) -> f32 {
     let nearest = x as f32;
     if f64::from(nearest) < x { nearest.next_up() } else { nearest }
 }
 
-/// The nearest `f32` that is not above.
-fn down(x: f64) -> f32 {
-    let nearest = x as f32;
-    if f64::from(nearest) > x { nearest.next_down() } else { nearest }
-}
 /// What all rows share: the order of the centers, and how far they moved.
 #[derive(Clone, Debug)]
 pub(super) struct PanelBounds {
