@@ -36,9 +36,9 @@ pub struct KernelTable<T: Compute> {
     pub(super) settle: fn(&[T], T, &mut [T]),
     pub(super) within: fn(&[T], T, &[T], &mut [u32]) -> usize,
     pub(super) lengths: LengthsFn<T>,
-    /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
+    /// `sums[label] += weight * row` and the weighted sums of squared differences, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,
-    /// Moves rows of weight 1 whose label changed from one sum to the other; the sum of squared differences follows.
+    /// Moves rows of weight 1 whose label changed from one sum to the other; the sums of squared differences follow.
     pub(super) reassign: ReassignFn<T>,
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
@@ -50,13 +50,13 @@ pub(super) type LowestFn<T> = fn(&PackedCenters<T>, &mut Scratch<T>, usize, &[u3
 /// Tile values, what makes squared distances of them, what may be wrong with those; lower bounds on the distances come out.
 pub(super) type LengthsFn<T> = fn(&[T], &[f64], &[f64], &mut [f64]);
 
-/// Rows, their labels, their weights, the centers, sums, weights and sum of squared differences to add to.
+/// Rows, their labels, their weights, the centers, sums, weights and sums of squared differences to add to.
 pub(super) type AccumulateFn<T> =
-    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut f64);
+    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut [f64]);
 
-/// Rows, their old and new labels, the centers, sums, weights and sum of squared differences to change.
+/// Rows, their old and new labels, the centers, sums, weights and sums of squared differences to change.
 pub(super) type ReassignFn<T> =
-    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut f64);
+    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut [f64]);
 
 impl<T: Compute> KernelTable<T> {
     /// First center and width of the panel that center `j` of `padded` stands in.

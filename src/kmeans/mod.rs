@@ -5,6 +5,7 @@
 mod assign;
 mod empty;
 mod file;
+mod labels;
 mod lloyd;
 mod model;
 mod panel_bounds;

@@ -138,10 +138,10 @@ macro_rules! stamp {
                 centers: MatRef<'_, $t>,
                 sums: &mut [f64],
                 totals: &mut [f64],
-                energy: &mut f64,
+                energies: &mut [f64],
             ) {
                 // SAFETY: the caller's processor has the instruction set.
-                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals, energy) }
+                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals, energies) }
             }
 
             $(#[$attr])*
@@ -151,10 +151,10 @@ macro_rules! stamp {
                 centers: MatRef<'_, $t>,
                 sums: (&mut [f64], &mut [f64]),
                 totals: &mut [f64],
-                energy: &mut f64,
+                energies: &mut [f64],
             ) {
                 // SAFETY: the caller's processor has the instruction set.
-                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals, energy) }
+                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals, energies) }
             }
 
             $(#[$attr])*

@@ -1,0 +1,192 @@
+//! This module knows the labels of rows between two sweeps, and the exact sweep that makes them anew: by bounds where there are any.
+
+use super::panel_bounds::{PanelBounds, Work};
+use crate::data::DataSource;
+use crate::error::{Error, Result};
+use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
+use crate::stats::ClusterSums;
+use crate::tuning::{BOUNDED_CHUNK_ROWS, tile_rows};
+
+/// The label of a row that has none yet.
+pub(super) const NO_LABEL: u32 = u32::MAX;
+
+/// What is kept of every row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Labels {
+    pub(super) of_rows: Vec<u32>,
+    /// What bounded sweeps know.
+    pub(super) bounds: Option<PanelBounds>,
+    /// A sweep was broken off: some labels are newer than others, and which of them change next says nothing. Whoever asked for the sweep
+    /// says when it is over.
+    pub(super) torn: bool,
+}
+
+/// Labels as they were and as they are now, in a chunk.
+struct Relabelled<'a> {
+    old: &'a mut [u32],
+    new: &'a [u32],
+}
+
+/// What a sweep leaves behind; a tile contributes the same.
+pub(super) struct Part {
+    pub(super) clusters: ClusterSums,
+    pub(super) changed: u64,
+    pub(super) distances: u64,
+    /// Rows come with weights.
+    pub(super) weighted: bool,
+    /// All rows about one point, for the variance of the data.
+    pub(super) moments: Option<ClusterSums>,
+}
+
+impl Part {
+    fn new(k: usize, dim: usize, moments: bool) -> Self {
+        Self {
+            clusters: ClusterSums::new(k, dim),
+            changed: 0,
+            distances: 0,
+            weighted: false,
+            moments: moments.then(|| ClusterSums::new(1, dim)),
+        }
+    }
+
+    fn merge(&mut self, part: &mut Self) {
+        self.clusters.merge(&mut part.clusters);
+        self.changed += std::mem::take(&mut part.changed);
+        self.distances += std::mem::take(&mut part.distances);
+        self.weighted |= part.weighted;
+        if let (Some(total), Some(part)) = (&mut self.moments, &mut part.moments) {
+            total.merge(part);
+        }
+    }
+
+    /// Takes the new labels of a chunk: sums of all its rows if `afresh`, else of those whose label changed.
+    fn absorb<T: Compute>(
+        &mut self,
+        chunk: &Chunk<'_, T>,
+        labels: Relabelled<'_>,
+        packed: &PackedCenters<T>,
+        afresh: bool,
+    ) -> Result<()> {
+        let Relabelled { old, new } = labels;
+        self.changed += new.iter().zip(&*old).filter(|(new, old)| new != old).count() as u64;
+        if afresh {
+            self.clusters.absorb(chunk.rows, new, chunk.weights, packed);
+        } else {
+            self.clusters.reassign(chunk.rows, old, new, packed);
+        }
+        old.copy_from_slice(new);
+        self.weighted |= chunk.weights.is_some();
+        if self.clusters.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+    }
+}
+
+impl Labels {
+    /// None yet, of `n` rows.
+    pub(super) fn new(n: usize) -> Self {
+        Self { of_rows: vec![NO_LABEL; n], bounds: None, torn: false }
+    }
+
+    /// Packs the centers for a sweep.
+    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
+        if self.torn {
+            // Bounds are lost with the sweep that was broken off. The order in which they pack the centers must go with them.
+            self.bounds = None;
+        }
+        match &mut self.bounds {
+            Some(bounds) => bounds.pack(centers),
+            None => PackedCenters::new(centers),
+        }
+    }
+
+    /// Labels every row; gives the sums about the present centers and the number of labels that changed. With `carried`, the sums by the
+    /// labels as they are, only rows whose label changes are summed. `moments` is a point for the sums of all rows.
+    pub(super) fn sweep<T: Compute>(
+        &mut self,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+        carried: Option<ClusterSums>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Part> {
+        let (k, dim) = (packed.n_centers(), packed.dim());
+        if data.dim() != dim {
+            return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
+        }
+        let afresh = carried.is_none();
+        let mut total = Part::new(k, dim, moments.is_some());
+        if let Some(clusters) = carried {
+            total.clusters = clusters;
+        }
+        if std::mem::replace(&mut self.torn, true) {
+            self.of_rows.fill(NO_LABEL);
+        }
+        let empty = || Part::new(k, dim, moments.is_some());
+        let Some(bounds) = &mut self.bounds else {
+            let absorb = |chunk: Chunk<'_, T>,
+                          labels: &mut [u32],
+                          part: &mut Part,
+                          (scratch, new): &mut (Scratch<T>, Vec<u32>)| {
+                new.resize(labels.len(), 0);
+                kernel::nearest(chunk.rows, packed, new, scratch);
+                part.distances += labels.len() as u64 * k as u64;
+                part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)?;
+                if let (Some(all), Some(origin)) = (&mut part.moments, moments) {
+                    new.fill(0);
+                    all.absorb(chunk.rows, new, None, origin);
+                }
+                Ok(())
+            };
+            let make = (empty, <(Scratch<T>, Vec<u32>)>::default);
+            sweep(data, cx, tile_rows(k), &mut self.of_rows[..], &mut total, make, absorb, Part::merge)?;
+            return Ok(total);
+        };
+        let width = bounds.n_groups();
+        let (mut upper, mut lower) = bounds.take_rows();
+        let rules = bounds.rules(packed);
+        let absorb = |chunk: Chunk<'_, T>,
+                      (labels, (upper, lower)): (&mut [u32], (&mut [f32], Wide<'_, f32>)),
+                      part: &mut Part,
+                      (work, new, known): &mut (Work<T>, Vec<u32>, Vec<u32>)| {
+            new.resize(labels.len(), 0);
+            // Without bounds every center is met, whichever comes first.
+            known.clear();
+            known.extend(labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }));
+            part.distances += rules.label(chunk.rows, known, new, upper, lower.values, work);
+            part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)
+        };
+        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(BOUNDED_CHUNK_ROWS) };
+        let state = (&mut self.of_rows[..], (&mut upper[..], Wide { values: &mut lower, width }));
+        let make = (empty, <(Work<T>, Vec<u32>, Vec<u32>)>::default);
+        sweep(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
+        bounds.put_rows(upper, lower);
+        Ok(total)
+    }
+
+    /// Sums of all rows by their present labels: a pass without distances to other centers.
+    pub(super) fn sum<T: Compute>(
+        &self,
+        packed: &PackedCenters<T>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<ClusterSums> {
+        let (k, dim) = (packed.n_centers(), packed.dim());
+        let mut total = ClusterSums::new(k, dim);
+        let absorb = |chunk: Chunk<'_, T>, labels: &[u32], part: &mut ClusterSums, (): &mut ()| {
+            part.absorb(chunk.rows, labels, chunk.weights, packed);
+            if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+        };
+        let make = (|| ClusterSums::new(k, dim), || ());
+        sweep(data, cx, tile_rows(k), &self.of_rows[..], &mut total, make, absorb, ClusterSums::merge)?;
+        Ok(total)
+    }
+}
+
+/// The mean over columns of the variance of all rows, from their sums about `origin`.
+pub(super) fn mean_variance<T: Compute>(all: &ClusterSums, origin: &[T]) -> f64 {
+    let n = all.weights()[0];
+    let offset: f64 = all.sum(0).iter().zip(origin).map(|(s, o)| (s / n - o.to_f64()).powi(2)).sum();
+    ((all.energy() / n - offset) / origin.len() as f64).max(0.0)
+}
