@@ -11,6 +11,7 @@ use super::labels::{Labels, mean_variance};
 use super::model::KMeansModel;
 use super::panel_bounds::PanelBounds;
 use super::params::{Algorithm, KMeansParams, Metric};
+use super::run::Snapshot;
 use crate::data::{Access, DataSource};
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
@@ -143,6 +144,22 @@ impl<T: Compute> Lloyd<T> {
     /// Seconds by phase.
     pub fn timings(&self) -> Timings {
         self.timings
+    }
+
+    /// What it shows between two steps.
+    pub(super) fn snapshot(&self) -> Snapshot<'_, T> {
+        Snapshot {
+            dim: self.dim,
+            metric: self.params.metric,
+            centers: &self.centers,
+            weights: &self.weights,
+            labels: &self.labels.of_rows,
+            inertia: self.energy,
+            n_iter: self.iteration,
+            seeded_by: &self.seeded_by,
+            algorithm: self.algorithm.name(),
+            timings: self.timings,
+        }
     }
 
     /// The algorithm in use; of [`Algorithm::Auto`], what it has chosen so far.
@@ -281,7 +298,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
     }
 
     fn model(&self) -> KMeansModel {
-        KMeansModel::new(self)
+        KMeansModel::new(&self.snapshot())
     }
 }
 

@@ -10,9 +10,11 @@ mod lloyd;
 mod model;
 mod panel_bounds;
 mod params;
+mod run;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
 pub use lloyd::{Lloyd, Timings};
 pub use model::KMeansModel;
-pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
+pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, LloydStarts, Metric};
+pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot};
