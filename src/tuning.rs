@@ -94,3 +94,10 @@ pub(crate) fn auto_seeding_sample(n: u64, k: usize) -> u64 {
 
 /// What one squared distance by difference costs, in distances that the kernel makes of a few candidates at a time (bench `seeding`).
 pub(crate) const SEEDING_PAIR_COST: usize = 4;
+
+/// Share of the rows of a file from which they are read in a pass that reads ahead: below it, most of what such a pass reads would be for
+/// nothing (pages of 4 KiB hold 4 to 40 rows of usual length).
+pub(crate) const SUBSET_SHARE: f64 = 1.0 / 8.0;
+
+/// Columns from which bounds of nested batches save more than they cost, however few the centers (`papers/nmbatch.py`).
+pub(crate) const NESTED_BOUNDS_DIM: usize = 16;

@@ -8,7 +8,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::stats::ClusterSums;
-use crate::tuning::{BOUNDED_CHUNK_ROWS, tile_rows};
+use crate::tuning::{BOUNDED_CHUNK_ROWS, CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
 
 /// The label of a row that has none yet.
 pub(super) const NO_LABEL: u32 = u32::MAX;
@@ -30,15 +30,63 @@ struct Relabelled<'a> {
     new: &'a [u32],
 }
 
-/// What a sweep leaves behind; a tile contributes the same.
-pub(super) struct Part {
+/// Sums that outlive a sweep, so that the next one need only move the rows whose label changes.
+#[derive(Clone, Debug)]
+pub(super) struct Carried {
+    clusters: ClusterSums,
+    /// Sweeps since they were made afresh: each adds its rounding.
+    age: u32,
+    /// The squared error when they were made afresh.
+    energy_afresh: f64,
+}
+
+impl Carried {
+    pub(super) fn into_clusters(self) -> ClusterSums {
+        self.clusters
+    }
+}
+
+/// What a sweep leaves behind.
+pub(super) struct Swept {
+    /// Sums of the rows by their new labels, with their squared errors about the centers of the sweep.
     pub(super) clusters: ClusterSums,
+    /// Labels that changed.
     pub(super) changed: u64,
     pub(super) distances: u64,
-    /// Rows come with weights.
-    pub(super) weighted: bool,
     /// All rows about one point, for the variance of the data.
     pub(super) moments: Option<ClusterSums>,
+    age: u32,
+    energy_afresh: f64,
+    weighted: bool,
+}
+
+impl Swept {
+    /// The squared errors were summed row by row, not carried from sweep to sweep.
+    pub(super) fn exact(&self) -> bool {
+        self.age == 0
+    }
+
+    /// Whether it pays to carry the sums to the next sweep, where a changed row is summed twice. Sums of weights that are no whole numbers
+    /// would leave residues in a cluster that empties.
+    pub(super) fn pays_to_carry(&self, rows: u64) -> bool {
+        !self.weighted && self.changed as f64 <= CARRIED_CHANGES * rows as f64
+    }
+
+    /// The sums for the next sweep.
+    pub(super) fn into_carried(self) -> Carried {
+        let Self { clusters, age, energy_afresh, .. } = self;
+        Carried { clusters, age, energy_afresh }
+    }
+}
+
+/// What a tile contributes to a sweep.
+struct Part {
+    clusters: ClusterSums,
+    changed: u64,
+    distances: u64,
+    /// Rows come with weights.
+    weighted: bool,
+    moments: Option<ClusterSums>,
 }
 
 impl Part {
@@ -89,6 +137,20 @@ impl Labels {
         Self { of_rows: vec![NO_LABEL; n], bounds: None, torn: false }
     }
 
+    /// Rows are added, without labels: there are `n` now, and what was row `i` is row `at(i)`, in the same order. Bounds follow as far as
+    /// `budget` bytes allow.
+    pub(super) fn grow(&mut self, at: impl Fn(usize) -> usize, n: usize, budget: u64) {
+        let old = self.of_rows.len();
+        self.of_rows.resize(n, NO_LABEL);
+        for i in (0..old).rev() {
+            let label = std::mem::replace(&mut self.of_rows[i], NO_LABEL);
+            self.of_rows[at(i)] = label;
+        }
+        if self.torn || !self.bounds.as_mut().is_some_and(|bounds| bounds.grow(at, n, budget)) {
+            self.bounds = None;
+        }
+    }
+
     /// Packs the centers for a sweep.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
         if self.torn {
@@ -101,13 +163,40 @@ impl Labels {
         }
     }
 
-    /// Labels every row; gives the sums about the present centers and the number of labels that changed. With `carried`, the sums by the
-    /// labels as they are, only rows whose label changes are summed. `moments` is a point for the sums of all rows.
+    /// Labels every row, and sums all rows; with `carried`, the sums by the labels as they are, only those whose label changes. `gone` are
+    /// sums of rows that are no longer there, but count. `moments` is a point for the sums of all rows.
     pub(super) fn sweep<T: Compute>(
         &mut self,
         packed: &PackedCenters<T>,
         moments: Option<&PackedCenters<T>>,
-        carried: Option<ClusterSums>,
+        (carried, gone): (Option<Carried>, Option<&ClusterSums>),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Swept> {
+        let carried = carried.filter(|carried| carried.age < CARRIED_SWEEPS);
+        let (mut age, floor) =
+            carried.as_ref().map_or((0, 0.0), |c| (c.age + 1, c.energy_afresh * CARRIED_ENERGY));
+        let nothing = || gone.cloned().unwrap_or_else(|| ClusterSums::new(packed.n_centers(), packed.dim()));
+        let afresh = carried.is_none();
+        let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
+        let mut part = self.label(packed, moments, (clusters, afresh), data, cx)?;
+        if part.clusters.energy() < floor {
+            // What is left of the energy is no longer large against the rounding of what has gone.
+            part.clusters = nothing();
+            part.clusters.merge(&mut sum_labelled(&self.of_rows, packed, data, cx)?);
+            age = 0;
+        }
+        let energy_afresh = if age == 0 { part.clusters.energy() } else { floor / CARRIED_ENERGY };
+        let Part { clusters, changed, distances, weighted, moments } = part;
+        Ok(Swept { clusters, changed, distances, moments, age, energy_afresh, weighted })
+    }
+
+    /// The pass over all rows.
+    fn label<T: Compute>(
+        &mut self,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+        (clusters, afresh): (ClusterSums, bool),
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Part> {
@@ -115,11 +204,7 @@ impl Labels {
         if data.dim() != dim {
             return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
         }
-        let afresh = carried.is_none();
-        let mut total = Part::new(k, dim, moments.is_some());
-        if let Some(clusters) = carried {
-            total.clusters = clusters;
-        }
+        let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
         if std::mem::replace(&mut self.torn, true) {
             self.of_rows.fill(NO_LABEL);
         }
@@ -164,24 +249,24 @@ impl Labels {
         bounds.put_rows(upper, lower);
         Ok(total)
     }
+}
 
-    /// Sums of all rows by their present labels: a pass without distances to other centers.
-    pub(super) fn sum<T: Compute>(
-        &self,
-        packed: &PackedCenters<T>,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<ClusterSums> {
-        let (k, dim) = (packed.n_centers(), packed.dim());
-        let mut total = ClusterSums::new(k, dim);
-        let absorb = |chunk: Chunk<'_, T>, labels: &[u32], part: &mut ClusterSums, (): &mut ()| {
-            part.absorb(chunk.rows, labels, chunk.weights, packed);
-            if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
-        };
-        let make = (|| ClusterSums::new(k, dim), || ());
-        sweep(data, cx, tile_rows(k), &self.of_rows[..], &mut total, make, absorb, ClusterSums::merge)?;
-        Ok(total)
-    }
+/// Sums of all rows by the labels that they have: a pass without distances to other centers.
+pub(super) fn sum_labelled<T: Compute>(
+    labels: &[u32],
+    packed: &PackedCenters<T>,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<ClusterSums> {
+    let (k, dim) = (packed.n_centers(), packed.dim());
+    let mut total = ClusterSums::new(k, dim);
+    let absorb = |chunk: Chunk<'_, T>, labels: &[u32], part: &mut ClusterSums, (): &mut ()| {
+        part.absorb(chunk.rows, labels, chunk.weights, packed);
+        if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+    };
+    let make = (|| ClusterSums::new(k, dim), || ());
+    sweep(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
+    Ok(total)
 }
 
 /// The mean over columns of the variance of all rows, from their sums about `origin`.

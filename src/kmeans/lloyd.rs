@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::assign::inertia;
 use super::empty;
-use super::labels::{Labels, mean_variance};
+use super::labels::{Carried, Labels, mean_variance};
 use super::model::KMeansModel;
 use super::panel_bounds::PanelBounds;
 use super::params::{Algorithm, KMeansParams, Metric};
@@ -19,7 +19,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{BOUNDED_CHANGES, CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, bounds_pay};
+use crate::tuning::{BOUNDED_CHANGES, bounds_pay};
 
 /// Seconds spent in each phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,16 +62,6 @@ pub struct Lloyd<T> {
     rows_seen: u64,
     seeded_by: String,
     timings: Timings,
-}
-
-/// Sums that outlive a sweep, so that the next one need only move the rows whose label changes.
-#[derive(Clone, Debug)]
-struct Carried {
-    clusters: ClusterSums,
-    /// Sweeps since they were made afresh: each adds its rounding.
-    age: u32,
-    /// The squared error when they were made afresh.
-    energy_afresh: f64,
 }
 
 impl<T: Compute> Lloyd<T> {
@@ -245,37 +235,27 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(&origin, self.dim)));
-        let carried = self.carried.take().filter(|carried| carried.age < CARRIED_SWEEPS);
-        let (mut age, floor) =
-            carried.as_ref().map_or((0, 0.0), |c| (c.age + 1, c.energy_afresh * CARRIED_ENERGY));
-        let carried = carried.map(|carried| carried.clusters);
-        let mut part = self.labels.sweep(&packed, packed_origin.as_ref(), carried, data, cx)?;
-        if part.clusters.energy() < floor {
-            // What is left of the energy is no longer large against the rounding of what has gone.
-            part.clusters = self.labels.sum(&packed, data, cx)?;
-            age = 0;
-        }
-        let energy_afresh = if age == 0 { part.clusters.energy() } else { floor / CARRIED_ENERGY };
-        self.energy = part.clusters.energy();
-        self.exact = age == 0;
+        let carried = self.carried.take();
+        let mut swept = self.labels.sweep(&packed, packed_origin.as_ref(), (carried, None), data, cx)?;
+        self.energy = swept.clusters.energy();
+        self.exact = swept.exact();
         if self.threshold.is_none() {
-            let variance = part.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
+            let variance = swept.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
             self.threshold = Some(self.params.tolerance * variance);
         }
-        let relocated = empty::relocate(data, cx, &packed, &self.labels.of_rows, &mut part.clusters)?;
+        let relocated = empty::relocate(data, cx, &packed, &self.labels.of_rows, &mut swept.clusters)?;
         self.labels.torn = false;
-        let moved = self.update(&mut part.clusters);
-        self.weights = part.clusters.weights().to_vec();
+        let moved = self.update(&mut swept.clusters);
+        self.weights = swept.clusters.weights().to_vec();
         let n = self.labels.of_rows.len() as u64;
+        let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
-        self.changed = part.changed;
+        self.changed = changed;
         self.rows_seen += n;
-        // A changed row is summed twice. Sums of weights that are no whole numbers would leave residues in a cluster that empties.
-        if !part.weighted && relocated == 0 && part.changed as f64 <= CARRIED_CHANGES * n as f64 {
-            self.carried = Some(Carried { clusters: part.clusters, age, energy_afresh });
-        }
+        let carry = relocated == 0 && swept.pays_to_carry(n);
+        self.carried = carry.then(|| swept.into_carried());
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh, or `finish` changed the labels meanwhile.
-        self.current = part.changed == 0 && moved == 0.0;
+        self.current = changed == 0 && moved == 0.0;
         self.timings.sweeps += begun.elapsed().as_secs_f64();
         let stop_reason = if self.current && relocated == 0 {
             Some(StopReason::LabelsStable)
@@ -290,8 +270,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
             batch_size: n,
             objective: self.energy,
             center_shift: moved.sqrt(),
-            n_changed: part.changed,
-            n_distances: part.distances,
+            n_changed: changed,
+            n_distances: distances,
             elapsed: 0.0,
             stop_reason,
         })
@@ -325,10 +305,10 @@ impl<T: Compute> Start<T> for Lloyd<T> {
         if !self.current {
             let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
             (self.carried, self.labels.bounds) = (None, None);
-            let part = self.labels.sweep(&packed, None, None, data, cx)?;
-            self.energy = part.clusters.energy();
+            let swept = self.labels.sweep(&packed, None, (None, None), data, cx)?;
+            self.energy = swept.clusters.energy();
             self.exact = true;
-            self.weights = part.clusters.weights().to_vec();
+            self.weights = swept.clusters.weights().to_vec();
             self.labels.torn = false;
             self.current = true;
         } else if !self.exact {

@@ -10,6 +10,7 @@
 //!
 //! Bounds are lengths in units of about the largest center, so that their squares neither overflow nor vanish in `f32`.
 
+mod grow;
 mod similar;
 mod sweep;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod tests;
 
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
+use grow::affordable;
 use similar::similar_together;
 pub(super) use sweep::Work;
 
@@ -65,14 +67,24 @@ const BASE_SWEEPS: u32 = 32;
 impl PanelBounds {
     /// No bounds yet for `n` rows, in at most `budget` bytes; `None` where not even one bound a row fits.
     pub(super) fn new<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
+        Self::grouped(centers, n, budget, 1)
+    }
+
+    /// The same with at least `least_panels` panels in a group.
+    pub(super) fn grouped<T: Compute>(
+        centers: MatRef<'_, T>,
+        n: usize,
+        budget: u64,
+        least_panels: usize,
+    ) -> Option<Self> {
         let width = PackedCenters::<T>::panel_centers();
         let k = centers.rows();
         let panels = k.div_ceil(width);
-        let affordable = (budget / (4 * n.max(1) as u64)).saturating_sub(1).min(panels as u64) as usize;
+        let affordable = affordable(n, budget).min(panels as u64) as usize;
         if affordable == 0 {
             return None;
         }
-        let group_panels = panels.div_ceil(affordable);
+        let group_panels = panels.div_ceil(affordable).max(least_panels.min(panels));
         let n_groups = panels.div_ceil(group_panels);
         let order = similar_together(centers, width);
         let mut slot = vec![0; k];
@@ -102,6 +114,15 @@ impl PanelBounds {
     /// Puts them back. Left out, they are lost: a sweep that fails begins anew.
     pub(super) fn put_rows(&mut self, upper: Vec<f32>, lower: Vec<f32>) {
         (self.upper, self.lower) = (upper, lower);
+    }
+
+    /// The exact method whose bounds these are most like.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.group_panels, self.n_groups) {
+            (1, _) => "elkan",
+            (_, 1) => "hamerly",
+            _ => "yinyang",
+        }
     }
 
     /// Lower bounds of a row.
