@@ -79,10 +79,10 @@ pub(crate) const fn bounds_pay(dim: usize, panels: usize) -> bool {
 
 /// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles, few enough to stay in the
 /// second-level cache (example of the bench `bounded`).
-pub(crate) const fn bounded_chunk_rows(dim: usize) -> usize {
-    let fit = BOUNDED_CHUNK_BYTES / (4 * dim) / 64 * 64;
-    if fit < 256 {
-        256
+pub(crate) fn bounded_chunk_rows(dim: usize) -> usize {
+    let fit = (CAP.1 / (4 * dim) / 64 * 64).min(CAP.0);
+    if fit < 128 {
+        128
     } else if fit > 2048 {
         2048
     } else {
@@ -90,6 +90,12 @@ pub(crate) const fn bounded_chunk_rows(dim: usize) -> usize {
     }
 }
 const BOUNDED_CHUNK_BYTES: usize = 512 * 1024;
+pub(crate) static CAP: std::sync::LazyLock<(usize, usize)> = std::sync::LazyLock::new(|| {
+    let v: Vec<usize> = std::env::var("ZZ")
+        .map(|s| s.split(',').map(|x| x.parse().unwrap()).collect())
+        .unwrap_or(vec![2048, 512]);
+    (v[0], v[1] * 1024)
+});
 
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
@@ -109,3 +115,10 @@ pub(crate) fn auto_seeding_sample(n: u64, k: usize, row_bytes: usize) -> u64 {
 
 /// What one squared distance by difference costs, in distances that the kernel makes of a few candidates at a time (bench `seeding`).
 pub(crate) const SEEDING_PAIR_COST: usize = 4;
+
+/// Share of the rows of a file from which they are read in a pass that reads ahead: below it, most of what such a pass reads would be for
+/// nothing (pages of 4 KiB hold 4 to 40 rows of usual length).
+pub(crate) const SUBSET_SHARE: f64 = 1.0 / 8.0;
+
+/// Columns from which bounds of nested batches save more than they cost, however few the centers (`papers/nmbatch.py`).
+pub(crate) const NESTED_BOUNDS_DIM: usize = 16;

@@ -6,13 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "KMeansRun",
+    "Run",
     "Source",
     "Step",
     "available_isas",
     "default_threads",
     "inertia",
     "isa",
+    "kmeans",
     "kmeans_plusplus",
     "load_model",
     "nearest",
@@ -70,24 +71,7 @@ class Step:
     def with_reason(self, stop_reason: str | None) -> Step: ...
 
 @final
-class KMeansRun:
-    def __new__(
-        cls,
-        source: Source,
-        *,
-        n_clusters: int,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
-        n_init: int,
-        max_iter: int,
-        tol: float,
-        metric: str,
-        algorithm: str,
-        bounds_memory: int,
-        seed: int,
-        threads: int | None,
-        weights: npt.NDArray[np.float64] | None,
-    ) -> KMeansRun: ...
+class Run:
     def step(self) -> Step | None: ...
     def stop(self, reason: str) -> None: ...
     def centers(self) -> npt.NDArray[Any]: ...
@@ -103,6 +87,22 @@ class KMeansRun:
     def algorithm(self) -> str: ...
     def timings(self) -> dict[str, float]: ...
 
+def kmeans(
+    source: Source,
+    *,
+    n_clusters: int,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    n_init: int,
+    max_iter: int,
+    tol: float,
+    metric: str,
+    algorithm: str,
+    bounds_memory: int,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
+) -> Run: ...
 def nearest(
     source: Source,
     centers: npt.NDArray[Any],

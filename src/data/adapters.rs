@@ -56,6 +56,11 @@ impl<'a, S> Weighted<'a, S> {
         }
         Ok(Self { source, weights })
     }
+
+    /// Weights that were checked before, one for each row; all of them may be 0.
+    pub(crate) fn vouched(source: S, weights: &'a [f64]) -> Self {
+        Self { source, weights: Cow::Borrowed(weights) }
+    }
 }
 
 /// The refusal of weights that are all 0.

@@ -2,7 +2,7 @@
 
 use super::aligned::Aligned;
 use super::isa::Isa;
-use super::pack::PackedCenters;
+use super::pack::{PackedCenters, Scratch};
 use super::table::Compute;
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -75,6 +75,15 @@ pub(crate) struct Radii<T> {
     pub(crate) reach: Vec<f32>,
 }
 
+impl<T: Float> Radii<T> {
+    fn resize(&mut self, n: usize) {
+        self.own.resize(n, T::ZERO);
+        self.error.resize(n, T::ZERO);
+        self.upper.resize(n, 0.0);
+        self.reach.resize(n, 0.0);
+    }
+}
+
 /// What a sum, a product or a root of a few `f32` can lose.
 pub(crate) const ROUNDING: f32 = 4e-7;
 
@@ -93,13 +102,46 @@ pub(crate) fn gather<T: Compute>(
     if gathered.sq_norm.len() < rows.rows() {
         gathered.sq_norm.resize(rows.rows(), T::ZERO);
     }
-    let n = picked.len();
-    radii.own.resize(n, T::ZERO);
-    radii.error.resize(n, T::ZERO);
-    radii.upper.resize(n, 0.0);
-    radii.reach.resize(n, 0.0);
+    radii.resize(picked.len());
     (packed.table.gather)(packed, rows, picked, slot, gathered, &mut radii.own);
     (packed.table.radii)(margins, radii);
+}
+
+/// Measures the `picked` rows of a chunk without gathering them: squared distances to the centers in `labels` (by row) and `|x'|^2`. For few
+/// columns.
+pub(crate) fn measure<T: Compute>(
+    packed: &PackedCenters<T>,
+    rows: MatRef<'_, T>,
+    picked: &[u32],
+    labels: &[u32],
+    gathered: &mut Gathered<T>,
+    radii: &mut Radii<T>,
+) {
+    if gathered.sq_norm.len() < rows.rows() {
+        gathered.sq_norm.resize(rows.rows(), T::ZERO);
+    }
+    radii.resize(picked.len());
+    (packed.table.measure)(packed, rows, picked, labels, &mut gathered.sq_norm, &mut radii.own);
+}
+
+/// What follows from squared distances.
+pub(crate) fn radii<T: Compute>(margins: Margins<T>, radii: &mut Radii<T>) {
+    (T::table(Isa::active()).radii)(margins, radii);
+}
+
+/// As [`nearest`](super::nearest), with the smallest and the second smallest tile value of each row.
+pub(crate) fn nearest_pair<T: Compute>(
+    rows: MatRef<'_, T>,
+    packed: &PackedCenters<T>,
+    labels: &mut [u32],
+    (best, next): (&mut [T], &mut [T]),
+    scratch: &mut Scratch<T>,
+) {
+    super::for_each_strip(rows, packed, scratch, |strip, scratch| {
+        (packed.table.two)(packed, scratch, &mut labels[strip.clone()]);
+        best[strip.clone()].copy_from_slice(&scratch.best[..strip.len()]);
+        next[strip.clone()].copy_from_slice(&scratch.second[..strip.len()]);
+    });
 }
 
 /// Some gathered rows against one panel: the smallest tile value of each, its own center left out, and which rows it betters.
@@ -112,18 +154,18 @@ pub(crate) fn lowest<T: Compute>(
     (packed.table.lowest)(packed, gathered, meeting);
 }
 
-/// Lower bounds of the distances of `picked` rows, from their lowest tile values `low`, with `drift` added: written to `lower`, as `error`
-/// is read, by row. `of` gives each row's place among `picked` and `low`.
+/// Lower bounds of the distances of `picked` rows, from their lowest tile values `low` (in their order) and what may be wrong with those (by
+/// row), with `drift` added: into a column of `lower`, which has `width` of them.
 pub(crate) fn renew<T: Compute>(
     gathered: &Gathered<T>,
     picked: &[u32],
-    low: &[T],
-    error: &[T],
+    (low, error): (&[T], &[T]),
     margins: Margins<T>,
     drift: f32,
-    lower: &mut [f32],
+    (lower, width, column): (&mut [f32], usize, usize),
 ) {
-    (T::table(Isa::active()).renew)(&gathered.sq_norm, picked, low, error, margins.unit, drift, lower);
+    let to = (lower, width, column);
+    (T::table(Isa::active()).renew)(&gathered.sq_norm, picked, low, error, margins.unit, drift, to);
 }
 
 /// An upper bound on a distance, from a tile value.
@@ -138,9 +180,20 @@ pub(crate) fn upper<T: Compute>(
     (sq_dist.sqrt() * margins.unit.to_f64()) as f32 * (1.0 + ROUNDING)
 }
 
-/// `least[r]` becomes at most `lower[r] - drift`.
-pub(crate) fn settle(lower: &[f32], drift: f32, least: &mut [f32]) {
-    (<f32 as Compute>::table(Isa::active()).settle)(lower, drift, least);
+/// The least of the lower bounds of each of the `picked` rows, without drift.
+pub(crate) fn least(lower: &[f32], drift: &[f32], picked: &[u32], out: &mut [f32]) {
+    (<f32 as Compute>::table(Isa::active()).least)(lower, drift, picked, out);
+}
+
+/// Lists the `picked` rows by the groups that are within their `reach` (by row): group `g` finds its `counts[g]` rows from `lists[g * room]` on.
+pub(crate) fn near(
+    lower: &[f32],
+    drift: &[f32],
+    picked: &[u32],
+    reach: &[f32],
+    lists: (&mut [u32], usize, &mut [u32]),
+) {
+    (<f32 as Compute>::table(Isa::active()).near)(lower, drift, picked, reach, lists);
 }
 
 /// The rows with `lower[r] - drift < reach[r]`, into the front of `rows`; gives their number.

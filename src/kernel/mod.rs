@@ -231,7 +231,7 @@ pub fn distances<T: Compute>(
 }
 
 /// Adds every row to the sum of its center, in `f64`: `sums[label] += weight * row`, `totals[label] += weight`, and to
-/// `energy`, row by row, the weighted squared differences between rows and their centers.
+/// `energies[label]`, row by row, the weighted squared difference between the row and its center.
 ///
 /// # Panics
 /// When a length does not fit, or a label is not below the number of centers.
@@ -241,9 +241,9 @@ pub fn distances<T: Compute>(
 /// use shoal::kernel::{PackedCenters, accumulate};
 /// let centers = PackedCenters::new(MatRef::new(&[0.0f64, 4.0], 1));
 /// let (mut sums, mut totals) = ([0.0; 2], [0.0; 2]);
-/// let mut energy = 0.0;
-/// accumulate(MatRef::new(&[1.0, 5.0], 1), &[0, 1], None, &centers, &mut sums, &mut totals, &mut energy);
-/// assert_eq!((energy, sums, totals), (2.0, [1.0, 5.0], [1.0, 1.0]));
+/// let mut energies = [0.0; 2];
+/// accumulate(MatRef::new(&[1.0, 5.0], 1), &[0, 1], None, &centers, &mut sums, &mut totals, &mut energies);
+/// assert_eq!((energies, sums, totals), ([1.0, 1.0], [1.0, 5.0], [1.0, 1.0]));
 /// ```
 pub fn accumulate<T: Compute>(
     rows: MatRef<'_, T>,
@@ -252,17 +252,18 @@ pub fn accumulate<T: Compute>(
     packed: &PackedCenters<T>,
     sums: &mut [f64],
     totals: &mut [f64],
-    energy: &mut f64,
+    energies: &mut [f64],
 ) {
     assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
     assert!(labels.len() == rows.rows() && weights.is_none_or(|w| w.len() == rows.rows()), "one label a row");
-    assert!(sums.len() == packed.k * packed.dim && totals.len() == packed.k, "one sum a center");
-    (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energy);
+    assert!(sums.len() == packed.k * packed.dim, "one sum a center");
+    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
+    (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energies);
 }
 
 /// Takes every row whose label changed from the sum of its old center to that of its new one: what [`accumulate`] would give for `new`,
 /// to rounding, from what it gave for `old`. Every row weighs 1. A sum has two parts, `sums` and the much smaller `lows` (0 at first), so that
-/// what is taken away leaves no residue. `energy` follows, row by row. Costs `d` operations for each changed row, and one comparison for
+/// what is taken away leaves no residue. `energies` follow, row by row. Costs `d` operations for each changed row, and one comparison for
 /// every other.
 ///
 /// # Panics
@@ -272,10 +273,10 @@ pub fn accumulate<T: Compute>(
 /// use shoal::MatRef;
 /// use shoal::kernel::{PackedCenters, reassign};
 /// let centers = PackedCenters::new(MatRef::new(&[0.0f64, 4.0], 1));
-/// let (mut sums, mut totals, mut energy) = ([6.0, 0.0], [2.0, 0.0], 26.0);
+/// let (mut sums, mut totals, mut energies) = ([6.0, 0.0], [2.0, 0.0], [26.0, 0.0]);
 /// let rows = MatRef::new(&[1.0, 5.0], 1);
-/// reassign(rows, &[0, 0], &[0, 1], &centers, (&mut sums, &mut [0.0; 2]), &mut totals, &mut energy);
-/// assert_eq!((energy, sums, totals), (2.0, [1.0, 5.0], [1.0, 1.0]));
+/// reassign(rows, &[0, 0], &[0, 1], &centers, (&mut sums, &mut [0.0; 2]), &mut totals, &mut energies);
+/// assert_eq!((energies, sums, totals), ([1.0, 1.0], [1.0, 5.0], [1.0, 1.0]));
 /// ```
 pub fn reassign<T: Compute>(
     rows: MatRef<'_, T>,
@@ -284,13 +285,14 @@ pub fn reassign<T: Compute>(
     packed: &PackedCenters<T>,
     (sums, lows): (&mut [f64], &mut [f64]),
     totals: &mut [f64],
-    energy: &mut f64,
+    energies: &mut [f64],
 ) {
     assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
     assert!(lows.len() == sums.len(), "both parts of a sum");
     assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels a row");
-    assert!(sums.len() == packed.k * packed.dim && totals.len() == packed.k, "one sum a center");
-    (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energy);
+    assert!(sums.len() == packed.k * packed.dim, "one sum a center");
+    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
+    (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energies);
 }
 
 /// Squared distances of rows to the centers that label them, by difference in `f64`.

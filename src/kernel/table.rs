@@ -29,18 +29,20 @@ pub struct KernelTable<T: Compute> {
     /// The tile values of the loaded strip's first rows against one panel, into `scratch.tile`, a row of `width` values each. Only for
     /// centers in lanes.
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
-    /// See [`generic::picked`](super::generic::picked), as the next one. Only for centers in lanes.
+    /// See [`generic::picked`](super::generic::picked), as the next two.
     pub(super) gather: GatherFn<T>,
+    pub(super) measure: MeasureFn<T>,
     pub(super) lowest: fn(&PackedCenters<T>, &mut Gathered<T>, &mut Meeting<'_, T>),
     /// See [`generic::bounds`](super::generic::bounds), as those that follow.
-    pub(super) settle: fn(&[T], T, &mut [T]),
+    pub(super) least: fn(&[T], &[T], &[u32], &mut [T]),
+    pub(super) near: NearFn<T>,
     pub(super) within: fn(&[T], T, &[T], &mut [u32]) -> usize,
     pub(super) radii: fn(Margins<T>, &mut Radii<T>),
     pub(super) reach: fn(Margins<f32>, &[f32], &mut [f32]),
     pub(super) renew: RenewFn<T>,
-    /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
+    /// `sums[label] += weight * row` and the weighted sums of squared differences, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,
-    /// Moves rows of weight 1 whose label changed from one sum to the other; the sum of squared differences follows.
+    /// Moves rows of weight 1 whose label changed from one sum to the other; the sums of squared differences follow.
     pub(super) reassign: ReassignFn<T>,
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
@@ -50,16 +52,22 @@ pub struct KernelTable<T: Compute> {
 pub(super) type GatherFn<T> =
     fn(&PackedCenters<T>, MatRef<'_, T>, &[u32], &[u32], &mut Gathered<T>, &mut [T]);
 
-/// `|x'|^2` by row, rows, their tile values, what may be wrong (by row), unit, drift; lower bounds come out (by row).
-pub(super) type RenewFn<T> = fn(&[T], &[u32], &[T], &[T], T, f32, &mut [f32]);
+/// Centers, the rows of a chunk, which of them, their labels; `|x'|^2` (by row) and squared distances come out.
+pub(super) type MeasureFn<T> = fn(&PackedCenters<T>, MatRef<'_, T>, &[u32], &[u32], &mut [T], &mut [T]);
 
-/// Rows, their labels, their weights, the centers, sums, weights and sum of squared differences to add to.
+/// `|x'|^2` by row, rows, their tile values, what may be wrong (by row), unit, drift; lower bounds come out, into a column of so many.
+pub(super) type RenewFn<T> = fn(&[T], &[u32], &[T], &[T], T, f32, (&mut [f32], usize, usize));
+
+/// Lower bounds, drift, rows, their reach (by row); lists, their room and lengths come out.
+pub(super) type NearFn<T> = fn(&[T], &[T], &[u32], &[T], (&mut [u32], usize, &mut [u32]));
+
+/// Rows, their labels, their weights, the centers, sums, weights and sums of squared differences to add to.
 pub(super) type AccumulateFn<T> =
-    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut f64);
+    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut [f64]);
 
-/// Rows, their old and new labels, the centers, sums, weights and sum of squared differences to change.
+/// Rows, their old and new labels, the centers, sums, weights and sums of squared differences to change.
 pub(super) type ReassignFn<T> =
-    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut f64);
+    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut [f64]);
 
 impl<T: Compute> KernelTable<T> {
     /// First center and width of the panel that center `j` of `padded` stands in.

@@ -169,11 +169,11 @@ pub(crate) fn inertia<T: Compute>(
             return Err(Error::param(format!("labels must be below {k}, got {} at row {row}", labels[row])));
         }
     }
-    let mut total = 0.0;
+    let mut total = vec![0.0; k];
     with_metric(centers, metric, data, |packed, data| {
         let absorb = |chunk: Chunk<'_, T>,
                       Given(labels): Given<'_>,
-                      part: &mut f64,
+                      part: &mut Vec<f64>,
                       (dists, found, scratch): &mut (Vec<f64>, Vec<u32>, Scratch<T>)| {
             let rows = chunk.rows.rows();
             dists.resize(rows, 0.0);
@@ -186,18 +186,22 @@ pub(crate) fn inertia<T: Compute>(
                 found
             };
             kernel::sq_dists(chunk.rows, labels, packed, dists);
-            // Row by row, as `kernel::accumulate` does: a fit and a score of the same rows give the same bits.
-            match chunk.weights {
-                Some(weights) => dists.iter().zip(weights).for_each(|(d, w)| *part += w * d),
-                None => dists.iter().for_each(|d| *part += d),
+            // Cluster by cluster, as `kernel::accumulate` does: a fit and a score of the same rows give the same bits.
+            let mut bad = false;
+            for (i, (&j, d)) in labels.iter().zip(&*dists).enumerate() {
+                let energy = &mut part[j as usize];
+                *energy += chunk.weights.map_or(1.0, |w| w[i]) * d;
+                bad |= !energy.is_finite();
             }
-            if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+            if bad { Err(chunk.not_finite()) } else { Ok(()) }
         };
-        let merge = |total: &mut f64, part: &mut f64| *total += std::mem::take(part);
-        let make = (|| 0.0, <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
+        let merge = |total: &mut Vec<f64>, part: &mut Vec<f64>| {
+            total.iter_mut().zip(part).for_each(|(total, part)| *total += std::mem::take(part));
+        };
+        let make = (|| vec![0.0; k], <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
         sweep(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, merge)
     })?;
-    Ok(total)
+    Ok(total.iter().sum())
 }
 
 /// Euclidean distances of every row to every center, a row of `n_clusters` values for each.

@@ -5,13 +5,18 @@
 mod assign;
 mod empty;
 mod file;
+mod labels;
 mod lloyd;
 mod model;
+mod nested;
 mod panel_bounds;
 mod params;
+mod run;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
 pub use lloyd::{Lloyd, Timings};
 pub use model::KMeansModel;
-pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
+pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps, NestedStream};
+pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, LloydStarts, Metric};
+pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot};

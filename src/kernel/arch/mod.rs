@@ -48,9 +48,13 @@ macro_rules! stamp {
                 // SAFETY: as above.
                 gather: |p, x, rows, slot, to, own| unsafe { gather(p, x, rows, slot, to, own) },
                 // SAFETY: as above.
+                measure: |p, x, rows, labels, norms, own| unsafe { measure(p, x, rows, labels, norms, own) },
+                // SAFETY: as above.
                 lowest: |p, g, meeting| unsafe { lowest(p, g, meeting) },
                 // SAFETY: as above.
-                settle: |l, d, least| unsafe { settle(l, d, least) },
+                least: |l, d, rows, out| unsafe { least(l, d, rows, out) },
+                // SAFETY: as above.
+                near: |l, d, rows, reach, lists| unsafe { near(l, d, rows, reach, lists) },
                 // SAFETY: as above.
                 within: |l, d, reach, rows| unsafe { within(l, d, reach, rows) },
                 // SAFETY: as above.
@@ -121,14 +125,39 @@ macro_rules! stamp {
             }
 
             $(#[$attr])*
+            unsafe fn measure(
+                packed: &Packed,
+                rows: MatRef<'_, $t>,
+                rows_picked: &[u32],
+                labels: &[u32],
+                sq_norm: &mut [$t],
+                own: &mut [$t],
+            ) {
+                picked::measure(packed, rows, rows_picked, labels, sq_norm, own);
+            }
+
+            $(#[$attr])*
             unsafe fn lowest(packed: &Packed, gathered: &mut Gathered<$t>, meeting: &mut Meeting<'_, $t>) {
                 // SAFETY: the caller's processor has the instruction set.
                 unsafe { picked::lowest::<$simd, $mr, $m2, $m3, $nv>(packed, gathered, meeting) }
             }
 
             $(#[$attr])*
-            unsafe fn settle(lower: &[$t], drift: $t, least: &mut [$t]) {
-                bounds::settle(lower, drift, least);
+            unsafe fn least(lower: &[$t], drift: &[$t], rows: &[u32], out: &mut [$t]) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { bounds::least::<$simd>(lower, drift, rows, out) }
+            }
+
+            $(#[$attr])*
+            unsafe fn near(
+                lower: &[$t],
+                drift: &[$t],
+                rows: &[u32],
+                reach: &[$t],
+                lists: (&mut [u32], usize, &mut [u32]),
+            ) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { bounds::near::<$simd>(lower, drift, rows, reach, lists) }
             }
 
             $(#[$attr])*
@@ -155,7 +184,7 @@ macro_rules! stamp {
                 error: &[$t],
                 unit: $t,
                 drift: f32,
-                lower: &mut [f32],
+                lower: (&mut [f32], usize, usize),
             ) {
                 bounds::renew(sq_norm, rows, low, error, unit, drift, lower);
             }
@@ -168,10 +197,10 @@ macro_rules! stamp {
                 centers: MatRef<'_, $t>,
                 sums: &mut [f64],
                 totals: &mut [f64],
-                energy: &mut f64,
+                energies: &mut [f64],
             ) {
                 // SAFETY: the caller's processor has the instruction set.
-                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals, energy) }
+                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals, energies) }
             }
 
             $(#[$attr])*
@@ -181,10 +210,10 @@ macro_rules! stamp {
                 centers: MatRef<'_, $t>,
                 sums: (&mut [f64], &mut [f64]),
                 totals: &mut [f64],
-                energy: &mut f64,
+                energies: &mut [f64],
             ) {
                 // SAFETY: the caller's processor has the instruction set.
-                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals, energy) }
+                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals, energies) }
             }
 
             $(#[$attr])*

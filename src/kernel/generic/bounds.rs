@@ -4,12 +4,81 @@ use super::simd::Simd;
 use crate::float::Float;
 use crate::kernel::bounded::{Margins, ROUNDING, Radii};
 
-/// `least[r]` becomes at most `lower[r] - drift`.
+/// The smallest of `lower - drift` of each of the `picked` rows, which have `drift.len()` bounds each.
+///
+/// # Safety
+/// The processor has the instruction set.
 #[inline(always)]
-pub(in crate::kernel) fn settle<T: Float>(lower: &[T], drift: T, least: &mut [T]) {
-    for (least, &lower) in least.iter_mut().zip(lower) {
-        let now = lower - drift;
-        *least = if now < *least { now } else { *least };
+pub(in crate::kernel) unsafe fn least<S: Simd>(
+    lower: &[S::T],
+    drift: &[S::T],
+    picked: &[u32],
+    out: &mut [S::T],
+) {
+    let groups = drift.len();
+    let whole = groups / S::LANES * S::LANES;
+    for (out, &r) in out.iter_mut().zip(picked) {
+        let row = &lower[r as usize * groups..][..groups];
+        let mut least = S::T::INFINITY;
+        if whole > 0 {
+            // SAFETY: vectors lie within the first `whole` bounds.
+            unsafe {
+                let mut lanes = S::splat(S::T::INFINITY);
+                for at in (0..whole).step_by(S::LANES) {
+                    let now = S::sub(S::load(row.as_ptr().add(at)), S::load(drift.as_ptr().add(at)));
+                    lanes = S::min(lanes, now);
+                }
+                least = S::min_lane(lanes);
+            }
+        }
+        for (&lower, &drift) in row[whole..].iter().zip(&drift[whole..]) {
+            let now = lower - drift;
+            least = if now < least { now } else { least };
+        }
+        *out = least;
+    }
+}
+
+/// Adds each of the `picked` rows to the list of every group with `lower - drift < reach` of the row (by row). The list of group `g` begins
+/// at `lists[g * room]` and has `counts[g]` rows.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn near<S: Simd>(
+    lower: &[S::T],
+    drift: &[S::T],
+    picked: &[u32],
+    reach: &[S::T],
+    (lists, room, counts): (&mut [u32], usize, &mut [u32]),
+) {
+    let groups = drift.len();
+    assert!(counts.len() == groups && lists.len() >= groups * room);
+    let whole = groups / S::LANES * S::LANES;
+    let mut found = [0u32; 16];
+    let mut push = |group: usize, r: u32| {
+        let count = &mut counts[group];
+        lists[group * room + *count as usize] = r;
+        *count += 1;
+    };
+    for &r in picked {
+        let row = &lower[r as usize * groups..][..groups];
+        let reach = reach[r as usize];
+        for at in (0..whole).step_by(S::LANES) {
+            // SAFETY: vectors lie within the first `whole` bounds; no vector has more than 16 lanes.
+            let n = unsafe {
+                let now = S::sub(S::load(row.as_ptr().add(at)), S::load(drift.as_ptr().add(at)));
+                S::push_less(now, S::splat(reach), at as u32, found.as_mut_ptr())
+            };
+            for &group in &found[..n] {
+                push(group as usize, r);
+            }
+        }
+        for (group, (&lower, &drift)) in row.iter().zip(drift).enumerate().skip(whole) {
+            if lower - drift < reach {
+                push(group, r);
+            }
+        }
     }
 }
 
@@ -83,7 +152,7 @@ pub(in crate::kernel) fn renew<T: Float>(
     error: &[T],
     unit: T,
     drift: f32,
-    lower: &mut [f32],
+    (lower, width, column): (&mut [f32], usize, usize),
 ) {
     /// So many roots are taken at a time.
     const STEP: usize = 32;
@@ -98,7 +167,7 @@ pub(in crate::kernel) fn renew<T: Float>(
             *bound = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
         }
         for (&bound, &r) in bounds.iter().zip(picked) {
-            lower[r as usize] = bound;
+            lower[r as usize * width + column] = bound;
         }
     }
 }

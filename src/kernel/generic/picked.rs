@@ -6,7 +6,7 @@
 use super::simd::Simd;
 use crate::float::Float;
 use crate::kernel::bounded::{Better, Gathered, Meeting};
-use crate::kernel::pack::PackedCenters;
+use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::table::Compute;
 use crate::matrix::MatRef;
 
@@ -35,38 +35,72 @@ pub(in crate::kernel) unsafe fn gather<S: Simd>(
     assert!(
         to.x.len() >= rows.rows() * stride && to.sq_norm.len() >= rows.rows() && own.len() == picked.len()
     );
+    let tail = dim - whole;
     let mut last_shift = [S::T::ZERO; MOST_LANES];
-    last_shift[..dim - whole].copy_from_slice(&packed.shift[whole..]);
+    last_shift[..tail].copy_from_slice(&packed.shift[whole..]);
+    let mut used = [S::T::ZERO; MOST_LANES];
+    used[..tail].fill(S::T::INFINITY);
     for (own, &r) in own.iter_mut().zip(picked) {
         let r = r as usize;
         let row = rows.row(r);
         let center = &packed.plain[slot[r] as usize * stride..][..stride];
         let place = &mut to.x[r * stride..][..stride];
-        let mut last = [S::T::ZERO; MOST_LANES];
-        last[..dim - whole].copy_from_slice(&row[whole..]);
         let (mut sums, mut norms) = ([S::T::ZERO; MOST_LANES], [S::T::ZERO; MOST_LANES]);
-        // SAFETY: vectors lie within the first `whole` columns of `row`, or in `last`; a place has room for whole vectors behind the last
-        // column, and so has a center.
+        // What lies behind a row is read along with it, but for the last rows.
+        let behind = r * rows.stride() + whole + S::LANES <= rows.data().len();
+        let mut last = [S::T::ZERO; MOST_LANES];
+        if !behind {
+            last[..tail].copy_from_slice(&row[whole..]);
+        }
+        // SAFETY: vectors lie within the first `whole` columns of `row`, in `last`, or, if there is something `behind`, within the rows; a
+        // place has room for whole vectors behind the last column, and so has a center.
         unsafe {
             let scale = S::splat(packed.scale);
             let (mut sum, mut norm) = (S::splat(S::T::ZERO), S::splat(S::T::ZERO));
-            let mut add = |at: usize, x: *const S::T, shift: *const S::T| {
-                let x = S::mul(S::sub(S::load(x), S::load(shift)), scale);
+            let mut add = |at: usize, x: S::V, shift: *const S::T| {
+                let x = S::mul(S::sub(x, S::load(shift)), scale);
                 S::store(place.as_mut_ptr().add(at), x);
                 let apart = S::sub(x, S::load(center.as_ptr().add(at)));
                 sum = S::fmadd(apart, apart, sum);
                 norm = S::fmadd(x, x, norm);
             };
             for at in (0..whole).step_by(S::LANES) {
-                add(at, row.as_ptr().add(at), packed.shift.as_ptr().add(at));
+                add(at, S::load(row.as_ptr().add(at)), packed.shift.as_ptr().add(at));
             }
-            if whole < dim {
-                add(whole, last.as_ptr(), last_shift.as_ptr());
+            if tail > 0 {
+                let x = S::load(if behind { row.as_ptr().add(whole) } else { last.as_ptr() });
+                let never = S::splat(S::T::INFINITY);
+                let x = S::where_equal(S::load(used.as_ptr()), never, x, S::splat(S::T::ZERO));
+                add(whole, x, last_shift.as_ptr());
             }
             S::store(sums.as_mut_ptr(), sum);
             S::store(norms.as_mut_ptr(), norm);
         }
         (*own, to.sq_norm[r]) = (fold(sums), fold(norms));
+    }
+}
+
+/// The squared distances of the `picked` rows to the centers in `labels` (by row), and `|x'|^2` (by row), a column at a time.
+#[inline(always)]
+pub(in crate::kernel) fn measure<T: Compute>(
+    packed: &PackedCenters<T>,
+    rows: MatRef<'_, T>,
+    picked: &[u32],
+    labels: &[u32],
+    sq_norm: &mut [T],
+    own: &mut [T],
+) {
+    for (own, &r) in own.iter_mut().zip(picked) {
+        let r = r as usize;
+        let (mut sum, mut norm) = (T::ZERO, T::ZERO);
+        let center = packed.centers().row(labels[r] as usize);
+        for ((&x, &c), &s) in rows.row(r).iter().zip(center).zip(&packed.shift) {
+            let x = moved(x, s, packed.scale);
+            let apart = x - moved(c, s, packed.scale);
+            sum = sum + apart * apart;
+            norm = norm + x * x;
+        }
+        (*own, sq_norm[r]) = (sum, norm);
     }
 }
 

@@ -10,20 +10,29 @@
 //!
 //! Bounds are lengths in units of about the largest center, so that their squares neither overflow nor vanish in `f32`.
 
+mod grow;
 mod similar;
+mod single;
 mod sweep;
 #[cfg(test)]
 mod tests;
 
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
+use grow::affordable;
 use similar::similar_together;
-pub(super) use sweep::Work;
+pub(super) use sweep::{Bounds, Work};
 
 /// The nearest `f32` that is not below.
 fn up(x: f64) -> f32 {
     let nearest = x as f32;
     if f64::from(nearest) < x { nearest.next_up() } else { nearest }
+}
+
+/// The nearest `f32` that is not above.
+fn down(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) > x { nearest.next_down() } else { nearest }
 }
 
 /// What all rows share: the order of the centers, and how far they moved.
@@ -45,11 +54,38 @@ pub(super) struct PanelBounds {
     unit: f64,
     /// Sweeps since the bounds were based.
     age: u32,
-    /// Upper bound of each row.
-    upper: Vec<f32>,
-    /// Lower bounds, chunk by chunk of rows, group by group in a chunk.
-    lower: Vec<f32>,
+    /// Sum of the largest moves of all centers since then.
+    far_drift: f64,
+    rows: RowBounds,
 }
+
+/// What is kept of every row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RowBounds {
+    /// Upper bound of the distance to the row's own center.
+    pub(super) upper: Vec<f32>,
+    /// Lower bound of the distances to all other centers, with the drift of all added.
+    pub(super) least: Vec<f32>,
+    /// Lower bounds by group, a row of them each, with the drift of the group added.
+    pub(super) lower: Vec<f32>,
+}
+
+impl RowBounds {
+    /// Makes it `n` rows of which nothing is known.
+    fn reset(&mut self, n: usize, groups: usize) {
+        for (bounds, length, nothing) in [
+            (&mut self.upper, n, f32::INFINITY),
+            (&mut self.least, n, LOWEST),
+            (&mut self.lower, n * groups, LOWEST),
+        ] {
+            bounds.clear();
+            bounds.resize(length, nothing);
+        }
+    }
+}
+
+/// A lower bound that says nothing; finite, so that no drift makes it a number that is none.
+const LOWEST: f32 = f32::MIN;
 
 /// Sweeps after which the lower bounds are based anew: until then drift is at most about so many moves, and `f32` tells it apart.
 const BASE_SWEEPS: u32 = 32;
@@ -57,21 +93,31 @@ const BASE_SWEEPS: u32 = 32;
 impl PanelBounds {
     /// No bounds yet for `n` rows, in at most `budget` bytes; `None` where not even one bound a row fits.
     pub(super) fn new<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
+        Self::grouped(centers, n, budget, 1)
+    }
+
+    /// The same with at least `least_panels` panels in a group.
+    pub(super) fn grouped<T: Compute>(
+        centers: MatRef<'_, T>,
+        n: usize,
+        budget: u64,
+        least_panels: usize,
+    ) -> Option<Self> {
         let width = PackedCenters::<T>::panel_centers();
         let k = centers.rows();
         let panels = k.div_ceil(width);
-        let affordable = (budget / (4 * n.max(1) as u64)).saturating_sub(1).min(panels as u64) as usize;
+        let affordable = affordable(n, budget).min(panels as u64) as usize;
         if affordable == 0 {
             return None;
         }
-        let group_panels = panels.div_ceil(affordable);
+        let group_panels = panels.div_ceil(affordable).max(least_panels.min(panels));
         let n_groups = panels.div_ceil(group_panels);
         let order = similar_together(centers, width);
         let mut slot = vec![0; k];
         for (s, &j) in order.iter().enumerate() {
             slot[j as usize] = s as u32;
         }
-        Some(Self {
+        let mut new = Self {
             order,
             slot,
             group_panels,
@@ -81,19 +127,55 @@ impl PanelBounds {
             scale: 0.0,
             unit: 1.0,
             age: 0,
-            upper: vec![f32::INFINITY; n],
-            lower: vec![f32::NEG_INFINITY; n * n_groups],
-        })
+            far_drift: 0.0,
+            rows: RowBounds::default(),
+        };
+        new.rows.reset(n, n_groups);
+        Some(new)
+    }
+
+    /// One bound a row, for `n` rows; `None` where `budget` bytes do not hold it.
+    pub(super) fn single<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
+        let room = budget / (8 * n.max(1) as u64) > 0;
+        let mut new = Self {
+            order: (0..centers.rows() as u32).collect(),
+            slot: (0..centers.rows() as u32).collect(),
+            group_panels: 0,
+            n_groups: 0,
+            drift: Vec::new(),
+            moves: vec![0.0; centers.rows()],
+            scale: 0.0,
+            unit: 1.0,
+            age: 0,
+            far_drift: 0.0,
+            rows: RowBounds::default(),
+        };
+        new.rows.reset(n, 0);
+        room.then_some(new)
+    }
+
+    /// Whether there is one bound a row, and none by group.
+    fn is_single(&self) -> bool {
+        self.n_groups == 0
     }
 
     /// Takes the bounds of all rows out for a sweep.
-    pub(super) fn take_rows(&mut self) -> (Vec<f32>, Vec<f32>) {
-        (std::mem::take(&mut self.upper), std::mem::take(&mut self.lower))
+    pub(super) fn take_rows(&mut self) -> RowBounds {
+        std::mem::take(&mut self.rows)
     }
 
     /// Puts them back. Left out, they are lost: a sweep that fails begins anew.
-    pub(super) fn put_rows(&mut self, upper: Vec<f32>, lower: Vec<f32>) {
-        (self.upper, self.lower) = (upper, lower);
+    pub(super) fn put_rows(&mut self, rows: RowBounds) {
+        self.rows = rows;
+    }
+
+    /// The exact method whose bounds these are most like.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.group_panels, self.n_groups) {
+            (1, _) => "elkan",
+            (_, 1) => "hamerly",
+            _ => "yinyang",
+        }
     }
 
     /// Lower bounds of a row.
@@ -103,7 +185,11 @@ impl PanelBounds {
 
     /// Packs the centers for a sweep.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
-        let packed = PackedCenters::in_order(centers, &self.order);
+        let packed = if self.is_single() {
+            PackedCenters::new(centers)
+        } else {
+            PackedCenters::in_order(centers, &self.order)
+        };
         let norm = packed.largest_norm() * self.unit;
         if packed.scale() != self.scale || !(1e-6..1e6).contains(&norm) {
             self.forget();
@@ -116,9 +202,9 @@ impl PanelBounds {
 
     /// Labels were changed by somebody else, or centers jumped: nothing is known any more.
     pub(super) fn forget(&mut self) {
-        self.upper.fill(f32::INFINITY);
-        self.lower.fill(f32::NEG_INFINITY);
+        self.rows.reset(self.rows.upper.len(), self.n_groups);
         self.drift.fill(0.0);
+        self.far_drift = 0.0;
         self.moves.fill(0.0);
         self.age = 0;
     }
@@ -127,17 +213,22 @@ impl PanelBounds {
     pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
         if self.age >= BASE_SWEEPS {
             self.drift.fill(0.0);
+            self.far_drift = 0.0;
             self.age = 0;
         }
         self.age += 1;
-        let group_centers = self.group_panels * PackedCenters::<T>::panel_centers();
+        let group_centers = (self.group_panels * PackedCenters::<T>::panel_centers()).max(1);
         let mut largest = vec![0.0f64; self.n_groups];
+        let mut farthest = 0.0f64;
         for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
             let moved = kernel::sq_dist(old, new).sqrt() * self.scale * self.unit * (1.0 + 1e-12);
             self.moves[j] = up(moved);
-            let group = &mut largest[self.slot[j] as usize / group_centers];
-            *group = group.max(moved);
+            farthest = farthest.max(moved);
+            if let Some(group) = largest.get_mut(self.slot[j] as usize / group_centers) {
+                *group = group.max(moved);
+            }
         }
+        self.far_drift += farthest;
         for (drift, moved) in self.drift.iter_mut().zip(largest) {
             *drift += moved;
         }

@@ -1,24 +1,39 @@
 //! This module knows how a chunk of rows is labelled by bounds.
 
+use super::single::halves;
 use super::{BASE_SWEEPS, PanelBounds, up};
 use crate::kernel::bounded::{
-    Better, Gathered, Margins, Meeting, ROUNDING, Radii, gather, lowest, reach, renew, settle, upper, within,
+    Better, Gathered, Margins, Meeting, ROUNDING, Radii, gather, least, lowest, near, reach, renew, upper,
+    within,
 };
-use crate::kernel::{Compute, PackedCenters};
+use crate::kernel::{Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 
 /// One sweep's view of the bounds.
 pub(in crate::kmeans) struct Rules<'a, T: Compute> {
     bounds: &'a PanelBounds,
-    packed: &'a PackedCenters<T>,
+    pub(super) packed: &'a PackedCenters<T>,
     /// Centers in a panel.
     width: usize,
-    margins: Margins<T>,
+    pub(super) margins: Margins<T>,
     /// The same for bounds.
-    outer: Margins<f32>,
+    pub(super) outer: Margins<f32>,
     /// Write all lower bounds without drift.
     rebase: bool,
+    /// What is in a stored bound, and what will be in one that is written; of each group, and of all.
     drift: Vec<f32>,
+    new_drift: Vec<f32>,
+    far_drift: f32,
+    pub(super) new_far_drift: f32,
+    /// Half the distance from each center to the nearest other one, where there is one bound a row.
+    pub(super) halves: Vec<f32>,
+}
+
+/// Bounds of the rows of a chunk, see [`RowBounds`](super::RowBounds).
+pub(in crate::kmeans) struct Bounds<'a> {
+    pub(in crate::kmeans) upper: &'a mut [f32],
+    pub(in crate::kmeans) least: &'a mut [f32],
+    pub(in crate::kmeans) lower: &'a mut [f32],
 }
 
 impl PanelBounds {
@@ -28,14 +43,21 @@ impl PanelBounds {
         let margins =
             Margins { norm: T::from_f64(norm), gamma: T::from_f64(gamma), unit: T::from_f64(self.unit) };
         let outer = Margins { norm: up(norm * self.unit), gamma: up(gamma), unit: 1.0 };
+        let rebase = self.age >= BASE_SWEEPS;
+        let drift: Vec<f32> = self.drift.iter().map(|&drift| up(drift)).collect();
+        let far_drift = up(self.far_drift);
         Rules {
             bounds: self,
             packed,
             width: PackedCenters::<T>::panel_centers(),
             margins,
             outer,
-            rebase: self.age >= BASE_SWEEPS,
-            drift: self.drift.iter().map(|&drift| up(drift)).collect(),
+            rebase,
+            halves: if self.is_single() { halves(packed, self.unit, gamma) } else { Vec::new() },
+            new_drift: if rebase { vec![0.0; drift.len()] } else { drift.clone() },
+            drift,
+            far_drift,
+            new_far_drift: if rebase { 0.0 } else { far_drift },
         }
     }
 }
@@ -43,27 +65,34 @@ impl PanelBounds {
 /// The buffers of one worker. What is kept of a row is indexed by its place in the chunk.
 #[derive(Default)]
 pub(in crate::kmeans) struct Work<T: Compute> {
-    gathered: Gathered<T>,
-    radii: Radii<T>,
-    least: Vec<f32>,
-    /// Groups whose bound is below this may hold the nearest center; minus infinity where the label is settled.
-    reach: Vec<f32>,
+    pub(super) gathered: Gathered<T>,
+    pub(super) radii: Radii<T>,
+    /// Groups whose bound is below this may hold the nearest center.
+    pub(super) reach: Vec<f32>,
     /// Slot of the center that the row comes with.
-    slot: Vec<u32>,
+    pub(super) slot: Vec<u32>,
     /// Squared distance to that center, and how far squared distances made of tile values may be off.
-    own: Vec<T>,
-    error: Vec<T>,
+    pub(super) own: Vec<T>,
+    pub(super) error: Vec<T>,
     /// The best tile value so far, and the next one in its center's group. The center is the new label.
-    best: Vec<T>,
-    next: Vec<T>,
-    /// Rows whose label may change.
-    open: Vec<u32>,
+    pub(super) best: Vec<T>,
+    pub(super) next: Vec<T>,
+    /// Rows whose label may change, and their least bounds in the same order.
+    pub(super) open: Vec<u32>,
+    pub(super) least: Vec<f32>,
     lists: Lists,
+    /// The rows within reach of each group: lists of equal room, and their lengths.
+    pub(super) near: Vec<u32>,
+    pub(super) counts: Vec<u32>,
     // Of the rows that meet a group together, in their order.
-    low: Vec<T>,
-    low_next: Vec<T>,
-    panel_low: Vec<T>,
-    better: Vec<Better<T>>,
+    pub(super) low: Vec<T>,
+    pub(super) low_next: Vec<T>,
+    pub(super) panel_low: Vec<T>,
+    pub(super) better: Vec<Better<T>>,
+    // Of the open rows, where there is one bound a row: themselves, their labels.
+    pub(super) scratch: Scratch<T>,
+    pub(super) compact: Vec<T>,
+    pub(super) labels: Vec<u32>,
 }
 
 /// Lists of rows, one after the other.
@@ -104,12 +133,11 @@ impl Lists {
 }
 
 /// A chunk of rows and what is kept of each.
-struct Rows<'a, T> {
-    values: MatRef<'a, T>,
-    old: &'a [u32],
-    new: &'a mut [u32],
-    upper: &'a mut [f32],
-    lower: &'a mut [f32],
+pub(super) struct Rows<'a, T> {
+    pub(super) values: MatRef<'a, T>,
+    pub(super) old: &'a [u32],
+    pub(super) new: &'a mut [u32],
+    pub(super) bounds: Bounds<'a>,
 }
 
 /// The smaller one, or `a` where one is not a number.
@@ -124,33 +152,31 @@ impl<T: Compute> Rules<'_, T> {
         rows: MatRef<'_, T>,
         old: &[u32],
         new: &mut [u32],
-        upper: &mut [f32],
-        lower: &mut [f32],
+        bounds: Bounds<'_>,
         work: &mut Work<T>,
     ) -> u64 {
         new.copy_from_slice(old);
-        let chunk = &mut Rows { values: rows, old, new, upper, lower };
-        self.drift_apart(chunk, work);
+        let chunk = &mut Rows { values: rows, old, new, bounds };
+        self.drift_apart(chunk);
+        if self.bounds.is_single() {
+            return self.label_by_one_bound(chunk, work);
+        }
         let measured = self.open(chunk, work);
         let met = self.own_panels(chunk, work) + self.groups(chunk, work);
         self.close(chunk, work);
         (measured + met * self.width) as u64
     }
 
-    /// Moves the bounds with the centers; leaves the least lower bound of each row in `least`.
-    fn drift_apart(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
-        for (upper, &j) in chunk.upper.iter_mut().zip(chunk.old) {
+    /// Moves the bounds with the centers.
+    fn drift_apart(&self, chunk: &mut Rows<'_, T>) {
+        for (upper, &j) in chunk.bounds.upper.iter_mut().zip(chunk.old) {
             *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
         }
-        let m = chunk.old.len();
-        work.least.clear();
-        work.least.resize(m, f32::INFINITY);
-        for (lower, &drift) in chunk.lower.chunks_exact_mut(m).zip(&self.drift) {
-            settle(lower, drift, &mut work.least);
-            if self.rebase {
-                for lower in lower {
-                    *lower -= drift + (drift + lower.abs()) * ROUNDING;
-                }
+        if self.rebase {
+            let less = |bound: f32, drift: f32| bound - (drift + (drift + bound.abs()) * ROUNDING);
+            chunk.bounds.least.iter_mut().for_each(|bound| *bound = less(*bound, self.far_drift));
+            for row in chunk.bounds.lower.chunks_exact_mut(self.drift.len().max(1)) {
+                row.iter_mut().zip(&self.drift).for_each(|(bound, &drift)| *bound = less(*bound, drift));
             }
         }
     }
@@ -164,11 +190,22 @@ impl<T: Compute> Rules<'_, T> {
         work.best.resize(m, T::INFINITY);
         work.next.resize(m, T::INFINITY);
         work.reach.resize(m, 0.0);
+        work.least.resize(m, 0.0);
         // Whole vectors are written: room for one more.
         work.open.resize(m + 16, 0);
-        reach(self.outer, chunk.upper, &mut work.reach);
-        let measured = within(&work.least, 0.0, &work.reach, &mut work.open);
-        work.reach.fill(f32::NEG_INFINITY);
+        let Bounds { upper, least: all, lower } = &mut chunk.bounds;
+        reach(self.outer, upper, &mut work.reach);
+        // By the bound of all other centers, then by those of the groups, then by the true distance to the own center.
+        let doubtful = within(all, self.new_far_drift, &work.reach, &mut work.open);
+        least(lower, &self.new_drift, &work.open[..doubtful], &mut work.least);
+        let mut measured = 0;
+        for i in 0..doubtful {
+            let (r, least) = (work.open[i], work.least[i]);
+            all[r as usize] = (least + self.new_far_drift) * (1.0 - ROUNDING);
+            (work.open[measured], work.least[measured]) = (r, least);
+            // As if there were no reach where it is not a number: then a row is seen to be none either.
+            measured += usize::from(!(least >= work.reach[r as usize]));
+        }
         for &r in &work.open[..measured] {
             work.slot[r as usize] = self.bounds.slot[chunk.old[r as usize] as usize];
         }
@@ -179,12 +216,10 @@ impl<T: Compute> Rules<'_, T> {
             let r = work.open[i];
             work.open[kept] = r;
             let r = r as usize;
-            chunk.upper[r] = work.radii.upper[i];
+            chunk.bounds.upper[r] = work.radii.upper[i];
             (work.own[r], work.error[r]) = (work.radii.own[i], work.radii.error[i]);
-            let reach = work.radii.reach[i];
-            let open = work.least[r] < reach;
-            work.reach[r] = if open { reach } else { f32::NEG_INFINITY };
-            kept += usize::from(open);
+            work.reach[r] = work.radii.reach[i];
+            kept += usize::from(work.least[i] < work.reach[r]);
         }
         work.open.truncate(kept);
         measured
@@ -220,43 +255,35 @@ impl<T: Compute> Rules<'_, T> {
 
     /// The open rows against all groups within their reach; gives the number of meetings of a row and a panel.
     fn groups(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
-        let m = chunk.old.len();
+        let (groups, room) = (self.bounds.n_groups, work.open.len());
         let single = self.bounds.group_panels == 1;
+        let (mut lists, mut counts) = (std::mem::take(&mut work.near), std::mem::take(&mut work.counts));
+        if lists.len() < groups * room {
+            lists.resize(groups * room, 0);
+        }
+        counts.clear();
+        counts.resize(groups, 0);
+        let to = (&mut lists[..], room, &mut counts[..]);
+        near(chunk.bounds.lower, &self.new_drift, &work.open, &work.reach, to);
         let mut met = 0;
-        if work.open.is_empty() {
-            return 0;
-        }
-        // The rows within reach of each group. Whole vectors are written: room for one more.
-        let mut lists = std::mem::take(&mut work.lists);
-        if lists.rows.len() < m * self.bounds.n_groups + 16 {
-            lists.rows.resize(m * self.bounds.n_groups + 16, 0);
-        }
-        lists.ends.clear();
-        let mut end = 0;
-        for (lower, &drift) in chunk.lower.chunks_exact(m).zip(&self.drift) {
-            let drift = if self.rebase { 0.0 } else { drift };
-            end += within(lower, drift, &work.reach, &mut lists.rows[end..]);
-            lists.ends.push(end);
-        }
-        for group in 0..self.bounds.n_groups {
-            let drift = if self.rebase { 0.0 } else { self.drift[group] };
-            let lower = &chunk.lower[group * m..][..m];
-            let (start, end) = (lists.start(group), lists.ends[group]);
+        for (group, &count) in counts.iter().enumerate() {
+            let drift = self.new_drift[group];
+            let list = &mut lists[group * room..][..count as usize];
             // Own panels are done, and what was found meanwhile may have put the group out of reach.
             let done = if single { (group * self.width) as u32 } else { u32::MAX - self.width as u32 };
-            let mut kept = start;
-            for i in start..end {
-                let r = lists.rows[i];
-                lists.rows[kept] = r;
+            let mut kept = 0;
+            for i in 0..list.len() {
+                let r = list[i];
+                list[kept] = r;
                 let r = r as usize;
                 let own = work.slot[r].wrapping_sub(done) < self.width as u32;
-                kept += usize::from(!own & (lower[r] - drift < work.reach[r]));
+                kept += usize::from(!own & (chunk.bounds.lower[r * groups + group] - drift < work.reach[r]));
             }
-            if kept > start {
-                met += self.group(group, &lists.rows[start..kept], chunk, work);
+            if kept > 0 {
+                met += self.group(group, &list[..kept], chunk, work);
             }
         }
-        work.lists = lists;
+        (work.near, work.counts) = (lists, counts);
         met
     }
 
@@ -354,14 +381,12 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Writes the bounds of `picked` rows for `group`, from their lowest values there.
     fn renew(&self, group: usize, picked: &[u32], chunk: &mut Rows<'_, T>, work: &Work<T>) {
-        let m = chunk.old.len();
-        let lower = &mut chunk.lower[group * m..][..m];
-        renew(&work.gathered, picked, &work.low, &work.error, self.margins, self.drift_of(group), lower);
+        self.renew_from(&work.low, group, picked, chunk, work);
     }
 
-    /// What is added to a bound when it is stored.
-    fn drift_of(&self, group: usize) -> f32 {
-        if self.rebase { 0.0 } else { self.drift[group] }
+    fn renew_from(&self, low: &[T], group: usize, picked: &[u32], chunk: &mut Rows<'_, T>, work: &Work<T>) {
+        let to = (&mut chunk.bounds.lower[..], self.bounds.n_groups, group);
+        renew(&work.gathered, picked, (low, &work.error), self.margins, self.new_drift[group], to);
     }
 
     /// The center in a lane of a panel.
@@ -377,27 +402,29 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Writes the bounds that a new label changes.
     fn close(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
-        let m = chunk.old.len();
-        for &r in &work.open {
-            let r = r as usize;
+        let groups = self.bounds.n_groups;
+        for &row in &work.open {
+            let r = row as usize;
             if chunk.new[r] == chunk.old[r] {
                 continue;
             }
-            chunk.upper[r] = upper(&work.gathered, r, work.best[r], work.error[r], self.margins);
+            chunk.bounds.upper[r] = upper(&work.gathered, r, work.best[r], work.error[r], self.margins);
             // The new center is no longer among the others of its group, the old one is.
-            let to = self.group_of(chunk.new[r]);
-            let column = &mut chunk.lower[to * m..][..m];
-            let next = [work.next[r]];
-            renew(&work.gathered, &[r as u32], &next, &work.error, self.margins, self.drift_of(to), column);
-            let from = self.group_of(chunk.old[r]);
-            let own = work.own[r].sqrt();
-            // As an upper bound, but downwards.
-            let least = own
-                - (own * self.margins.gamma
-                    + T::from_f64(4.0 * T::EPSILON) * (self.margins.norm + own + self.margins.norm));
-            let length = (least * self.margins.unit).to_f32().max(0.0) * (1.0 - ROUNDING);
-            let bound = &mut chunk.lower[from * m + r];
-            *bound = bound.min((length + self.drift_of(from)) * (1.0 - ROUNDING));
+            let (to, from) = (self.group_of(chunk.new[r]), self.group_of(chunk.old[r]));
+            self.renew_from(&[work.next[r]], to, &[row], chunk, work);
+            let own = self.at_least(work.own[r]);
+            let bound = &mut chunk.bounds.lower[r * groups + from];
+            *bound = bound.min((own + self.new_drift[from]) * (1.0 - ROUNDING));
+            let all = &mut chunk.bounds.least[r];
+            *all = all.min((own + self.new_far_drift) * (1.0 - ROUNDING));
         }
+    }
+
+    /// A lower bound of a distance, from the square that [`gather`] found.
+    fn at_least(&self, own: T) -> f32 {
+        let Margins { norm, gamma, unit } = self.margins;
+        let distance = own.sqrt();
+        let off = distance * gamma + T::from_f64(4.0 * T::EPSILON) * (norm + norm + distance);
+        ((distance - off) * unit).to_f32().max(0.0) * (1.0 - ROUNDING)
     }
 }

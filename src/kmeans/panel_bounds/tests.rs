@@ -18,7 +18,7 @@ impl PanelBounds {
         centers: MatRef<'_, T>,
         what: &str,
     ) {
-        let (n, width) = (rows.rows(), PackedCenters::<T>::panel_centers());
+        let width = PackedCenters::<T>::panel_centers();
         for (r, (row, &label)) in rows.iter().zip(labels).enumerate() {
             let distance = |j: usize| {
                 let sums = row
@@ -27,14 +27,14 @@ impl PanelBounds {
                     .map(|(x, c)| ((x.to_f64() - c.to_f64()) * self.scale).powi(2));
                 sums.sum::<f64>().sqrt() * self.unit
             };
-            let upper = f64::from(self.upper[r]) + f64::from(self.moves[label as usize]);
+            let upper = f64::from(self.rows.upper[r]) + f64::from(self.moves[label as usize]);
             assert!(
                 upper * (1.0 + 1e-6) >= distance(label as usize),
                 "{what}: upper bound {upper} of row {r}"
             );
             for (slot, &j) in self.order.iter().enumerate().filter(|&(_, &j)| j != label) {
                 let group = slot / width / self.group_panels;
-                let lower = f64::from(self.lower[group * n + r]) - self.drift[group];
+                let lower = f64::from(self.rows.lower[r * self.n_groups + group]) - self.drift[group];
                 let truth = distance(j as usize);
                 assert!(
                     lower * (1.0 - 1e-6) <= truth,
