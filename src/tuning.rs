@@ -72,30 +72,36 @@ pub(crate) const fn chunk_rows(dim: usize) -> usize {
 /// Share of labels that may have changed in a sweep for bounded ones to begin: until then most bounds fail, and cost more than they save.
 pub(crate) const BOUNDED_CHANGES: f64 = 0.15;
 
-/// Whether bounds save more than they cost, for `panels` panels of centers: each is one test a row, and saves the distances of a panel.
-pub(crate) const fn bounds_pay(dim: usize, panels: usize) -> bool {
-    dim >= 32 && panels >= 8
+/// Share of the distances of a plain sweep above which a bounded one is no gain.
+pub(crate) const BOUNDED_SHARE: f64 = 0.6;
+
+/// Whether bounds save more than they cost, for `panels` panels of centers, when that share of the labels has changed: each is one test a row, and
+/// saves the distances of a panel.
+pub(crate) fn panels_pay(dim: usize, panels: usize, changed: f64) -> bool {
+    dim > ROWS_IN_LANES_DIM && panels >= 4 && changed <= BOUNDED_CHANGES
+}
+
+/// Whether one bound a row saves more than it costs, with few columns, where all distances of a row cost little: a row whose bound fails costs what
+/// some hundred distances do, and the rows whose bounds fail are ten times those whose labels change.
+pub(crate) fn balls_pay(dim: usize, k: usize, changed: f64) -> bool {
+    dim <= ROWS_IN_LANES_DIM && k >= BALL_CENTERS && changed <= (k as f64 / 20_000.0).min(0.05)
 }
 
 /// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles, few enough to stay in the
 /// second-level cache (example of the bench `bounded`).
-pub(crate) fn bounded_chunk_rows(dim: usize) -> usize {
-    let fit = (CAP.1 / (4 * dim) / 64 * 64).min(CAP.0);
+pub(crate) const fn bounded_chunk_rows(dim: usize) -> usize {
+    let fit = 256 * 1024 / (4 * dim) / 64 * 64;
     if fit < 128 {
         128
-    } else if fit > 2048 {
-        2048
+    } else if fit > 1024 {
+        1024
     } else {
         fit
     }
 }
-const BOUNDED_CHUNK_BYTES: usize = 512 * 1024;
-pub(crate) static CAP: std::sync::LazyLock<(usize, usize)> = std::sync::LazyLock::new(|| {
-    let v: Vec<usize> = std::env::var("ZZ")
-        .map(|s| s.split(',').map(|x| x.parse().unwrap()).collect())
-        .unwrap_or(vec![2048, 512]);
-    (v[0], v[1] * 1024)
-});
+
+/// Centers from which rows with one bound look for the ones about their own center: fewer are met as fast as they are found.
+pub(crate) const BALL_CENTERS: usize = 24;
 
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;

@@ -127,8 +127,13 @@ impl Case<'_> {
 
     fn check(&self, what: &str) {
         let plain = self.trace(Algorithm::Lloyd, 0, 1);
-        for memory in [1 << 30, 4 * 3 * self.n as u64, 4 * 2 * self.n as u64, 0] {
-            let bounded = self.trace(Algorithm::Yinyang, memory, 2);
+        let rows = 4 * self.n as u64;
+        let yinyang = [1 << 30, 4 * rows, 3 * rows, 0].map(|memory| (Algorithm::Yinyang, memory));
+        let others =
+            [(Algorithm::Hamerly, 1 << 30), (Algorithm::Exponion, 1 << 30), (Algorithm::Exponion, 2 * rows)];
+        for (algorithm, memory) in yinyang.into_iter().chain(others) {
+            let bounded = self.trace(algorithm, memory, 2);
+            let what = format!("{what} {algorithm:?}");
             assert_eq!(bounded.0.len(), plain.0.len(), "{what}: steps with {memory} bytes");
             for (i, (a, b)) in bounded.0.iter().zip(&plain.0).enumerate() {
                 assert!(a == b, "{what}: step {i} with {memory} bytes differs");
@@ -142,9 +147,15 @@ impl Case<'_> {
 #[test]
 fn every_kind_of_data() {
     for (at, kind) in KINDS.into_iter().enumerate() {
-        for (n, d, k) in
-            [(3000, 20, 150), (2500, 40, 70), (300, 1, 40), (400, 3, 1), (40, 5, 40), (2100, 130, 33)]
-        {
+        for (n, d, k) in [
+            (3000, 20, 150),
+            (2500, 40, 70),
+            (300, 1, 40),
+            (400, 3, 1),
+            (40, 5, 40),
+            (2100, 130, 33),
+            (6000, 2, 90),
+        ] {
             let values = rows(kind, n, d, at as u64 + 1);
             for single in [true, false] {
                 let metric =

@@ -1,8 +1,10 @@
 //! This module knows what bounded sweeps ask of the kernels: some rows of a chunk against one panel of centers, and loops over bounds.
 
+use std::ops::Range;
+
 use super::aligned::Aligned;
 use super::isa::Isa;
-use super::pack::{PackedCenters, Scratch};
+use super::pack::{Form, PackedCenters, Scratch, moved};
 use super::table::Compute;
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -49,6 +51,11 @@ pub(crate) struct Better<T> {
     pub(crate) lane: u32,
     /// The second smallest tile value.
     pub(crate) next: T,
+}
+
+/// Whether rows lie in the lanes: then a row may meet single centers.
+pub(crate) fn meets_single_centers<T: Compute>(packed: &PackedCenters<T>) -> bool {
+    packed.form == Form::RowsInLanes
 }
 
 /// What bounds are made of, the same for all rows.
@@ -129,16 +136,71 @@ pub(crate) fn radii<T: Compute>(margins: Margins<T>, radii: &mut Radii<T>) {
     (T::table(Isa::active()).radii)(margins, radii);
 }
 
+/// What is nearest to some rows, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Nearest<T> {
+    pub(crate) ids: Vec<u32>,
+    /// The smallest tile values, and the second smallest.
+    pub(crate) best: Vec<T>,
+    pub(crate) next: Vec<T>,
+}
+
+impl<T: Float> Nearest<T> {
+    /// Makes room for `n` rows.
+    pub(crate) fn resize(&mut self, n: usize) {
+        self.ids.resize(n, 0);
+        self.best.resize(n, T::ZERO);
+        self.next.resize(n, T::ZERO);
+    }
+}
+
+/// Rows behind the last one that [`nearest_listed`] may overwrite.
+pub(crate) const BEHIND: usize = 16;
+
+/// Distances between all centers, rounded down: `k` rows of `k`. Costs `k^2 d` operations.
+pub(crate) fn between<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>) -> Vec<f32> {
+    let (k, d) = (packed.n_centers(), packed.dim());
+    let mut columns = vec![T::ZERO; k * d];
+    for (j, center) in packed.centers().iter().enumerate() {
+        for (t, (&c, &s)) in center.iter().zip(&packed.shift).enumerate() {
+            columns[t * k + j] = moved(c, s, packed.scale);
+        }
+    }
+    let mut out = vec![0.0; k * k];
+    (packed.table.between)(&columns, margins, &mut vec![T::ZERO; k], &mut out);
+    out
+}
+
+/// Puts a row of a chunk into its place among columns, as the kernels read it.
+pub(crate) fn put_in_columns<T: Compute>(packed: &PackedCenters<T>, row: &[T], columns: &mut [T], at: usize) {
+    let stride = columns.len() / packed.dim();
+    for (t, (&x, &s)) in row.iter().zip(&packed.shift).enumerate() {
+        columns[t * stride + at] = moved(x, s, packed.scale);
+    }
+}
+
+/// Some rows, as columns, against the listed centers only, which ascend. Columns and `nearest` have room for [`BEHIND`] rows more.
+pub(crate) fn nearest_listed<T: Compute>(
+    packed: &PackedCenters<T>,
+    columns: &[T],
+    rows: Range<usize>,
+    list: &[u32],
+    nearest: &mut Nearest<T>,
+) {
+    assert!(packed.form == Form::RowsInLanes);
+    (packed.table.listed)(packed, columns, rows, list, nearest);
+}
+
 /// As [`nearest`](super::nearest), with the smallest and the second smallest tile value of each row.
 pub(crate) fn nearest_pair<T: Compute>(
     rows: MatRef<'_, T>,
     packed: &PackedCenters<T>,
-    labels: &mut [u32],
-    (best, next): (&mut [T], &mut [T]),
+    nearest: &mut Nearest<T>,
     scratch: &mut Scratch<T>,
 ) {
+    let Nearest { ids, best, next } = nearest;
     super::for_each_strip(rows, packed, scratch, |strip, scratch| {
-        (packed.table.two)(packed, scratch, &mut labels[strip.clone()]);
+        (packed.table.two)(packed, scratch, &mut ids[strip.clone()]);
         best[strip.clone()].copy_from_slice(&scratch.best[..strip.len()]);
         next[strip.clone()].copy_from_slice(&scratch.second[..strip.len()]);
     });

@@ -1,8 +1,9 @@
 //! This module knows the kernels of each instruction set: one table of functions for each, chosen when centers are packed.
 
 use std::fmt;
+use std::ops::Range;
 
-use super::bounded::{Gathered, Margins, Meeting, Radii};
+use super::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
 use super::isa::Isa;
 use super::pack::{PackedCenters, Scratch};
 use crate::float::Float;
@@ -29,10 +30,13 @@ pub struct KernelTable<T: Compute> {
     /// The tile values of the loaded strip's first rows against one panel, into `scratch.tile`, a row of `width` values each. Only for
     /// centers in lanes.
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
-    /// See [`generic::picked`](super::generic::picked), as the next two.
+    /// See [`generic::picked`](super::generic::picked), as the next three.
     pub(super) gather: GatherFn<T>,
     pub(super) measure: MeasureFn<T>,
+    pub(super) between: fn(&[T], Margins<T>, &mut [T], &mut [f32]),
     pub(super) lowest: fn(&PackedCenters<T>, &mut Gathered<T>, &mut Meeting<'_, T>),
+    /// See [`generic::lanes`](super::generic::lanes). Only for rows in lanes.
+    pub(super) listed: ListedFn<T>,
     /// See [`generic::bounds`](super::generic::bounds), as those that follow.
     pub(super) least: fn(&[T], &[T], &[u32], &mut [T]),
     pub(super) near: NearFn<T>,
@@ -51,6 +55,9 @@ pub struct KernelTable<T: Compute> {
 /// Centers, the rows of a chunk, which of them, the slots of their centers; their places and squared distances come out.
 pub(super) type GatherFn<T> =
     fn(&PackedCenters<T>, MatRef<'_, T>, &[u32], &[u32], &mut Gathered<T>, &mut [T]);
+
+/// Centers, columns of rows, which of these, the list of centers; what is nearest comes out.
+pub(super) type ListedFn<T> = fn(&PackedCenters<T>, &[T], Range<usize>, &[u32], &mut Nearest<T>);
 
 /// Centers, the rows of a chunk, which of them, their labels; `|x'|^2` (by row) and squared distances come out.
 pub(super) type MeasureFn<T> = fn(&PackedCenters<T>, MatRef<'_, T>, &[u32], &[u32], &mut [T], &mut [T]);

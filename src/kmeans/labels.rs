@@ -8,7 +8,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::stats::ClusterSums;
-use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, bounded_chunk_rows, tile_rows};
+use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
 
 /// The label of a row that has none yet.
 pub(super) const NO_LABEL: u32 = u32::MAX;
@@ -134,16 +134,59 @@ impl Part {
     }
 }
 
+/// Buffers for the rows whose label changed.
+#[derive(Default)]
+struct Moved<T> {
+    rows: Vec<T>,
+    old: Vec<u32>,
+    new: Vec<u32>,
+}
+
 impl Part {
+    /// As [`Part::absorb`], where it is known which labels change.
+    fn absorb_changes<T: Compute>(
+        &mut self,
+        chunk: &Chunk<'_, T>,
+        labels: &mut [u32],
+        changes: &[(u32, u32)],
+        packed: &PackedCenters<T>,
+        afresh: bool,
+        moved: &mut Moved<T>,
+    ) -> Result<()> {
+        self.changed += changes.len() as u64;
+        self.weighted |= chunk.weights.is_some();
+        moved.rows.clear();
+        moved.old.clear();
+        moved.new.clear();
+        for &(r, new) in changes {
+            let old = std::mem::replace(&mut labels[r as usize], new);
+            if !afresh {
+                moved.old.push(old);
+                moved.new.push(new);
+                moved.rows.extend_from_slice(chunk.rows.row(r as usize));
+            }
+        }
+        if afresh {
+            self.clusters.absorb(chunk.rows, labels, chunk.weights, packed);
+            return if self.clusters.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) };
+        }
+        if !changes.is_empty() {
+            let rows = MatRef::new(&moved.rows, chunk.rows.cols());
+            self.clusters.reassign(rows, &moved.old, &moved.new, packed);
+        }
+        if self.clusters.is_finite(&moved.new) { Ok(()) } else { Err(chunk.not_finite()) }
+    }
+
     /// Takes all rows of a chunk as if they were of one cluster; `labels` is lost.
     fn absorb_moments<T: Compute>(
         &mut self,
         chunk: &Chunk<'_, T>,
         origin: Option<&PackedCenters<T>>,
-        labels: &mut [u32],
+        labels: &mut Vec<u32>,
     ) {
         if let (Some(all), Some(origin)) = (&mut self.moments, origin) {
-            labels.fill(0);
+            labels.clear();
+            labels.resize(chunk.rows.rows(), 0);
             all.absorb(chunk.rows, labels, None, origin);
         }
     }
@@ -249,21 +292,28 @@ impl Labels {
         let absorb = |chunk: Chunk<'_, T>,
                       (labels, ((upper, least), lower)): PerChunk<'_>,
                       part: &mut Part,
-                      (work, new, known): &mut (Work<T>, Vec<u32>, Vec<u32>)| {
-            new.resize(labels.len(), 0);
-            // Without bounds every center is met, whichever comes first.
-            known.clear();
-            known.extend(labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }));
+                      (work, moved): &mut (Work<T>, Moved<T>)| {
             let bounds = Bounds { upper, least, lower: lower.values };
-            part.distances += rules.label(chunk.rows, known, new, bounds, work);
-            part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)?;
-            part.absorb_moments(&chunk, moments, new);
+            let unknown = labels.contains(&NO_LABEL);
+            if unknown {
+                // Without bounds every center is met, whichever comes first.
+                let known: Vec<u32> = labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }).collect();
+                part.distances += rules.label(chunk.rows, &known, bounds, work);
+                moved.new.clear();
+                moved.new.extend_from_slice(&known);
+                work.changes.iter().for_each(|&(r, label)| moved.new[r as usize] = label);
+                part.absorb(&chunk, Relabelled { old: labels, new: &moved.new }, packed, afresh)?;
+            } else {
+                part.distances += rules.label(chunk.rows, labels, bounds, work);
+                part.absorb_changes(&chunk, labels, &work.changes, packed, afresh, moved)?;
+            }
+            part.absorb_moments(&chunk, moments, &mut moved.new);
             Ok(())
         };
-        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounded_chunk_rows(dim)) };
+        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(dim)) };
         let lower = Wide { values: &mut rows.lower, width };
         let state = (&mut self.of_rows[..], ((&mut rows.upper[..], &mut rows.least[..]), lower));
-        let make = (empty, <(Work<T>, Vec<u32>, Vec<u32>)>::default);
+        let make = (empty, <(Work<T>, Moved<T>)>::default);
         sweep(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(total)

@@ -19,7 +19,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{BOUNDED_CHANGES, bounds_pay};
+use crate::tuning::{BOUNDED_SHARE, balls_pay, panels_pay};
 
 /// Seconds spent in each phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +54,10 @@ pub struct Lloyd<T> {
     algorithm: Algorithm,
     /// Labels that changed in the last sweep.
     changed: u64,
+    /// Sweeps since bounds began.
+    bounded_sweeps: u64,
+    /// Bounds saved too little: no new ones before this sweep.
+    unbounded_until: u64,
     /// `labels`, `weights` and `energy` belong to `centers`.
     current: bool,
     /// Squared length below which the centers' move ends the run; known after the first sweep.
@@ -67,10 +71,7 @@ pub struct Lloyd<T> {
 impl<T: Compute> Lloyd<T> {
     /// A plan: the first centers are chosen when it begins.
     pub(super) fn plan(params: KMeansParams) -> Self {
-        let algorithm = match params.algorithm {
-            Algorithm::Auto => Algorithm::Lloyd,
-            named => named,
-        };
+        let algorithm = Algorithm::Lloyd;
         Self {
             params,
             algorithm,
@@ -82,6 +83,8 @@ impl<T: Compute> Lloyd<T> {
             exact: false,
             carried: None,
             changed: 0,
+            bounded_sweeps: 0,
+            unbounded_until: 0,
             current: false,
             threshold: None,
             iteration: 0,
@@ -164,30 +167,43 @@ impl<T: Compute> Lloyd<T> {
 
     /// Begins bounded sweeps, if it is time for them.
     fn choose_bounds(&mut self) {
-        if self.labels.torn {
+        // The first sweep makes labels, and centers that are worth grouping.
+        if self.labels.torn || self.labels.bounds.is_some() || self.iteration == 0 {
             return;
         }
         let wanted = match self.params.algorithm {
-            Algorithm::Lloyd => false,
-            Algorithm::Yinyang => true,
+            Algorithm::Auto if self.iteration < self.unbounded_until => Algorithm::Lloyd,
             Algorithm::Auto => {
-                let settled = self.changed as f64 <= BOUNDED_CHANGES * self.labels.of_rows.len() as f64;
-                self.iteration > 0
-                    && settled
-                    && bounds_pay(self.dim, self.params.n_clusters / PackedCenters::<T>::panel_centers())
+                let changed = self.changed as f64 / self.labels.of_rows.len() as f64;
+                worthwhile::<T>(self.dim, self.params.n_clusters, changed)
             }
+            named => named,
         };
-        if wanted && self.labels.bounds.is_none() && self.iteration > 0 {
-            let centers = MatRef::new(&self.centers, self.dim);
-            let n = self.labels.of_rows.len();
-            self.labels.bounds = if std::env::var("ZH").is_ok() {
-                PanelBounds::single(centers, n, self.params.bounds_memory)
-            } else {
-                PanelBounds::new(centers, n, self.params.bounds_memory)
-            };
-            if self.labels.bounds.is_some() {
-                self.algorithm = Algorithm::Yinyang;
-            }
+        let (n, budget) = (self.labels.of_rows.len(), self.params.bounds_memory);
+        let centers = MatRef::new(&self.centers, self.dim);
+        self.labels.bounds = match wanted {
+            Algorithm::Yinyang => PanelBounds::new(centers, n, budget),
+            Algorithm::Hamerly => PanelBounds::single(centers, n, budget, false),
+            Algorithm::Exponion => PanelBounds::single(centers, n, budget, true),
+            Algorithm::Auto | Algorithm::Lloyd => None,
+        };
+        if self.labels.bounds.is_some() {
+            (self.algorithm, self.bounded_sweeps) = (wanted, 0);
+        }
+    }
+
+    /// Gives bounds up for a while when they save too little: a sweep that measures most distances is better plain.
+    fn watch_bounds(&mut self, distances: u64) {
+        if self.labels.bounds.is_none() || self.params.algorithm != Algorithm::Auto {
+            return;
+        }
+        self.bounded_sweeps += 1;
+        let all = self.labels.of_rows.len() as f64 * self.params.n_clusters as f64;
+        // The first bounded sweep has nothing to go by.
+        if self.bounded_sweeps > 2 && distances as f64 > BOUNDED_SHARE * all {
+            self.labels.bounds = None;
+            self.algorithm = Algorithm::Lloyd;
+            self.unbounded_until = 2 * self.iteration;
         }
     }
 
@@ -202,6 +218,17 @@ impl<T: Compute> Lloyd<T> {
             bounds.follow(before, now);
         }
         moved
+    }
+}
+
+/// What [`Algorithm::Auto`] takes when that share of the labels has changed in a sweep.
+fn worthwhile<T: Compute>(dim: usize, k: usize, changed: f64) -> Algorithm {
+    if balls_pay(dim, k, changed) {
+        Algorithm::Exponion
+    } else if panels_pay(dim, k / PackedCenters::<T>::panel_centers(), changed) {
+        Algorithm::Yinyang
+    } else {
+        Algorithm::Lloyd
     }
 }
 
@@ -257,6 +284,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
         self.changed = changed;
+        self.watch_bounds(distances);
         self.rows_seen += n;
         let carry = relocated == 0 && swept.pays_to_carry(n);
         self.carried = carry.then(|| swept.into_carried());

@@ -69,8 +69,14 @@ pub enum Algorithm {
     Auto,
     /// All distances.
     Lloyd,
-    /// Bounds for each panel of centers (after Ding et al., 2015): few distances once the centers have begun to settle.
+    /// Choose for many clusters in more than a few columns: a bound for each row and panel of centers (after Ding et al., 2015), and few
+    /// distances once the centers have begun to settle.
     Yinyang,
+    /// Choose when bounds must be few: one a row (Hamerly, 2010); rows for which it fails meet all centers.
+    Hamerly,
+    /// Choose for many clusters in up to 16 columns: as [`Algorithm::Hamerly`], but rows meet only centers about their own one (Newling and
+    /// Fleuret, 2016). With more columns it is the same as that.
+    Exponion,
 }
 
 impl Algorithm {
@@ -84,6 +90,8 @@ impl Algorithm {
             Self::Auto => "auto",
             Self::Lloyd => "lloyd",
             Self::Yinyang => "yinyang",
+            Self::Hamerly => "hamerly",
+            Self::Exponion => "exponion",
         }
     }
 
@@ -93,7 +101,8 @@ impl Algorithm {
     /// assert_eq!(shoal::Algorithm::named("lloyd"), Some(shoal::Algorithm::Lloyd));
     /// ```
     pub fn named(name: &str) -> Option<Self> {
-        [Self::Auto, Self::Lloyd, Self::Yinyang].into_iter().find(|algorithm| algorithm.name() == name)
+        let all = [Self::Auto, Self::Lloyd, Self::Yinyang, Self::Hamerly, Self::Exponion];
+        all.into_iter().find(|algorithm| algorithm.name() == name)
     }
 }
 

@@ -159,7 +159,7 @@ pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
             |(tile, mut state), part, (converted, scratch)| {
                 for start in tile.clone().step_by(chunk) {
                     cx.check()?;
-                    let range = start..tile.end.min(start + chunk);
+                    let range = start..tile.end.min(start.saturating_add(chunk));
                     let rows = block.rows.tile(range.clone(), converted);
                     let chunk = Chunk {
                         first_row: block.first_row + start as u64,

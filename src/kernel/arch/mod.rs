@@ -20,7 +20,9 @@ macro_rules! stamp {
     ($t:ident, $simd:ty, $isa:expr, $mr:literal $m2:literal $m3:literal x $nv:literal, [$($attr:meta),*]) => {
         pub(in crate::kernel) mod $t {
             use crate::kernel::generic::simd::{Argmin, Simd, Two};
-            use crate::kernel::bounded::{Gathered, Margins, Meeting, Radii};
+            use std::ops::Range;
+
+            use crate::kernel::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
             use crate::kernel::generic::{accumulate, bounds, lanes, pair, picked, strip, tile};
             use crate::kernel::isa::Isa;
             use crate::kernel::pack::{Form, PackedCenters, Scratch};
@@ -49,6 +51,10 @@ macro_rules! stamp {
                 gather: |p, x, rows, slot, to, own| unsafe { gather(p, x, rows, slot, to, own) },
                 // SAFETY: as above.
                 measure: |p, x, rows, labels, norms, own| unsafe { measure(p, x, rows, labels, norms, own) },
+                // SAFETY: as above.
+                between: |c, m, sums, out| unsafe { between(c, m, sums, out) },
+                // SAFETY: as above.
+                listed: |p, x, rows, list, to| unsafe { listed(p, x, rows, list, to) },
                 // SAFETY: as above.
                 lowest: |p, g, meeting| unsafe { lowest(p, g, meeting) },
                 // SAFETY: as above.
@@ -134,6 +140,23 @@ macro_rules! stamp {
                 own: &mut [$t],
             ) {
                 picked::measure(packed, rows, rows_picked, labels, sq_norm, own);
+            }
+
+            $(#[$attr])*
+            unsafe fn between(columns: &[$t], margins: Margins<$t>, sums: &mut [$t], out: &mut [f32]) {
+                picked::between(columns, margins, sums, out);
+            }
+
+            $(#[$attr])*
+            unsafe fn listed(
+                packed: &Packed,
+                columns: &[$t],
+                rows: Range<usize>,
+                list: &[u32],
+                nearest: &mut Nearest<$t>,
+            ) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { lanes::listed::<$simd>(packed, columns, rows, list, nearest) }
             }
 
             $(#[$attr])*

@@ -1,8 +1,11 @@
 //! This module knows the loop for rows in lanes: with few columns a vector of rows meets one broadcast center after the other, and the
 //! running minima never leave the registers.
 
+use std::ops::Range;
+
 use super::simd::Simd;
 use crate::float::Float;
+use crate::kernel::bounded::Nearest;
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::table::Compute;
 use crate::tuning::ROWS_IN_LANES_DIM;
@@ -15,19 +18,22 @@ const fn vectors_of(dim: usize, registers: usize) -> usize {
 /// Centers that a group of rows meets at a time.
 const CENTERS: usize = 4;
 
-/// Smallest, its center and, if `TWO`, the second smallest value of `RV` vectors of rows with `D` columns.
+/// Smallest, its center and, if `TWO`, the second smallest value of `RV` vectors of rows with `D` columns; over the first `k` centers, or, if
+/// `LISTED`, over `k` listed ones.
 ///
 /// # Safety
-/// `x` points to `D` columns of `stride` values, of which `RV` vectors are read; `c` to `k` rows of `D` values, `norms` to `k` values;
-/// `best`, `ids` and (if `TWO`) `second` to `RV` vectors; the processor has the instruction set.
+/// `x` points to `D` columns of `stride` values, of which `RV` vectors are read; `c` and `norms` to a row of `D` values and to a value for
+/// each of these centers; `list` to `k` of them, if `LISTED`; `best`, `ids` and (if `TWO`) `second` to `RV` vectors; the processor has the
+/// instruction set.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "registers, not a data structure")]
-unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool>(
+unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool, const LISTED: bool>(
     x: *const S::T,
     stride: usize,
     c: *const S::T,
     norms: *const S::T,
     k: usize,
+    list: *const u32,
     best: *mut S::T,
     ids: *mut u32,
     second: *mut S::T,
@@ -43,22 +49,23 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool>(
         let mut low = [S::splat(S::T::INFINITY); RV];
         let mut at = [S::splat(S::T::ZERO); RV];
         let mut next = [S::splat(S::T::INFINITY); RV];
-        let mut p = c;
         let mut j = 0;
         macro_rules! centers {
             ($some:expr) => {{
                 let mut acc = [[S::splat(S::T::ZERO); RV]; $some];
-                for (i, acc) in acc.iter_mut().enumerate() {
-                    *acc = [S::splat(*norms.add(j + i)); RV];
+                let mut which = [0; $some];
+                for (i, (acc, which)) in acc.iter_mut().zip(&mut which).enumerate() {
+                    *which = if LISTED { *list.add(j + i) as usize } else { j + i };
+                    *acc = [S::splat(*norms.add(*which)); RV];
                     for (t, column) in rows.iter().enumerate() {
-                        let b = S::splat(*p.add(i * D + t));
+                        let b = S::splat(*c.add(*which * D + t));
                         for (v, acc) in acc.iter_mut().enumerate() {
                             *acc = S::fmadd(column[v], b, *acc);
                         }
                     }
                 }
-                for (i, acc) in acc.iter().enumerate() {
-                    let id = S::splat(S::T::from_f32((j + i) as f32));
+                for (acc, which) in acc.iter().zip(which) {
+                    let id = S::splat(S::T::from_f32(which as f32));
                     for v in 0..RV {
                         if TWO {
                             next[v] = S::min(next[v], S::max(low[v], acc[v]));
@@ -66,7 +73,6 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool>(
                         (low[v], at[v]) = S::keep_less(low[v], at[v], acc[v], id);
                     }
                 }
-                p = p.add($some * D);
                 j += $some;
             }};
         }
@@ -110,16 +116,16 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
         // SAFETY: the buffers are as long as asserted; `r` and a group's rows stay below `padded`.
         unsafe {
             let (x, c, norms) = (scratch.x.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
-            let best = scratch.best.as_mut_ptr().add(r);
+            let (best, list) = (scratch.best.as_mut_ptr().add(r), std::ptr::null());
             let (ids, second) = (scratch.ids.as_mut_ptr().add(r), scratch.second.as_mut_ptr().add(r));
             macro_rules! dims {
                 ($($d:literal)*) => {
                     match dim {
                         // The other branch is known to be dead when this is compiled.
                         $($d => if vectors_of($d, S::REGISTERS) == 2 {
-                            group::<S, $d, 2, TWO>(x, stride, c, norms, k, best, ids, second);
+                            group::<S, $d, 2, TWO, false>(x, stride, c, norms, k, list, best, ids, second);
                         } else {
-                            group::<S, $d, 1, TWO>(x, stride, c, norms, k, best, ids, second);
+                            group::<S, $d, 1, TWO, false>(x, stride, c, norms, k, list, best, ids, second);
                         },)*
                         _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
                     }
@@ -130,6 +136,47 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
         r += vectors * S::LANES;
     }
     labels.copy_from_slice(&scratch.ids[..rows]);
+}
+
+/// Rows number `rows` of some columns against the `listed` centers only: the smallest tile value of each, its center, the second smallest
+/// value. What lies behind the last row may be overwritten, by less than a vector.
+///
+/// # Safety
+/// The processor has the instruction set; `packed` has rows in lanes.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn listed<S: Simd>(
+    packed: &PackedCenters<S::T>,
+    columns: &[S::T],
+    rows: Range<usize>,
+    list: &[u32],
+    nearest: &mut Nearest<S::T>,
+) where
+    S::T: Compute,
+{
+    let dim = packed.dim;
+    let stride = columns.len() / dim;
+    let end = rows.start + rows.len().next_multiple_of(S::LANES);
+    assert!(end <= stride && list.iter().all(|&j| (j as usize) < packed.k) && dim <= ROWS_IN_LANES_DIM);
+    assert!(nearest.best.len() >= end && nearest.ids.len() >= end && nearest.next.len() >= end);
+    assert!(packed.data.len() >= packed.k * dim && packed.norms.len() >= packed.k);
+    for r in rows.step_by(S::LANES) {
+        // SAFETY: a vector of rows from `r` on ends before `end`, and the buffers are as long as asserted.
+        unsafe {
+            let (x, c, norms) = (columns.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
+            let (list, k) = (list.as_ptr(), list.len());
+            let (best, next) = (nearest.best.as_mut_ptr().add(r), nearest.next.as_mut_ptr().add(r));
+            let ids = nearest.ids.as_mut_ptr().add(r);
+            macro_rules! dims {
+                ($($d:literal)*) => {
+                    match dim {
+                        $($d => group::<S, $d, 1, true, true>(x, stride, c, norms, k, list, best, ids, next),)*
+                        _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
+                    }
+                };
+            }
+            dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
+        }
+    }
 }
 
 /// The tile values of the loaded strip's first `rows` rows against panel number `at`, into `scratch.tile`, a row of `width` values each.

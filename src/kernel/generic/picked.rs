@@ -5,7 +5,7 @@
 
 use super::simd::Simd;
 use crate::float::Float;
-use crate::kernel::bounded::{Better, Gathered, Meeting};
+use crate::kernel::bounded::{Better, Gathered, Margins, Meeting, ROUNDING};
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::table::Compute;
 use crate::matrix::MatRef;
@@ -101,6 +101,33 @@ pub(in crate::kernel) fn measure<T: Compute>(
             norm = norm + x * x;
         }
         (*own, sq_norm[r]) = (sum, norm);
+    }
+}
+
+/// The distances between all centers, as lower bounds in units of bounds: a row of them for each.
+#[inline(always)]
+pub(in crate::kernel) fn between<T: Compute>(
+    columns: &[T],
+    margins: Margins<T>,
+    sums: &mut [T],
+    out: &mut [f32],
+) {
+    let k = sums.len();
+    let Margins { norm, gamma, unit } = margins;
+    let (less, off) = (T::from_f32(1.0) - gamma, T::from_f64(8.0 * T::EPSILON) * norm);
+    for (j, out) in out.chunks_exact_mut(k).enumerate() {
+        sums.fill(T::ZERO);
+        for column in columns.chunks_exact(k) {
+            let c = column[j];
+            for (sum, &other) in sums.iter_mut().zip(column) {
+                let apart = other - c;
+                *sum = *sum + apart * apart;
+            }
+        }
+        for (out, sum) in out.iter_mut().zip(&*sums) {
+            let distance = sum.sqrt() * less - off;
+            *out = ((if distance > T::ZERO { distance } else { T::ZERO }) * unit).to_f32() * (1.0 - ROUNDING);
+        }
     }
 }
 

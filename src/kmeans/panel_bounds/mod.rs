@@ -19,6 +19,7 @@ mod tests;
 
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
+use crate::tuning::bounded_chunk_rows;
 use grow::affordable;
 use similar::similar_together;
 pub(super) use sweep::{Bounds, Work};
@@ -56,6 +57,8 @@ pub(super) struct PanelBounds {
     age: u32,
     /// Sum of the largest moves of all centers since then.
     far_drift: f64,
+    /// Rows meet only centers about their own one, where that is possible.
+    balls: bool,
     rows: RowBounds,
 }
 
@@ -128,15 +131,22 @@ impl PanelBounds {
             unit: 1.0,
             age: 0,
             far_drift: 0.0,
+            balls: false,
             rows: RowBounds::default(),
         };
         new.rows.reset(n, n_groups);
         Some(new)
     }
 
-    /// One bound a row, for `n` rows; `None` where `budget` bytes do not hold it.
-    pub(super) fn single<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
-        let room = budget / (8 * n.max(1) as u64) > 0;
+    /// One bound a row, for `n` rows; `None` where `budget` bytes do not hold it. With `balls`, rows meet only centers about their own one,
+    /// where the distances between all centers fit too.
+    pub(super) fn single<T: Compute>(
+        centers: MatRef<'_, T>,
+        n: usize,
+        budget: u64,
+        balls: bool,
+    ) -> Option<Self> {
+        let (left, k) = (budget.checked_sub(8 * n as u64), centers.rows() as u64);
         let mut new = Self {
             order: (0..centers.rows() as u32).collect(),
             slot: (0..centers.rows() as u32).collect(),
@@ -148,15 +158,22 @@ impl PanelBounds {
             unit: 1.0,
             age: 0,
             far_drift: 0.0,
+            balls: false,
             rows: RowBounds::default(),
         };
         new.rows.reset(n, 0);
-        room.then_some(new)
+        new.balls = balls && left.is_some_and(|left| left >= 4 * k * k);
+        left.map(|_| new)
     }
 
     /// Whether there is one bound a row, and none by group.
     fn is_single(&self) -> bool {
         self.n_groups == 0
+    }
+
+    /// Rows that are tested together: where they meet their centers label by label, as many as there are in a tile.
+    pub(super) fn chunk_rows(&self, dim: usize) -> usize {
+        if self.is_single() { usize::MAX } else { bounded_chunk_rows(dim) }
     }
 
     /// Takes the bounds of all rows out for a sweep.

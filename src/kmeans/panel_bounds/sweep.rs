@@ -1,10 +1,10 @@
 //! This module knows how a chunk of rows is labelled by bounds.
 
-use super::single::halves;
+use super::single::Neighbours;
 use super::{BASE_SWEEPS, PanelBounds, up};
 use crate::kernel::bounded::{
-    Better, Gathered, Margins, Meeting, ROUNDING, Radii, gather, least, lowest, near, reach, renew, upper,
-    within,
+    Better, Gathered, Margins, Meeting, Nearest, ROUNDING, Radii, gather, least, lowest, near, reach, renew,
+    upper, within,
 };
 use crate::kernel::{Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
@@ -25,8 +25,8 @@ pub(in crate::kmeans) struct Rules<'a, T: Compute> {
     new_drift: Vec<f32>,
     far_drift: f32,
     pub(super) new_far_drift: f32,
-    /// Half the distance from each center to the nearest other one, where there is one bound a row.
-    pub(super) halves: Vec<f32>,
+    /// How near centers are to each other, where there is one bound a row.
+    pub(super) neighbours: Neighbours,
 }
 
 /// Bounds of the rows of a chunk, see [`RowBounds`](super::RowBounds).
@@ -53,7 +53,11 @@ impl PanelBounds {
             margins,
             outer,
             rebase,
-            halves: if self.is_single() { halves(packed, self.unit, gamma) } else { Vec::new() },
+            neighbours: if self.is_single() {
+                Neighbours::of(packed, margins, self.balls)
+            } else {
+                Neighbours::default()
+            },
             new_drift: if rebase { vec![0.0; drift.len()] } else { drift.clone() },
             drift,
             far_drift,
@@ -77,10 +81,14 @@ pub(in crate::kmeans) struct Work<T: Compute> {
     /// The best tile value so far, and the next one in its center's group. The center is the new label.
     pub(super) best: Vec<T>,
     pub(super) next: Vec<T>,
+    /// The label of each open row as far as it is known.
+    pub(super) new: Vec<u32>,
+    /// The labels that changed: rows and new labels.
+    pub(in crate::kmeans) changes: Vec<(u32, u32)>,
     /// Rows whose label may change, and their least bounds in the same order.
     pub(super) open: Vec<u32>,
     pub(super) least: Vec<f32>,
-    lists: Lists,
+    pub(super) lists: Lists,
     /// The rows within reach of each group: lists of equal room, and their lengths.
     pub(super) near: Vec<u32>,
     pub(super) counts: Vec<u32>,
@@ -89,27 +97,30 @@ pub(in crate::kmeans) struct Work<T: Compute> {
     pub(super) low_next: Vec<T>,
     pub(super) panel_low: Vec<T>,
     pub(super) better: Vec<Better<T>>,
-    // Of the open rows, where there is one bound a row: themselves, their labels.
+    // Of the open rows, where there is one bound a row: themselves, row by row or as columns, and what they found.
     pub(super) scratch: Scratch<T>,
     pub(super) compact: Vec<T>,
-    pub(super) labels: Vec<u32>,
+    pub(super) nearest: Nearest<T>,
+    /// Centers that are near enough to some center, and as many copies of how near that is.
+    pub(super) list: Vec<u32>,
+    pub(super) near_enough: Vec<f32>,
 }
 
 /// Lists of rows, one after the other.
 #[derive(Default)]
-struct Lists {
-    rows: Vec<u32>,
+pub(super) struct Lists {
+    pub(super) rows: Vec<u32>,
     /// Where each ends.
-    ends: Vec<usize>,
+    pub(super) ends: Vec<usize>,
 }
 
 impl Lists {
-    fn start(&self, list: usize) -> usize {
+    pub(super) fn start(&self, list: usize) -> usize {
         if list == 0 { 0 } else { self.ends[list - 1] }
     }
 
     /// `open` by the panel of the rows' slots: a counting sort.
-    fn by_panel(&mut self, open: &[u32], slot: &[u32], width: usize, panels: usize) {
+    pub(super) fn by_panel(&mut self, open: &[u32], slot: &[u32], width: usize, panels: usize) {
         self.ends.clear();
         self.ends.resize(panels + 1, 0);
         let panel = |r: u32| slot[r as usize] as usize / width;
@@ -136,7 +147,6 @@ impl Lists {
 pub(super) struct Rows<'a, T> {
     pub(super) values: MatRef<'a, T>,
     pub(super) old: &'a [u32],
-    pub(super) new: &'a mut [u32],
     pub(super) bounds: Bounds<'a>,
 }
 
@@ -146,17 +156,17 @@ fn lesser<T: Compute>(a: T, b: T) -> T {
 }
 
 impl<T: Compute> Rules<'_, T> {
-    /// Labels a chunk: `new` from `old`, with the bounds of its rows; gives the number of distances that were computed.
+    /// Labels a chunk, with the bounds of its rows: the labels that differ from `old` are left in `work.changes`. Gives the number of distances
+    /// that were computed.
     pub(in crate::kmeans) fn label(
         &self,
         rows: MatRef<'_, T>,
         old: &[u32],
-        new: &mut [u32],
         bounds: Bounds<'_>,
         work: &mut Work<T>,
     ) -> u64 {
-        new.copy_from_slice(old);
-        let chunk = &mut Rows { values: rows, old, new, bounds };
+        work.changes.clear();
+        let chunk = &mut Rows { values: rows, old, bounds };
         self.drift_apart(chunk);
         if self.bounds.is_single() {
             return self.label_by_one_bound(chunk, work);
@@ -190,6 +200,7 @@ impl<T: Compute> Rules<'_, T> {
         work.best.resize(m, T::INFINITY);
         work.next.resize(m, T::INFINITY);
         work.reach.resize(m, 0.0);
+        work.new.resize(m, 0);
         work.least.resize(m, 0.0);
         // Whole vectors are written: room for one more.
         work.open.resize(m + 16, 0);
@@ -219,6 +230,7 @@ impl<T: Compute> Rules<'_, T> {
             chunk.bounds.upper[r] = work.radii.upper[i];
             (work.own[r], work.error[r]) = (work.radii.own[i], work.radii.error[i]);
             work.reach[r] = work.radii.reach[i];
+            work.new[r] = chunk.old[r];
             kept += usize::from(work.least[i] < work.reach[r]);
         }
         work.open.truncate(kept);
@@ -241,7 +253,7 @@ impl<T: Compute> Rules<'_, T> {
             for i in 0..work.better.len() {
                 let Better { at, lane, next } = work.better[i];
                 let (r, low) = (picked[at as usize], work.low[at as usize]);
-                if self.take(r as usize, panel, lane, low, chunk, work) {
+                if self.take(r as usize, panel, lane, low, work) {
                     work.next[r as usize] = next;
                 }
             }
@@ -299,7 +311,7 @@ impl<T: Compute> Rules<'_, T> {
             for i in 0..work.better.len() {
                 let Better { at, lane, next } = work.better[i];
                 let (r, low) = (picked[at as usize] as usize, work.low[at as usize]);
-                if self.take(r, first, lane, low, chunk, work) {
+                if self.take(r, first, lane, low, work) {
                     work.next[r] = next;
                 }
             }
@@ -316,11 +328,11 @@ impl<T: Compute> Rules<'_, T> {
                 let (r, low) = (r as usize, work.panel_low[i]);
                 let mut next = low;
                 if let Some(found) = found.next_if(|found| found.at == i as u32) {
-                    if self.take(r, panel, found.lane, low, chunk, work) {
+                    if self.take(r, panel, found.lane, low, work) {
                         work.next[r] = lesser(work.low[i], found.next);
                         work.low_next[i] = work.next[r];
                     }
-                    if self.center(panel, found.lane) == chunk.new[r] {
+                    if self.center(panel, found.lane) == work.new[r] {
                         next = found.next;
                     }
                 }
@@ -333,7 +345,7 @@ impl<T: Compute> Rules<'_, T> {
         // A later panel may have come between the best and the next one.
         for (i, &r) in picked.iter().enumerate() {
             let r = r as usize;
-            if chunk.new[r] != chunk.old[r] && self.group_of(chunk.new[r]) == group {
+            if work.new[r] != chunk.old[r] && self.group_of(work.new[r]) == group {
                 work.next[r] = lesser(work.next[r], work.low_next[i]);
             }
         }
@@ -358,19 +370,11 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Makes the center in a lane the row's label, if it is the better one; says whether it was.
-    fn take(
-        &self,
-        r: usize,
-        panel: usize,
-        lane: u32,
-        low: T,
-        chunk: &mut Rows<'_, T>,
-        work: &mut Work<T>,
-    ) -> bool {
+    fn take(&self, r: usize, panel: usize, lane: u32, low: T, work: &mut Work<T>) -> bool {
         let center = self.center(panel, lane);
-        let nearer = low < work.best[r] || low == work.best[r] && center < chunk.new[r];
+        let nearer = low < work.best[r] || low == work.best[r] && center < work.new[r];
         if nearer {
-            (work.best[r], chunk.new[r]) = (low, center);
+            (work.best[r], work.new[r]) = (low, center);
             let upper = [upper(&work.gathered, r, low, work.error[r], self.margins)];
             let mut within = [0.0];
             reach(self.outer, &upper, &mut within);
@@ -400,17 +404,20 @@ impl<T: Compute> Rules<'_, T> {
         self.bounds.slot[center as usize] as usize / self.width / self.bounds.group_panels
     }
 
-    /// Writes the bounds that a new label changes.
+    /// Writes the bounds that a new label changes, and lists it.
     fn close(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
         let groups = self.bounds.n_groups;
-        for &row in &work.open {
+        let open = std::mem::take(&mut work.open);
+        for &row in &open {
             let r = row as usize;
-            if chunk.new[r] == chunk.old[r] {
+            let (old, new) = (chunk.old[r], work.new[r]);
+            if new == old {
                 continue;
             }
+            work.changes.push((row, new));
             chunk.bounds.upper[r] = upper(&work.gathered, r, work.best[r], work.error[r], self.margins);
             // The new center is no longer among the others of its group, the old one is.
-            let (to, from) = (self.group_of(chunk.new[r]), self.group_of(chunk.old[r]));
+            let (to, from) = (self.group_of(new), self.group_of(old));
             self.renew_from(&[work.next[r]], to, &[row], chunk, work);
             let own = self.at_least(work.own[r]);
             let bound = &mut chunk.bounds.lower[r * groups + from];
@@ -418,10 +425,11 @@ impl<T: Compute> Rules<'_, T> {
             let all = &mut chunk.bounds.least[r];
             *all = all.min((own + self.new_far_drift) * (1.0 - ROUNDING));
         }
+        work.open = open;
     }
 
     /// A lower bound of a distance, from the square that [`gather`] found.
-    fn at_least(&self, own: T) -> f32 {
+    pub(super) fn at_least(&self, own: T) -> f32 {
         let Margins { norm, gamma, unit } = self.margins;
         let distance = own.sqrt();
         let off = distance * gamma + T::from_f64(4.0 * T::EPSILON) * (norm + norm + distance);

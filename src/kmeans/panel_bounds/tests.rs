@@ -33,20 +33,27 @@ impl PanelBounds {
                 "{what}: upper bound {upper} of row {r}"
             );
             for (slot, &j) in self.order.iter().enumerate().filter(|&(_, &j)| j != label) {
-                let group = slot / width / self.group_panels;
-                let lower = f64::from(self.rows.lower[r * self.n_groups + group]) - self.drift[group];
                 let truth = distance(j as usize);
-                assert!(
-                    lower * (1.0 - 1e-6) <= truth,
-                    "{what}: {lower} for center {j} of row {r}, at {truth}"
-                );
+                let mut lower = vec![f64::from(self.rows.least[r]) - self.far_drift];
+                if !self.is_single() {
+                    let group = slot / width / self.group_panels;
+                    lower.push(f64::from(self.rows.lower[r * self.n_groups + group]) - self.drift[group]);
+                }
+                for lower in lower {
+                    assert!(
+                        lower * (1.0 - 1e-6) <= truth,
+                        "{what}: {lower} for center {j} of row {r}, at {truth}"
+                    );
+                }
             }
         }
     }
 }
 
-fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds_memory: u64) {
-    let (n, d, k) = (1500, 18, 150);
+fn bounds_hold<T: Compute>(algorithm: Algorithm, offset: f64, scale: f64, bounds_memory: u64) {
+    let (n, k) = (1500, 150);
+    // With few columns rows meet the centers about their own one.
+    let d = if algorithm == Algorithm::Exponion { 5 } else { 18 };
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
     // Columns of very different widths.
     let values: Vec<T> = (0..n * d)
@@ -73,11 +80,17 @@ fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds_memory: u64) {
 
 #[test]
 fn bounds_hold_on_badly_scaled_data() {
-    for memory in [1 << 30, 1500 * 4 * 3] {
-        bounds_hold::<f32>(0.0, 1.0, memory);
-        bounds_hold::<f32>(1e4, 1.0, memory);
-        bounds_hold::<f32>(0.0, 1e25, memory);
-        bounds_hold::<f64>(1e6, 1e-25, memory);
+    let kinds = [
+        (Algorithm::Yinyang, 1 << 30),
+        (Algorithm::Yinyang, 1500 * 4 * 4),
+        (Algorithm::Hamerly, 1 << 30),
+        (Algorithm::Exponion, 1 << 30),
+    ];
+    for (algorithm, memory) in kinds {
+        bounds_hold::<f32>(algorithm, 0.0, 1.0, memory);
+        bounds_hold::<f32>(algorithm, 1e4, 1.0, memory);
+        bounds_hold::<f32>(algorithm, 0.0, 1e25, memory);
+        bounds_hold::<f64>(algorithm, 1e6, 1e-25, memory);
     }
 }
 
@@ -97,10 +110,13 @@ fn an_order_is_a_permutation_of_sorted_panels() {
 #[test]
 fn no_room_no_bounds() {
     let centers = MatRef::new(&[0.0f32; 200], 2);
-    assert!(PanelBounds::new(centers, 1000, 7999).is_none());
-    assert_eq!(PanelBounds::new(centers, 1000, 8000).unwrap().n_groups(), 1);
+    assert!(PanelBounds::new(centers, 1000, 11_999).is_none());
+    assert_eq!(PanelBounds::new(centers, 1000, 12_000).unwrap().n_groups(), 1);
     assert_eq!(
         PanelBounds::new(centers, 1000, 1 << 30).unwrap().n_groups(),
         100usize.div_ceil(PackedCenters::<f32>::panel_centers())
     );
+    assert!(PanelBounds::single(centers, 1000, 7999, false).is_none());
+    assert!(!PanelBounds::single(centers, 1000, 8000, true).unwrap().balls);
+    assert!(PanelBounds::single(centers, 1000, 48_000, true).unwrap().balls);
 }
