@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import shoal
 from shoal import _files, cli
+from shoal.cli import arguments
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_settings_are_checked(capsys, rows):
 
 
 def test_values_are_read():
-    read = [cli.value_of(t) for t in ("3", "0.5", "1e-3", "none", "True", "false", "1GB", "nan1")]
+    read = [arguments.value_of(t) for t in ("3", "0.5", "1e-3", "none", "True", "false", "1GB", "nan1")]
     assert read == [3, 0.5, 1e-3, None, True, False, "1GB", "nan1"]
 
 
