@@ -146,7 +146,8 @@ def curves(path: str | os.PathLike[str], lines: Sequence[Curve], title: str, *, 
     title : str
         What stands above.
     excess : bool, default=False
-        Draw what the energies lie above the lowest of all instead, relative to it and on a logarithmic scale.
+        Draw what the energies lie above the lowest of all instead, relative to it and on a logarithmic scale;
+        not where all are the same.
 
     Raises
     ------
@@ -170,9 +171,11 @@ def curves(path: str | os.PathLike[str], lines: Sequence[Curve], title: str, *, 
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, sharey=True)
     lowest = min(float(np.min(line.energy)) for line in lines)
+    # All of them may be the same, and then there is nothing that a logarithm could show.
+    excess_of_some = excess and max(float(np.max(line.energy)) for line in lines) > lowest
     for line in lines:
         energy = np.asarray(line.energy, dtype=np.float64)
-        if excess:
+        if excess_of_some:
             # The lowest of all lies at minus infinity.
             energy = np.where(energy > lowest, energy / (lowest or 1.0) - 1.0, np.nan)
         for axes, cost in ((left, line.seconds), (right, line.rows)):
@@ -181,9 +184,9 @@ def curves(path: str | os.PathLike[str], lines: Sequence[Curve], title: str, *, 
         axes.set_xlabel(name)
         axes.set_xscale("log")
         axes.grid(alpha=0.3, which="both")
-    if excess and any(np.any(np.asarray(line.energy) > lowest) for line in lines):
+    if excess_of_some:
         left.set_yscale("log")
-    left.set_ylabel("validation energy above the lowest, relative" if excess else "energy a row")
+    left.set_ylabel("validation energy above the lowest, relative" if excess_of_some else "energy a row")
     right.legend()
     figure.suptitle(title)
     with whole(path) as file:

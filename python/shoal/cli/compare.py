@@ -259,7 +259,7 @@ def warn_if_unlike(held_out: float, fitted: float) -> None:
     """Say that the rows held out are not like the others, which a wrong order of rows does."""
     if not fitted / UNLIKE <= held_out <= fitted * UNLIKE:
         warnings.warn(
-            f"the scored rows have a mean squared distance of {held_out:.4g}, the fitted ones of {fitted:.4g}: "
+            f"the mean squared distance of scored rows is {held_out:.4g}, of fitted ones {fitted:.4g}: "
             "if the order of the rows means something take --shuffle, otherwise fewer clusters",
             stacklevel=2,
         )
