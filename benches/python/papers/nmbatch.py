@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -502,6 +503,8 @@ def main() -> None:
     parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
+        # Of empty clusters, where rows are equal.
+        warnings.simplefilter("ignore")
         common.serve(Handler(args.worker))
         return
     if args.seeds < 1 or args.clusters < 1 or args.seconds <= 0:
