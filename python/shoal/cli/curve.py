@@ -27,7 +27,8 @@ class EnergyCurve(Callback):
     decides. The seconds are those of the steps: scoring, which takes `spent` in all, is not in them.
     """
 
-    GROWTH = 1.1
+    #: Tenths of the rows at the last point that make the next one.
+    GROWTH = 11
 
     def __init__(self, held_out: Any) -> None:
         self.held_out = held_out
@@ -36,7 +37,7 @@ class EnergyCurve(Callback):
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Score the present model, if its turn has come."""
-        if not self.points or step.rows_seen >= self.GROWTH * self.points[-1].rows:
+        if not self.points or 10 * step.rows_seen >= self.GROWTH * self.points[-1].rows:
             self._add(step.iteration, step.elapsed, step.rows_seen, estimator)
         return None
 
