@@ -5,8 +5,9 @@ bounds), Lloyd's algorithm, exact k-means with bounds, and scikit-learn's ``Mini
 of 5000, one thread. For every seed all of them begin at the same distinct rows, and run one after the other;
 ratios are taken within a seed. Time is that of the steps, without validation and what is copied for it.
 
-Energies are means of squared distances, E_V of the validation rows. E* is the lowest E_V of all runs on a
-set, as in the paper; E*(seed) the lowest of all runs of a seed, since the start decides the last percent.
+Energies are means of squared distances, E_V of the validation rows. E* is the lowest E_V that a run on a set
+ended with, as in the paper; E*(seed) the lowest of the runs of a seed, since the start decides the last percent.
+On the way E_V may be lower still, by chance, where some rows lie far from all others: that is no model found.
 """
 
 from __future__ import annotations
@@ -248,10 +249,8 @@ def of(runs: Iterable[Run], method: str) -> dict[int, Run]:
 
 
 def lowest_of_seeds(runs: list[Run]) -> dict[int, float]:
-    """E*(seed)."""
-    return {
-        seed: min(float(r.energy.min()) for r in runs if r.seed == seed) for seed in {r.seed for r in runs}
-    }
+    """E*(seed): of finished runs."""
+    return {seed: min(float(r.energy[-1]) for r in runs if r.seed == seed) for seed in {r.seed for r in runs}}
 
 
 def mean_excess(runs: dict[int, Run], lowest: float, at: np.ndarray) -> np.ndarray:
