@@ -6,7 +6,7 @@ of 5000, one thread. For every seed all of them begin at the same distinct rows,
 ratios are taken within a seed. Time is that of the steps, without validation and what is copied for it.
 
 Energies are means of squared distances, E_V of the validation rows. E* is the lowest E_V that a run on a set
-ended with, as in the paper; E*(seed) the lowest of the runs of a seed, since the start decides the last percent.
+ended with, as in the paper; E*(seed) the lowest of a seed, since the start decides the last percent.
 On the way E_V may be lower still, by chance, where some rows lie far from all others: that is no model found.
 """
 
