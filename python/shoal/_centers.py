@@ -46,6 +46,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     n_jobs: Any
     #: Methods without such a parameter know this one.
     metric: str = "euclidean"
+    #: Whether `max_iter` may be None: no limit.
+    _unlimited = False
 
     # ---------------------------------------------------------------- fitting
 
@@ -131,6 +133,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             problems.add(
                 f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
             )
+        if self.max_iter is not None or not self._unlimited:
+            other = "None or " if self._unlimited else ""
+            problems.check(p.whole, "max_iter", self.max_iter, 1, other=other)
         problems.check(p.at_least_0, "tol", self.tol)
         if isinstance(self.callbacks, (str, bytes)) or not (
             self.callbacks is None or hasattr(self.callbacks, "__iter__")
