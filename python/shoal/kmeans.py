@@ -217,7 +217,7 @@ class KMeans(CenterClusterer):
             int(n_init),
         )
 
-    def _update(self, run: Any, step: Step) -> None:
+    def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         self.algorithm_ = run.algorithm
 

@@ -6,6 +6,7 @@ mod assign;
 mod empty;
 mod file;
 mod lloyd;
+mod minibatch;
 mod model;
 mod panel_bounds;
 mod params;
@@ -14,6 +15,7 @@ mod run;
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
 pub use lloyd::{Lloyd, Timings};
+pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, LloydStarts, Metric};
-pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot};
+pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, StreamSolver};
