@@ -54,7 +54,7 @@ mod whole_file;
 
 pub use error::{Error, Result};
 pub use float::Float;
-pub use kmeans::{Algorithm, KMeans, KMeansModel, Metric};
+pub use kmeans::{Algorithm, KMeans, KMeansModel, Metric, MiniBatch};
 pub use matrix::MatRef;
 pub use parallel::{Executor, Interrupt};
 pub use seeding::Seeding;

@@ -80,6 +80,19 @@ pub(crate) const fn bounds_pay(dim: usize, panels: usize) -> bool {
 /// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles.
 pub(crate) const BOUNDED_CHUNK_ROWS: usize = 2048;
 
+/// Rows of a batch that one worker labels between two merges of sums: about 2 million multiplications, some 30 microseconds, which hide what
+/// it costs to hand a tile out, and which a batch of a thousand rows has enough of for several threads.
+pub(crate) fn batch_tile_rows(k: usize, dim: usize) -> usize {
+    let rows = (1usize << 21) / (k * dim).max(1);
+    (rows / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, tile_rows(k))
+}
+
+/// Rows that mini-batch k-means seeds from, for `k` centers and batches of `batch` rows: independent of how many there are, and what
+/// three batches cost.
+pub(crate) fn batch_seeding_sample(batch: u64, k: usize) -> u64 {
+    (3 * batch).max(32 * k as u64).max(16_384)
+}
+
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
 

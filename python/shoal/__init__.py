@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .data import DataSource, open
     from .io import load
     from .kmeans import KMeans
+    from .minibatch import MiniBatchKMeans
     from .neighbors import nearest
     from .seeding import kmeans_plusplus
     from .versions import show_versions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DataSource",
     "KMeans",
+    "MiniBatchKMeans",
     "Step",
     "__version__",
     "callbacks",
@@ -44,6 +46,7 @@ __all__ = [
 _HOMES = {
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
+    "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
     "Step": ("_core", "Step"),
     "__version__": ("_core", "version"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
@@ -52,7 +55,7 @@ _HOMES = {
     "open": ("data", "open"),
     "show_versions": ("versions", "show_versions"),
 }
-_MODULES = ("callbacks", "data", "io", "kmeans", "metrics", "neighbors", "seeding", "versions")
+_MODULES = ("callbacks", "data", "io", "kmeans", "metrics", "minibatch", "neighbors", "seeding", "versions")
 
 
 def __getattr__(name: str) -> Any:

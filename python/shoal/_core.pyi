@@ -6,15 +6,17 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "KMeansRun",
+    "Run",
     "Source",
     "Step",
     "available_isas",
     "default_threads",
     "inertia",
     "isa",
+    "kmeans",
     "kmeans_plusplus",
     "load_model",
+    "minibatch",
     "nearest",
     "predict",
     "save_model",
@@ -70,26 +72,12 @@ class Step:
     def with_reason(self, stop_reason: str | None) -> Step: ...
 
 @final
-class KMeansRun:
-    def __new__(
-        cls,
-        source: Source,
-        *,
-        n_clusters: int,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
-        n_init: int,
-        max_iter: int,
-        tol: float,
-        metric: str,
-        algorithm: str,
-        bounds_memory: int,
-        seed: int,
-        threads: int | None,
-        weights: npt.NDArray[np.float64] | None,
-    ) -> KMeansRun: ...
+class Run:
     def step(self) -> Step | None: ...
     def stop(self, reason: str) -> None: ...
+    def partial_fit(self, source: Source, weights: npt.NDArray[np.float64] | None) -> Step | None: ...
+    def state(self) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None: ...
+    def merge(self, kind: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None: ...
     def centers(self) -> npt.NDArray[Any]: ...
     def counts(self) -> npt.NDArray[np.float64]: ...
     def finish(self) -> None: ...
@@ -98,11 +86,47 @@ class KMeansRun:
     @property
     def n_iter(self) -> int: ...
     @property
+    def n_steps(self) -> int: ...
+    @property
     def init(self) -> str: ...
     @property
     def algorithm(self) -> str: ...
     def timings(self) -> dict[str, float]: ...
 
+def kmeans(
+    source: Source,
+    *,
+    n_clusters: int,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    n_init: int,
+    max_iter: int,
+    tol: float,
+    metric: str,
+    algorithm: str,
+    bounds_memory: int,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
+) -> Run: ...
+def minibatch(
+    source: Source | None,
+    *,
+    n_clusters: int,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    batch_size: int,
+    max_iter: int,
+    tol: float,
+    max_no_improvement: int | None,
+    reassignment_ratio: float,
+    half_life: float | None,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
+    stream: bool,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
+) -> Run: ...
 def nearest(
     source: Source,
     centers: npt.NDArray[Any],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,29 @@ LONGEST_SHOWN = 100
 
 class ParameterError(ValueError, TypeError):
     """One or more parameters are of the wrong type or outside their range; all of them are listed."""
+
+
+class Problems:
+    """What is wrong with parameters, collected so that all of it is said at once."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def check(self, rule: Callable[..., object], *given: Any, **more: Any) -> None:
+        """Note what `rule` refuses."""
+        try:
+            rule(*given, **more)
+        except ParameterError as error:
+            self._found.append(str(error))
+
+    def add(self, problem: str) -> None:
+        """Note a problem."""
+        self._found.append(problem)
+
+    def refuse(self) -> None:
+        """Raise an error that lists all problems, if there are any."""
+        if self._found:
+            raise ParameterError("; ".join(self._found))
 
 
 def shown(value: Any) -> str:
@@ -71,6 +95,13 @@ def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "
     if value > most:
         raise ParameterError(f"{name} must be {other}an integer from {least} to {most}, got {shown(value)}")
     return int(value)
+
+
+def at_least_0(name: str, value: Any) -> float:
+    """Give `value` as a float, if it is a finite number of at least 0."""
+    if not is_number(value) or value < 0:
+        raise ParameterError(f"{name} must be a finite number of at least 0, got {shown(value)}")
+    return float(value)
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:

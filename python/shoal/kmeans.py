@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
-from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
-from ._claims import Claims, floats, need
-from ._core import KMeansRun, Source, Step
+from ._centers import METRICS, PHASES, CenterClusterer
+from ._claims import Claims
+from ._core import Run, Source, Step
 
 __all__ = ["KMeans"]
 
-INITS = ("auto", "random", "k-means++", "plain-k-means++")
-LATER_INITS = ("afk-mc2", "k-means||")
 ALGORITHMS = ("auto", "lloyd", "yinyang")
 LATER_ALGORITHMS = ("elkan", "hamerly", "exponion")
-METRICS = ("euclidean", "cosine")
-#: Keys of `timings_`.
-PHASES = ("seeding", "sweeps", "final")
 #: Starts for `n_init="auto"` where the first centers are drawn blindly, as in scikit-learn.
 BLIND_STARTS = 10
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Clusterer):
+class KMeans(CenterClusterer):
     """K-means by sweeps over all rows (Lloyd's algorithm, with or without bounds), exact and deterministic.
 
     Results have the same bits for every number of threads, and for an array, a memory map or the path of an
@@ -136,12 +127,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
     16.0
     """
 
-    cluster_centers_: npt.NDArray[Any]
-    counts_: npt.NDArray[np.float64]
-    n_iter_: int
-    timings_: dict[str, float]
     algorithm_: str
-    init_: str
 
     def __init__(
         self,
@@ -172,119 +158,17 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
         self.verbose = verbose
         self.callbacks = callbacks
 
-    # ---------------------------------------------------------------- fitting
-
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Cluster the rows of X.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, the path of an
-            ``.npy`` file, or a :class:`~shoal.DataSource`. NaN and infinity are refused.
-        y : ignored
-        sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1.
-
-        Returns
-        -------
-        KMeans
-            The fitted estimator itself.
-
-        Raises
-        ------
-        ValueError
-            For parameters, shapes or values that are refused; the message names them.
-        TypeError
-            For sparse matrices and values that are no numbers.
-        OSError
-            When a file cannot be read.
-        KeyboardInterrupt
-            On Ctrl-C, within a tile's work; what the last whole sweep left stays usable.
-        """
-        for _ in self.iter_fit(X, sample_weight):
-            pass
-        return self
-
-    def iter_fit(self, X: Any, sample_weight: Any = None) -> Iterator[Step]:
-        """Cluster the rows of X, one sweep per ``next()``.
-
-        After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the sweep; `labels_`
-        and `inertia_` are made on access. Leaving the loop early leaves a usable estimator. Parameters and X
-        are checked at once. ``fit(X)`` is the whole of this iterator.
-
-        Parameters
-        ----------
-        X, sample_weight
-            As for :meth:`fit`.
-
-        Yields
-        ------
-        shoal.Step
-            What the sweep did. `objective` is the inertia of all rows about the centers before the sweep
-            moved them.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, KeyboardInterrupt
-            As :meth:`fit`.
-        """
-        self._check()
-        rows = self._checked(X, reset=True)
-        source = source_of(rows)
-        weights = _params.weights(sample_weight, source.shape[0])
-        return self._iterate(self._make_run(source, rows, weights), source, weights)
-
-    def _check(self) -> None:
-        """Refuse parameters of a wrong type or range, all together."""
+    def _rules(self, problems: _params.Problems) -> None:
         p = _params
-        bad: list[str] = []
-
-        def check(rule: Callable[..., object], *given: Any, **more: Any) -> None:
-            try:
-                rule(*given, **more)
-            except p.ParameterError as error:
-                bad.append(str(error))
-
-        check(p.whole, "n_clusters", self.n_clusters, 1)
-        if isinstance(self.init, str) and self.init in LATER_INITS:
-            bad.append(
-                f"init={self.init!r} is not implemented in this version, use one of {', '.join(INITS)}"
-            )
-        elif isinstance(self.init, str) and self.init not in INITS:
-            bad.append(
-                f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
-            )
+        super()._rules(problems)
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
-            check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
-        check(p.whole, "max_iter", self.max_iter, 1)
-        if not p.is_number(self.tol) or self.tol < 0:
-            bad.append(f"tol must be a finite number of at least 0, got {p.shown(self.tol)}")
-        check(p.one_of, "algorithm", self.algorithm, ALGORITHMS, LATER_ALGORITHMS)
-        check(p.one_of, "metric", self.metric, METRICS)
-        if isinstance(self.callbacks, (str, bytes)) or not (
-            self.callbacks is None or hasattr(self.callbacks, "__iter__")
-        ):
-            bad.append(f"callbacks must be None or a list of callables, got {p.shown(self.callbacks)}")
-        elif isinstance(self.callbacks, (list, tuple)):
-            bad += [
-                f"callbacks must be callables, got {p.shown(callback)}"
-                for callback in self.callbacks
-                if not callable(callback)
-            ]
-        check(p.memory, "bounds_memory", self.bounds_memory)
-        check(p.threads, self.n_jobs)
-        check(p.verbosity, self.verbose)
-        if bad:
-            raise p.ParameterError("; ".join(bad))
+            problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
+        problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS, LATER_ALGORITHMS)
+        problems.check(p.one_of, "metric", self.metric, METRICS)
+        problems.check(p.memory, "bounds_memory", self.bounds_memory)
 
-    def _make_run(
-        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
-    ) -> KMeansRun | Starts:
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
         """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
-        n, d = source.shape
-        if n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
         seed = _params.seed(self.random_state)
         n_init = self.n_init
         if n_init == "auto":
@@ -294,8 +178,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
                 else 1
             )
 
-        def make(seeding: str, centers: npt.NDArray[Any] | None, starts: int) -> KMeansRun:
-            return KMeansRun(
+        def make(seeding: str, centers: npt.NDArray[Any] | None, starts: int) -> Run:
+            return _core.kmeans(
                 source,
                 n_clusters=int(self.n_clusters),
                 seeding=seeding,
@@ -311,9 +195,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
                 weights=weights,
             )
 
-        def given(value: Any) -> npt.NDArray[Any]:
-            return _params.centers("init", value, source.compute, (int(self.n_clusters), d))
-
         if isinstance(self.init, str):
             return make(self.init, None, int(n_init))
         if not callable(self.init):
@@ -324,250 +205,37 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Cl
                     RuntimeWarning,
                     stacklevel=4,
                 )
-            return make("given", given(self.init), 1)
+            return make("given", self._given(self.init, source), 1)
         random_state = _params.random_state_of(seed)
         chosen = self.init
         return Starts(
-            lambda: make("given", given(chosen(rows, int(self.n_clusters), random_state=random_state)), 1),
+            lambda: make(
+                "given",
+                self._given(chosen(rows, int(self.n_clusters), random_state=random_state), source),
+                1,
+            ),
             int(n_init),
         )
 
-    def _update(self, run: Any, step: Step) -> None:
-        self.cluster_centers_ = run.centers()
-        self.counts_ = run.counts()
-        self.n_iter_ = run.n_iter
-        self.timings_ = run.timings()
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
         self.algorithm_ = run.algorithm
-        self.init_ = (
-            "callable" if callable(self.init) else run.init if isinstance(self.init, str) else "array"
-        )
-        # Those of an earlier step.
-        self._labels = self._inertia = None
 
-    def _complete(self, run: Any) -> None:
-        super()._complete(run)
-        # A step whose last pass was interrupted had moved the centers already.
-        self.cluster_centers_ = run.centers()
-        self.n_iter_ = run.n_iter
-        self.counts_ = run.counts()
-        self.timings_ = run.timings()
+    def _about(self) -> dict[str, Any]:
+        return {"algorithm": self.algorithm_}
 
-    def _measure(
-        self, source: Source, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[npt.NDArray[np.int32], float]:
-        threads = _params.threads(self.n_jobs)
-        labels = _core.predict(source, self.cluster_centers_, self.metric, threads)
-        return labels, _core.inertia(source, self.cluster_centers_, weights, labels, self.metric, threads)
-
-    def _conclude(self, run: Any) -> None:
-        super()._conclude(run)
-        found = int(np.count_nonzero(self.counts_))
-        if found < self.n_clusters:
-            warnings.warn(
-                f"Number of distinct clusters ({found}) found smaller than n_clusters "
-                f"({self.n_clusters}). Possibly due to duplicate points in X.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:
-        """Cluster the rows of X and give their labels.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), int32
-            `labels_`.
-        """
-        return self.fit(X, sample_weight=sample_weight).labels_
-
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[Any]:
-        """Cluster the rows of X and give their distances to the centers.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_clusters)
-            As :meth:`transform`.
-        """
-        return self.fit(X, sample_weight=sample_weight)._distances(X)
-
-    # ---------------------------------------------------------------- using
-
-    def predict(self, X: Any) -> npt.NDArray[np.int32]:
-        """Label rows with their nearest centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`; computed in the type of the centers.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), int32
-            The nearest center of every row; the lower index wins a tie.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            Before :meth:`fit`.
-        ValueError, TypeError, OSError
-            As :meth:`fit`, and for another number of features.
-        MemoryError
-            When the result is larger than memory.
-        """
-        source = self._fitted_rows(X)
-        return _core.predict(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
-
-    def transform(self, X: Any) -> npt.NDArray[Any]:
-        """Give the distances of rows to all centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_clusters), of the type of the centers
-            Euclidean distances (not squared); with ``metric="cosine"`` those of the normalised rows. This is
-            ``n * k`` values.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, MemoryError
-            As :meth:`predict`.
-        """
-        return self._distances(X)
-
-    def _distances(self, X: Any) -> npt.NDArray[Any]:
-        source = self._fitted_rows(X)
-        return _core.transform(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Give minus the inertia of rows about the centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`predict`.
-        y : ignored
-        sample_weight : array-like of shape (n_samples,), float or None
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        float
-            Minus the weighted sum of squared distances of the rows to their nearest centers.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError
-            As :meth:`predict`.
-        """
-        source = self._fitted_rows(X)
-        weights = _params.weights(sample_weight, source.shape[0])
-        threads = _params.threads(self.n_jobs)
-        return -_core.inertia(source, self.cluster_centers_, weights, None, self.metric, threads)
-
-    def _fitted_rows(self, X: Any) -> Source:
-        check_is_fitted(self, "cluster_centers_")
-        return self._rows(X, reset=False)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.cluster_centers_)
-
-    def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what this estimator can do."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    # ---------------------------------------------------------------- keeping
-
-    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-        params = self.get_params(deep=False)
-        # What a file cannot hold, and what only matters to a fit.
-        params.pop("callbacks")
-        for name, value in params.items():
-            if isinstance(value, np.generic):
-                params[name] = value.item()
-            elif not (value is None or isinstance(value, (bool, int, float, str))):
-                params[name] = "array" if name == "init" and not callable(value) else None
-        arrays = {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
-        if params["init"] == "array":
-            arrays["init"] = np.ascontiguousarray(self.init, dtype=self.cluster_centers_.dtype)
-        elif params["init"] is None:
-            params["init"] = "auto"
-        history = self.history_
-        figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
-        arrays["history"] = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
-        about = {
-            "n_iter": self.n_iter_,
-            "stop_reason": self.stop_reason_,
-            "stop_reasons": history["stop_reason"].tolist(),
-            "inertia": self.__dict__.get("_inertia"),
-            "timings": self.timings_,
-            "algorithm": self.algorithm_,
-            "init": self.init_,
-            "feature_names": names.tolist()
-            if (names := getattr(self, "feature_names_in_", None)) is not None
-            else None,
-        }
-        return arrays, {"params": json.dumps(params), "fitted": json.dumps(about)}
-
-    @classmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        params, about = Claims.read(meta, "params"), Claims.read(meta, "fitted")
-        centers = floats(arrays, "cluster_centers", (None, None))
-        k, d = centers.shape
-        counts = floats(arrays, "counts", (k,))
-        need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
-        need(bool((counts >= 0).all()), "it has a cluster of negative weight")
-        given = params.parameters(cls._get_param_names())
-        if given.get("init") == "array":
-            given["init"] = floats(arrays, "init", (None, None))
-        model = cls(**given)
-        _params.one_of("metric", model.metric, METRICS)
-        model._forget()
-        model.cluster_centers_, model.counts_ = centers, counts
-        model.n_features_in_ = d
-        names = about.texts("feature_names", optional=True)
-        if names is not None:
-            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
-            model.feature_names_in_ = np.array(names, dtype=object)
-        model.n_iter_ = about.count("n_iter")
-        model.stop_reason_ = about.text("stop_reason", optional=True)
-        model.timings_ = about.figures("timings", PHASES)
-        model.algorithm_, model.init_ = str(about.text("algorithm")), str(about.text("init"))
-        model._inertia = about.figure("inertia", optional=True)
-        reasons = about.texts("stop_reasons") or []
-        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
-        whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
-        need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
-        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
-        model._history = np.array(rows, dtype=STEP_DTYPE)
-        return model
+    def _recall(self, about: Claims) -> None:
+        self.algorithm_ = str(about.text("algorithm"))
 
 
 class Starts:
     """Starts that a callable of the user makes, one after the other; the lowest inertia wins."""
 
-    def __init__(self, make: Callable[[], KMeansRun], n_init: int) -> None:
+    def __init__(self, make: Callable[[], Run], n_init: int) -> None:
         self._make = make
         self._left = n_init
-        self._current: KMeansRun | None = None
-        self._best: KMeansRun | None = None
+        self._current: Run | None = None
+        self._best: Run | None = None
         self._last: Step | None = None
         """The last step of the starts before the present one."""
         self._spent = dict.fromkeys(PHASES, 0.0)
@@ -609,7 +277,7 @@ class Starts:
         self._current = None
 
     @property
-    def _shown(self) -> KMeansRun:
+    def _shown(self) -> Run:
         run = self._best or self._current
         assert run is not None, "no step was made"
         return run

@@ -200,6 +200,43 @@ pub(crate) fn inertia<T: Compute>(
     Ok(total)
 }
 
+/// The nearest center of every row, and the weighted sum of squared distances to them: in one pass what [`predict`] and [`inertia`] give in
+/// two.
+///
+/// # Errors
+/// As [`super::KMeansModel::predict`].
+pub(super) fn label<T: Compute>(
+    centers: &[T],
+    metric: Metric,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<(Vec<u32>, f64)> {
+    let n = count_rows(data)?;
+    let mut labels = Vec::new();
+    make_room(&mut labels, "labels", n, 1)?;
+    labels.resize(n as usize, 0);
+    let mut total = 0.0;
+    with_metric(centers, metric, data, |packed, data| {
+        let absorb = |chunk: Chunk<'_, T>,
+                      labels: &mut [u32],
+                      part: &mut f64,
+                      (dists, scratch): &mut (Vec<f64>, Scratch<T>)| {
+            dists.resize(labels.len(), 0.0);
+            kernel::nearest(chunk.rows, packed, labels, scratch);
+            kernel::sq_dists(chunk.rows, labels, packed, dists);
+            match chunk.weights {
+                Some(weights) => dists.iter().zip(weights).for_each(|(d, w)| *part += w * d),
+                None => dists.iter().for_each(|d| *part += d),
+            }
+            if part.is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+        };
+        let merge = |total: &mut f64, part: &mut f64| *total += std::mem::take(part);
+        let make = (|| 0.0, <(Vec<f64>, Scratch<T>)>::default);
+        sweep(data, cx, tile_rows(packed.n_centers()), &mut labels[..], &mut total, make, absorb, merge)
+    })?;
+    Ok((labels, total))
+}
+
 /// Euclidean distances of every row to every center, a row of `n_clusters` values for each.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ use super::empty;
 use super::model::KMeansModel;
 use super::panel_bounds::{PanelBounds, Work};
 use super::params::{Algorithm, KMeansParams, Metric};
+use super::run::Snapshot;
 use crate::data::{Access, DataSource};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
@@ -211,6 +212,23 @@ impl<T: Compute> Lloyd<T> {
     /// Seconds by phase.
     pub fn timings(&self) -> Timings {
         self.timings
+    }
+
+    /// What it shows between two steps.
+    pub(super) fn snapshot(&self) -> Snapshot<'_, T> {
+        Snapshot {
+            dim: self.dim,
+            metric: self.params.metric,
+            centers: &self.centers,
+            weights: &self.weights,
+            labels: &self.labels,
+            inertia: self.energy,
+            n_iter: self.iteration,
+            n_steps: self.iteration,
+            seeded_by: &self.seeded_by,
+            algorithm: self.algorithm.name(),
+            timings: self.timings,
+        }
     }
 
     /// Labels every row; gives the sums about the present centers and the number of labels that changed. With `carried`, the sums by the
@@ -443,7 +461,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
     }
 
     fn model(&self) -> KMeansModel {
-        KMeansModel::new(self)
+        KMeansModel::new(&self.snapshot())
     }
 }
 

@@ -6,12 +6,16 @@ mod assign;
 mod empty;
 mod file;
 mod lloyd;
+mod minibatch;
 mod model;
 mod panel_bounds;
 mod params;
+mod run;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
 pub use lloyd::{Lloyd, Timings};
+pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;
-pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
+pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, LloydStarts, Metric};
+pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, StreamSolver};

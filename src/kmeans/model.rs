@@ -1,8 +1,9 @@
 //! This module knows what a k-means fit ends in, and how it labels new rows.
 
 use super::assign::{inertia, nearest, predict, transform};
-use super::lloyd::{Lloyd, Timings};
+use super::lloyd::Timings;
 use super::params::Metric;
+use super::run::Snapshot;
 use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
@@ -33,7 +34,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    fn of<T: Compute>(values: &[T]) -> Self {
+    pub(super) fn of<T: Compute>(values: &[T]) -> Self {
         if size_of::<T>() == size_of::<f32>() {
             Self::F32(values.iter().map(|v| v.to_f64() as f32).collect())
         } else {
@@ -41,7 +42,7 @@ impl Values {
         }
     }
 
-    fn get<T: Compute>(&self) -> Vec<T> {
+    pub(super) fn get<T: Compute>(&self) -> Vec<T> {
         match self {
             Self::F32(values) => values.iter().map(|&v| T::from_f32(v)).collect(),
             Self::F64(values) => values.iter().map(|&v| T::from_f64(v)).collect(),
@@ -57,18 +58,18 @@ impl Values {
 }
 
 impl KMeansModel {
-    pub(super) fn new<T: Compute>(lloyd: &Lloyd<T>) -> Self {
+    pub(super) fn new<T: Compute>(solver: &Snapshot<'_, T>) -> Self {
         Self {
-            centers: Values::of(lloyd.centers()),
-            dim: lloyd.dim(),
-            metric: lloyd.metric(),
-            weights: lloyd.cluster_weights().to_vec(),
-            labels: lloyd.labels().to_vec(),
-            inertia: lloyd.inertia(),
-            n_iter: lloyd.n_iter(),
-            seeded_by: lloyd.seeded_by().to_string(),
-            algorithm: lloyd.algorithm().name().to_string(),
-            timings: lloyd.timings(),
+            centers: Values::of(solver.centers),
+            dim: solver.dim,
+            metric: solver.metric,
+            weights: solver.weights.to_vec(),
+            labels: solver.labels.to_vec(),
+            inertia: solver.inertia,
+            n_iter: solver.n_iter,
+            seeded_by: solver.seeded_by.to_string(),
+            algorithm: solver.algorithm.to_string(),
+            timings: solver.timings,
         }
     }
 

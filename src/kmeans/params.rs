@@ -2,14 +2,14 @@
 
 use super::lloyd::{Lloyd, Timings};
 use super::model::KMeansModel;
-use crate::data::{Access, AnySource, Counted, DataSource, Normalized, Source, no_weight};
+use super::run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, shape};
+use crate::data::{Access, DataSource, Source};
 use crate::error::{Error, Result};
-use crate::float::Float;
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::seeding::Seeding;
-use crate::solver::{Restarts, Run, Start, Step, StopReason, StopRules, require};
+use crate::solver::{Restarts, Solver, Start, Step};
 
 /// What "near" means.
 ///
@@ -210,10 +210,7 @@ impl KMeansParams {
     /// # Errors
     /// [`Error::InvalidParam`], [`Error::NotFinite`], those of the source.
     pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansModel> {
-        let mut run = self.start(rows)?;
-        let cx = Executor::new(self.threads)?;
-        while run.advance(rows, &cx)?.is_some() {}
-        Ok(run.into_model())
+        self.start(rows)?.exhaust(rows, &Executor::new(self.threads)?)
     }
 
     /// A run over `rows`, to be advanced step by step with [`KMeansRun::advance`].
@@ -232,32 +229,13 @@ impl KMeansParams {
     /// # Errors
     /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Memory`].
     pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansRun> {
-        fn shape<T: Compute>(data: &dyn DataSource<T>) -> Result<(u64, usize)> {
-            // Before a row is read: a stream that can be read once is still whole when it is refused.
-            require(Access::Replay, data.access())?;
-            Ok((crate::data::count_rows(data)?, data.dim()))
-        }
-        let (n, d) = match rows.any() {
-            AnySource::F32(data) => shape(data)?,
-            AnySource::F64(data) => shape(data)?,
-        };
-        if n == 0 {
-            return Err(Error::Empty("X holds no rows".into()));
-        }
+        let (n, d) = shape(rows, Access::Replay)?;
+        let n = n.unwrap_or_default();
         self.check(n, d)?;
         // What a fit asks for later, in places where not to get it would end the process: better refused now.
         let a_row = if matches!(self.seeding, Seeding::PlusPlus { .. }) { 4 + 16 } else { 4 };
         make_room(&mut Vec::<u8>::new(), "labels and seeding", n, a_row)?;
-        let starts = if matches!(self.seeding, Seeding::Given(_)) { 1 } else { self.n_init };
-        let typed = match rows.any() {
-            AnySource::F32(_) => {
-                Typed::F32(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter)))
-            }
-            AnySource::F64(_) => {
-                Typed::F64(Run::new(Restarts::new(Lloyd::plan(self.clone()), starts, self.max_iter)))
-            }
-        };
-        Ok(KMeansRun { typed, rows: n, lost: Timings::default() })
+        Ok(FitRun::new(self, rows, Some(n)))
     }
 
     /// An iterator over the steps of a fit; its `model` is valid after every one.
@@ -272,227 +250,80 @@ impl KMeansParams {
     /// # Errors
     /// As [`KMeansParams::start`].
     pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<KMeansSteps<'a, S>> {
-        Ok(KMeansSteps { run: self.start(rows)?, rows, cx: Executor::new(self.threads)?, failed: false })
+        Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
     }
 }
 
 /// A k-means fit on its way. It does not hold the data.
 ///
 /// See [`KMeansParams::start`] for an example.
-pub struct KMeansRun {
-    typed: Typed,
-    /// Rows of a source that does not know how many it has: counted once, at the start.
-    rows: u64,
+pub type KMeansRun = FitRun<KMeans>;
+
+/// The steps of a k-means fit. See [`KMeansParams::solve`].
+pub type KMeansSteps<'a, S> = FitSteps<'a, KMeans, S>;
+
+impl KMeansRun {
+    /// The algorithm in use: of [`Algorithm::Auto`], what it has chosen so far.
+    pub fn algorithm(&self) -> Algorithm {
+        Algorithm::named(self.found_by()).unwrap_or_default()
+    }
+}
+
+impl Method for KMeans {
+    type Params = KMeansParams;
+    type Solver<T: Compute> = LloydStarts<T>;
+
+    fn solver<T: Compute>(params: &KMeansParams) -> LloydStarts<T> {
+        let starts = if matches!(params.seeding, Seeding::Given(_)) { 1 } else { params.n_init };
+        LloydStarts {
+            starts: Restarts::new(Lloyd::plan(params.clone()), starts, params.max_iter),
+            lost: Timings::default(),
+        }
+    }
+}
+
+/// The starts of [`Lloyd`] that a fit consists of; the one with the lowest inertia wins.
+pub struct LloydStarts<T> {
+    starts: Restarts<Lloyd<T>>,
     /// Seconds of the starts that are over and lost.
     lost: Timings,
 }
 
-enum Typed {
-    F32(Run<Restarts<Lloyd<f32>>>),
-    F64(Run<Restarts<Lloyd<f64>>>),
-}
+impl<T: Compute> Solver<T> for LloydStarts<T> {
+    type Model = KMeansModel;
 
-/// The same expression for either type of run.
-macro_rules! either {
-    ($typed:expr, $run:ident => $body:expr) => {
-        match $typed {
-            Typed::F32($run) => $body,
-            Typed::F64($run) => $body,
-        }
-    };
-}
-
-impl KMeansRun {
-    /// Rules that stop the run, beside those of the parameters.
-    #[must_use]
-    pub fn stop(self, rules: StopRules) -> Self {
-        let typed = match self.typed {
-            Typed::F32(run) => Typed::F32(run.stop(rules)),
-            Typed::F64(run) => Typed::F64(run.stop(rules)),
-        };
-        Self { typed, ..self }
+    fn needs(&self) -> Access {
+        self.starts.needs()
     }
 
-    /// One more step over the rows that the run was made for; `None` once it is over.
-    ///
-    /// # Errors
-    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] for rows that all have weight 0, and those of the solver.
-    pub fn advance<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
-        let step = self.with(rows, |typed| match typed {
-            WithData::F32(run, data) => run.advance(data, cx),
-            WithData::F64(run, data) => run.advance(data, cx),
-        })?;
-        if let Some(lost) =
-            either!(&mut self.typed, run => run.solver_mut().take_lost().map(|lost| lost.timings()))
-        {
-            self.lost = sum(self.lost, lost);
-        }
-        // Not every source knows its weights before a pass.
-        if step.is_some() && self.cluster_weights().iter().all(|&w| w <= 0.0) {
-            return Err(no_weight());
+    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let step = self.starts.step(data, cx)?;
+        if let Some(lost) = self.starts.take_lost() {
+            self.lost = sum(self.lost, lost.timings());
         }
         Ok(step)
     }
 
-    /// Makes labels and inertia those of the present centers: a further pass, where the run was left before its end.
-    ///
-    /// # Errors
-    /// As [`KMeansRun::advance`].
-    pub fn finish<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<f64> {
-        if self.history().is_empty() {
-            return Err(Error::Source("no step was made yet: there are no centers to finish with".into()));
-        }
-        self.with(rows, |typed| match typed {
-            WithData::F32(run, data) => run.solver_mut().best_mut().finish(data, cx),
-            WithData::F64(run, data) => run.solver_mut().best_mut().finish(data, cx),
-        })
-    }
-
-    /// Ends the run after its last step.
-    pub fn end(&mut self, reason: StopReason) {
-        either!(&mut self.typed, run => run.end(reason));
-    }
-
-    /// All steps so far.
-    pub fn history(&self) -> &[Step] {
-        either!(&self.typed, run => run.history())
-    }
-
-    /// The centers as they are now, `n_clusters` rows; empty before the first step.
-    pub fn centers<T: Compute>(&self) -> Vec<T> {
-        either!(&self.typed, run => run.solver().best().centers().iter().map(|&c| T::from_f64(Float::to_f64(c))).collect())
-    }
-
-    /// The labels of the last sweep, or of [`KMeansRun::finish`].
-    pub fn labels(&self) -> &[u32] {
-        either!(&self.typed, run => run.solver().best().labels())
-    }
-
-    /// Weight of each cluster at the last sweep.
-    pub fn cluster_weights(&self) -> &[f64] {
-        either!(&self.typed, run => run.solver().best().cluster_weights())
-    }
-
-    /// Weighted sum of squared distances at the last sweep, or at [`KMeansRun::finish`].
-    pub fn inertia(&self) -> f64 {
-        either!(&self.typed, run => run.solver().best().inertia())
-    }
-
-    /// Sweeps that the best start made.
-    pub fn n_iter(&self) -> u64 {
-        either!(&self.typed, run => run.solver().best().n_iter())
-    }
-
-    /// How the first centers were chosen.
-    pub fn seeded_by(&self) -> &str {
-        either!(&self.typed, run => run.solver().best().seeded_by())
-    }
-
-    /// The algorithm in use: of [`Algorithm::Auto`], what it has chosen so far.
-    pub fn algorithm(&self) -> Algorithm {
-        either!(&self.typed, run => run.solver().best().algorithm())
-    }
-
-    /// Seconds spent by all starts so far.
-    pub fn timings(&self) -> Timings {
-        let (best, challenger) = either!(&self.typed, run => {
-            let starts = run.solver();
-            (starts.best().timings(), starts.challenger().map(Lloyd::timings).unwrap_or_default())
-        });
-        sum(self.lost, sum(best, challenger))
-    }
-
-    /// The model as it is now; its labels and inertia are current after the last step or [`KMeansRun::finish`].
-    pub fn model(&self) -> KMeansModel {
-        let timings = self.timings();
-        KMeansModel { timings, ..either!(&self.typed, run => KMeansModel::new(run.solver().best())) }
-    }
-
-    /// The model, once the run is over.
-    pub fn into_model(self) -> KMeansModel {
-        self.model()
-    }
-
-    /// Runs `f` on the typed run and the rows in its type, normalised where the metric asks for it.
-    fn with<S: Source + ?Sized, R>(
-        &mut self,
-        rows: &S,
-        f: impl FnOnce(WithData<'_>) -> Result<R>,
-    ) -> Result<R> {
-        let n = self.rows;
-        match (&mut self.typed, rows.any()) {
-            (Typed::F32(run), AnySource::F32(data)) => {
-                seen_by(run.solver().metric(), data, n, |data| f(WithData::F32(run, data)))
-            }
-            (Typed::F64(run), AnySource::F64(data)) => {
-                seen_by(run.solver().metric(), data, n, |data| f(WithData::F64(run, data)))
-            }
-            _ => Err(Error::Source("the run was made for rows of the other floating-point type".into())),
-        }
+    fn model(&self) -> KMeansModel {
+        KMeansModel::new(&self.snapshot())
     }
 }
 
-/// Runs `f` on `data` as the metric sees it; where its length is unknown, it is `rows`.
-fn seen_by<T: Compute, R>(
-    metric: Metric,
-    data: &dyn DataSource<T>,
-    rows: u64,
-    f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
-) -> Result<R> {
-    let counted = Counted::new(data, rows);
-    let data: &dyn DataSource<T> = if data.rows().is_some() { data } else { &counted };
-    match metric {
-        Metric::Euclidean => f(data),
-        Metric::Cosine => f(&Normalized::new(data)),
+impl<T: Compute> CenterSolver<T> for LloydStarts<T> {
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        let best = self.starts.best();
+        let challenger = self.starts.challenger().map(Lloyd::timings).unwrap_or_default();
+        Snapshot { timings: sum(self.lost, sum(best.timings(), challenger)), ..best.snapshot() }
+    }
+
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        self.starts.best_mut().finish(data, cx)
     }
 }
 
 /// Seconds of both.
 fn sum(a: Timings, b: Timings) -> Timings {
     Timings { seeding: a.seeding + b.seeding, sweeps: a.sweeps + b.sweeps, finish: a.finish + b.finish }
-}
-
-enum WithData<'a> {
-    F32(&'a mut Run<Restarts<Lloyd<f32>>>, &'a dyn DataSource<f32>),
-    F64(&'a mut Run<Restarts<Lloyd<f64>>>, &'a dyn DataSource<f64>),
-}
-
-impl<T: Compute> Restarts<Lloyd<T>> {
-    fn metric(&self) -> Metric {
-        self.best().metric()
-    }
-}
-
-/// The steps of a fit. See [`KMeansParams::solve`].
-pub struct KMeansSteps<'a, S: ?Sized> {
-    run: KMeansRun,
-    rows: &'a S,
-    cx: Executor,
-    failed: bool,
-}
-
-impl<S: Source + ?Sized> KMeansSteps<'_, S> {
-    /// The model as it is now, labels and inertia brought up to date.
-    ///
-    /// # Errors
-    /// Those of the source.
-    pub fn model(&mut self) -> Result<KMeansModel> {
-        self.run.finish(self.rows, &self.cx)?;
-        Ok(self.run.model())
-    }
-}
-
-impl<S: Source + ?Sized> Iterator for KMeansSteps<'_, S> {
-    type Item = Result<Step>;
-
-    fn next(&mut self) -> Option<Result<Step>> {
-        if self.failed {
-            return None;
-        }
-        let step = self.run.advance(self.rows, &self.cx).transpose();
-        self.failed = matches!(step, Some(Err(_)));
-        step
-    }
 }
 
 #[cfg(test)]

@@ -1,156 +1,118 @@
-//! This module knows a k-means fit on its way, as Python drives it.
+//! This module knows how Python's parameters become a fit of a k-means method.
 
-use std::sync::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 
 use numpy::PyReadonlyArray1;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::array::{Centers, array1, array2, signed};
-use super::enter::enter;
+use super::array::Centers;
 use super::kernel::metric_of;
+use super::persist::of_python;
 use super::rows::Input;
+use super::run::Run;
 use super::source::Source;
-use super::step::Step;
-use crate::data::{AnySource, Source as _};
-use crate::kmeans::{self, Algorithm, KMeans};
+use crate::kmeans::{Algorithm, KMeans, MiniBatch};
 use crate::seeding::Seeding;
-use crate::solver::StopReason;
+use crate::tuning::batch_seeding_sample;
 
-/// A k-means fit on its way; holds its rows.
-#[pyclass(frozen, module = "shoal._core")]
-pub(super) struct KMeansRun {
-    input: Input,
-    n_columns: usize,
+/// Kind, arrays and texts of a state, as `Run.state` gives them.
+type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
+
+/// The seeding of that name; `"given"` takes the centers, for rows of `cols` columns.
+pub(super) fn seeding_of(name: &str, centers: Option<&Bound<'_, PyAny>>, cols: usize) -> PyResult<Seeding> {
+    Ok(match (name, centers) {
+        ("auto", None) => Seeding::Auto,
+        ("random", None) => Seeding::Random,
+        ("k-means++", None) => Seeding::PlusPlus { greedy: true },
+        ("plain-k-means++", None) => Seeding::PlusPlus { greedy: false },
+        ("given", Some(centers)) => Seeding::Given(Centers::new(centers, cols)?.into_f64()),
+        _ => return Err(PyValueError::new_err(format!("no such seeding: {name:?}"))),
+    })
+}
+
+/// Exact k-means.
+#[pyfunction]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, algorithm, bounds_memory, seed, threads, weights))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+pub(super) fn kmeans(
+    source: &Source,
+    n_clusters: usize,
+    seeding: &str,
+    centers: Option<&Bound<'_, PyAny>>,
+    n_init: u64,
+    max_iter: u64,
+    tol: f64,
+    metric: &str,
+    algorithm: &str,
+    bounds_memory: u64,
+    seed: u64,
     threads: Option<usize>,
-    /// About how many multiplications a sweep takes.
-    cost: f64,
-    state: Mutex<kmeans::KMeansRun>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+) -> PyResult<Run> {
+    let algorithm = Algorithm::named(algorithm)
+        .ok_or_else(|| PyValueError::new_err(format!("no such algorithm: {algorithm:?}")))?;
+    let params = KMeans::params(n_clusters)
+        .seeding(seeding_of(seeding, centers, source.0.layout().cols)?)
+        .rng_seed(seed)
+        .n_init(n_init)
+        .max_iter(max_iter)
+        .tolerance(tol)
+        .metric(metric_of(metric)?)
+        .algorithm(algorithm)
+        .bounds_memory(bounds_memory)
+        .threads(threads);
+    let input = Input::new(&source.0, weights.as_ref())?;
+    Ok(Run::new(params.start(&input)?, input, n_clusters, threads))
 }
 
-impl KMeansRun {
-    /// The state, if no other thread is at work on it: waiting for it, attached, would keep that thread from ever attaching.
-    fn state(&self) -> PyResult<MutexGuard<'_, kmeans::KMeansRun>> {
-        self.state
-            .try_lock()
-            .map_err(|_| PyRuntimeError::new_err("this run is in use by another thread, or failed by a bug"))
+/// Mini-batch k-means: a fit to the rows of `source`; with `stream`, or from a `state`, a run that takes batches.
+#[pyfunction]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, max_iter, tol, max_no_improvement, reassignment_ratio, half_life, seed, threads, weights, stream, state))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+pub(super) fn minibatch(
+    source: Option<&Source>,
+    n_clusters: usize,
+    seeding: &str,
+    centers: Option<&Bound<'_, PyAny>>,
+    batch_size: u64,
+    max_iter: u64,
+    tol: f64,
+    max_no_improvement: Option<u64>,
+    reassignment_ratio: f64,
+    half_life: Option<f64>,
+    seed: u64,
+    threads: Option<usize>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    stream: bool,
+    state: Option<State<'_>>,
+) -> PyResult<Run> {
+    let cols = match (source, centers) {
+        (Some(source), _) => source.0.layout().cols,
+        (None, Some(centers)) => centers.getattr("shape")?.get_item(1)?.extract()?,
+        (None, None) => 0,
+    };
+    let params = MiniBatch::params(n_clusters)
+        .seeding(seeding_of(seeding, centers, cols)?)
+        .rng_seed(seed)
+        .batch_size(batch_size)
+        .max_iter(max_iter)
+        .tolerance(tol)
+        .max_no_improvement(max_no_improvement)
+        .reassignment_ratio(reassignment_ratio)
+        .half_life(half_life)
+        .threads(threads);
+    if let Some((kind, arrays, meta)) = state {
+        let run = params.resume(&of_python(&kind, arrays, meta)?).map_err(PyValueError::new_err)?;
+        return Ok(Run::of_batches(run, n_clusters, threads));
     }
-}
-
-#[pymethods]
-impl KMeansRun {
-    #[new]
-    #[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, algorithm, bounds_memory, seed, threads, weights))]
-    #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
-    fn new(
-        source: &Source,
-        n_clusters: usize,
-        seeding: &str,
-        centers: Option<&Bound<'_, PyAny>>,
-        n_init: u64,
-        max_iter: u64,
-        tol: f64,
-        metric: &str,
-        algorithm: &str,
-        bounds_memory: u64,
-        seed: u64,
-        threads: Option<usize>,
-        weights: Option<PyReadonlyArray1<'_, f64>>,
-    ) -> PyResult<Self> {
-        let layout = source.0.layout();
-        let seeding = match (seeding, centers) {
-            ("auto", None) => Seeding::Auto,
-            ("random", None) => Seeding::Random,
-            ("k-means++", None) => Seeding::PlusPlus { greedy: true },
-            ("plain-k-means++", None) => Seeding::PlusPlus { greedy: false },
-            ("given", Some(centers)) => Seeding::Given(Centers::new(centers, layout.cols)?.into_f64()),
-            _ => return Err(PyValueError::new_err(format!("no such seeding: {seeding:?}"))),
-        };
-        let algorithm = Algorithm::named(algorithm)
-            .ok_or_else(|| PyValueError::new_err(format!("no such algorithm: {algorithm:?}")))?;
-        let params = KMeans::params(n_clusters)
-            .seeding(seeding)
-            .rng_seed(seed)
-            .n_init(n_init)
-            .max_iter(max_iter)
-            .tolerance(tol)
-            .metric(metric_of(metric)?)
-            .algorithm(algorithm)
-            .bounds_memory(bounds_memory)
-            .threads(threads);
-        let input = Input::new(&source.0, weights.as_ref())?;
-        let run = params.start(&input)?;
-        let cost = layout.rows as f64 * layout.cols as f64 * n_clusters as f64;
-        Ok(Self { input, n_columns: layout.cols, threads, cost, state: Mutex::new(run) })
+    let source = source.ok_or_else(|| PyValueError::new_err("rows or a state are needed to begin with"))?;
+    let (input, layout) = (Input::new(&source.0, weights.as_ref())?, source.0.layout());
+    if stream {
+        return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
     }
-
-    /// One more step; None when the run is over.
-    fn step(&self, py: Python<'_>) -> PyResult<Option<Step>> {
-        let mut state = self.state()?;
-        let run = &mut *state;
-        // The first step chooses the first centers too, which may cost more than a sweep.
-        let step = enter(py, self.threads, 4.0 * self.cost, |cx| run.advance(&self.input, cx))?;
-        Ok(step.map(Step::from))
-    }
-
-    /// Ends the run after its last step.
-    fn stop(&self, reason: &str) -> PyResult<()> {
-        let reason = match reason {
-            "callback" => StopReason::Observer,
-            "deadline" => StopReason::Deadline,
-            "patience" => StopReason::Patience,
-            _ => return Err(PyValueError::new_err(format!("no reason to stop: {reason:?}"))),
-        };
-        self.state()?.end(reason);
-        Ok(())
-    }
-
-    /// Makes labels and inertia those of the centers.
-    fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = self.state()?;
-        let run = &mut *state;
-        enter(py, self.threads, self.cost, |cx| run.finish(&self.input, cx))?;
-        Ok(())
-    }
-
-    fn centers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let state = self.state()?;
-        match self.input.any() {
-            AnySource::F32(_) => array2(py, state.centers::<f32>(), self.n_columns),
-            AnySource::F64(_) => array2(py, state.centers::<f64>(), self.n_columns),
-        }
-    }
-
-    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(array1(py, self.state()?.cluster_weights().to_vec()))
-    }
-
-    fn labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(array1(py, signed(self.state()?.labels().to_vec())))
-    }
-
-    fn inertia(&self) -> PyResult<f64> {
-        Ok(self.state()?.inertia())
-    }
-
-    #[getter]
-    fn n_iter(&self) -> PyResult<u64> {
-        Ok(self.state()?.n_iter())
-    }
-
-    #[getter]
-    fn init(&self) -> PyResult<String> {
-        Ok(self.state()?.seeded_by().to_owned())
-    }
-
-    #[getter]
-    fn algorithm(&self) -> PyResult<&'static str> {
-        Ok(self.state()?.algorithm().name())
-    }
-
-    /// Seconds by phase.
-    fn timings(&self) -> PyResult<std::collections::BTreeMap<&'static str, f64>> {
-        let timings = self.state()?.timings();
-        Ok([("seeding", timings.seeding), ("sweeps", timings.sweeps), ("final", timings.finish)].into())
-    }
+    let run = params.start(&input)?;
+    let batch = usize::try_from(batch_size).unwrap_or(usize::MAX).min(layout.rows);
+    let first = 4 * usize::try_from(batch_seeding_sample(batch as u64, n_clusters)).unwrap_or(usize::MAX / 4);
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(first, batch))
 }

@@ -7,6 +7,7 @@ mod kernel;
 mod kmeans;
 mod persist;
 mod rows;
+mod run;
 mod seeding;
 mod source;
 mod step;
@@ -42,7 +43,9 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("version", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<source::Source>()?;
     m.add_class::<step::Step>()?;
-    m.add_class::<kmeans::KMeansRun>()?;
+    m.add_class::<run::Run>()?;
+    m.add_function(wrap_pyfunction!(kmeans::kmeans, m)?)?;
+    m.add_function(wrap_pyfunction!(kmeans::minibatch, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::nearest, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;

@@ -7,7 +7,7 @@ use numpy::PyReadonlyArray1;
 
 use super::array::{Array, vector};
 use crate::data::raw::Layout;
-use crate::data::{self, Access, AnySource, Block, DataSource, Dtype, Mapped, RowRange, Weighted};
+use crate::data::{self, Access, AnySource, Block, DataSource, Mapped, RowRange, Weighted};
 use crate::error::Result;
 use crate::float::Float;
 
@@ -73,15 +73,22 @@ impl<T: Float> DataSource<T> for Rows {
 /// Rows with or without weights, in the compute type that belongs to their storage.
 pub(super) enum Input {
     Plain(Rows),
-    Weighted(Weighted<'static, Rows>, Dtype),
+    Weighted(Weighted<'static, Rows>, Layout),
 }
 
 impl Input {
     pub(super) fn new(rows: &Rows, weights: Option<&PyReadonlyArray1<'_, f64>>) -> Result<Self> {
         Ok(match weights {
             None => Self::Plain(rows.clone()),
-            Some(w) => Self::Weighted(Weighted::new::<f64>(rows.clone(), vector(w))?, rows.layout().dtype),
+            Some(w) => Self::Weighted(Weighted::new::<f64>(rows.clone(), vector(w))?, rows.layout()),
         })
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        match self {
+            Self::Plain(rows) => rows.layout(),
+            Self::Weighted(_, layout) => *layout,
+        }
     }
 
     /// As a source of `T`, whatever the storage.
@@ -95,10 +102,10 @@ impl Input {
 
 impl data::Source for Input {
     fn any(&self) -> AnySource<'_> {
-        let dtype = match self {
-            Self::Plain(rows) => rows.layout().dtype,
-            Self::Weighted(_, dtype) => *dtype,
-        };
-        if dtype.computed_as_f64() { AnySource::F64(self.of()) } else { AnySource::F32(self.of()) }
+        if self.layout().dtype.computed_as_f64() {
+            AnySource::F64(self.of())
+        } else {
+            AnySource::F32(self.of())
+        }
     }
 }

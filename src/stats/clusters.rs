@@ -47,6 +47,35 @@ impl ClusterSums {
         }
     }
 
+    /// Of known sums, `dim` values for each of `weights`.
+    ///
+    /// # Panics
+    /// When there is not one sum a weight.
+    pub(crate) fn of(dim: usize, sums: Vec<f64>, weights: Vec<f64>) -> Self {
+        assert_eq!(sums.len(), weights.len() * dim, "one sum a cluster");
+        let touched = vec![true; weights.len()];
+        Self { dim, sums, weights, energy: 0.0, touched, lows: Vec::new() }
+    }
+
+    /// The sums of all clusters, one after the other.
+    pub(crate) fn sums(&self) -> &[f64] {
+        &self.sums
+    }
+
+    /// Makes cluster `j` one of `weight` rows that are all `row`.
+    pub(crate) fn replace<T: Float>(&mut self, j: usize, row: &[T], weight: f64) {
+        let sum = &mut self.sums[j * self.dim..][..self.dim];
+        sum.iter_mut().zip(row).for_each(|(s, x)| *s = weight * x.to_f64());
+        self.weights[j] = weight;
+        self.touched[j] = true;
+    }
+
+    /// Everything counts `factor` times what it did.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        self.sums.iter_mut().chain(&mut self.weights).for_each(|s| *s *= factor);
+        self.energy *= factor;
+    }
+
     /// Adds labelled rows, and their weighted squared error about `centers`.
     ///
     /// # Panics

@@ -1,0 +1,412 @@
+"""What all estimators that end in centers share: fitting, labelling, distances, files."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from . import _core, _params
+from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
+from ._claims import Claims, floats, need
+from ._core import Source, Step
+
+INITS = ("auto", "random", "k-means++", "plain-k-means++")
+LATER_INITS = ("afk-mc2", "k-means||")
+METRICS = ("euclidean", "cosine")
+#: Keys of `timings_`.
+PHASES = ("seeding", "sweeps", "final")
+
+
+class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Clusterer):
+    """Base of the estimators that end in centers.
+
+    A method says in `_rules` which parameters it refuses, makes its run in `_make_run`, and adds to
+    `_update`, `_about` and `_recall` the attributes that only it has.
+    """
+
+    cluster_centers_: npt.NDArray[Any]
+    counts_: npt.NDArray[np.float64]
+    n_iter_: int
+    timings_: dict[str, float]
+    init_: str
+
+    n_clusters: Any
+    init: Any
+    max_iter: Any
+    tol: Any
+    random_state: Any
+    n_jobs: Any
+    #: Methods without such a parameter know this one.
+    metric: str = "euclidean"
+    #: Whether `max_iter` may be None: no limit.
+    _unlimited = False
+
+    # ---------------------------------------------------------------- fitting
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            An array (any strides and real type), a list, a numeric frame, a memory map, the path of an
+            ``.npy`` file, or a :class:`~shoal.DataSource`. NaN and infinity are refused.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), float or None
+            Weight of every row, finite, at least 0, not all 0. None: 1.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            For parameters, shapes or values that are refused; the message names them.
+        TypeError
+            For sparse matrices and values that are no numbers.
+        OSError
+            When a file cannot be read.
+        KeyboardInterrupt
+            On Ctrl-C, within a tile's work; what the last whole step left stays usable.
+        """
+        for _ in self.iter_fit(X, sample_weight):
+            pass
+        return self
+
+    def iter_fit(self, X: Any, sample_weight: Any = None) -> Iterator[Step]:
+        """Cluster the rows of X, one step per ``next()``.
+
+        After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the step; `labels_`
+        and `inertia_` are made on access. Leaving the loop early leaves a usable estimator. Parameters and X
+        are checked at once. ``fit(X)`` is the whole of this iterator.
+
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`fit`.
+
+        Yields
+        ------
+        shoal.Step
+            What the step did. `objective` is the inertia of the rows that it visited, about the centers
+            before it moved them.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, KeyboardInterrupt
+            As :meth:`fit`.
+        """
+        self._check()
+        rows = self._checked(X, reset=True)
+        source = source_of(rows)
+        n = source.shape[0]
+        weights = _params.weights(sample_weight, n)
+        if n < self.n_clusters:
+            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+        return self._iterate(self._make_run(source, rows, weights), source, weights)
+
+    def _check(self) -> None:
+        """Refuse parameters of a wrong type or range, all together."""
+        problems = _params.Problems()
+        self._rules(problems)
+        problems.refuse()
+
+    def _rules(self, problems: _params.Problems) -> None:
+        """Note what is wrong with the parameters that all methods have; a method adds its own."""
+        p = _params
+        problems.check(p.whole, "n_clusters", self.n_clusters, 1)
+        if isinstance(self.init, str) and self.init in LATER_INITS:
+            problems.add(
+                f"init={self.init!r} is not implemented in this version, use one of {', '.join(INITS)}"
+            )
+        elif isinstance(self.init, str) and self.init not in INITS:
+            problems.add(
+                f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
+            )
+        if self.max_iter is not None or not self._unlimited:
+            other = "None or " if self._unlimited else ""
+            problems.check(p.whole, "max_iter", self.max_iter, 1, other=other)
+        problems.check(p.at_least_0, "tol", self.tol)
+        if isinstance(self.callbacks, (str, bytes)) or not (
+            self.callbacks is None or hasattr(self.callbacks, "__iter__")
+        ):
+            problems.add(f"callbacks must be None or a list of callables, got {p.shown(self.callbacks)}")
+        elif isinstance(self.callbacks, (list, tuple)):
+            for callback in self.callbacks:
+                if not callable(callback):
+                    problems.add(f"callbacks must be callables, got {p.shown(callback)}")
+        problems.check(p.threads, self.n_jobs)
+        problems.check(p.verbosity, self.verbose)
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
+        """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
+        raise NotImplementedError
+
+    def _seeding(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
+        """Give the name of a seeding and the centers that go with it, as runs take them.
+
+        A callable of the user is called for them here.
+        """
+        if isinstance(self.init, str):
+            return self.init, None
+        centers = self.init
+        if callable(centers):
+            random_state = _params.random_state_of(seed)
+            centers = centers(rows, int(self.n_clusters), random_state=random_state)
+        return "given", self._given(centers, source)
+
+    def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
+        """Check first centers that the user gives."""
+        return _params.centers("init", centers, source.compute, (int(self.n_clusters), source.shape[1]))
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        self.cluster_centers_ = run.centers()
+        self.counts_ = run.counts()
+        self.n_iter_ = run.n_iter
+        self.timings_ = run.timings()
+        self.init_ = (
+            "callable" if callable(self.init) else run.init if isinstance(self.init, str) else "array"
+        )
+        # Those of an earlier step.
+        self._labels = self._inertia = None
+
+    def _complete(self, run: Any) -> None:
+        super()._complete(run)
+        # A step whose last pass was interrupted had moved the centers already.
+        self.cluster_centers_ = run.centers()
+        self.n_iter_ = run.n_iter
+        self.counts_ = run.counts()
+        self.timings_ = run.timings()
+
+    def _measure(
+        self, source: Source, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[npt.NDArray[np.int32], float]:
+        threads = _params.threads(self.n_jobs)
+        labels = _core.predict(source, self.cluster_centers_, self.metric, threads)
+        return labels, _core.inertia(source, self.cluster_centers_, weights, labels, self.metric, threads)
+
+    def _conclude(self, run: Any) -> None:
+        super()._conclude(run)
+        self._warn_if_few(stacklevel=5)
+
+    def _warn_if_few(self, stacklevel: int = 4) -> None:
+        """Warn of clusters without rows."""
+        found = int(np.count_nonzero(self.counts_))
+        if found < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters "
+                f"({self.n_clusters}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=stacklevel,
+            )
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:
+        """Cluster the rows of X and give their labels.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int32
+            `labels_`.
+        """
+        fitted = self.fit(X, sample_weight=sample_weight)
+        if fitted.__dict__.get("_labels") is None:
+            # It was told to make none.
+            return fitted.predict(X)
+        return fitted.labels_
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[Any]:
+        """Cluster the rows of X and give their distances to the centers.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_clusters)
+            As :meth:`transform`.
+        """
+        return self.fit(X, sample_weight=sample_weight)._distances(X)
+
+    # ---------------------------------------------------------------- using
+
+    def predict(self, X: Any) -> npt.NDArray[np.int32]:
+        """Label rows with their nearest centers.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`fit`; computed in the type of the centers.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int32
+            The nearest center of every row; the lower index wins a tie.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ValueError, TypeError, OSError
+            As :meth:`fit`, and for another number of features.
+        MemoryError
+            When the result is larger than memory.
+        """
+        source = self._fitted_rows(X)
+        return _core.predict(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
+
+    def transform(self, X: Any) -> npt.NDArray[Any]:
+        """Give the distances of rows to all centers.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_clusters), of the type of the centers
+            Euclidean distances (not squared); with ``metric="cosine"`` those of the normalised rows. This is
+            ``n * k`` values.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, MemoryError
+            As :meth:`predict`.
+        """
+        return self._distances(X)
+
+    def _distances(self, X: Any) -> npt.NDArray[Any]:
+        source = self._fitted_rows(X)
+        return _core.transform(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Give minus the inertia of rows about the centers.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`predict`.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), float or None
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        float
+            Minus the weighted sum of squared distances of the rows to their nearest centers.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As :meth:`predict`.
+        """
+        source = self._fitted_rows(X)
+        weights = _params.weights(sample_weight, source.shape[0])
+        threads = _params.threads(self.n_jobs)
+        return -_core.inertia(source, self.cluster_centers_, weights, None, self.metric, threads)
+
+    def _fitted_rows(self, X: Any) -> Source:
+        check_is_fitted(self, "cluster_centers_")
+        return self._rows(X, reset=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say to scikit-learn what this estimator can do."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # ---------------------------------------------------------------- keeping
+
+    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+        params = self.get_params(deep=False)
+        # What a file cannot hold, and what only matters to a fit.
+        params.pop("callbacks")
+        for name, value in params.items():
+            if isinstance(value, np.generic):
+                params[name] = value.item()
+            elif not (value is None or isinstance(value, (bool, int, float, str))):
+                params[name] = "array" if name == "init" and not callable(value) else None
+        arrays = {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
+        if params["init"] == "array":
+            arrays["init"] = np.ascontiguousarray(self.init, dtype=self.cluster_centers_.dtype)
+        elif params["init"] is None:
+            params["init"] = "auto"
+        history = self.history_
+        figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
+        arrays["history"] = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
+        about = {
+            "n_iter": self.n_iter_,
+            "stop_reason": self.stop_reason_,
+            "stop_reasons": history["stop_reason"].tolist(),
+            "inertia": self.__dict__.get("_inertia"),
+            "timings": self.timings_,
+            "init": self.init_,
+            "feature_names": names.tolist()
+            if (names := getattr(self, "feature_names_in_", None)) is not None
+            else None,
+            **self._about(),
+        }
+        return arrays, {"params": json.dumps(params), "fitted": json.dumps(about)}
+
+    def _about(self) -> dict[str, Any]:
+        """Give what a file holds of a fit that only this method has, as JSON takes it."""
+        return {}
+
+    def _recall(self, about: Claims) -> None:
+        """Take back what `_about` gave."""
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+        params, about = Claims.read(meta, "params"), Claims.read(meta, "fitted")
+        centers = floats(arrays, "cluster_centers", (None, None))
+        k, d = centers.shape
+        counts = floats(arrays, "counts", (k,))
+        need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
+        need(bool((counts >= 0).all()), "it has a cluster of negative weight")
+        given = params.parameters(cls._get_param_names())
+        if given.get("init") == "array":
+            given["init"] = floats(arrays, "init", (None, None))
+        model = cls(**given)
+        _params.one_of("metric", model.metric, METRICS)
+        model._forget()
+        model.cluster_centers_, model.counts_ = centers, counts
+        model.n_features_in_ = d
+        names = about.texts("feature_names", optional=True)
+        if names is not None:
+            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
+            model.feature_names_in_ = np.array(names, dtype=object)
+        model.n_iter_ = about.count("n_iter")
+        model.stop_reason_ = about.text("stop_reason", optional=True)
+        model.timings_ = about.figures("timings", PHASES)
+        model.init_ = str(about.text("init"))
+        model._recall(about)
+        model._inertia = about.figure("inertia", optional=True)
+        reasons = about.texts("stop_reasons") or []
+        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
+        whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
+        need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
+        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
+        model._history = np.array(rows, dtype=STEP_DTYPE)
+        return model
