@@ -16,6 +16,9 @@ from ._files import whole
 
 __all__ = ["Curve", "centers_picture", "curves", "require_matplotlib", "write_png"]
 
+#: Points of a curve that can still be told apart.
+MOST_MARKERS = 200
+
 
 def write_png(path: str | os.PathLike[str], grey: npt.NDArray[np.uint8]) -> None:
     """Write a grey image as a PNG file, which appears whole or not at all.
@@ -179,7 +182,8 @@ def curves(path: str | os.PathLike[str], lines: Sequence[Curve], title: str, *, 
             # The lowest of all lies at minus infinity.
             energy = np.where(energy > lowest, energy / (lowest or 1.0) - 1.0, np.nan)
         for axes, cost in ((left, line.seconds), (right, line.rows)):
-            axes.plot(cost, energy, marker="o", markersize=3, linewidth=1.4, label=line.label)
+            marker = "o" if len(energy) <= MOST_MARKERS else None
+            axes.plot(cost, energy, marker=marker, markersize=3, linewidth=1.4, label=line.label)
     for axes, name in ((left, "seconds"), (right, "rows read")):
         axes.set_xlabel(name)
         axes.set_xscale("log")
