@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from .io import load
     from .kmeans import KMeans
     from .neighbors import nearest
+    from .nested import NestedMiniBatchKMeans
     from .seeding import kmeans_plusplus
     from .versions import show_versions
 
 __all__ = [
     "DataSource",
     "KMeans",
+    "NestedMiniBatchKMeans",
     "Step",
     "__version__",
     "callbacks",
@@ -44,6 +46,7 @@ __all__ = [
 _HOMES = {
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
+    "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
     "__version__": ("_core", "version"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
@@ -52,7 +55,7 @@ _HOMES = {
     "open": ("data", "open"),
     "show_versions": ("versions", "show_versions"),
 }
-_MODULES = ("callbacks", "data", "io", "kmeans", "metrics", "neighbors", "seeding", "versions")
+_MODULES = ("callbacks", "data", "io", "kmeans", "metrics", "neighbors", "nested", "seeding", "versions")
 
 
 def __getattr__(name: str) -> Any:

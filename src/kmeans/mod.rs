@@ -18,5 +18,5 @@ pub(crate) use assign::{inertia, nearest, predict, transform};
 pub use lloyd::{Lloyd, Timings};
 pub use model::KMeansModel;
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, LloydStarts, Metric};
-pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps, NestedStream};
+pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot};

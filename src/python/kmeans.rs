@@ -9,7 +9,7 @@ use super::kernel::metric_of;
 use super::rows::Input;
 use super::run::Run;
 use super::source::Source;
-use crate::kmeans::{Algorithm, KMeans};
+use crate::kmeans::{Algorithm, Bounds, KMeans, NestedMiniBatch};
 use crate::seeding::Seeding;
 
 /// The seeding of that name; `"given"` takes the centers, for rows of `cols` columns.
@@ -54,6 +54,45 @@ pub(super) fn kmeans(
         .metric(metric_of(metric)?)
         .algorithm(algorithm)
         .bounds_memory(bounds_memory)
+        .threads(threads);
+    let input = Input::new(&source.0, weights.as_ref())?;
+    Ok(Run::new(params.start(&input)?, input, n_clusters, threads))
+}
+
+/// Nested mini-batch k-means.
+#[pyfunction]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, rho, bounds, bounds_memory, buffer_memory, max_iter, tol, shuffle, seed, threads, weights))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+pub(super) fn nested(
+    source: &Source,
+    n_clusters: usize,
+    seeding: &str,
+    centers: Option<&Bound<'_, PyAny>>,
+    batch_size: u64,
+    rho: f64,
+    bounds: &str,
+    bounds_memory: u64,
+    buffer_memory: u64,
+    max_iter: Option<u64>,
+    tol: f64,
+    shuffle: bool,
+    seed: u64,
+    threads: Option<usize>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+) -> PyResult<Run> {
+    let bounds =
+        Bounds::named(bounds).ok_or_else(|| PyValueError::new_err(format!("no such bounds: {bounds:?}")))?;
+    let params = NestedMiniBatch::params(n_clusters)
+        .seeding(seeding_of(seeding, centers, source.0.layout().cols)?)
+        .rng_seed(seed)
+        .batch_size(batch_size)
+        .rho(rho)
+        .bounds(bounds)
+        .bounds_memory(bounds_memory)
+        .buffer_memory(buffer_memory)
+        .max_iter(max_iter)
+        .tolerance(tol)
+        .shuffle(shuffle)
         .threads(threads);
     let input = Input::new(&source.0, weights.as_ref())?;
     Ok(Run::new(params.start(&input)?, input, n_clusters, threads))

@@ -16,7 +16,8 @@ mod tests;
 use std::time::Instant;
 
 pub use params::{Bounds, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
-pub use stream::NestedStream;
+
+use stream::Kept;
 
 use super::assign::inertia;
 use super::labels::{Carried, Labels, mean_variance};
@@ -52,6 +53,9 @@ pub struct Nested<T> {
     sums: Option<Carried>,
     /// `sums` may be carried on: else the next round makes them afresh.
     carry: bool,
+    /// The rows of the source are those that [`Nested::feed`] was given, and kept.
+    fed: bool,
+    kept: Kept<T>,
     /// Votes of rows that are no longer there.
     gone: Option<ClusterSums>,
     retired: u64,
@@ -124,6 +128,8 @@ impl<T: Compute> Nested<T> {
             due: 0,
             sums: None,
             carry: false,
+            fed: false,
+            kept: Kept::default(),
             gone: None,
             retired: 0,
             weights: Vec::new(),
@@ -153,7 +159,7 @@ impl<T: Compute> Nested<T> {
         }
         make_room(&mut self.labels.of_rows, "labels", (due - old) as u64, 1)?;
         let mut places = None;
-        if self.params.shuffle {
+        if self.params.shuffle && !self.fed {
             let before = std::mem::take(&mut self.rows);
             if self.due == n {
                 // All rows: each has its own number.

@@ -4,7 +4,7 @@ use super::{PanelBounds, down};
 use crate::tuning::{BOUNDED_CHUNK_ROWS, tile_rows};
 
 /// Start and length of the chunk that row `r` of `n` lies in, when `k` centers are swept.
-fn chunk_of(r: usize, n: usize, k: usize) -> (usize, usize) {
+pub(super) fn chunk_of(r: usize, n: usize, k: usize) -> (usize, usize) {
     let tile = r / tile_rows(k) * tile_rows(k);
     let start = tile + (r - tile) / BOUNDED_CHUNK_ROWS * BOUNDED_CHUNK_ROWS;
     let end = (start + BOUNDED_CHUNK_ROWS).min(tile + tile_rows(k)).min(n);

@@ -1,5 +1,6 @@
 //! Bounds against true distances.
 
+use super::grow::chunk_of;
 use super::*;
 use crate::data::Dense;
 use crate::kmeans::lloyd::Lloyd;
@@ -10,8 +11,8 @@ use crate::seeding::Seeding;
 use crate::solver::{Solver, Start};
 
 impl PanelBounds {
-    /// Every bound of at most one chunk of rows, against the true distances to centers that [`PanelBounds::follow`] knows of.
-    fn assert_true<T: Compute>(
+    /// Every bound against the true distances to centers that [`PanelBounds::follow`] knows of.
+    pub(in crate::kmeans) fn assert_true<T: Compute>(
         &self,
         rows: MatRef<'_, T>,
         labels: &[u32],
@@ -34,7 +35,9 @@ impl PanelBounds {
             );
             for (slot, &j) in self.order.iter().enumerate().filter(|&(_, &j)| j != label) {
                 let group = slot / width / self.group_panels;
-                let lower = f64::from(self.lower[group * n + r]) - self.drift[group];
+                let (start, m) = chunk_of(r, n, centers.rows());
+                let at = start * self.n_groups + group * m + r - start;
+                let lower = f64::from(self.lower[at]) - self.drift[group];
                 let truth = distance(j as usize);
                 assert!(
                     lower * (1.0 - 1e-6) <= truth,
