@@ -20,7 +20,7 @@ use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
 use crate::tuning::{
-    BOUNDED_CHANGES, BOUNDED_CHUNK_ROWS, CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, bounds_pay,
+    BOUNDED_CHANGES, CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, bounded_chunk_rows, bounds_pay,
     tile_rows,
 };
 
@@ -284,7 +284,7 @@ impl<T: Compute> Lloyd<T> {
             part.distances += rules.label(chunk.rows, labels, new, upper, lower.values, work);
             part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)
         };
-        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(BOUNDED_CHUNK_ROWS) };
+        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounded_chunk_rows(self.dim)) };
         let state = (&mut self.labels[..], (&mut upper[..], Wide { values: &mut lower, width }));
         sweep(
             data,

@@ -113,6 +113,7 @@ pub(super) fn minibatch(
     }
     let run = params.start(&input)?;
     let batch = usize::try_from(batch_size).unwrap_or(usize::MAX).min(layout.rows);
-    let first = 4 * usize::try_from(batch_seeding_sample(batch as u64, n_clusters)).unwrap_or(usize::MAX / 4);
+    let sample = batch_seeding_sample(batch as u64, n_clusters, 4 * layout.cols);
+    let first = usize::try_from(sample).unwrap_or(usize::MAX).min(layout.rows).saturating_mul(4);
     Ok(Run::new(run, input, n_clusters, threads).with_steps(first, batch))
 }
