@@ -264,19 +264,24 @@ pub(super) fn moved<T: Float>(x: T, shift: T, scale: T) -> T {
 fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
     let (k, dim) = (centers.rows(), centers.cols());
     let sample = if k <= SHIFT_SAMPLE { k - usize::from(k.is_multiple_of(2)) } else { SHIFT_SAMPLE }.max(1);
-    let mut column = vec![T::ZERO; sample];
+    let picked: Vec<&[T]> = (0..sample).map(|i| centers.row(i * k / sample)).collect();
+    // Some columns at a time: rows lie far apart.
+    let mut columns = vec![T::ZERO; sample * PACKED_COLUMNS];
     let (mut offset, mut spread) = (0.0, 0.0);
     let mut shift = vec![T::ZERO; dim];
-    for (t, shift) in shift.iter_mut().enumerate() {
-        for (i, v) in column.iter_mut().enumerate() {
-            *v = centers.row(i * k / sample)[t];
+    for (block, shift) in shift.chunks_mut(PACKED_COLUMNS).enumerate() {
+        for (i, center) in picked.iter().enumerate() {
+            let values = &center[block * PACKED_COLUMNS..][..shift.len()];
+            columns[i..].iter_mut().step_by(sample).zip(values).for_each(|(out, &v)| *out = v);
         }
-        let middle = sample / 2;
-        column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
-        *shift = column[middle];
-        let median = shift.to_f64();
-        offset += median * median * sample as f64;
-        spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
+        for (column, shift) in columns.chunks_exact_mut(sample).zip(shift) {
+            let middle = sample / 2;
+            column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
+            *shift = column[middle];
+            let median = shift.to_f64();
+            offset += median * median * sample as f64;
+            spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
+        }
     }
     if offset <= spread || !offset.is_finite() || spread.is_nan() {
         shift.fill(T::ZERO);
