@@ -277,13 +277,25 @@ impl NestedCase<'_> {
 #[test]
 fn nested_batches_of_every_kind_of_data() {
     for (at, kind) in KINDS.into_iter().enumerate() {
-        for (n, d, k, first) in
-            [(9000, 20, 150, 300), (6500, 40, 70, 1000), (300, 1, 40, 41), (400, 3, 1, 7), (9001, 17, 33, 2049)]
-        {
+        for (n, d, k, first) in [
+            (9000, 20, 150, 300),
+            (6500, 40, 70, 1000),
+            (300, 1, 40, 41),
+            (400, 3, 1, 7),
+            (9001, 17, 33, 2049),
+        ] {
             let values = rows(kind, n, d, at as u64 + 1);
             for (single, shuffle) in [(true, true), (true, false), (false, true)] {
-                let case =
-                    Case { n, d, k, values: &values, weights: None, single, metric: Metric::Euclidean, seed: 3 };
+                let case = Case {
+                    n,
+                    d,
+                    k,
+                    values: &values,
+                    weights: None,
+                    single,
+                    metric: Metric::Euclidean,
+                    seed: 3,
+                };
                 let what = format!("{kind:?} n={n} d={d} k={k} f32={single} shuffle={shuffle}");
                 NestedCase { case, first, rho: 3.0, shuffle }.check(&what);
             }
@@ -305,26 +317,34 @@ fn nested_batches_with_weights() {
 
 #[test]
 fn a_first_batch_of_all_rows_is_lloyd() {
-    for (kind, single) in [(Kind::Blobs, true), (Kind::Far, true), (Kind::Ties, false), (Kind::Blobs, false)] {
+    for (kind, single) in [(Kind::Blobs, true), (Kind::Far, true), (Kind::Ties, false), (Kind::Blobs, false)]
+    {
         let (n, d, k) = (4000, 12, 30);
         let values = rows(kind, n, d, 11);
         // Centers that all find rows: Lloyd moves empty ones, nested batches do not.
-        let init: Vec<f64> = values[..k * d].iter().enumerate().map(|(i, x)| x + 1e-3 * (i % 7) as f64).collect();
+        let init: Vec<f64> =
+            values[..k * d].iter().enumerate().map(|(i, x)| x + 1e-3 * (i % 7) as f64).collect();
         let cx = Executor::new(Some(2)).unwrap();
         macro_rules! go {
             ($t:ty) => {{
                 let values: Vec<$t> = values.iter().map(|&x| x as $t).collect();
                 let dense = Dense::new(&values, d).unwrap();
-                let lloyd = KMeans::params(k).seeding(Seeding::Given(init.clone())).tolerance(0.0).max_iter(40);
-                let nested =
-                    NestedMiniBatch::params(k).seeding(Seeding::Given(init.clone())).batch_size(1 << 40).max_iter(Some(40));
+                let lloyd =
+                    KMeans::params(k).seeding(Seeding::Given(init.clone())).tolerance(0.0).max_iter(40);
+                let nested = NestedMiniBatch::params(k)
+                    .seeding(Seeding::Given(init.clone()))
+                    .batch_size(1 << 40)
+                    .max_iter(Some(40));
                 let (mut a, mut b) = (lloyd.start(&dense).unwrap(), nested.start(&dense).unwrap());
                 loop {
                     let (x, y) = (a.advance(&dense, &cx).unwrap(), b.advance(&dense, &cx).unwrap());
                     let Some(x) = x else { break assert!(y.is_none()) };
                     let y = y.unwrap();
                     assert!(a.cluster_weights().iter().all(|&w| w > 0.0), "choose other data");
-                    assert_eq!((x.objective, x.n_changed, x.stop_reason), (y.objective, y.n_changed, y.stop_reason));
+                    assert_eq!(
+                        (x.objective, x.n_changed, x.stop_reason),
+                        (y.objective, y.n_changed, y.stop_reason)
+                    );
                     assert_eq!(a.centers::<$t>(), b.centers::<$t>());
                 }
                 b.finish(&dense, &cx).unwrap();

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .data import DataSource, open
     from .io import load
     from .kmeans import KMeans
+    from .minibatch import MiniBatchKMeans
     from .neighbors import nearest
     from .nested import NestedMiniBatchKMeans
     from .seeding import kmeans_plusplus
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DataSource",
     "KMeans",
+    "MiniBatchKMeans",
     "NestedMiniBatchKMeans",
     "Step",
     "__version__",
@@ -46,6 +48,7 @@ __all__ = [
 _HOMES = {
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
+    "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
     "__version__": ("_core", "version"),
@@ -55,7 +58,18 @@ _HOMES = {
     "open": ("data", "open"),
     "show_versions": ("versions", "show_versions"),
 }
-_MODULES = ("callbacks", "data", "io", "kmeans", "metrics", "neighbors", "nested", "seeding", "versions")
+_MODULES = (
+    "callbacks",
+    "data",
+    "io",
+    "kmeans",
+    "metrics",
+    "minibatch",
+    "neighbors",
+    "nested",
+    "seeding",
+    "versions",
+)
 
 
 def __getattr__(name: str) -> Any:

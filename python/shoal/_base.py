@@ -153,7 +153,7 @@ class Clusterer(BaseEstimator):
                 if isinstance(watcher, Callback):
                     watcher.end(self)
 
-    def _update(self, run: Any, step: Step) -> None:
+    def _update(self, run: Any, step: Step | None) -> None:
         """Set what is known after a step without a further pass."""
         raise NotImplementedError
 

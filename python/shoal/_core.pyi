@@ -16,6 +16,7 @@ __all__ = [
     "kmeans",
     "kmeans_plusplus",
     "load_model",
+    "minibatch",
     "nearest",
     "nested",
     "predict",
@@ -75,6 +76,9 @@ class Step:
 class Run:
     def step(self) -> Step | None: ...
     def stop(self, reason: str) -> None: ...
+    def partial_fit(self, source: Source, weights: npt.NDArray[np.float64] | None) -> Step | None: ...
+    def state(self) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None: ...
+    def merge(self, kind: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None: ...
     def centers(self) -> npt.NDArray[Any]: ...
     def counts(self) -> npt.NDArray[np.float64]: ...
     def finish(self) -> None: ...
@@ -82,6 +86,8 @@ class Run:
     def inertia(self) -> float: ...
     @property
     def n_iter(self) -> int: ...
+    @property
+    def n_steps(self) -> int: ...
     @property
     def init(self) -> str: ...
     @property
@@ -104,8 +110,26 @@ def kmeans(
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,
 ) -> Run: ...
+def minibatch(
+    source: Source | None,
+    *,
+    n_clusters: int,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    batch_size: int,
+    max_iter: int,
+    tol: float,
+    max_no_improvement: int | None,
+    reassignment_ratio: float,
+    half_life: float | None,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
+    stream: bool,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
+) -> Run: ...
 def nested(
-    source: Source,
+    source: Source | None,
     *,
     n_clusters: int,
     seeding: str,
@@ -121,6 +145,8 @@ def nested(
     seed: int,
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,
+    stream: bool,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
 ) -> Run: ...
 def nearest(
     source: Source,

@@ -115,7 +115,7 @@ mod tests {
         let values: Vec<u8> = (0..3 * 80).collect();
         let weights: Vec<f64> = (0..80).map(f64::from).collect();
         let source = Weighted::new::<f32>(RawRows::new(&values, 3).unwrap(), &weights).unwrap();
-        for step in [1, 2, 7, 50] {
+        for step in [1u64, 2, 7, 50] {
             let rows: Vec<u64> = (0..80).filter(|row| row % step < step.div_ceil(2)).collect();
             let subset = Subset::<f32>::new(&source, &rows);
             let (mut seen, mut scratch) = (Vec::new(), Vec::new());
@@ -131,7 +131,8 @@ mod tests {
                     Ok(ControlFlow::Continue(()))
                 })
                 .unwrap();
-            let expected: Vec<f32> = rows.iter().flat_map(|&r| [0, 1, 2].map(|c| (3 * r + c) as f32)).collect();
+            let expected: Vec<f32> =
+                rows.iter().flat_map(|&r| [0, 1, 2].map(|c| (3 * r + c) as f32)).collect();
             assert_eq!(seen, expected, "{step}");
             let mut last = Vec::new();
             subset.gather(&[rows.len() as u64 - 1], &mut last).unwrap();

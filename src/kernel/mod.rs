@@ -17,6 +17,7 @@
 
 mod aligned;
 mod arch;
+pub(crate) mod bounded;
 mod generic;
 mod isa;
 mod pack;
@@ -29,7 +30,7 @@ pub use pack::{MAX_CENTERS, PackedCenters, Scratch};
 pub use table::Compute;
 
 use crate::matrix::MatRef;
-use pack::{Form, Picked};
+use pack::Form;
 
 /// Cuts `rows` into strips and loads each.
 fn for_each_strip<T: Compute>(
@@ -43,7 +44,7 @@ fn for_each_strip<T: Compute>(
     let mut start = 0;
     while start < rows.rows() {
         let end = rows.rows().min(start + most);
-        (packed.table.load)(packed, Picked { rows: rows.slice(start, end), index: None }, scratch);
+        (packed.table.load)(packed, rows.slice(start, end), scratch);
         f(start..end, scratch);
         start = end;
     }
@@ -184,65 +185,6 @@ fn for_each_panel<T: Compute>(
                 f(i, first + c, value);
             }
         }
-    }
-}
-
-/// `least[r]` becomes at most `lower[r] - drift`.
-pub(crate) fn settle(lower: &[f32], drift: f32, least: &mut [f32]) {
-    (<f32 as Compute>::table(Isa::active()).settle)(lower, drift, least);
-}
-
-/// The rows with `lower[r] - drift < reach[r]`, into the front of `rows`; gives their number.
-pub(crate) fn within(lower: &[f32], drift: f32, reach: &[f32], rows: &mut [u32]) -> usize {
-    (<f32 as Compute>::table(Isa::active()).within)(lower, drift, reach, rows)
-}
-
-/// Lower bounds on distances: the roots of `low + sq_norm - error`, rounded down.
-pub(crate) fn lengths<T: Compute>(low: &[T], sq_norm: &[f64], error: &[f64], out: &mut [f64]) {
-    (T::table(Isa::active()).lengths)(low, sq_norm, error, out);
-}
-
-/// Loads the rows `index` of a block for [`lowest`]: at most [`PackedCenters::strip_rows`].
-pub(crate) fn load<T: Compute>(
-    packed: &PackedCenters<T>,
-    rows: MatRef<'_, T>,
-    index: &[u32],
-    scratch: &mut Scratch<T>,
-) {
-    assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
-    (packed.table.load)(packed, Picked { rows, index: Some(index) }, scratch);
-}
-
-/// What [`lowest`] found, a value for each row.
-pub(crate) struct Lowest<'a, T> {
-    /// The smallest tile value, but for the lane that was left out.
-    pub(crate) low: &'a [T],
-    /// The tile value of the lane that was left out, if there was one.
-    pub(crate) own: &'a [T],
-    /// Where `low` is within the bound, the lane of it.
-    pub(crate) lane: &'a [u32],
-    /// Where `low` is within the bound, the second smallest value.
-    pub(crate) next: &'a [T],
-}
-
-/// The rows loaded by [`load`] against one panel: their smallest tile values without lane `skip` (none if beyond the panel), and more of
-/// those that are at most `bound` and at most the value of the lane left out.
-pub(crate) fn lowest<'a, T: Compute>(
-    packed: &PackedCenters<T>,
-    scratch: &'a mut Scratch<T>,
-    panel: usize,
-    skip: &[u32],
-    bound: &[T],
-) -> Lowest<'a, T> {
-    assert!(packed.form == Form::CentersInLanes && panel < packed.n_panels());
-    assert!(skip.len() == bound.len() && skip.len() <= packed.strip_rows());
-    (packed.table.lowest)(packed, scratch, panel, skip, bound);
-    let n = skip.len();
-    Lowest {
-        low: &scratch.best[..n],
-        own: &scratch.own[..n],
-        lane: &scratch.ids[..n],
-        next: &scratch.second[..n],
     }
 }
 

@@ -8,7 +8,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::stats::ClusterSums;
-use crate::tuning::{BOUNDED_CHUNK_ROWS, CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
+use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, bounded_chunk_rows, tile_rows};
 
 /// The label of a row that has none yet.
 pub(super) const NO_LABEL: u32 = u32::MAX;
@@ -41,6 +41,19 @@ pub(super) struct Carried {
 }
 
 impl Carried {
+    pub(super) fn of(clusters: ClusterSums, age: u32, energy_afresh: f64) -> Self {
+        Self { clusters, age, energy_afresh }
+    }
+
+    pub(super) fn clusters(&self) -> &ClusterSums {
+        &self.clusters
+    }
+
+    /// Sweeps since the sums were made afresh, and the squared error at that time.
+    pub(super) fn age(&self) -> (u32, f64) {
+        (self.age, self.energy_afresh)
+    }
+
     pub(super) fn into_clusters(self) -> ClusterSums {
         self.clusters
     }
@@ -242,7 +255,7 @@ impl Labels {
             part.distances += rules.label(chunk.rows, known, new, upper, lower.values, work);
             part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)
         };
-        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(BOUNDED_CHUNK_ROWS) };
+        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounded_chunk_rows(dim)) };
         let state = (&mut self.of_rows[..], (&mut upper[..], Wide { values: &mut lower, width }));
         let make = (empty, <(Work<T>, Vec<u32>, Vec<u32>)>::default);
         sweep(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;

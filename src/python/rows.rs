@@ -102,6 +102,10 @@ impl Input {
 
 impl data::Source for Input {
     fn any(&self) -> AnySource<'_> {
-        if self.layout().dtype.computed_as_f64() { AnySource::F64(self.of()) } else { AnySource::F32(self.of()) }
+        if self.layout().dtype.computed_as_f64() {
+            AnySource::F64(self.of())
+        } else {
+            AnySource::F32(self.of())
+        }
     }
 }

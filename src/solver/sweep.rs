@@ -201,4 +201,9 @@ impl<R: PerRow> Iterator for Tiles<R> {
         self.start = end;
         Some((tile, mine))
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.len - self.start).div_ceil(self.tile_rows);
+        (left, Some(left))
+    }
 }

@@ -8,6 +8,7 @@
 //!
 //! A batch is a set: its rows are read in ascending order, whichever were drawn. At full size that is a plain pass over the source.
 
+mod file;
 mod params;
 mod stream;
 #[cfg(test)]
@@ -25,12 +26,13 @@ use super::lloyd::{Timings, to_means};
 use super::model::KMeansModel;
 use super::panel_bounds::PanelBounds;
 use super::params::Metric;
-use super::run::{CenterSolver, Snapshot};
+use super::run::{CenterSolver, Snapshot, StreamSolver};
 use crate::data::{Access, DataSource, RowRange, Subset, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
+use crate::persist::Contents;
 use crate::shuffle::Shuffle;
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
@@ -366,6 +368,7 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             labels,
             inertia,
             n_iter: self.iteration,
+            n_steps: self.iteration,
             seeded_by: &self.seeded_by,
             algorithm: self.labels.bounds.as_ref().map_or("none", |bounds| bounds.name()),
             timings: self.timings,
@@ -398,5 +401,15 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
         self.finished = Some(finished);
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(inertia)
+    }
+}
+
+impl<T: Compute> StreamSolver<T> for Nested<T> {
+    fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
+        self.feed(batch, cx)
+    }
+
+    fn state(&self) -> Contents {
+        self.to_file()
     }
 }

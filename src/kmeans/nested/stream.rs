@@ -62,7 +62,7 @@ impl<T: Compute> Kept<T> {
     /// Runs `f` on the rows as a source.
     fn with<R>(&self, dim: usize, f: impl FnOnce(&dyn DataSource<T>) -> Result<R>) -> Result<R> {
         let rows = Dense::new(&self.rows, dim)?;
-        if self.weights.is_empty() { f(&rows) } else { f(&Weighted::vouched(rows, &self.weights)) }
+        if self.weights.is_empty() { f(&rows) } else { f(&Weighted::checked(rows, &self.weights)) }
     }
 
     /// Drops the first `m` rows.
@@ -138,7 +138,7 @@ impl<T: Compute> Nested<T> {
     }
 
     /// A round over the batch, with what is due.
-    fn round_of_kept(&mut self, cx: &Executor) -> Result<Step> {
+    pub(super) fn round_of_kept(&mut self, cx: &Executor) -> Result<Step> {
         let kept = std::mem::take(&mut self.kept);
         let step = kept.with(self.dim, |rows| self.step(rows, cx));
         self.kept = kept;

@@ -24,7 +24,10 @@ fn assert_votes(run: &Nested<f64>, source: &[f64], before: &[f64], what: &str) {
         let row = &source[row_of(i) * d..][..d];
         let distance = |j: usize| kernel::sq_dist(row, &before[j * d..][..d]);
         let nearest = (0..k).map(distance).fold(f64::INFINITY, f64::min);
-        assert!(distance(j as usize) <= nearest * (1.0 + 1e-12), "{what}: row {i} is not labelled with its nearest");
+        assert!(
+            distance(j as usize) <= nearest * (1.0 + 1e-12),
+            "{what}: row {i} is not labelled with its nearest"
+        );
         count[j as usize] += 1.0;
         sum[j as usize * d..][..d].iter_mut().zip(row).for_each(|(s, x)| *s += x);
         energy += distance(j as usize);
@@ -233,7 +236,9 @@ fn pieces_of_any_length_are_fed() {
     let (n, d, k) = (6000, 3, 8);
     let source: Vec<f32> = values(n, d, 5).iter().map(|&x| x as f32).collect();
     let cx = Executor::new(Some(2)).unwrap();
-    for (piece, buffer) in [(7, 1 << 30), (500, 1 << 30), (6000, 1 << 30), (500, 1000 * 12), (6000, 1000 * 12), (90, 9 * 12)] {
+    for (piece, buffer) in
+        [(7, 1 << 30), (500, 1 << 30), (6000, 1 << 30), (500, 1000 * 12), (6000, 1000 * 12), (90, 9 * 12)]
+    {
         let mut run = Nested::<f32>::plan(params(k, 100).buffer_memory(buffer));
         let mut fed = 0;
         for rows in source.chunks(piece * d) {
@@ -287,14 +292,18 @@ fn what_is_refused_leaves_the_state_as_it_was() {
     let mut run = Nested::<f64>::plan(params(3, 50).seeding(Seeding::PlusPlus { greedy: true }));
     run.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap();
     let before = (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration);
-    let mut text = |rows: &[f64], d: usize| run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap_err().to_string();
+    let mut text =
+        |rows: &[f64], d: usize| run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap_err().to_string();
     assert_eq!(text(&[1.0; 3], 3), "X has 3 columns, but the first rows had 2");
     assert_eq!(text(&[], 2), "X holds no rows");
     assert!(text(&[1.0, f64::NAN], 2).starts_with("X holds NaN at row 0, column 1"));
     assert_eq!(before, (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration));
     let mut small = Nested::<f64>::plan(params(3, 50).buffer_memory(63));
     let refused = small.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap_err().to_string();
-    assert!(refused.contains("buffer_memory must have room for more rows than clusters, 64 bytes, got 63"), "{refused}");
+    assert!(
+        refused.contains("buffer_memory must have room for more rows than clusters, 64 bytes, got 63"),
+        "{refused}"
+    );
 }
 
 fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memory: u64) {
@@ -327,7 +336,9 @@ fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memor
 
 #[test]
 fn bounds_hold_while_a_batch_grows_and_memory_gets_short() {
-    for (bounds, memory) in [(Bounds::Elkan, 1 << 30), (Bounds::Elkan, 9000 * 4 * 3), (Bounds::Hamerly, 1 << 30)] {
+    for (bounds, memory) in
+        [(Bounds::Elkan, 1 << 30), (Bounds::Elkan, 9000 * 4 * 3), (Bounds::Hamerly, 1 << 30)]
+    {
         bounds_hold::<f32>(0.0, 1.0, bounds, memory);
         bounds_hold::<f32>(1e4, 1.0, bounds, memory);
         bounds_hold::<f32>(0.0, 1e25, bounds, memory);

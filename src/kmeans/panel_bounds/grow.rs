@@ -1,13 +1,20 @@
 //! This module knows how bounds follow rows that are added, and memory that gets short.
 
-use super::{PanelBounds, down};
-use crate::tuning::{BOUNDED_CHUNK_ROWS, tile_rows};
+use super::PanelBounds;
+use crate::tuning::{bounded_chunk_rows, tile_rows};
 
-/// Start and length of the chunk that row `r` of `n` lies in, when `k` centers are swept.
-pub(super) fn chunk_of(r: usize, n: usize, k: usize) -> (usize, usize) {
+/// The nearest `f32` that is not above.
+fn down(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) > x { nearest.next_down() } else { nearest }
+}
+
+/// Start and length of the chunk that row `r` of `n` lies in, when `k` centers of `dim` columns are swept.
+pub(super) fn chunk_of(r: usize, n: usize, (k, dim): (usize, usize)) -> (usize, usize) {
     let tile = r / tile_rows(k) * tile_rows(k);
-    let start = tile + (r - tile) / BOUNDED_CHUNK_ROWS * BOUNDED_CHUNK_ROWS;
-    let end = (start + BOUNDED_CHUNK_ROWS).min(tile + tile_rows(k)).min(n);
+    let rows = bounded_chunk_rows(dim);
+    let start = tile + (r - tile) / rows * rows;
+    let end = (start + rows).min(tile + tile_rows(k)).min(n);
     (start, end - start)
 }
 
@@ -27,13 +34,13 @@ impl PanelBounds {
 
     /// Two groups become one. Its bound is the lower one of theirs, so that nothing is measured for it.
     fn widen(&mut self) {
-        let (k, n, old) = (self.order.len(), self.upper.len(), self.n_groups);
+        let (shape, n, old) = ((self.order.len(), self.dim), self.upper.len(), self.n_groups);
         self.group_panels *= 2;
         self.n_groups = old.div_ceil(2);
         let mut end = 0;
         let mut r = 0;
         while r < n {
-            let (start, m) = chunk_of(r, n, k);
+            let (start, m) = chunk_of(r, n, shape);
             // What is written never overtakes what is still to be read.
             for group in 0..self.n_groups {
                 for i in 0..m {
@@ -56,7 +63,7 @@ impl PanelBounds {
 
     /// Makes room between the rows, from the last one to the first: in place, but for one chunk.
     fn spread(&mut self, at: impl Fn(usize) -> usize, n: usize) {
-        let (k, groups, old) = (self.order.len(), self.n_groups, self.upper.len());
+        let (shape, groups, old) = ((self.order.len(), self.dim), self.n_groups, self.upper.len());
         self.upper.reserve_exact(n - old);
         self.upper.resize(n, f32::INFINITY);
         self.lower.reserve_exact((n - old) * groups);
@@ -68,13 +75,13 @@ impl PanelBounds {
         let (mut new, mut held, mut held_start, mut held_len) = (Vec::new(), Vec::new(), old, 0);
         let (mut i, mut end) = (old, n);
         while end > 0 {
-            let (start, m) = chunk_of(end - 1, n, k);
+            let (start, m) = chunk_of(end - 1, n, shape);
             new.clear();
             new.resize(m * groups, f32::NEG_INFINITY);
             while i > 0 && at(i - 1) >= start {
                 i -= 1;
                 if i < held_start {
-                    (held_start, held_len) = chunk_of(i, old, k);
+                    (held_start, held_len) = chunk_of(i, old, shape);
                     held.clear();
                     held.extend_from_slice(&self.lower[held_start * groups..][..held_len * groups]);
                 }

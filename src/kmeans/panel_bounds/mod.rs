@@ -22,20 +22,12 @@ use grow::affordable;
 use similar::similar_together;
 pub(super) use sweep::Work;
 
-/// What a sum, a product or a root of a few `f32` can lose.
-const ROUNDING: f32 = 4e-7;
-
 /// The nearest `f32` that is not below.
 fn up(x: f64) -> f32 {
     let nearest = x as f32;
     if f64::from(nearest) < x { nearest.next_up() } else { nearest }
 }
 
-/// The nearest `f32` that is not above.
-fn down(x: f64) -> f32 {
-    let nearest = x as f32;
-    if f64::from(nearest) > x { nearest.next_down() } else { nearest }
-}
 /// What all rows share: the order of the centers, and how far they moved.
 #[derive(Clone, Debug)]
 pub(super) struct PanelBounds {
@@ -43,6 +35,8 @@ pub(super) struct PanelBounds {
     order: Vec<u32>,
     /// The slot of each center.
     slot: Vec<u32>,
+    /// Columns of a center.
+    dim: usize,
     /// Panels in a group, but for the last one.
     group_panels: usize,
     n_groups: usize,
@@ -94,6 +88,7 @@ impl PanelBounds {
         Some(Self {
             order,
             slot,
+            dim: centers.cols(),
             group_panels,
             n_groups,
             drift: vec![0.0; n_groups],

@@ -1,8 +1,70 @@
 //! This module knows how a chunk of rows is labelled by bounds.
 
-use super::{BASE_SWEEPS, PanelBounds, ROUNDING, down, up};
-use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use super::{BASE_SWEEPS, PanelBounds, up};
+use crate::kernel::bounded::{
+    Better, Gathered, Margins, Meeting, ROUNDING, Radii, gather, lowest, reach, renew, settle, upper, within,
+};
+use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
+
+/// One sweep's view of the bounds.
+pub(in crate::kmeans) struct Rules<'a, T: Compute> {
+    bounds: &'a PanelBounds,
+    packed: &'a PackedCenters<T>,
+    /// Centers in a panel.
+    width: usize,
+    margins: Margins<T>,
+    /// The same for bounds.
+    outer: Margins<f32>,
+    /// Write all lower bounds without drift.
+    rebase: bool,
+    drift: Vec<f32>,
+}
+
+impl PanelBounds {
+    /// The rules of the next sweep.
+    pub(in crate::kmeans) fn rules<'a, T: Compute>(&'a self, packed: &'a PackedCenters<T>) -> Rules<'a, T> {
+        let (norm, gamma) = (packed.largest_norm(), (packed.dim() as f64 + 16.0) * T::EPSILON);
+        let margins =
+            Margins { norm: T::from_f64(norm), gamma: T::from_f64(gamma), unit: T::from_f64(self.unit) };
+        let outer = Margins { norm: up(norm * self.unit), gamma: up(gamma), unit: 1.0 };
+        Rules {
+            bounds: self,
+            packed,
+            width: PackedCenters::<T>::panel_centers(),
+            margins,
+            outer,
+            rebase: self.age >= BASE_SWEEPS,
+            drift: self.drift.iter().map(|&drift| up(drift)).collect(),
+        }
+    }
+}
+
+/// The buffers of one worker. What is kept of a row is indexed by its place in the chunk.
+#[derive(Default)]
+pub(in crate::kmeans) struct Work<T: Compute> {
+    gathered: Gathered<T>,
+    radii: Radii<T>,
+    least: Vec<f32>,
+    /// Groups whose bound is below this may hold the nearest center; minus infinity where the label is settled.
+    reach: Vec<f32>,
+    /// Slot of the center that the row comes with.
+    slot: Vec<u32>,
+    /// Squared distance to that center, and how far squared distances made of tile values may be off.
+    own: Vec<T>,
+    error: Vec<T>,
+    /// The best tile value so far, and the next one in its center's group. The center is the new label.
+    best: Vec<T>,
+    next: Vec<T>,
+    /// Rows whose label may change.
+    open: Vec<u32>,
+    lists: Lists,
+    // Of the rows that meet a group together, in their order.
+    low: Vec<T>,
+    low_next: Vec<T>,
+    panel_low: Vec<T>,
+    better: Vec<Better<T>>,
+}
 
 /// Lists of rows, one after the other.
 #[derive(Default)]
@@ -12,100 +74,33 @@ struct Lists {
     ends: Vec<usize>,
 }
 
-/// The buffers of one worker. Those of a chunk are indexed by row.
-pub(in crate::kmeans) struct Work<T> {
-    scratch: Scratch<T>,
-    least: Vec<f32>,
-    /// Groups whose bound is below this may hold the nearest center; minus infinity where the label is settled.
-    reach: Vec<f32>,
-    /// Slot of the center that the row comes with.
-    slot: Vec<u32>,
-    /// Squared distance to that center.
-    own: Vec<f64>,
-    /// `|x'|^2` as tile values see it: added to one it gives a squared distance, to within `error / 2`.
-    sq_norm: Vec<f64>,
-    error: Vec<f64>,
-    /// The best tile value so far, and the next one in its center's group. The center is the new label.
-    best: Vec<T>,
-    next: Vec<T>,
-    /// Rows whose label may change.
-    open: Vec<u32>,
-    /// Those in the order of their own panels.
-    by_panel: Lists,
-    near: Lists,
-    // Of the rows that meet a group together.
-    skip: Vec<u32>,
-    bound: Vec<T>,
-    low: Vec<T>,
-    low_next: Vec<T>,
-    picked_norm: Vec<f64>,
-    picked_error: Vec<f64>,
-    lengths: Vec<f64>,
-}
-
-impl<T: Compute> Default for Work<T> {
-    fn default() -> Self {
-        Self {
-            scratch: Scratch::default(),
-            least: Vec::new(),
-            reach: Vec::new(),
-            slot: Vec::new(),
-            own: Vec::new(),
-            sq_norm: Vec::new(),
-            error: Vec::new(),
-            best: Vec::new(),
-            next: Vec::new(),
-            open: Vec::new(),
-            by_panel: Lists::default(),
-            near: Lists::default(),
-            skip: Vec::new(),
-            bound: Vec::new(),
-            low: Vec::new(),
-            low_next: Vec::new(),
-            picked_norm: Vec::new(),
-            picked_error: Vec::new(),
-            lengths: Vec::new(),
-        }
+impl Lists {
+    fn start(&self, list: usize) -> usize {
+        if list == 0 { 0 } else { self.ends[list - 1] }
     }
-}
 
-impl<T> Work<T> {
-    /// The open rows by the panel of their slot: a counting sort.
-    fn open_by_panel(&mut self, width: usize, panels: usize) -> Lists {
-        let mut lists = std::mem::take(&mut self.by_panel);
-        lists.ends.clear();
-        lists.ends.resize(panels + 1, 0);
-        let panel = |r: u32| self.slot[r as usize] as usize / width;
-        for &r in &self.open {
-            lists.ends[panel(r) + 1] += 1;
+    /// `open` by the panel of the rows' slots: a counting sort.
+    fn by_panel(&mut self, open: &[u32], slot: &[u32], width: usize, panels: usize) {
+        self.ends.clear();
+        self.ends.resize(panels + 1, 0);
+        let panel = |r: u32| slot[r as usize] as usize / width;
+        for &r in open {
+            self.ends[panel(r) + 1] += 1;
         }
         for p in 0..panels {
-            lists.ends[p + 1] += lists.ends[p];
+            self.ends[p + 1] += self.ends[p];
         }
-        lists.rows.resize(self.open.len(), 0);
-        for &r in &self.open {
+        if self.rows.len() < open.len() {
+            self.rows.resize(open.len(), 0);
+        }
+        for &r in open {
             // Starts become ends.
-            let at = &mut lists.ends[panel(r)];
-            lists.rows[*at] = r;
+            let at = &mut self.ends[panel(r)];
+            self.rows[*at] = r;
             *at += 1;
         }
-        lists.ends.truncate(panels);
-        lists
+        self.ends.truncate(panels);
     }
-}
-
-/// One sweep's view of the bounds.
-pub(in crate::kmeans) struct Rules<'a, T: Compute> {
-    bounds: &'a PanelBounds,
-    packed: &'a PackedCenters<T>,
-    width: usize,
-    /// The largest `|c'|`.
-    norm: f64,
-    /// Rounding of a tile value, relative to the squared norms that it is made of.
-    gamma: f64,
-    /// Write all lower bounds without drift.
-    rebase: bool,
-    drift: Vec<f32>,
 }
 
 /// A chunk of rows and what is kept of each.
@@ -117,37 +112,12 @@ struct Rows<'a, T> {
     lower: &'a mut [f32],
 }
 
-impl PanelBounds {
-    /// The rules of the next sweep.
-    pub(in crate::kmeans) fn rules<'a, T: Compute>(&'a self, packed: &'a PackedCenters<T>) -> Rules<'a, T> {
-        let (norm, d) = (packed.largest_norm(), packed.dim() as f64);
-        Rules {
-            bounds: self,
-            packed,
-            width: PackedCenters::<T>::panel_centers(),
-            norm,
-            gamma: (d + 8.0) * T::EPSILON,
-            rebase: self.age >= BASE_SWEEPS,
-            drift: self.drift.iter().map(|&drift| up(drift)).collect(),
-        }
-    }
+/// The smaller one, or `a` where one is not a number.
+fn lesser<T: Compute>(a: T, b: T) -> T {
+    if b < a { b } else { a }
 }
 
 impl<T: Compute> Rules<'_, T> {
-    /// How far a tile value of a row within `distance` of some center may be from the true squared distance.
-    fn error(&self, distance: f64) -> f64 {
-        let row = self.norm + distance;
-        self.gamma * (row * row + self.norm * self.norm)
-    }
-
-    /// A center further than this from a row within `upper` of its own center has the larger tile value.
-    fn reach(&self, upper: f32) -> f32 {
-        let (norm, gamma) = ((self.norm * self.bounds.unit) as f32, 4.0 * self.gamma as f32);
-        let row = norm + upper;
-        (upper * upper + gamma * (row * row + norm * norm)).sqrt() * (1.0 + 4.0 * ROUNDING)
-            + f32::MIN_POSITIVE
-    }
-
     /// Labels a chunk: `new` from `old`, with the bounds of its rows; gives the number of distances that were computed.
     pub(in crate::kmeans) fn label(
         &self,
@@ -162,9 +132,9 @@ impl<T: Compute> Rules<'_, T> {
         let chunk = &mut Rows { values: rows, old, new, upper, lower };
         self.drift_apart(chunk, work);
         let measured = self.open(chunk, work);
-        let distances = measured + self.own_panels(chunk, work) + self.groups(chunk, work);
+        let met = self.own_panels(chunk, work) + self.groups(chunk, work);
         self.close(chunk, work);
-        distances
+        (measured + met * self.width) as u64
     }
 
     /// Moves the bounds with the centers; leaves the least lower bound of each row in `least`.
@@ -176,7 +146,7 @@ impl<T: Compute> Rules<'_, T> {
         work.least.clear();
         work.least.resize(m, f32::INFINITY);
         for (lower, &drift) in chunk.lower.chunks_exact_mut(m).zip(&self.drift) {
-            kernel::settle(lower, drift, &mut work.least);
+            settle(lower, drift, &mut work.least);
             if self.rebase {
                 for lower in lower {
                     *lower -= drift + (drift + lower.abs()) * ROUNDING;
@@ -185,193 +155,213 @@ impl<T: Compute> Rules<'_, T> {
         }
     }
 
-    /// Finds the rows whose label may change, and measures the distance to their own center; gives the number of those measured.
-    fn open(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
+    /// Finds the rows whose label may change, and gathers them; gives the number of those whose distance to their own center was measured.
+    fn open(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
         let m = chunk.old.len();
-        work.open.clear();
-        work.reach.clear();
-        work.reach.resize(m, f32::NEG_INFINITY);
         work.slot.resize(m, 0);
-        work.own.resize(m, 0.0);
-        work.sq_norm.resize(m, 0.0);
-        work.error.resize(m, 0.0);
+        work.own.resize(m, T::ZERO);
+        work.error.resize(m, T::ZERO);
         work.best.resize(m, T::INFINITY);
         work.next.resize(m, T::INFINITY);
-        let mut measured = 0;
-        for r in 0..m {
-            let (least, old) = (work.least[r], chunk.old[r] as usize);
-            if least >= self.reach(chunk.upper[r]) {
-                continue;
-            }
-            measured += 1;
-            let own = kernel::sq_dist(chunk.values.row(r), self.packed.centers().row(old))
-                * (self.bounds.scale * self.bounds.scale);
-            let distance = own.sqrt();
-            chunk.upper[r] = up(distance * self.bounds.unit * (1.0 + 1e-12));
-            let reach = self.reach(chunk.upper[r]);
-            if least >= reach {
-                continue;
-            }
-            work.open.push(r as u32);
-            work.reach[r] = reach;
-            work.slot[r] = self.bounds.slot[old];
-            work.own[r] = own;
-            work.error[r] = 2.0 * self.error(distance);
+        work.reach.resize(m, 0.0);
+        // Whole vectors are written: room for one more.
+        work.open.resize(m + 16, 0);
+        reach(self.outer, chunk.upper, &mut work.reach);
+        let measured = within(&work.least, 0.0, &work.reach, &mut work.open);
+        work.reach.fill(f32::NEG_INFINITY);
+        for &r in &work.open[..measured] {
+            work.slot[r as usize] = self.bounds.slot[chunk.old[r as usize] as usize];
         }
+        let (picked, radii) = (&work.open[..measured], &mut work.radii);
+        gather(self.packed, chunk.values, picked, &work.slot, self.margins, &mut work.gathered, radii);
+        let mut kept = 0;
+        for i in 0..measured {
+            let r = work.open[i];
+            work.open[kept] = r;
+            let r = r as usize;
+            chunk.upper[r] = work.radii.upper[i];
+            (work.own[r], work.error[r]) = (work.radii.own[i], work.radii.error[i]);
+            let reach = work.radii.reach[i];
+            let open = work.least[r] < reach;
+            work.reach[r] = if open { reach } else { f32::NEG_INFINITY };
+            kept += usize::from(open);
+        }
+        work.open.truncate(kept);
         measured
     }
 
-    /// Every open row against the panel of its own center, whose tile value is what the others are compared with.
-    fn own_panels(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
-        let width = self.width as u32;
-        let by_panel = work.open_by_panel(self.width, self.packed.n_panels());
-        for (panel, picked) in by_panel.ends.iter().enumerate().map(|(panel, &end)| {
-            let start = if panel == 0 { 0 } else { by_panel.ends[panel - 1] };
-            (panel as u32, &by_panel.rows[start..end])
-        }) {
-            for picked in picked.chunks(self.packed.strip_rows()) {
-                kernel::load(self.packed, chunk.values, picked, &mut work.scratch);
-                work.skip.clear();
-                work.skip.extend(picked.iter().map(|&r| work.slot[r as usize] % width));
-                work.bound.clear();
-                work.bound.resize(picked.len(), T::INFINITY);
-                let found =
-                    kernel::lowest(self.packed, &mut work.scratch, panel as usize, &work.skip, &work.bound);
-                work.low.clear();
-                work.low.extend_from_slice(found.low);
-                for (i, &r) in picked.iter().enumerate() {
-                    let r = r as usize;
-                    work.best[r] = found.own[i];
-                    work.sq_norm[r] = work.own[r] - found.own[i].to_f64();
-                    if found.low[i] <= found.own[i] {
-                        let center = self.center(panel as usize, found.lane[i]);
-                        if found.low[i] < found.own[i] || center < chunk.new[r] {
-                            (work.best[r], work.next[r], chunk.new[r]) =
-                                (found.low[i], found.next[i], center);
-                            let reach = self.reach(self.upper(found.low[i], work.sq_norm[r], work.error[r]));
-                            work.reach[r] = work.reach[r].min(reach);
-                        }
-                    }
-                }
-                if self.bounds.group_panels == 1 {
-                    self.renew(panel as usize, picked, chunk.lower, work);
+    /// Every open row against the panel of its own center, whose tile value is what the others are compared with; gives the number of
+    /// meetings of a row and a panel.
+    fn own_panels(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
+        let mut lists = std::mem::take(&mut work.lists);
+        lists.by_panel(&work.open, &work.slot, self.width, self.packed.n_panels());
+        for (panel, &end) in lists.ends.iter().enumerate() {
+            let picked = &lists.rows[lists.start(panel)..end];
+            if picked.is_empty() {
+                continue;
+            }
+            work.low.resize(picked.len(), T::INFINITY);
+            self.meet(panel, picked, true, work);
+            std::mem::swap(&mut work.low, &mut work.panel_low);
+            for i in 0..work.better.len() {
+                let Better { at, lane, next } = work.better[i];
+                let (r, low) = (picked[at as usize], work.low[at as usize]);
+                if self.take(r as usize, panel, lane, low, chunk, work) {
+                    work.next[r as usize] = next;
                 }
             }
+            if self.bounds.group_panels == 1 {
+                self.renew(panel, picked, chunk, work);
+            }
         }
-        let distances = by_panel.rows.len() * self.width;
-        work.by_panel = by_panel;
-        distances as u64
+        work.lists = lists;
+        work.open.len()
     }
 
-    /// The open rows against all groups within their reach.
-    fn groups(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
+    /// The open rows against all groups within their reach; gives the number of meetings of a row and a panel.
+    fn groups(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
         let m = chunk.old.len();
         let single = self.bounds.group_panels == 1;
-        let mut panels = 0;
-        // The rows within reach of each group, one list after the other. Whole vectors are written: room for one more.
-        let mut near = std::mem::take(&mut work.near);
-        near.rows.resize(m * self.bounds.n_groups + 16, 0);
-        near.ends.clear();
+        let mut met = 0;
+        if work.open.is_empty() {
+            return 0;
+        }
+        // The rows within reach of each group. Whole vectors are written: room for one more.
+        let mut lists = std::mem::take(&mut work.lists);
+        if lists.rows.len() < m * self.bounds.n_groups + 16 {
+            lists.rows.resize(m * self.bounds.n_groups + 16, 0);
+        }
+        lists.ends.clear();
         let mut end = 0;
-        for (group, lower) in chunk.lower.chunks_exact(m).enumerate() {
+        for (lower, &drift) in chunk.lower.chunks_exact(m).zip(&self.drift) {
+            let drift = if self.rebase { 0.0 } else { drift };
+            end += within(lower, drift, &work.reach, &mut lists.rows[end..]);
+            lists.ends.push(end);
+        }
+        for group in 0..self.bounds.n_groups {
             let drift = if self.rebase { 0.0 } else { self.drift[group] };
-            end += kernel::within(lower, drift, &work.reach, &mut near.rows[end..]);
-            near.ends.push(end);
-        }
-        if 2 * end > work.open.len() * self.bounds.n_groups {
-            // Most bounds fail: every open row meets every group, and is loaded once.
-            let open = std::mem::take(&mut work.open);
-            for picked in open.chunks(self.packed.strip_rows()) {
-                kernel::load(self.packed, chunk.values, picked, &mut work.scratch);
-                for group in 0..self.bounds.n_groups {
-                    panels += picked.len() * self.group(group, picked, chunk, work);
-                }
+            let lower = &chunk.lower[group * m..][..m];
+            let (start, end) = (lists.start(group), lists.ends[group]);
+            // Own panels are done, and what was found meanwhile may have put the group out of reach.
+            let done = if single { (group * self.width) as u32 } else { u32::MAX - self.width as u32 };
+            let mut kept = start;
+            for i in start..end {
+                let r = lists.rows[i];
+                lists.rows[kept] = r;
+                let r = r as usize;
+                let own = work.slot[r].wrapping_sub(done) < self.width as u32;
+                kept += usize::from(!own & (lower[r] - drift < work.reach[r]));
             }
-            work.open = open;
-        } else {
-            let mut start = 0;
-            for group in 0..self.bounds.n_groups {
-                let drift = if self.rebase { 0.0 } else { self.drift[group] };
-                let end = near.ends[group];
-                // Own panels are done, and what was found meanwhile may have put the group out of reach.
-                let mut kept = start;
-                for i in start..end {
-                    let r = near.rows[i];
-                    near.rows[kept] = r;
-                    let r = r as usize;
-                    let done = single && work.slot[r] as usize / self.width == group;
-                    kept += usize::from(!done && chunk.lower[group * m + r] - drift < work.reach[r]);
-                }
-                for picked in near.rows[start..kept].chunks(self.packed.strip_rows()) {
-                    kernel::load(self.packed, chunk.values, picked, &mut work.scratch);
-                    panels += picked.len() * self.group(group, picked, chunk, work);
-                }
-                start = end;
+            if kept > start {
+                met += self.group(group, &lists.rows[start..kept], chunk, work);
             }
         }
-        work.near = near;
-        (panels * self.width) as u64
+        work.lists = lists;
+        met
     }
 
-    /// The loaded rows `picked` against the panels of `group`; gives the number of panels.
+    /// The rows `picked` against the panels of `group`; gives the number of meetings.
     fn group(&self, group: usize, picked: &[u32], chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
         let first = group * self.bounds.group_panels;
         let panels = first..(first + self.bounds.group_panels).min(self.packed.n_panels());
         work.low.clear();
         work.low.resize(picked.len(), T::INFINITY);
+        if panels.len() == 1 {
+            self.meet(first, picked, false, work);
+            std::mem::swap(&mut work.low, &mut work.panel_low);
+            for i in 0..work.better.len() {
+                let Better { at, lane, next } = work.better[i];
+                let (r, low) = (picked[at as usize] as usize, work.low[at as usize]);
+                if self.take(r, first, lane, low, chunk, work) {
+                    work.next[r] = next;
+                }
+            }
+            self.renew(group, picked, chunk, work);
+            return picked.len();
+        }
         work.low_next.clear();
         work.low_next.resize(picked.len(), T::INFINITY);
-        let least = |a: T, b: T| if b < a { b } else { a };
         for panel in panels.clone() {
-            work.skip.clear();
-            work.skip.extend(
-                picked.iter().map(|&r| work.slot[r as usize].wrapping_sub((panel * self.width) as u32)),
-            );
-            work.bound.clear();
-            work.bound.extend(picked.iter().map(|&r| work.best[r as usize]));
-            let found = kernel::lowest(self.packed, &mut work.scratch, panel, &work.skip, &work.bound);
+            self.meet(panel, picked, false, work);
+            let mut better = std::mem::take(&mut work.better);
+            let mut found = better.iter().peekable();
             for (i, &r) in picked.iter().enumerate() {
-                let (low, r) = (found.low[i], r as usize);
-                let next = if low > work.best[r] {
-                    low
-                } else {
-                    let center = self.center(panel, found.lane[i]);
-                    if low < work.best[r] || center < chunk.new[r] {
-                        (work.best[r], chunk.new[r]) = (low, center);
-                        let reach = self.reach(self.upper(low, work.sq_norm[r], work.error[r]));
-                        work.reach[r] = work.reach[r].min(reach);
-                        work.next[r] = least(work.low[i], found.next[i]);
+                let (r, low) = (r as usize, work.panel_low[i]);
+                let mut next = low;
+                if let Some(found) = found.next_if(|found| found.at == i as u32) {
+                    if self.take(r, panel, found.lane, low, chunk, work) {
+                        work.next[r] = lesser(work.low[i], found.next);
                         work.low_next[i] = work.next[r];
                     }
-                    if center == chunk.new[r] { found.next[i] } else { low }
-                };
-                work.low_next[i] = least(work.low_next[i], next);
-                work.low[i] = least(work.low[i], low);
+                    if self.center(panel, found.lane) == chunk.new[r] {
+                        next = found.next;
+                    }
+                }
+                work.low_next[i] = lesser(work.low_next[i], next);
+                work.low[i] = lesser(work.low[i], low);
             }
+            better.clear();
+            work.better = better;
         }
         // A later panel may have come between the best and the next one.
         for (i, &r) in picked.iter().enumerate() {
             let r = r as usize;
             if chunk.new[r] != chunk.old[r] && self.group_of(chunk.new[r]) == group {
-                work.next[r] = least(work.next[r], work.low_next[i]);
+                work.next[r] = lesser(work.next[r], work.low_next[i]);
             }
         }
-        self.renew(group, picked, chunk.lower, work);
-        panels.len()
+        self.renew(group, picked, chunk, work);
+        panels.len() * picked.len()
+    }
+
+    /// The rows `picked` against one panel: their lowest values go to `panel_low`, those that it may better to `better`.
+    fn meet(&self, panel: usize, picked: &[u32], begin: bool, work: &mut Work<T>) {
+        work.panel_low.resize(picked.len(), T::INFINITY);
+        work.better.clear();
+        let meeting = &mut Meeting {
+            panel,
+            picked,
+            slot: &work.slot,
+            best: &mut work.best,
+            begin,
+            low: &mut work.panel_low,
+            better: &mut work.better,
+        };
+        lowest(self.packed, &mut work.gathered, meeting);
+    }
+
+    /// Makes the center in a lane the row's label, if it is the better one; says whether it was.
+    fn take(
+        &self,
+        r: usize,
+        panel: usize,
+        lane: u32,
+        low: T,
+        chunk: &mut Rows<'_, T>,
+        work: &mut Work<T>,
+    ) -> bool {
+        let center = self.center(panel, lane);
+        let nearer = low < work.best[r] || low == work.best[r] && center < chunk.new[r];
+        if nearer {
+            (work.best[r], chunk.new[r]) = (low, center);
+            let upper = [upper(&work.gathered, r, low, work.error[r], self.margins)];
+            let mut within = [0.0];
+            reach(self.outer, &upper, &mut within);
+            work.reach[r] = work.reach[r].min(within[0]);
+        }
+        nearer
     }
 
     /// Writes the bounds of `picked` rows for `group`, from their lowest values there.
-    fn renew(&self, group: usize, picked: &[u32], lower: &mut [f32], work: &mut Work<T>) {
-        let m = lower.len() / self.bounds.n_groups;
-        work.picked_norm.clear();
-        work.picked_norm.extend(picked.iter().map(|&r| work.sq_norm[r as usize]));
-        work.picked_error.clear();
-        work.picked_error.extend(picked.iter().map(|&r| work.error[r as usize]));
-        work.lengths.resize(picked.len(), 0.0);
-        kernel::lengths(&work.low, &work.picked_norm, &work.picked_error, &mut work.lengths);
-        for (&r, &length) in picked.iter().zip(&work.lengths) {
-            lower[group * m + r as usize] = self.stored(length, group);
-        }
+    fn renew(&self, group: usize, picked: &[u32], chunk: &mut Rows<'_, T>, work: &Work<T>) {
+        let m = chunk.old.len();
+        let lower = &mut chunk.lower[group * m..][..m];
+        renew(&work.gathered, picked, &work.low, &work.error, self.margins, self.drift_of(group), lower);
+    }
+
+    /// What is added to a bound when it is stored.
+    fn drift_of(&self, group: usize) -> f32 {
+        if self.rebase { 0.0 } else { self.drift[group] }
     }
 
     /// The center in a lane of a panel.
@@ -379,17 +369,6 @@ impl<T: Compute> Rules<'_, T> {
         // Lanes that fill up the last panel have infinite values: they are named only where all values are.
         let slot = (panel * self.width + lane as usize).min(self.bounds.order.len() - 1);
         self.bounds.order[slot]
-    }
-
-    /// An upper bound on a distance, from a tile value.
-    fn upper(&self, value: T, sq_norm: f64, error: f64) -> f32 {
-        up((value.to_f64() + sq_norm + error).max(0.0).sqrt() * self.bounds.unit * (1.0 + 1e-12))
-    }
-
-    /// A lower bound, a packed length, as it is stored: with the drift of its group until now.
-    fn stored(&self, lower: f64, group: usize) -> f32 {
-        let drift = if self.rebase { 0.0 } else { self.drift[group] };
-        down(lower * self.bounds.unit + f64::from(drift))
     }
 
     fn group_of(&self, center: u32) -> usize {
@@ -404,16 +383,21 @@ impl<T: Compute> Rules<'_, T> {
             if chunk.new[r] == chunk.old[r] {
                 continue;
             }
-            chunk.upper[r] = self.upper(work.best[r], work.sq_norm[r], work.error[r]);
+            chunk.upper[r] = upper(&work.gathered, r, work.best[r], work.error[r], self.margins);
             // The new center is no longer among the others of its group, the old one is.
             let to = self.group_of(chunk.new[r]);
-            let mut next = [0.0];
-            kernel::lengths(&work.next[r..=r], &work.sq_norm[r..=r], &work.error[r..=r], &mut next);
-            chunk.lower[to * m + r] = self.stored(next[0], to);
+            let column = &mut chunk.lower[to * m..][..m];
+            let next = [work.next[r]];
+            renew(&work.gathered, &[r as u32], &next, &work.error, self.margins, self.drift_of(to), column);
             let from = self.group_of(chunk.old[r]);
-            let own = self.stored(work.own[r].sqrt() * (1.0 - 1e-12), from);
+            let own = work.own[r].sqrt();
+            // As an upper bound, but downwards.
+            let least = own
+                - (own * self.margins.gamma
+                    + T::from_f64(4.0 * T::EPSILON) * (self.margins.norm + own + self.margins.norm));
+            let length = (least * self.margins.unit).to_f32().max(0.0) * (1.0 - ROUNDING);
             let bound = &mut chunk.lower[from * m + r];
-            *bound = bound.min(own);
+            *bound = bound.min((length + self.drift_of(from)) * (1.0 - ROUNDING));
         }
     }
 }

@@ -35,7 +35,7 @@ impl PanelBounds {
             );
             for (slot, &j) in self.order.iter().enumerate().filter(|&(_, &j)| j != label) {
                 let group = slot / width / self.group_panels;
-                let (start, m) = chunk_of(r, n, centers.rows());
+                let (start, m) = chunk_of(r, n, (centers.rows(), centers.cols()));
                 let at = start * self.n_groups + group * m + r - start;
                 let lower = f64::from(self.lower[at]) - self.drift[group];
                 let truth = distance(j as usize);
