@@ -1,7 +1,7 @@
 //! This module knows the two types that rows are computed in.
 
 use std::fmt::{Debug, Display};
-use std::ops::{Mul, Sub};
+use std::ops::{Add, Mul, Sub};
 
 mod sealed {
     pub trait Sealed {}
@@ -28,6 +28,7 @@ pub trait Float:
     + Default
     + Debug
     + Display
+    + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>
 {
@@ -45,6 +46,10 @@ pub trait Float:
     fn from_f64(x: f64) -> Self;
     /// Exact for `f64`, the identity for `f32`.
     fn from_f32(x: f32) -> Self;
+    /// Rounding to nearest, the identity for `f32`.
+    fn to_f32(self) -> f32;
+    /// The square root, rounded to nearest.
+    fn sqrt(self) -> Self;
     /// Neither NaN nor infinite.
     fn finite(self) -> bool;
 }
@@ -67,6 +72,14 @@ macro_rules! float {
             #[inline(always)]
             fn from_f32(x: f32) -> Self {
                 x as $t
+            }
+            #[inline(always)]
+            fn to_f32(self) -> f32 {
+                self as f32
+            }
+            #[inline(always)]
+            fn sqrt(self) -> Self {
+                self.sqrt()
             }
             #[inline(always)]
             fn finite(self) -> bool {

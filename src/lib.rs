@@ -47,6 +47,7 @@ pub mod persist;
 mod python;
 mod rng;
 pub mod seeding;
+mod shuffle;
 pub mod solver;
 pub mod stats;
 mod tuning;
@@ -54,7 +55,7 @@ mod whole_file;
 
 pub use error::{Error, Result};
 pub use float::Float;
-pub use kmeans::{Algorithm, KMeans, KMeansModel, Metric, MiniBatch};
+pub use kmeans::{Algorithm, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch};
 pub use matrix::MatRef;
 pub use parallel::{Executor, Interrupt};
 pub use seeding::Seeding;

@@ -77,8 +77,19 @@ pub(crate) const fn bounds_pay(dim: usize, panels: usize) -> bool {
     dim >= 32 && panels >= 8
 }
 
-/// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles.
-pub(crate) const BOUNDED_CHUNK_ROWS: usize = 2048;
+/// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles, few enough to stay in the
+/// second-level cache (example of the bench `bounded`).
+pub(crate) const fn bounded_chunk_rows(dim: usize) -> usize {
+    let fit = BOUNDED_CHUNK_BYTES / (4 * dim) / 64 * 64;
+    if fit < 256 {
+        256
+    } else if fit > 2048 {
+        2048
+    } else {
+        fit
+    }
+}
+const BOUNDED_CHUNK_BYTES: usize = 512 * 1024;
 
 /// Rows of a batch that one worker labels between two merges of sums: about 2 million multiplications, some 30 microseconds, which hide what
 /// it costs to hand a tile out, and which a batch of a thousand rows has enough of for several threads.
@@ -87,23 +98,35 @@ pub(crate) fn batch_tile_rows(k: usize, dim: usize) -> usize {
     (rows / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, tile_rows(k))
 }
 
-/// Rows that mini-batch k-means seeds from, for `k` centers and batches of `batch` rows: independent of how many there are, and what
-/// three batches cost.
-pub(crate) fn batch_seeding_sample(batch: u64, k: usize) -> u64 {
-    (3 * batch).max(32 * k as u64).max(16_384)
+/// Rows of `row_bytes` each that mini-batch k-means seeds from, for `k` centers and batches of `batch` rows, however many rows there are: what
+/// a few batches cost. As for `auto_seeding_sample`, 32 MB at most, or 16 rows a center.
+pub(crate) fn batch_seeding_sample(batch: u64, k: usize, row_bytes: usize) -> u64 {
+    let fitting = ((32 << 20) / row_bytes.max(1) as u64).max(16 * k as u64);
+    (3 * batch).max(32 * k as u64).max(16_384).min(fitting)
 }
 
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
 
-/// Rows that `Seeding::Auto` runs greedy k-means++ on, of `n`, for `k` centers.
+/// Rows that `Seeding::Auto` runs greedy k-means++ on, of `n` of `row_bytes` each, for `k` centers.
 ///
 /// Greedy k-means++ measures up to `k (2 + ln k)` distances a row, at about half the kernel's rate: on this sample that is what three
-/// sweeps over all rows cost. Fewer than 32 rows a center seed badly, and 16,384 rows cost next to nothing.
-pub(crate) fn auto_seeding_sample(n: u64, k: usize) -> u64 {
+/// sweeps over all rows cost. Fewer than 32 rows a center seed badly, and 16,384 rows cost next to nothing. The sample is copied: where it
+/// would take more than 32 MB, 16 rows a center have to do.
+pub(crate) fn auto_seeding_sample(n: u64, k: usize, row_bytes: usize) -> u64 {
     let affordable = 1.5 * n as f64 / (3.0 + (k as f64).ln());
-    (affordable as u64).max(32 * k as u64).max(16_384).min(n)
+    let wanted = (affordable as u64).max(32 * k as u64).max(16_384);
+    let fitting = ((32 << 20) / row_bytes as u64).max(16 * k as u64);
+    // All rows need no copy.
+    if wanted >= n { n } else { wanted.min(fitting) }
 }
 
 /// What one squared distance by difference costs, in distances that the kernel makes of a few candidates at a time (bench `seeding`).
 pub(crate) const SEEDING_PAIR_COST: usize = 4;
+
+/// Share of the rows of a file from which they are read in a pass that reads ahead: below it, most of what such a pass reads would be for
+/// nothing (pages of 4 KiB hold 4 to 40 rows of usual length).
+pub(crate) const SUBSET_SHARE: f64 = 1.0 / 8.0;
+
+/// Columns from which bounds of nested batches save more than they cost, however few the centers (`papers/nmbatch.py`).
+pub(crate) const NESTED_BOUNDS_DIM: usize = 16;

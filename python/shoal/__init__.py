@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .kmeans import KMeans
     from .minibatch import MiniBatchKMeans
     from .neighbors import nearest
+    from .nested import NestedMiniBatchKMeans
     from .seeding import kmeans_plusplus
     from .versions import show_versions
 
@@ -30,6 +31,7 @@ __all__ = [
     "DataSource",
     "KMeans",
     "MiniBatchKMeans",
+    "NestedMiniBatchKMeans",
     "Step",
     "__version__",
     "callbacks",
@@ -47,6 +49,7 @@ _HOMES = {
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
+    "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
     "__version__": ("_core", "version"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
@@ -55,7 +58,18 @@ _HOMES = {
     "open": ("data", "open"),
     "show_versions": ("versions", "show_versions"),
 }
-_MODULES = ("callbacks", "data", "io", "kmeans", "metrics", "minibatch", "neighbors", "seeding", "versions")
+_MODULES = (
+    "callbacks",
+    "data",
+    "io",
+    "kmeans",
+    "metrics",
+    "minibatch",
+    "neighbors",
+    "nested",
+    "seeding",
+    "versions",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ mod memory;
 pub mod npy;
 pub mod raw;
 mod reblock;
+mod subset;
 
 pub(crate) use adapters::{Counted, no_weight, normalize_rows};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
@@ -30,6 +31,7 @@ pub use dtype::Dtype;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
+pub(crate) use subset::Subset;
 
 /// How a source can be read; each level includes the ones before it.
 ///

@@ -17,6 +17,7 @@
 
 mod aligned;
 mod arch;
+pub(crate) mod bounded;
 mod generic;
 mod isa;
 mod pack;
@@ -29,7 +30,7 @@ pub use pack::{MAX_CENTERS, PackedCenters, Scratch};
 pub use table::Compute;
 
 use crate::matrix::MatRef;
-use pack::{Form, Picked};
+use pack::Form;
 
 /// Cuts `rows` into strips and loads each.
 fn for_each_strip<T: Compute>(
@@ -43,7 +44,7 @@ fn for_each_strip<T: Compute>(
     let mut start = 0;
     while start < rows.rows() {
         let end = rows.rows().min(start + most);
-        (packed.table.load)(packed, Picked { rows: rows.slice(start, end), index: None }, scratch);
+        (packed.table.load)(packed, rows.slice(start, end), scratch);
         f(start..end, scratch);
         start = end;
     }
@@ -187,65 +188,6 @@ fn for_each_panel<T: Compute>(
     }
 }
 
-/// `least[r]` becomes at most `lower[r] - drift`.
-pub(crate) fn settle(lower: &[f32], drift: f32, least: &mut [f32]) {
-    (<f32 as Compute>::table(Isa::active()).settle)(lower, drift, least);
-}
-
-/// The rows with `lower[r] - drift < reach[r]`, into the front of `rows`; gives their number.
-pub(crate) fn within(lower: &[f32], drift: f32, reach: &[f32], rows: &mut [u32]) -> usize {
-    (<f32 as Compute>::table(Isa::active()).within)(lower, drift, reach, rows)
-}
-
-/// Lower bounds on distances: the roots of `low + sq_norm - error`, rounded down.
-pub(crate) fn lengths<T: Compute>(low: &[T], sq_norm: &[f64], error: &[f64], out: &mut [f64]) {
-    (T::table(Isa::active()).lengths)(low, sq_norm, error, out);
-}
-
-/// Loads the rows `index` of a block for [`lowest`]: at most [`PackedCenters::strip_rows`].
-pub(crate) fn load<T: Compute>(
-    packed: &PackedCenters<T>,
-    rows: MatRef<'_, T>,
-    index: &[u32],
-    scratch: &mut Scratch<T>,
-) {
-    assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
-    (packed.table.load)(packed, Picked { rows, index: Some(index) }, scratch);
-}
-
-/// What [`lowest`] found, a value for each row.
-pub(crate) struct Lowest<'a, T> {
-    /// The smallest tile value, but for the lane that was left out.
-    pub(crate) low: &'a [T],
-    /// The tile value of the lane that was left out, if there was one.
-    pub(crate) own: &'a [T],
-    /// Where `low` is within the bound, the lane of it.
-    pub(crate) lane: &'a [u32],
-    /// Where `low` is within the bound, the second smallest value.
-    pub(crate) next: &'a [T],
-}
-
-/// The rows loaded by [`load`] against one panel: their smallest tile values without lane `skip` (none if beyond the panel), and more of
-/// those that are at most `bound` and at most the value of the lane left out.
-pub(crate) fn lowest<'a, T: Compute>(
-    packed: &PackedCenters<T>,
-    scratch: &'a mut Scratch<T>,
-    panel: usize,
-    skip: &[u32],
-    bound: &[T],
-) -> Lowest<'a, T> {
-    assert!(packed.form == Form::CentersInLanes && panel < packed.n_panels());
-    assert!(skip.len() == bound.len() && skip.len() <= packed.strip_rows());
-    (packed.table.lowest)(packed, scratch, panel, skip, bound);
-    let n = skip.len();
-    Lowest {
-        low: &scratch.best[..n],
-        own: &scratch.own[..n],
-        lane: &scratch.ids[..n],
-        next: &scratch.second[..n],
-    }
-}
-
 /// Squared distances of every row to every center: `out` holds one row of `k` values for each row.
 ///
 /// Tile form, never negative; where it would lose more than half of the digits of `T` to cancellation the value is recomputed by
@@ -289,7 +231,7 @@ pub fn distances<T: Compute>(
 }
 
 /// Adds every row to the sum of its center, in `f64`: `sums[label] += weight * row`, `totals[label] += weight`, and to
-/// `energy`, row by row, the weighted squared differences between rows and their centers.
+/// `energies[label]`, row by row, the weighted squared difference between the row and its center.
 ///
 /// # Panics
 /// When a length does not fit, or a label is not below the number of centers.
@@ -299,9 +241,9 @@ pub fn distances<T: Compute>(
 /// use shoal::kernel::{PackedCenters, accumulate};
 /// let centers = PackedCenters::new(MatRef::new(&[0.0f64, 4.0], 1));
 /// let (mut sums, mut totals) = ([0.0; 2], [0.0; 2]);
-/// let mut energy = 0.0;
-/// accumulate(MatRef::new(&[1.0, 5.0], 1), &[0, 1], None, &centers, &mut sums, &mut totals, &mut energy);
-/// assert_eq!((energy, sums, totals), (2.0, [1.0, 5.0], [1.0, 1.0]));
+/// let mut energies = [0.0; 2];
+/// accumulate(MatRef::new(&[1.0, 5.0], 1), &[0, 1], None, &centers, &mut sums, &mut totals, &mut energies);
+/// assert_eq!((energies, sums, totals), ([1.0, 1.0], [1.0, 5.0], [1.0, 1.0]));
 /// ```
 pub fn accumulate<T: Compute>(
     rows: MatRef<'_, T>,
@@ -310,17 +252,18 @@ pub fn accumulate<T: Compute>(
     packed: &PackedCenters<T>,
     sums: &mut [f64],
     totals: &mut [f64],
-    energy: &mut f64,
+    energies: &mut [f64],
 ) {
     assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
     assert!(labels.len() == rows.rows() && weights.is_none_or(|w| w.len() == rows.rows()), "one label a row");
-    assert!(sums.len() == packed.k * packed.dim && totals.len() == packed.k, "one sum a center");
-    (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energy);
+    assert!(sums.len() == packed.k * packed.dim, "one sum a center");
+    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
+    (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energies);
 }
 
 /// Takes every row whose label changed from the sum of its old center to that of its new one: what [`accumulate`] would give for `new`,
 /// to rounding, from what it gave for `old`. Every row weighs 1. A sum has two parts, `sums` and the much smaller `lows` (0 at first), so that
-/// what is taken away leaves no residue. `energy` follows, row by row. Costs `d` operations for each changed row, and one comparison for
+/// what is taken away leaves no residue. `energies` follow, row by row. Costs `d` operations for each changed row, and one comparison for
 /// every other.
 ///
 /// # Panics
@@ -330,10 +273,10 @@ pub fn accumulate<T: Compute>(
 /// use shoal::MatRef;
 /// use shoal::kernel::{PackedCenters, reassign};
 /// let centers = PackedCenters::new(MatRef::new(&[0.0f64, 4.0], 1));
-/// let (mut sums, mut totals, mut energy) = ([6.0, 0.0], [2.0, 0.0], 26.0);
+/// let (mut sums, mut totals, mut energies) = ([6.0, 0.0], [2.0, 0.0], [26.0, 0.0]);
 /// let rows = MatRef::new(&[1.0, 5.0], 1);
-/// reassign(rows, &[0, 0], &[0, 1], &centers, (&mut sums, &mut [0.0; 2]), &mut totals, &mut energy);
-/// assert_eq!((energy, sums, totals), (2.0, [1.0, 5.0], [1.0, 1.0]));
+/// reassign(rows, &[0, 0], &[0, 1], &centers, (&mut sums, &mut [0.0; 2]), &mut totals, &mut energies);
+/// assert_eq!((energies, sums, totals), ([1.0, 1.0], [1.0, 5.0], [1.0, 1.0]));
 /// ```
 pub fn reassign<T: Compute>(
     rows: MatRef<'_, T>,
@@ -342,13 +285,14 @@ pub fn reassign<T: Compute>(
     packed: &PackedCenters<T>,
     (sums, lows): (&mut [f64], &mut [f64]),
     totals: &mut [f64],
-    energy: &mut f64,
+    energies: &mut [f64],
 ) {
     assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
     assert!(lows.len() == sums.len(), "both parts of a sum");
     assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels a row");
-    assert!(sums.len() == packed.k * packed.dim && totals.len() == packed.k, "one sum a center");
-    (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energy);
+    assert!(sums.len() == packed.k * packed.dim, "one sum a center");
+    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
+    (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energies);
 }
 
 /// Squared distances of rows to the centers that label them, by difference in `f64`.

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use super::bounded::{Gathered, Margins, Meeting, Radii};
 use super::isa::Isa;
-use super::pack::{PackedCenters, Picked, Scratch};
+use super::pack::{PackedCenters, Scratch};
 use crate::float::Float;
 use crate::matrix::MatRef;
 
@@ -20,7 +21,7 @@ pub struct KernelTable<T: Compute> {
     /// Centers in a whole panel.
     pub(super) width: usize,
     /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout that the packed form reads.
-    pub(super) load: fn(&PackedCenters<T>, Picked<'_, T>, &mut Scratch<T>),
+    pub(super) load: fn(&PackedCenters<T>, MatRef<'_, T>, &mut Scratch<T>),
     /// The smallest tile value of each row of the loaded strip (into `scratch.best`) and its center.
     pub(super) argmin: fn(&PackedCenters<T>, &mut Scratch<T>, &mut [u32]),
     /// The same with the second smallest value too (into `scratch.second`).
@@ -28,35 +29,37 @@ pub struct KernelTable<T: Compute> {
     /// The tile values of the loaded strip's first rows against one panel, into `scratch.tile`, a row of `width` values each. Only for
     /// centers in lanes.
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
-    /// The smallest tile value of each of the loaded strip's first rows over one panel (into `scratch.best`), without the lane in `skip`,
-    /// whose value goes to `scratch.own`. Where the smallest is at most the row's `bound`, and that value, also its lane (into
-    /// `scratch.ids`) and the second smallest (into `scratch.second`). Only for centers in lanes.
-    pub(super) lowest: LowestFn<T>,
-    /// See [`generic::bounds`](super::generic::bounds), as the next two.
+    /// See [`generic::picked`](super::generic::picked), as the next one. Only for centers in lanes.
+    pub(super) gather: GatherFn<T>,
+    pub(super) lowest: fn(&PackedCenters<T>, &mut Gathered<T>, &mut Meeting<'_, T>),
+    /// See [`generic::bounds`](super::generic::bounds), as those that follow.
     pub(super) settle: fn(&[T], T, &mut [T]),
     pub(super) within: fn(&[T], T, &[T], &mut [u32]) -> usize,
-    pub(super) lengths: LengthsFn<T>,
-    /// `sums[label] += weight * row` and the weighted sum of squared differences to the labelled centers, in `f64`.
+    pub(super) radii: fn(Margins<T>, &mut Radii<T>),
+    pub(super) reach: fn(Margins<f32>, &[f32], &mut [f32]),
+    pub(super) renew: RenewFn<T>,
+    /// `sums[label] += weight * row` and the weighted sums of squared differences, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,
-    /// Moves rows of weight 1 whose label changed from one sum to the other; the sum of squared differences follows.
+    /// Moves rows of weight 1 whose label changed from one sum to the other; the sums of squared differences follow.
     pub(super) reassign: ReassignFn<T>,
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
 }
 
-/// Centers, the loaded strip, a panel, the lane to leave out of each row (or any beyond the panel), the bound of each row.
-pub(super) type LowestFn<T> = fn(&PackedCenters<T>, &mut Scratch<T>, usize, &[u32], &[T]);
+/// Centers, the rows of a chunk, which of them, the slots of their centers; their places and squared distances come out.
+pub(super) type GatherFn<T> =
+    fn(&PackedCenters<T>, MatRef<'_, T>, &[u32], &[u32], &mut Gathered<T>, &mut [T]);
 
-/// Tile values, what makes squared distances of them, what may be wrong with those; lower bounds on the distances come out.
-pub(super) type LengthsFn<T> = fn(&[T], &[f64], &[f64], &mut [f64]);
+/// `|x'|^2` by row, rows, their tile values, what may be wrong (by row), unit, drift; lower bounds come out (by row).
+pub(super) type RenewFn<T> = fn(&[T], &[u32], &[T], &[T], T, f32, &mut [f32]);
 
-/// Rows, their labels, their weights, the centers, sums, weights and sum of squared differences to add to.
+/// Rows, their labels, their weights, the centers, sums, weights and sums of squared differences to add to.
 pub(super) type AccumulateFn<T> =
-    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut f64);
+    fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut [f64]);
 
-/// Rows, their old and new labels, the centers, sums, weights and sum of squared differences to change.
+/// Rows, their old and new labels, the centers, sums, weights and sums of squared differences to change.
 pub(super) type ReassignFn<T> =
-    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut f64);
+    fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut [f64]);
 
 impl<T: Compute> KernelTable<T> {
     /// First center and width of the panel that center `j` of `padded` stands in.

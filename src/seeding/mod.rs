@@ -66,7 +66,8 @@ impl Seeding {
         start: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        self.choose_within(data, k, seed, start, |n| auto_seeding_sample(n, k), cx)
+        let row_bytes = data.dim() * size_of::<T>();
+        self.choose_within(data, k, seed, start, |n| auto_seeding_sample(n, k, row_bytes), cx)
     }
 
     /// As [`Seeding::choose`], where [`Seeding::Auto`] looks at as many rows as `sample` says of all of them.

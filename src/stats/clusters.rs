@@ -20,7 +20,10 @@ pub struct ClusterSums {
     dim: usize,
     sums: Vec<f64>,
     weights: Vec<f64>,
-    energy: f64,
+    /// The weighted squared error of each cluster.
+    energies: Vec<f64>,
+    /// Sums of squared weights; empty as long as every row weighed 1, where they are the weights.
+    squares: Vec<f64>,
     /// Clusters that may hold something: a merge skips the others.
     touched: Vec<bool>,
     /// What rounding took away from the sums where rows were moved; empty until then.
@@ -41,7 +44,8 @@ impl ClusterSums {
             dim,
             sums: vec![0.0; k * dim],
             weights: vec![0.0; k],
-            energy: 0.0,
+            energies: vec![0.0; k],
+            squares: Vec::new(),
             touched: vec![false; k],
             lows: Vec::new(),
         }
@@ -54,7 +58,28 @@ impl ClusterSums {
     pub(crate) fn of(dim: usize, sums: Vec<f64>, weights: Vec<f64>) -> Self {
         assert_eq!(sums.len(), weights.len() * dim, "one sum a cluster");
         let touched = vec![true; weights.len()];
-        Self { dim, sums, weights, energy: 0.0, touched, lows: Vec::new() }
+        let energies = vec![0.0; weights.len()];
+        Self { dim, sums, weights, energies, squares: Vec::new(), touched, lows: Vec::new() }
+    }
+
+    /// All that these sums consist of, by name: sums, what rounding took from them, weights, squares of weights, squared errors. The second and
+    /// the fourth may be empty.
+    pub(crate) fn parts(&self) -> [(&'static str, &[f64]); 5] {
+        let Self { sums, lows, weights, squares, energies, .. } = self;
+        [("sums", sums), ("lows", lows), ("weights", weights), ("squares", squares), ("energies", energies)]
+    }
+
+    /// What [`ClusterSums::parts`] gave, in that order; `None` where lengths do not fit.
+    pub(crate) fn of_parts(
+        dim: usize,
+        [sums, lows, weights, squares, energies]: [Vec<f64>; 5],
+    ) -> Option<Self> {
+        let k = weights.len();
+        let fits = sums.len() == k * dim
+            && energies.len() == k
+            && (lows.is_empty() || lows.len() == sums.len())
+            && (squares.is_empty() || squares.len() == k);
+        fits.then(|| Self { dim, sums, weights, energies, squares, touched: vec![true; k], lows })
     }
 
     /// The sums of all clusters, one after the other.
@@ -72,8 +97,10 @@ impl ClusterSums {
 
     /// Everything counts `factor` times what it did.
     pub(crate) fn scale(&mut self, factor: f64) {
-        self.sums.iter_mut().chain(&mut self.weights).for_each(|s| *s *= factor);
-        self.energy *= factor;
+        self.square();
+        self.squares.iter_mut().for_each(|s| *s *= factor * factor);
+        let Self { sums, lows, weights, energies, .. } = self;
+        sums.iter_mut().chain(lows).chain(weights).chain(energies).for_each(|s| *s *= factor);
     }
 
     /// Adds labelled rows, and their weighted squared error about `centers`.
@@ -87,8 +114,14 @@ impl ClusterSums {
         weights: Option<&[f64]>,
         centers: &PackedCenters<T>,
     ) {
-        let Self { sums, weights: totals, energy, .. } = self;
-        kernel::accumulate(rows, labels, weights, centers, sums, totals, energy);
+        if let Some(weights) = weights {
+            self.square();
+            labels.iter().zip(weights).for_each(|(&j, w)| self.squares[j as usize] += w * w);
+        } else if !self.squares.is_empty() {
+            labels.iter().for_each(|&j| self.squares[j as usize] += 1.0);
+        }
+        let Self { sums, weights: totals, energies, .. } = self;
+        kernel::accumulate(rows, labels, weights, centers, sums, totals, energies);
         self.touch(labels);
     }
 
@@ -114,24 +147,48 @@ impl ClusterSums {
         centers: &PackedCenters<T>,
     ) {
         self.lows.resize(self.sums.len(), 0.0);
-        let Self { sums, lows, weights: totals, energy, .. } = self;
-        kernel::reassign(rows, old, new, centers, (sums, lows), totals, energy);
+        let Self { sums, lows, weights: totals, energies, .. } = self;
+        kernel::reassign(rows, old, new, centers, (sums, lows), totals, energies);
         for (&from, &to) in old.iter().zip(new) {
             if from != to {
                 self.touch(&[from, to]);
+                if !self.squares.is_empty() {
+                    self.squares[from as usize] -= 1.0;
+                    self.squares[to as usize] += 1.0;
+                }
             }
         }
     }
 
-    /// The squared error changes by `growth`: that of the same rows about other centers.
-    pub(crate) fn grow_energy(&mut self, growth: f64) {
-        self.energy += growth;
+    /// The squared errors, that were about the centers `old`, become those about `new`.
+    pub(crate) fn follow<T: Float>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
+        for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
+            let weight = self.weights[j];
+            if weight > 0.0 {
+                // Squared error about a point is that about the mean plus the weight times the squared distance to the mean.
+                let growth = old.iter().zip(new).zip(&self.sums[j * self.dim..]).map(|((old, new), sum)| {
+                    let (old, new, mean) = (old.to_f64(), new.to_f64(), sum / weight);
+                    (new - old) * ((new - mean) + (old - mean))
+                });
+                self.energies[j] += weight * growth.sum::<f64>();
+            }
+        }
+    }
+
+    /// From now on squared weights are summed: until here every row weighed 1.
+    fn square(&mut self) {
+        if self.squares.is_empty() {
+            self.squares.clone_from(&self.weights);
+        }
     }
 
     /// Adds what `part` holds and leaves `part` empty.
     pub fn merge(&mut self, part: &mut Self) {
         let touched =
             part.touched.iter_mut().enumerate().filter_map(|(j, touched)| take(touched).then_some(j));
+        if !part.squares.is_empty() {
+            self.square();
+        }
         for j in touched {
             let row = j * self.dim..(j + 1) * self.dim;
             if part.lows.is_empty() {
@@ -146,10 +203,13 @@ impl ClusterSums {
                     (self.sums[at], self.lows[at]) = two_sum(total, self.lows[at] + (lost + low));
                 }
             }
+            if !self.squares.is_empty() {
+                self.squares[j] += part.squares.get_mut(j).map_or(part.weights[j], take);
+            }
             self.weights[j] += take(&mut part.weights[j]);
+            self.energies[j] += take(&mut part.energies[j]);
             self.touched[j] = true;
         }
-        self.energy += take(&mut part.energy);
     }
 
     fn touch(&mut self, labels: &[u32]) {
@@ -173,7 +233,42 @@ impl ClusterSums {
 
     /// Weighted sum of squared differences between the rows and the centers that they were absorbed with.
     pub fn energy(&self) -> f64 {
-        self.energy
+        self.energies.iter().sum()
+    }
+
+    /// The same for each cluster.
+    ///
+    /// ```
+    /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
+    /// let centers = PackedCenters::new(MatRef::new(&[0.0f64, 4.0], 1));
+    /// let mut sums = ClusterSums::new(2, 1);
+    /// sums.absorb(MatRef::new(&[1.0, 5.0, 6.0], 1), &[0, 1, 1], None, &centers);
+    /// assert_eq!(sums.energies(), [1.0, 5.0]);
+    /// ```
+    pub fn energies(&self) -> &[f64] {
+        &self.energies
+    }
+
+    /// Rows of equal weight that would say as much about the mean of cluster `j` as its rows do: the squared sum of its weights over
+    /// the sum of their squares.
+    ///
+    /// ```
+    /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
+    /// let centers = PackedCenters::new(MatRef::new(&[0.0f64], 1));
+    /// let mut sums = ClusterSums::new(1, 1);
+    /// sums.absorb(MatRef::new(&[1.0, 5.0, 6.0], 1), &[0, 0, 0], Some(&[1.0, 1.0, 4.0]), &centers);
+    /// assert_eq!(sums.effective_rows(0), 2.0);
+    /// ```
+    ///
+    /// # Panics
+    /// When there is no such cluster.
+    pub fn effective_rows(&self, j: usize) -> f64 {
+        let weight = self.weights[j];
+        match self.squares.get(j) {
+            Some(&squares) if squares > 0.0 => weight * weight / squares,
+            Some(_) => 0.0,
+            None => weight,
+        }
     }
 
     /// Moves one row of weight `weight` from cluster `from` into cluster `to`.

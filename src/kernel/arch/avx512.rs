@@ -41,5 +41,5 @@ vectors!(
     prefetch(p) _mm_prefetch::<_MM_HINT_T1>(p.cast()),
     widen(p) Avx512F64 = _mm512_loadu_pd(p)
 );
-stamp!(f32, Avx512F32, Isa::Avx512, 12 x 2, [target_feature(enable = "avx512f,avx2,fma")]);
-stamp!(f64, Avx512F64, Isa::Avx512, 12 x 2, [target_feature(enable = "avx512f,avx2,fma")]);
+stamp!(f32, Avx512F32, Isa::Avx512, 12 8 4 x 2, [target_feature(enable = "avx512f,avx2,fma")]);
+stamp!(f64, Avx512F64, Isa::Avx512, 12 8 4 x 2, [target_feature(enable = "avx512f,avx2,fma")]);

@@ -11,17 +11,19 @@ pub(super) mod avx512;
 pub(super) mod neon;
 pub(super) mod scalar;
 
-/// Stamps every kernel for one vector type: `MR` rows by `NV` vectors a micro tile, under the given attributes.
+/// Stamps every kernel for one vector type: `MR` rows by `NV` vectors a micro tile, under the given attributes. The two smaller heights are
+/// for what is left of rows that were picked.
 ///
 /// The functions in the table are safe to call because a table is only handed out (`Compute::table`) on a processor that has the
 /// instruction set; that is the reason behind each `SAFETY` below.
 macro_rules! stamp {
-    ($t:ident, $simd:ty, $isa:expr, $mr:literal x $nv:literal, [$($attr:meta),*]) => {
+    ($t:ident, $simd:ty, $isa:expr, $mr:literal $m2:literal $m3:literal x $nv:literal, [$($attr:meta),*]) => {
         pub(in crate::kernel) mod $t {
             use crate::kernel::generic::simd::{Argmin, Simd, Two};
-            use crate::kernel::generic::{accumulate, bounds, lanes, pair, strip, tile};
+            use crate::kernel::bounded::{Gathered, Margins, Meeting, Radii};
+            use crate::kernel::generic::{accumulate, bounds, lanes, pair, picked, strip, tile};
             use crate::kernel::isa::Isa;
-            use crate::kernel::pack::{Form, PackedCenters, Picked, Scratch};
+            use crate::kernel::pack::{Form, PackedCenters, Scratch};
             use crate::kernel::table::KernelTable;
             use crate::matrix::MatRef;
             use super::*;
@@ -44,13 +46,19 @@ macro_rules! stamp {
                 // SAFETY: as above.
                 values: |p, s, rows, panel| unsafe { values(p, s, rows, panel) },
                 // SAFETY: as above.
-                lowest: |p, s, panel, skip, bound| unsafe { lowest(p, s, panel, skip, bound) },
+                gather: |p, x, rows, slot, to, own| unsafe { gather(p, x, rows, slot, to, own) },
+                // SAFETY: as above.
+                lowest: |p, g, meeting| unsafe { lowest(p, g, meeting) },
                 // SAFETY: as above.
                 settle: |l, d, least| unsafe { settle(l, d, least) },
                 // SAFETY: as above.
                 within: |l, d, reach, rows| unsafe { within(l, d, reach, rows) },
                 // SAFETY: as above.
-                lengths: |l, s, e, out| unsafe { lengths(l, s, e, out) },
+                radii: |m, r| unsafe { radii(m, r) },
+                // SAFETY: as above.
+                reach: |m, u, out| unsafe { reach(m, u, out) },
+                // SAFETY: as above.
+                renew: |s, rows, low, e, unit, d, out| unsafe { renew(s, rows, low, e, unit, d, out) },
                 // SAFETY: as above.
                 accumulate: |x, l, w, c, s, t, e| unsafe { accumulate(x, l, w, c, s, t, e) },
                 // SAFETY: as above.
@@ -60,7 +68,7 @@ macro_rules! stamp {
             };
 
             $(#[$attr])*
-            unsafe fn load(packed: &Packed, rows: Picked<'_, $t>, scratch: &mut Scratch<$t>) {
+            unsafe fn load(packed: &Packed, rows: MatRef<'_, $t>, scratch: &mut Scratch<$t>) {
                 strip::load(packed, rows, scratch);
             }
 
@@ -100,18 +108,22 @@ macro_rules! stamp {
             }
 
             $(#[$attr])*
-            unsafe fn lowest(
+            unsafe fn gather(
                 packed: &Packed,
-                scratch: &mut Scratch<$t>,
-                panel: usize,
-                skip: &[u32],
-                bound: &[$t],
+                rows: MatRef<'_, $t>,
+                rows_picked: &[u32],
+                slot: &[u32],
+                to: &mut Gathered<$t>,
+                own: &mut [$t],
             ) {
-                // SAFETY: the caller's processor has the instruction set; `load` made the scratch fit.
-                unsafe {
-                    tile::values::<$simd, $mr, $nv>(packed, scratch, skip.len(), panel);
-                    strip::lowest::<$simd>(packed, scratch, panel, skip, bound);
-                }
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { picked::gather::<$simd>(packed, rows, rows_picked, slot, to, own) }
+            }
+
+            $(#[$attr])*
+            unsafe fn lowest(packed: &Packed, gathered: &mut Gathered<$t>, meeting: &mut Meeting<'_, $t>) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { picked::lowest::<$simd, $mr, $m2, $m3, $nv>(packed, gathered, meeting) }
             }
 
             $(#[$attr])*
@@ -126,8 +138,26 @@ macro_rules! stamp {
             }
 
             $(#[$attr])*
-            unsafe fn lengths(low: &[$t], sq_norm: &[f64], error: &[f64], out: &mut [f64]) {
-                bounds::lengths(low, sq_norm, error, out);
+            unsafe fn radii(margins: Margins<$t>, radii: &mut Radii<$t>) {
+                bounds::radii(margins, radii);
+            }
+
+            $(#[$attr])*
+            unsafe fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [f32]) {
+                bounds::reach(margins, upper, out);
+            }
+
+            $(#[$attr])*
+            unsafe fn renew(
+                sq_norm: &[$t],
+                rows: &[u32],
+                low: &[$t],
+                error: &[$t],
+                unit: $t,
+                drift: f32,
+                lower: &mut [f32],
+            ) {
+                bounds::renew(sq_norm, rows, low, error, unit, drift, lower);
             }
 
             $(#[$attr])*
@@ -138,10 +168,10 @@ macro_rules! stamp {
                 centers: MatRef<'_, $t>,
                 sums: &mut [f64],
                 totals: &mut [f64],
-                energy: &mut f64,
+                energies: &mut [f64],
             ) {
                 // SAFETY: the caller's processor has the instruction set.
-                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals, energy) }
+                unsafe { accumulate::accumulate::<$simd>(rows, labels, weights, centers, sums, totals, energies) }
             }
 
             $(#[$attr])*
@@ -151,10 +181,10 @@ macro_rules! stamp {
                 centers: MatRef<'_, $t>,
                 sums: (&mut [f64], &mut [f64]),
                 totals: &mut [f64],
-                energy: &mut f64,
+                energies: &mut [f64],
             ) {
                 // SAFETY: the caller's processor has the instruction set.
-                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals, energy) }
+                unsafe { accumulate::reassign::<$simd>(rows, labels, centers, sums, totals, energies) }
             }
 
             $(#[$attr])*

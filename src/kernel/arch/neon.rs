@@ -28,5 +28,5 @@ vectors!(
     prefetch(_p) (),
     widen(p) NeonF64 = vld1q_f64(p)
 );
-stamp!(f32, NeonF32, Isa::Neon, 8 x 2, [target_feature(enable = "neon")]);
-stamp!(f64, NeonF64, Isa::Neon, 8 x 2, [target_feature(enable = "neon")]);
+stamp!(f32, NeonF32, Isa::Neon, 8 4 2 x 2, [target_feature(enable = "neon")]);
+stamp!(f64, NeonF64, Isa::Neon, 8 4 2 x 2, [target_feature(enable = "neon")]);

@@ -69,5 +69,5 @@ macro_rules! scalar {
 }
 scalar!(ScalarF32, f32, 4);
 scalar!(ScalarF64, f64, 2);
-stamp!(f32, ScalarF32, Isa::Scalar, 4 x 2, []);
-stamp!(f64, ScalarF64, Isa::Scalar, 4 x 2, []);
+stamp!(f32, ScalarF32, Isa::Scalar, 4 2 1 x 2, []);
+stamp!(f64, ScalarF64, Isa::Scalar, 4 2 1 x 2, []);

@@ -5,8 +5,8 @@ use super::simd::Widen;
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// `sums[label] += weight * row`, `totals[label] += weight`; `energy` grows by the weighted sum of squared
-/// differences, row by row.
+/// `sums[label] += weight * row`, `totals[label] += weight`; `energies[label]` grows by the weighted sum of
+/// squared differences, row by row.
 ///
 /// # Safety
 /// The processor has the instruction set.
@@ -18,7 +18,7 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
     centers: MatRef<'_, S::T>,
     sums: &mut [f64],
     totals: &mut [f64],
-    energy: &mut f64,
+    energies: &mut [f64],
 ) {
     let d = rows.cols();
     for (i, row) in rows.iter().enumerate() {
@@ -31,14 +31,14 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
             }
             totals[j] += w;
             // SAFETY: the caller's promise.
-            *energy += w * unsafe { sq_dist::<S>(row, centers.row(j)) };
+            energies[j] += w * unsafe { sq_dist::<S>(row, centers.row(j)) };
         } else {
             for (s, x) in sum.iter_mut().zip(row) {
                 *s += x.to_f64();
             }
             totals[j] += 1.0;
             // SAFETY: the caller's promise.
-            *energy += unsafe { sq_dist::<S>(row, centers.row(j)) };
+            energies[j] += unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }
 }
@@ -52,8 +52,8 @@ fn add(sum: &mut f64, low: &mut f64, x: f64) {
     *sum = total;
 }
 
-/// Moves every row whose label changed from the sum of its old center to that of its new one; `energy` follows the sum of squared
-/// differences to the labelled centers. Sums have two parts, so that a row leaves no residue where it was taken away.
+/// Moves every row whose label changed from the sum of its old center to that of its new one; `energies` follow the sums of
+/// squared differences. Sums have two parts, so that a row leaves no residue where it was taken away.
 ///
 /// # Safety
 /// The processor has the instruction set.
@@ -64,7 +64,7 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
     centers: MatRef<'_, S::T>,
     (sums, lows): (&mut [f64], &mut [f64]),
     totals: &mut [f64],
-    energy: &mut f64,
+    energies: &mut [f64],
 ) {
     let d = rows.cols();
     for (i, row) in rows.iter().enumerate() {
@@ -78,8 +78,8 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
                 add(s, l, sign * x.to_f64());
             }
             totals[j] += sign;
+            // SAFETY: the caller's promise.
+            energies[j] += sign * unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
-        // SAFETY: the caller's promise.
-        *energy += unsafe { sq_dist::<S>(row, centers.row(to)) - sq_dist::<S>(row, centers.row(from)) };
     }
 }

@@ -2,6 +2,7 @@
 
 use super::simd::Simd;
 use crate::float::Float;
+use crate::kernel::bounded::{Margins, ROUNDING, Radii};
 
 /// `least[r]` becomes at most `lower[r] - drift`.
 #[inline(always)]
@@ -42,11 +43,62 @@ pub(in crate::kernel) unsafe fn within<S: Simd>(
     n
 }
 
-/// Lower bounds on distances from the tile values `low` of some rows: `sq_norm` makes a squared distance of one, less `error`.
+/// See [`Radii`]: all of it from `own`.
 #[inline(always)]
-pub(in crate::kernel) fn lengths<T: Float>(low: &[T], sq_norm: &[f64], error: &[f64], out: &mut [f64]) {
-    for (((out, low), sq_norm), error) in out.iter_mut().zip(low).zip(sq_norm).zip(error) {
-        let sq_dist = low.to_f64() + sq_norm - error;
-        *out = (if sq_dist > 0.0 { sq_dist } else { 0.0 }).sqrt() * (1.0 - 1e-12);
+pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<T>) {
+    let Margins { norm, gamma, unit } = margins;
+    let n = radii.own.len();
+    let Radii { own, error, upper, reach: reached } = radii;
+    let (one, rounding) = (T::from_f32(1.0), T::from_f64(4.0 * T::EPSILON));
+    for ((&own, error), upper) in own.iter().zip(error).zip(&mut upper[..n]) {
+        let distance = own.sqrt();
+        let row = norm + distance;
+        let twice = gamma + gamma;
+        *error = twice * (row * row + norm * norm);
+        // The sum of squares may be off by `gamma`; row and center were rounded when they were moved.
+        let most = distance * (one + gamma) + rounding * (row + norm);
+        *upper = (most * unit).to_f32() * (1.0 + ROUNDING);
+    }
+    let margins = Margins { norm: (norm * unit).to_f32(), gamma: gamma.to_f32(), unit: 1.0 };
+    reach(margins, upper, reached);
+}
+
+/// A center further than `out[r]` from a row within `upper[r]` of its own center has the larger tile value.
+#[inline(always)]
+pub(in crate::kernel) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [f32]) {
+    let Margins { norm, gamma, .. } = margins;
+    for (&upper, out) in upper.iter().zip(out) {
+        let row = norm + upper;
+        let square = upper * upper + 4.0 * gamma * (row * row + norm * norm);
+        *out = square.sqrt() * (1.0 + 4.0 * ROUNDING) + f32::MIN_POSITIVE;
+    }
+}
+
+/// See [`renew`](crate::kernel::bounded::renew).
+#[inline(always)]
+pub(in crate::kernel) fn renew<T: Float>(
+    sq_norm: &[T],
+    picked: &[u32],
+    low: &[T],
+    error: &[T],
+    unit: T,
+    drift: f32,
+    lower: &mut [f32],
+) {
+    /// So many roots are taken at a time.
+    const STEP: usize = 32;
+    let mut bounds = [0.0f32; STEP];
+    for (picked, low) in picked.chunks(STEP).zip(low.chunks(STEP)) {
+        let mut sq_dists = [T::ZERO; STEP];
+        for ((sq_dist, &low), &r) in sq_dists.iter_mut().zip(low).zip(picked) {
+            *sq_dist = low + sq_norm[r as usize] - error[r as usize];
+        }
+        for (bound, &sq_dist) in bounds.iter_mut().zip(&sq_dists) {
+            let length = (if sq_dist > T::ZERO { sq_dist } else { T::ZERO }).sqrt() * unit;
+            *bound = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
+        }
+        for (&bound, &r) in bounds.iter().zip(picked) {
+            lower[r as usize] = bound;
+        }
     }
 }

@@ -8,6 +8,7 @@ pub(super) mod accumulate;
 pub(super) mod bounds;
 pub(super) mod lanes;
 pub(super) mod pair;
+pub(super) mod picked;
 pub(super) mod simd;
 pub(super) mod strip;
 pub(super) mod tile;

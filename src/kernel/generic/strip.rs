@@ -3,20 +3,21 @@
 use super::simd::Simd;
 use super::zeros;
 use crate::float::Float;
-use crate::kernel::pack::{Form, PackedCenters, Picked, Scratch, moved};
+use crate::kernel::pack::{Form, PackedCenters, Scratch, moved};
 use crate::kernel::table::Compute;
+use crate::matrix::MatRef;
 use crate::tuning::{ROWS_IN_LANES_DIM, STRIP_ROWS};
 
 /// Copies `rows` as `x' = g (x - s)`. Rows of an earlier strip may remain behind them: nobody reads their results.
 #[inline(always)]
 pub(in crate::kernel) fn load<T: Compute>(
     packed: &PackedCenters<T>,
-    rows: Picked<'_, T>,
+    rows: MatRef<'_, T>,
     scratch: &mut Scratch<T>,
 ) {
     scratch.fit(packed);
-    let (dim, n) = (packed.dim, rows.len());
-    assert!(n <= packed.strip_rows() && rows.rows.cols() == dim);
+    let (dim, n) = (packed.dim, rows.rows());
+    assert!(n <= packed.strip_rows() && rows.cols() == dim);
     // Unshifted values are copied as they are: integers stay integers.
     let plain = packed.scale.to_f64() == 1.0 && packed.shift.iter().all(|s| s.to_f64() == 0.0);
     if packed.form == Form::RowsInLanes {
@@ -71,18 +72,18 @@ fn copy<T: Float>(from: &[T], to: &mut [T]) {
 
 /// Rows as columns of [`STRIP_ROWS`] values.
 #[inline(always)]
-fn transpose<T: Float>(rows: Picked<'_, T>, columns: &mut [T]) {
+fn transpose<T: Float>(rows: MatRef<'_, T>, columns: &mut [T]) {
     /// With all strides constant the compiler makes shuffles of it.
     #[inline(always)]
-    fn of<T: Float, const D: usize>(rows: Picked<'_, T>, columns: &mut [T]) {
-        assert!(columns.len() == D * STRIP_ROWS && rows.len() <= STRIP_ROWS);
-        if rows.index.is_some() || rows.rows.stride() != D {
-            for r in 0..rows.len() {
+    fn of<T: Float, const D: usize>(rows: MatRef<'_, T>, columns: &mut [T]) {
+        assert!(columns.len() == D * STRIP_ROWS && rows.rows() <= STRIP_ROWS);
+        if rows.stride() != D {
+            for r in 0..rows.rows() {
                 rows.row(r).iter().enumerate().for_each(|(t, &x)| columns[t * STRIP_ROWS + r] = x);
             }
             return;
         }
-        let (packed, _) = rows.rows.data()[..rows.len() * D].as_chunks::<D>();
+        let (packed, _) = rows.data()[..rows.rows() * D].as_chunks::<D>();
         for (r, row) in packed.iter().enumerate() {
             for t in 0..D {
                 columns[t * STRIP_ROWS + r] = row[t];
@@ -91,7 +92,7 @@ fn transpose<T: Float>(rows: Picked<'_, T>, columns: &mut [T]) {
     }
     macro_rules! dims {
         ($($d:literal)*) => {
-            match rows.rows.cols() {
+            match rows.cols() {
                 $($d => of::<T, $d>(rows, columns),)*
                 _ => unreachable!("rows in lanes have at most {ROWS_IN_LANES_DIM} columns"),
             }
@@ -131,64 +132,6 @@ pub(in crate::kernel) unsafe fn reduce<S: Simd, const TWO: bool>(
             if TWO {
                 let others = S::where_equal(centers, S::splat(center), never, values);
                 scratch.second[r] = S::min_lane(S::min(others, S::load(state.add(2 * S::LANES))));
-            }
-        }
-    }
-}
-
-/// What [`KernelTable::lowest`](crate::kernel::table::KernelTable) says, from the values of a panel in `scratch.tile`.
-///
-/// # Safety
-/// The processor has the instruction set; `scratch.tile` holds the values of `skip.len()` rows against panel number `at`.
-#[inline(always)]
-pub(in crate::kernel) unsafe fn lowest<S: Simd>(
-    packed: &PackedCenters<S::T>,
-    scratch: &mut Scratch<S::T>,
-    at: usize,
-    skip: &[u32],
-    bound: &[S::T],
-) where
-    S::T: Compute,
-{
-    let width = packed.panel_width(at * packed.table.width);
-    assert!(scratch.tile.len() >= skip.len() * width && scratch.best.len() >= skip.len());
-    assert!(scratch.own.len() >= skip.len() && skip.len() == bound.len());
-    for (r, (&skip, &bound)) in skip.iter().zip(bound).enumerate() {
-        let row = &mut scratch.tile[r * width..][..width];
-        let mut bound = bound;
-        if let Some(own) = row.get_mut(skip as usize) {
-            (scratch.own[r], bound) = (*own, if *own < bound { *own } else { bound });
-            *own = S::T::INFINITY;
-        }
-        // SAFETY: a row holds whole vectors.
-        let low = unsafe {
-            let mut low = S::load(row.as_ptr());
-            for v in (S::LANES..width).step_by(S::LANES) {
-                low = S::min(low, S::load(row.as_ptr().add(v)));
-            }
-            S::min_lane(low)
-        };
-        scratch.best[r] = low;
-        if low <= bound {
-            // SAFETY: a row holds whole vectors.
-            unsafe {
-                let never = S::splat(S::T::INFINITY);
-                let (mut lane, mut next) = (never, never);
-                for v in (0..width).step_by(S::LANES) {
-                    let lanes = S::add(S::iota(), S::splat(S::T::from_f32(v as f32)));
-                    lane = S::min(
-                        lane,
-                        S::where_equal(S::load(row.as_ptr().add(v)), S::splat(low), lanes, never),
-                    );
-                }
-                // A row that holds NaN has no equal.
-                let lane = (S::min_lane(lane).to_f64() as usize).min(width - 1);
-                row[lane] = S::T::INFINITY;
-                for v in (0..width).step_by(S::LANES) {
-                    next = S::min(next, S::load(row.as_ptr().add(v)));
-                }
-                scratch.ids[r] = lane as u32;
-                scratch.second[r] = S::min_lane(next);
             }
         }
     }

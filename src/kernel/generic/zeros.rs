@@ -3,15 +3,16 @@
 //! Images with borders, counts, one-hot columns: a column of zeros adds nothing to any value, so that leaving it out gives the same value (a zero may change
 //! its sign, which no comparison sees).
 
-use crate::kernel::pack::{PackedCenters, Picked, Scratch};
+use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::table::Compute;
+use crate::matrix::MatRef;
 use crate::tuning::{SKIPPING_CENTERS, SKIPPING_PAUSE, SKIPPING_SHARE};
 
 /// Lists, for each micro tile's rows and each depth block, the columns that are not zero; `scratch.skipping` says whether that pays.
 #[inline(always)]
 pub(in crate::kernel) fn find<T: Compute>(
     packed: &PackedCenters<T>,
-    rows: Picked<'_, T>,
+    rows: MatRef<'_, T>,
     scratch: &mut Scratch<T>,
 ) {
     scratch.skipping = false;
@@ -23,14 +24,14 @@ pub(in crate::kernel) fn find<T: Compute>(
         return;
     }
     let (dim, depth, blocks, height) = (packed.dim, packed.depth, packed.depth_blocks(), packed.table.height);
-    let groups = rows.len().div_ceil(height);
+    let groups = rows.rows().div_ceil(height);
     scratch.columns.resize(groups * blocks * depth, 0);
     scratch.lengths.resize(groups * blocks, 0);
     let mut listed = 0;
     for g in 0..groups {
         scratch.used.clear();
         scratch.used.resize(dim, T::ZERO);
-        for r in g * height..rows.len().min((g + 1) * height) {
+        for r in g * height..rows.rows().min((g + 1) * height) {
             for (used, &x) in scratch.used.iter_mut().zip(rows.row(r)) {
                 // NaN is not zero.
                 *used = if x == T::ZERO { *used } else { T::INFINITY };

@@ -1,40 +1,14 @@
 //! This module knows the state of mini-batch k-means as arrays and texts.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::progress::Progress;
 use super::solver::State;
-use crate::data::Dtype;
 use crate::kernel::Compute;
-use crate::kmeans::model::Values;
+use crate::kmeans::state::{count, figure, matrix, rows, stored_rows};
 use crate::persist::schema::MINIBATCH_STATE;
-use crate::persist::{Array, Contents, Number};
+use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
-
-/// Whether a state is one of rows that are computed in `f64`.
-pub(super) fn is_wide(contents: &Contents) -> Result<bool, String> {
-    Ok(contents.array("centers")?.dtype() == Dtype::F64)
-}
-
-/// The values of a matrix of `dim` columns, or of none at all.
-fn matrix<E: Number>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<E>, String> {
-    let &[rows, cols] = contents.array(name)?.shape() else {
-        return Err(format!("its {name:?} is no matrix"));
-    };
-    if rows > 0 && cols != dim {
-        return Err(format!("its {name:?} has {cols} columns, and {dim} are needed"));
-    }
-    contents.values(name, &[rows, cols])
-}
-
-/// The same of values in the compute type.
-fn rows<T: Compute>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<T>, String> {
-    Ok(if size_of::<T>() == size_of::<f32>() {
-        Values::F32(matrix(contents, name, dim)?).get()
-    } else {
-        Values::F64(matrix(contents, name, dim)?).get()
-    })
-}
 
 impl<T: Compute> State<T> {
     /// All of it.
@@ -45,10 +19,7 @@ impl<T: Compute> State<T> {
         let mut keep = |name: &str, array: crate::error::Result<Array>| {
             contents.arrays.insert(name.into(), array.expect("as many values as the shape says"));
         };
-        let typed = |values: &[T]| match Values::of(values) {
-            Values::F32(values) => Array::new(&[values.len() / cols, cols], &values),
-            Values::F64(values) => Array::new(&[values.len() / cols, cols], &values),
-        };
+        let typed = |values: &[T]| stored_rows(values, cols);
         keep("centers", typed(&self.centers));
         keep("sums", Array::new(&[k, cols], self.clusters.sums()));
         keep("weights", Array::new(&[k], self.clusters.weights()));
@@ -124,17 +95,5 @@ impl<T: Compute> State<T> {
             },
             threshold: figure(&numbers, "threshold")?,
         })
-    }
-}
-
-fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
-    object.get(name).and_then(Value::as_u64).ok_or_else(|| format!("its {name:?} is no count"))
-}
-
-/// A number that was kept as bits, or none.
-fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f64>, String> {
-    match object.get(name) {
-        Some(Value::Null) => Ok(None),
-        _ => Ok(Some(f64::from_bits(count(object, name)?))),
     }
 }

@@ -6,6 +6,7 @@ mod solver;
 
 use super::model::KMeansModel;
 use super::run::{FitRun, FitSteps, Method, StreamSolver, shape};
+use super::state::is_wide;
 use crate::data::{Access, Source};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
@@ -252,7 +253,7 @@ impl MiniBatchParams {
 
     /// A run that goes on from what [`FitRun::state`] gave, with these parameters; the error says what is wrong with it.
     pub(crate) fn resume(&self, state: &Contents) -> Result<MiniBatchRun, String> {
-        Ok(if file::is_wide(state)? {
+        Ok(if is_wide(state)? {
             FitRun::from_f64(MiniBatchSolver::restored(self.clone(), state)?)
         } else {
             FitRun::from_f32(MiniBatchSolver::restored(self.clone(), state)?)

@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use super::MiniBatchParams;
-use super::file::is_wide;
 use super::other_type;
 use super::progress::{Patience, Progress};
 use crate::data::{Access, DataSource, Dense, Permuted, Weighted, check_finite, take};
@@ -17,6 +16,7 @@ use crate::kmeans::lloyd::Timings;
 use crate::kmeans::model::KMeansModel;
 use crate::kmeans::params::Metric;
 use crate::kmeans::run::{CenterSolver, Snapshot, StreamSolver};
+use crate::kmeans::state::is_wide;
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::persist::Contents;
@@ -178,12 +178,17 @@ impl<T: Compute> MiniBatchSolver<T> {
         if matches!(self.params.seeding, Seeding::Given(_)) { 1 } else { wanted }
     }
 
+    /// Rows that first centers are chosen from, where there are as many.
+    fn sample_rows(&self, dim: usize) -> u64 {
+        batch_seeding_sample(self.params.batch_size, self.params.n_clusters, dim * size_of::<T>())
+    }
+
     /// Chooses the first centers from `data`.
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let k = self.params.n_clusters;
-        let sample = |n: u64| batch_seeding_sample(self.params.batch_size.min(n), k).min(n);
-        let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, sample, cx)?;
+        let most = self.sample_rows(data.dim());
+        let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
         self.state.seed_with(data.dim(), &seeds.centers, seeds.method);
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
@@ -403,7 +408,7 @@ impl<T: Compute> MiniBatchSolver<T> {
     fn pass(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
         let once = data.access() == Access::Once;
-        let enough = self.enough(batch_seeding_sample(self.params.batch_size, self.params.n_clusters));
+        let enough = self.enough(self.sample_rows(data.dim()));
         let (mut all, mut stop, mut buffer) = (Moved::default(), None, Vec::new());
         data.for_each_block(size, &mut |block| {
             for start in (0..block.len).step_by(size) {
@@ -510,7 +515,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         let dim = self.state.dim;
         let (waited, weights) = (self.state.waiting.clone(), self.state.waiting_weights.clone());
         if let Some(batch) = batch {
-            let most = batch_seeding_sample(self.params.batch_size, self.params.n_clusters);
+            let most = self.sample_rows(dim);
             let n = crate::data::count_rows(batch)?.min(most);
             let first: Vec<u64> = (0..n).collect();
             let first = take(batch, &first)?;

@@ -1,0 +1,143 @@
+//! This module knows some rows of a source, in ascending order: what is read of them is read forwards.
+
+use std::ops::{ControlFlow, Range};
+
+use super::raw::one_block;
+use super::{Access, Block, DataSource, TileReader, no_such_row};
+use crate::error::Result;
+use crate::float::Float;
+use crate::matrix::MatRef;
+use crate::tuning::SUBSET_SHARE;
+
+/// The rows `rows` of a source with random access, ascending; none comes twice.
+///
+/// Many of the rows are read in a pass that reads ahead, few of them one by one.
+pub(crate) struct Subset<'a, T: Float> {
+    source: &'a dyn DataSource<T>,
+    rows: &'a [u64],
+    weights: Option<Vec<f64>>,
+}
+
+impl<'a, T: Float> Subset<'a, T> {
+    /// `rows` must ascend, and lie within the source.
+    pub(crate) fn new(source: &'a dyn DataSource<T>, rows: &'a [u64]) -> Self {
+        debug_assert!(rows.is_sorted());
+        let weights = source.weights().map(|weights| rows.iter().map(|&row| weights[row as usize]).collect());
+        Self { source, rows, weights }
+    }
+}
+
+/// Rows of the one block that a source consists of.
+struct OfBlock<'a, T: Float> {
+    whole: &'a dyn TileReader<T>,
+    rows: &'a [u64],
+}
+
+impl<T: Float> TileReader<T> for OfBlock<'_, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        scratch.clear();
+        let (mut cols, mut converted) = (1, Vec::new());
+        for run in self.rows[rows].chunk_by(|a, b| a + 1 == *b) {
+            let first = run[0] as usize;
+            let tile = self.whole.tile(first..first + run.len(), &mut converted);
+            cols = tile.cols();
+            tile.iter().for_each(|row| scratch.extend_from_slice(row));
+        }
+        MatRef::new(scratch, cols)
+    }
+}
+
+impl<T: Float> TileReader<T> for Subset<'_, T> {
+    /// # Panics
+    /// When the source fails to read a row that it said it has.
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        scratch.clear();
+        if let Err(e) = self.source.gather(&self.rows[rows], scratch) {
+            panic!("rows that are there cannot be read: {e}");
+        }
+        MatRef::new(scratch, self.source.dim())
+    }
+}
+
+impl<T: Float> DataSource<T> for Subset<'_, T> {
+    fn dim(&self) -> usize {
+        self.source.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(self.rows.len() as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn weights(&self) -> Option<&[f64]> {
+        self.weights.as_deref()
+    }
+    fn always_finite(&self) -> bool {
+        self.source.always_finite()
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let (len, weights) = (self.rows.len(), self.weights.as_deref());
+        let all = self.source.rows().unwrap_or(u64::MAX);
+        let mut passed = false;
+        if len > 0 && len as f64 >= SUBSET_SHARE * all as f64 {
+            self.source.for_each_block(tile_rows, &mut |block| {
+                // Of a source in pieces, rows are read one by one.
+                if block.len as u64 == all {
+                    passed = true;
+                    let rows = OfBlock { whole: block.rows, rows: self.rows };
+                    let _ = f(Block { first_row: 0, len, rows: &rows, weights })?;
+                }
+                Ok(ControlFlow::Break(()))
+            })?;
+        }
+        if passed { Ok(()) } else { one_block(self, len, &mut |block| f(Block { weights, ..block })) }
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        if let Some(&beyond) = rows.iter().find(|&&row| row >= self.rows.len() as u64) {
+            return Err(no_such_row(beyond));
+        }
+        let rows: Vec<u64> = rows.iter().map(|&row| self.rows[row as usize]).collect();
+        self.source.gather(&rows, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{RawRows, Weighted};
+    use super::*;
+
+    #[test]
+    fn few_rows_and_many_are_the_same_rows() {
+        let values: Vec<u8> = (0..3 * 80).collect();
+        let weights: Vec<f64> = (0..80).map(f64::from).collect();
+        let source = Weighted::new::<f32>(RawRows::new(&values, 3).unwrap(), &weights).unwrap();
+        for step in [1u64, 2, 7, 50] {
+            let rows: Vec<u64> = (0..80).filter(|row| row % step < step.div_ceil(2)).collect();
+            let subset = Subset::<f32>::new(&source, &rows);
+            let (mut seen, mut scratch) = (Vec::new(), Vec::new());
+            subset
+                .for_each_block(4, &mut |block| {
+                    assert_eq!((block.first_row, block.len), (0, rows.len()));
+                    let heavy: Vec<f64> = rows.iter().map(|&row| row as f64).collect();
+                    assert_eq!(block.weights, Some(&heavy[..]));
+                    for start in (0..block.len).step_by(5) {
+                        let tile = block.rows.tile(start..block.len.min(start + 5), &mut scratch);
+                        tile.iter().for_each(|row| seen.extend_from_slice(row));
+                    }
+                    Ok(ControlFlow::Continue(()))
+                })
+                .unwrap();
+            let expected: Vec<f32> =
+                rows.iter().flat_map(|&r| [0, 1, 2].map(|c| (3 * r + c) as f32)).collect();
+            assert_eq!(seen, expected, "{step}");
+            let mut last = Vec::new();
+            subset.gather(&[rows.len() as u64 - 1], &mut last).unwrap();
+            assert_eq!(last, expected[expected.len() - 3..]);
+            assert!(subset.gather(&[rows.len() as u64], &mut last).is_err());
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! This module knows the labels of rows between two sweeps, and the exact sweep that makes them anew: by bounds where there are any.
+
+use super::panel_bounds::{PanelBounds, Work};
+use crate::data::DataSource;
+use crate::error::{Error, Result};
+use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
+use crate::stats::ClusterSums;
+use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, bounded_chunk_rows, tile_rows};
+
+/// The label of a row that has none yet.
+pub(super) const NO_LABEL: u32 = u32::MAX;
+
+/// What is kept of every row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Labels {
+    pub(super) of_rows: Vec<u32>,
+    /// What bounded sweeps know.
+    pub(super) bounds: Option<PanelBounds>,
+    /// A sweep was broken off: some labels are newer than others, and which of them change next says nothing. Whoever asked for the sweep
+    /// says when it is over.
+    pub(super) torn: bool,
+}
+
+/// Labels as they were and as they are now, in a chunk.
+struct Relabelled<'a> {
+    old: &'a mut [u32],
+    new: &'a [u32],
+}
+
+/// Sums that outlive a sweep, so that the next one need only move the rows whose label changes.
+#[derive(Clone, Debug)]
+pub(super) struct Carried {
+    clusters: ClusterSums,
+    /// Sweeps since they were made afresh: each adds its rounding.
+    age: u32,
+    /// The squared error when they were made afresh.
+    energy_afresh: f64,
+}
+
+impl Carried {
+    pub(super) fn of(clusters: ClusterSums, age: u32, energy_afresh: f64) -> Self {
+        Self { clusters, age, energy_afresh }
+    }
+
+    pub(super) fn clusters(&self) -> &ClusterSums {
+        &self.clusters
+    }
+
+    /// Sweeps since the sums were made afresh, and the squared error at that time.
+    pub(super) fn age(&self) -> (u32, f64) {
+        (self.age, self.energy_afresh)
+    }
+
+    pub(super) fn into_clusters(self) -> ClusterSums {
+        self.clusters
+    }
+}
+
+/// What a sweep leaves behind.
+pub(super) struct Swept {
+    /// Sums of the rows by their new labels, with their squared errors about the centers of the sweep.
+    pub(super) clusters: ClusterSums,
+    /// Labels that changed.
+    pub(super) changed: u64,
+    pub(super) distances: u64,
+    /// All rows about one point, for the variance of the data.
+    pub(super) moments: Option<ClusterSums>,
+    age: u32,
+    energy_afresh: f64,
+    weighted: bool,
+}
+
+impl Swept {
+    /// The squared errors were summed row by row, not carried from sweep to sweep.
+    pub(super) fn exact(&self) -> bool {
+        self.age == 0
+    }
+
+    /// Whether it pays to carry the sums to the next sweep, where a changed row is summed twice. Sums of weights that are no whole numbers
+    /// would leave residues in a cluster that empties.
+    pub(super) fn pays_to_carry(&self, rows: u64) -> bool {
+        !self.weighted && self.changed as f64 <= CARRIED_CHANGES * rows as f64
+    }
+
+    /// The sums for the next sweep.
+    pub(super) fn into_carried(self) -> Carried {
+        let Self { clusters, age, energy_afresh, .. } = self;
+        Carried { clusters, age, energy_afresh }
+    }
+}
+
+/// What a tile contributes to a sweep.
+struct Part {
+    clusters: ClusterSums,
+    changed: u64,
+    distances: u64,
+    /// Rows come with weights.
+    weighted: bool,
+    moments: Option<ClusterSums>,
+}
+
+impl Part {
+    fn new(k: usize, dim: usize, moments: bool) -> Self {
+        Self {
+            clusters: ClusterSums::new(k, dim),
+            changed: 0,
+            distances: 0,
+            weighted: false,
+            moments: moments.then(|| ClusterSums::new(1, dim)),
+        }
+    }
+
+    fn merge(&mut self, part: &mut Self) {
+        self.clusters.merge(&mut part.clusters);
+        self.changed += std::mem::take(&mut part.changed);
+        self.distances += std::mem::take(&mut part.distances);
+        self.weighted |= part.weighted;
+        if let (Some(total), Some(part)) = (&mut self.moments, &mut part.moments) {
+            total.merge(part);
+        }
+    }
+
+    /// Takes the new labels of a chunk: sums of all its rows if `afresh`, else of those whose label changed.
+    fn absorb<T: Compute>(
+        &mut self,
+        chunk: &Chunk<'_, T>,
+        labels: Relabelled<'_>,
+        packed: &PackedCenters<T>,
+        afresh: bool,
+    ) -> Result<()> {
+        let Relabelled { old, new } = labels;
+        self.changed += new.iter().zip(&*old).filter(|(new, old)| new != old).count() as u64;
+        if afresh {
+            self.clusters.absorb(chunk.rows, new, chunk.weights, packed);
+        } else {
+            self.clusters.reassign(chunk.rows, old, new, packed);
+        }
+        old.copy_from_slice(new);
+        self.weighted |= chunk.weights.is_some();
+        if self.clusters.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+    }
+}
+
+impl Labels {
+    /// None yet, of `n` rows.
+    pub(super) fn new(n: usize) -> Self {
+        Self { of_rows: vec![NO_LABEL; n], bounds: None, torn: false }
+    }
+
+    /// Rows are added, without labels: there are `n` now, and what was row `i` is row `at(i)`, in the same order. Bounds follow as far as
+    /// `budget` bytes allow.
+    pub(super) fn grow(&mut self, at: impl Fn(usize) -> usize, n: usize, budget: u64) {
+        let old = self.of_rows.len();
+        self.of_rows.resize(n, NO_LABEL);
+        for i in (0..old).rev() {
+            let label = std::mem::replace(&mut self.of_rows[i], NO_LABEL);
+            self.of_rows[at(i)] = label;
+        }
+        if self.torn || !self.bounds.as_mut().is_some_and(|bounds| bounds.grow(at, n, budget)) {
+            self.bounds = None;
+        }
+    }
+
+    /// Packs the centers for a sweep.
+    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
+        if self.torn {
+            // Bounds are lost with the sweep that was broken off. The order in which they pack the centers must go with them.
+            self.bounds = None;
+        }
+        match &mut self.bounds {
+            Some(bounds) => bounds.pack(centers),
+            None => PackedCenters::new(centers),
+        }
+    }
+
+    /// Labels every row, and sums all rows; with `carried`, the sums by the labels as they are, only those whose label changes. `gone` are
+    /// sums of rows that are no longer there, but count. `moments` is a point for the sums of all rows.
+    pub(super) fn sweep<T: Compute>(
+        &mut self,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+        (carried, gone): (Option<Carried>, Option<&ClusterSums>),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Swept> {
+        let carried = carried.filter(|carried| carried.age < CARRIED_SWEEPS);
+        let (mut age, floor) =
+            carried.as_ref().map_or((0, 0.0), |c| (c.age + 1, c.energy_afresh * CARRIED_ENERGY));
+        let nothing = || gone.cloned().unwrap_or_else(|| ClusterSums::new(packed.n_centers(), packed.dim()));
+        let afresh = carried.is_none();
+        let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
+        let mut part = self.label(packed, moments, (clusters, afresh), data, cx)?;
+        if part.clusters.energy() < floor {
+            // What is left of the energy is no longer large against the rounding of what has gone.
+            part.clusters = nothing();
+            part.clusters.merge(&mut sum_labelled(&self.of_rows, packed, data, cx)?);
+            age = 0;
+        }
+        let energy_afresh = if age == 0 { part.clusters.energy() } else { floor / CARRIED_ENERGY };
+        let Part { clusters, changed, distances, weighted, moments } = part;
+        Ok(Swept { clusters, changed, distances, moments, age, energy_afresh, weighted })
+    }
+
+    /// The pass over all rows.
+    fn label<T: Compute>(
+        &mut self,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+        (clusters, afresh): (ClusterSums, bool),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Part> {
+        let (k, dim) = (packed.n_centers(), packed.dim());
+        if data.dim() != dim {
+            return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
+        }
+        let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
+        if std::mem::replace(&mut self.torn, true) {
+            self.of_rows.fill(NO_LABEL);
+        }
+        let empty = || Part::new(k, dim, moments.is_some());
+        let Some(bounds) = &mut self.bounds else {
+            let absorb = |chunk: Chunk<'_, T>,
+                          labels: &mut [u32],
+                          part: &mut Part,
+                          (scratch, new): &mut (Scratch<T>, Vec<u32>)| {
+                new.resize(labels.len(), 0);
+                kernel::nearest(chunk.rows, packed, new, scratch);
+                part.distances += labels.len() as u64 * k as u64;
+                part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)?;
+                if let (Some(all), Some(origin)) = (&mut part.moments, moments) {
+                    new.fill(0);
+                    all.absorb(chunk.rows, new, None, origin);
+                }
+                Ok(())
+            };
+            let make = (empty, <(Scratch<T>, Vec<u32>)>::default);
+            sweep(data, cx, tile_rows(k), &mut self.of_rows[..], &mut total, make, absorb, Part::merge)?;
+            return Ok(total);
+        };
+        let width = bounds.n_groups();
+        let (mut upper, mut lower) = bounds.take_rows();
+        let rules = bounds.rules(packed);
+        let absorb = |chunk: Chunk<'_, T>,
+                      (labels, (upper, lower)): (&mut [u32], (&mut [f32], Wide<'_, f32>)),
+                      part: &mut Part,
+                      (work, new, known): &mut (Work<T>, Vec<u32>, Vec<u32>)| {
+            new.resize(labels.len(), 0);
+            // Without bounds every center is met, whichever comes first.
+            known.clear();
+            known.extend(labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }));
+            part.distances += rules.label(chunk.rows, known, new, upper, lower.values, work);
+            part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)
+        };
+        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounded_chunk_rows(dim)) };
+        let state = (&mut self.of_rows[..], (&mut upper[..], Wide { values: &mut lower, width }));
+        let make = (empty, <(Work<T>, Vec<u32>, Vec<u32>)>::default);
+        sweep(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
+        bounds.put_rows(upper, lower);
+        Ok(total)
+    }
+}
+
+/// Sums of all rows by the labels that they have: a pass without distances to other centers.
+pub(super) fn sum_labelled<T: Compute>(
+    labels: &[u32],
+    packed: &PackedCenters<T>,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<ClusterSums> {
+    let (k, dim) = (packed.n_centers(), packed.dim());
+    let mut total = ClusterSums::new(k, dim);
+    let absorb = |chunk: Chunk<'_, T>, labels: &[u32], part: &mut ClusterSums, (): &mut ()| {
+        part.absorb(chunk.rows, labels, chunk.weights, packed);
+        if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+    };
+    let make = (|| ClusterSums::new(k, dim), || ());
+    sweep(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
+    Ok(total)
+}
+
+/// The mean over columns of the variance of all rows, from their sums about `origin`.
+pub(super) fn mean_variance<T: Compute>(all: &ClusterSums, origin: &[T]) -> f64 {
+    let n = all.weights()[0];
+    let offset: f64 = all.sum(0).iter().zip(origin).map(|(s, o)| (s / n - o.to_f64()).powi(2)).sum();
+    ((all.energy() / n - offset) / origin.len() as f64).max(0.0)
+}

@@ -1,0 +1,169 @@
+//! This module knows bounds by panel of centers: exact labels for few distances.
+//!
+//! The grouped bounds of Yinyang k-means (Ding et al., 2015), with the kernel's panels as the groups, so that the rows that survive a bound
+//! are labelled by the tile kernel. Every row keeps an upper bound on the distance to its center, and for each group of panels a lower
+//! bound on the distances to all other centers in it. A lower bound is stored with the group's drift at that time added, so that a sweep
+//! writes only those that it renews.
+//!
+//! Labels are the canonical ones, bit for bit those of a plain sweep: tile values decide between centers, and a group is left out only
+//! where its bound exceeds the upper bound by more than the rounding of tile values.
+//!
+//! Bounds are lengths in units of about the largest center, so that their squares neither overflow nor vanish in `f32`.
+
+mod grow;
+mod similar;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use crate::kernel::{self, Compute, PackedCenters};
+use crate::matrix::MatRef;
+use grow::affordable;
+use similar::similar_together;
+pub(super) use sweep::Work;
+
+/// The nearest `f32` that is not below.
+fn up(x: f64) -> f32 {
+    let nearest = x as f32;
+    if f64::from(nearest) < x { nearest.next_up() } else { nearest }
+}
+
+/// What all rows share: the order of the centers, and how far they moved.
+#[derive(Clone, Debug)]
+pub(super) struct PanelBounds {
+    /// The center in each slot of the packed order.
+    order: Vec<u32>,
+    /// The slot of each center.
+    slot: Vec<u32>,
+    /// Columns of a center.
+    dim: usize,
+    /// Panels in a group, but for the last one.
+    group_panels: usize,
+    n_groups: usize,
+    /// Sum of the largest moves in each group since the bounds were based.
+    drift: Vec<f64>,
+    /// The last move of each center.
+    moves: Vec<f32>,
+    /// The factor from lengths of the data to packed ones, and from those to lengths here.
+    scale: f64,
+    unit: f64,
+    /// Sweeps since the bounds were based.
+    age: u32,
+    /// Upper bound of each row.
+    upper: Vec<f32>,
+    /// Lower bounds, chunk by chunk of rows, group by group in a chunk.
+    lower: Vec<f32>,
+}
+
+/// Sweeps after which the lower bounds are based anew: until then drift is at most about so many moves, and `f32` tells it apart.
+const BASE_SWEEPS: u32 = 32;
+
+impl PanelBounds {
+    /// No bounds yet for `n` rows, in at most `budget` bytes; `None` where not even one bound a row fits.
+    pub(super) fn new<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
+        Self::grouped(centers, n, budget, 1)
+    }
+
+    /// The same with at least `least_panels` panels in a group.
+    pub(super) fn grouped<T: Compute>(
+        centers: MatRef<'_, T>,
+        n: usize,
+        budget: u64,
+        least_panels: usize,
+    ) -> Option<Self> {
+        let width = PackedCenters::<T>::panel_centers();
+        let k = centers.rows();
+        let panels = k.div_ceil(width);
+        let affordable = affordable(n, budget).min(panels as u64) as usize;
+        if affordable == 0 {
+            return None;
+        }
+        let group_panels = panels.div_ceil(affordable).max(least_panels.min(panels));
+        let n_groups = panels.div_ceil(group_panels);
+        let order = similar_together(centers, width);
+        let mut slot = vec![0; k];
+        for (s, &j) in order.iter().enumerate() {
+            slot[j as usize] = s as u32;
+        }
+        Some(Self {
+            order,
+            slot,
+            dim: centers.cols(),
+            group_panels,
+            n_groups,
+            drift: vec![0.0; n_groups],
+            moves: vec![0.0; k],
+            scale: 0.0,
+            unit: 1.0,
+            age: 0,
+            upper: vec![f32::INFINITY; n],
+            lower: vec![f32::NEG_INFINITY; n * n_groups],
+        })
+    }
+
+    /// Takes the bounds of all rows out for a sweep.
+    pub(super) fn take_rows(&mut self) -> (Vec<f32>, Vec<f32>) {
+        (std::mem::take(&mut self.upper), std::mem::take(&mut self.lower))
+    }
+
+    /// Puts them back. Left out, they are lost: a sweep that fails begins anew.
+    pub(super) fn put_rows(&mut self, upper: Vec<f32>, lower: Vec<f32>) {
+        (self.upper, self.lower) = (upper, lower);
+    }
+
+    /// The exact method whose bounds these are most like.
+    pub(super) fn name(&self) -> &'static str {
+        match (self.group_panels, self.n_groups) {
+            (1, _) => "elkan",
+            (_, 1) => "hamerly",
+            _ => "yinyang",
+        }
+    }
+
+    /// Lower bounds of a row.
+    pub(super) fn n_groups(&self) -> usize {
+        self.n_groups
+    }
+
+    /// Packs the centers for a sweep.
+    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
+        let packed = PackedCenters::in_order(centers, &self.order);
+        let norm = packed.largest_norm() * self.unit;
+        if packed.scale() != self.scale || !(1e-6..1e6).contains(&norm) {
+            self.forget();
+            self.scale = packed.scale();
+            let exponent = packed.largest_norm().max(f64::MIN_POSITIVE).log2().floor() as i32;
+            self.unit = 2f64.powi(-exponent.clamp(-1000, 1000));
+        }
+        packed
+    }
+
+    /// Labels were changed by somebody else, or centers jumped: nothing is known any more.
+    pub(super) fn forget(&mut self) {
+        self.upper.fill(f32::INFINITY);
+        self.lower.fill(f32::NEG_INFINITY);
+        self.drift.fill(0.0);
+        self.moves.fill(0.0);
+        self.age = 0;
+    }
+
+    /// The centers moved from `old` to `new` after a sweep by [`PanelBounds::rules`].
+    pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
+        if self.age >= BASE_SWEEPS {
+            self.drift.fill(0.0);
+            self.age = 0;
+        }
+        self.age += 1;
+        let group_centers = self.group_panels * PackedCenters::<T>::panel_centers();
+        let mut largest = vec![0.0f64; self.n_groups];
+        for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
+            let moved = kernel::sq_dist(old, new).sqrt() * self.scale * self.unit * (1.0 + 1e-12);
+            self.moves[j] = up(moved);
+            let group = &mut largest[self.slot[j] as usize / group_centers];
+            *group = group.max(moved);
+        }
+        for (drift, moved) in self.drift.iter_mut().zip(largest) {
+            *drift += moved;
+        }
+    }
+}

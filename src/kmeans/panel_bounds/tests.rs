@@ -1,0 +1,109 @@
+//! Bounds against true distances.
+
+use super::grow::chunk_of;
+use super::*;
+use crate::data::Dense;
+use crate::kmeans::lloyd::Lloyd;
+use crate::kmeans::params::{Algorithm, KMeans};
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+use crate::seeding::Seeding;
+use crate::solver::{Solver, Start};
+
+impl PanelBounds {
+    /// Every bound against the true distances to centers that [`PanelBounds::follow`] knows of.
+    pub(in crate::kmeans) fn assert_true<T: Compute>(
+        &self,
+        rows: MatRef<'_, T>,
+        labels: &[u32],
+        centers: MatRef<'_, T>,
+        what: &str,
+    ) {
+        let (n, width) = (rows.rows(), PackedCenters::<T>::panel_centers());
+        for (r, (row, &label)) in rows.iter().zip(labels).enumerate() {
+            let distance = |j: usize| {
+                let sums = row
+                    .iter()
+                    .zip(centers.row(j))
+                    .map(|(x, c)| ((x.to_f64() - c.to_f64()) * self.scale).powi(2));
+                sums.sum::<f64>().sqrt() * self.unit
+            };
+            let upper = f64::from(self.upper[r]) + f64::from(self.moves[label as usize]);
+            assert!(
+                upper * (1.0 + 1e-6) >= distance(label as usize),
+                "{what}: upper bound {upper} of row {r}"
+            );
+            for (slot, &j) in self.order.iter().enumerate().filter(|&(_, &j)| j != label) {
+                let group = slot / width / self.group_panels;
+                let (start, m) = chunk_of(r, n, (centers.rows(), centers.cols()));
+                let at = start * self.n_groups + group * m + r - start;
+                let lower = f64::from(self.lower[at]) - self.drift[group];
+                let truth = distance(j as usize);
+                assert!(
+                    lower * (1.0 - 1e-6) <= truth,
+                    "{what}: {lower} for center {j} of row {r}, at {truth}"
+                );
+            }
+        }
+    }
+}
+
+fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds_memory: u64) {
+    let (n, d, k) = (1500, 18, 150);
+    let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
+    // Columns of very different widths.
+    let values: Vec<T> = (0..n * d)
+        .map(|i| T::from_f64((offset + (rng.unit() - 0.5) * 10f64.powi((i % d) as i32 % 5 - 2)) * scale))
+        .collect();
+    let data = Dense::new(&values, d).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let params = KMeans::params(k)
+        .seeding(Seeding::Random)
+        .tolerance(0.0)
+        .algorithm(Algorithm::Yinyang)
+        .bounds_memory(bounds_memory);
+    let mut run = Lloyd::<T>::plan(params).begin(0, &data, &cx).unwrap();
+    for sweep in 0..3 * BASE_SWEEPS {
+        let labels_known = sweep > 0;
+        run.step(&data, &cx).unwrap();
+        if labels_known {
+            let centers = MatRef::new(run.centers(), d);
+            let what = format!("{} offset {offset} scale {scale} sweep {sweep}", T::NAME);
+            run.bounds().unwrap().assert_true(MatRef::new(&values, d), run.labels(), centers, &what);
+        }
+    }
+}
+
+#[test]
+fn bounds_hold_on_badly_scaled_data() {
+    for memory in [1 << 30, 1500 * 4 * 3] {
+        bounds_hold::<f32>(0.0, 1.0, memory);
+        bounds_hold::<f32>(1e4, 1.0, memory);
+        bounds_hold::<f32>(0.0, 1e25, memory);
+        bounds_hold::<f64>(1e6, 1e-25, memory);
+    }
+}
+
+#[test]
+fn an_order_is_a_permutation_of_sorted_panels() {
+    for k in [1, 5, 32, 33, 100, 257] {
+        let mut rng = Rng::keyed(1, Purpose::Seeding, k as u64);
+        let values: Vec<f32> = (0..k * 3).map(|_| rng.unit() as f32).collect();
+        let order = similar_together(MatRef::new(&values, 3), 32);
+        assert!(order.chunks(32).all(<[u32]>::is_sorted), "{order:?}");
+        let mut all = order;
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..k as u32));
+    }
+}
+
+#[test]
+fn no_room_no_bounds() {
+    let centers = MatRef::new(&[0.0f32; 200], 2);
+    assert!(PanelBounds::new(centers, 1000, 7999).is_none());
+    assert_eq!(PanelBounds::new(centers, 1000, 8000).unwrap().n_groups(), 1);
+    assert_eq!(
+        PanelBounds::new(centers, 1000, 1 << 30).unwrap().n_groups(),
+        100usize.div_ceil(PackedCenters::<f32>::panel_centers())
+    );
+}
