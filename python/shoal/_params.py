@@ -121,13 +121,6 @@ def verbosity(value: Any) -> bool:
     return whole("verbose", value, 0, other="True, False or ") > 0
 
 
-def yes_or_no(name: str, value: Any) -> bool:
-    """Give `value`, if it is True or False."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    raise ParameterError(f"{name} must be True or False, got {shown(value)}")
-
-
 def memory(name: str, value: Any) -> int:
     """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes."""
     if is_whole(value) and value >= 0:

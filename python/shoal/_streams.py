@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Self
 
 import numpy as np
@@ -10,10 +11,15 @@ import numpy.typing as npt
 from . import _params
 from ._base import source_of
 from ._centers import CenterClusterer
+from ._claims import Claims
 from ._core import Run, Source, Step
 
 #: What a run keeps between two batches: its kind, arrays and texts.
 State = tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]
+
+
+#: What arrays of a state are called in files begins with this.
+STATE = "state."
 
 
 class StreamClusterer(CenterClusterer):
@@ -127,6 +133,26 @@ class StreamClusterer(CenterClusterer):
         if "_history" in state:
             state["_state"], state["_stream"] = self._state_at_hand(), None
         return state
+
+    # ---------------------------------------------------------------- keeping
+
+    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+        arrays, meta = super()._kept()
+        state = self._state_at_hand()
+        if state is not None:
+            kind, kept, texts = state
+            arrays |= {STATE + name: values for name, values in kept.items()}
+            meta["state"] = json.dumps({"kind": kind, **texts})
+        return arrays, meta
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+        model = super()._restored(arrays, meta)
+        if "state" in meta:
+            state = Claims.read(meta, "state")
+            kept = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
+            model._state = (str(state.text("kind")), kept, {"state": str(state.text("state"))})
+        return model
 
     def _rules(self, problems: _params.Problems) -> None:
         super()._rules(problems)

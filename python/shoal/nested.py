@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core, _params
-from ._centers import CenterClusterer
 from ._claims import Claims
 from ._core import Run, Source, Step
+from ._streams import State, StreamClusterer
 
 __all__ = ["NestedMiniBatchKMeans"]
 
 BOUNDS = ("auto", "elkan", "yinyang", "hamerly", "none")
 
 
-class NestedMiniBatchKMeans(CenterClusterer):
+class NestedMiniBatchKMeans(StreamClusterer):
     """K-means on growing batches: soon near the optimum, and at a fixed point of Lloyd's algorithm in the end.
 
     A batch contains the batches before it, and every row of it has one vote, which moves with its label. The
@@ -184,24 +184,41 @@ class NestedMiniBatchKMeans(CenterClusterer):
         problems.check(p.memory, "buffer_memory", self.buffer_memory)
         if self.max_iter is not None:
             problems.check(p.whole, "max_iter", self.max_iter, 1, other="None or ")
-        problems.check(p.yes_or_no, "shuffle", self.shuffle)
-        problems.check(p.yes_or_no, "compute_labels", self.compute_labels)
+        if not isinstance(self.shuffle, (bool, np.bool_)):
+            problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
 
-    def _options(self) -> dict[str, Any]:
-        """Give the parameters that a run and a stream have in common, as the compiled half takes them."""
-        return {
-            "n_clusters": int(self.n_clusters),
-            "batch_size": int(self.batch_size),
-            "rho": float(self.rho),
-            "bounds": self.bounds,
-            "bounds_memory": _params.memory("bounds_memory", self.bounds_memory),
-            "buffer_memory": _params.memory("buffer_memory", self.buffer_memory),
-            "tol": float(self.tol),
-            "threads": _params.threads(self.n_jobs),
-        }
+    def _run_of(
+        self,
+        source: Source | None,
+        seeding: str,
+        centers: npt.NDArray[Any] | None,
+        *,
+        seed: int = 0,
+        weights: npt.NDArray[np.float64] | None = None,
+        stream: bool = False,
+        state: State | None = None,
+    ) -> Run:
+        return _core.nested(
+            source,
+            n_clusters=int(self.n_clusters),
+            seeding=seeding,
+            centers=centers,
+            batch_size=int(self.batch_size),
+            rho=float(self.rho),
+            bounds=self.bounds,
+            bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
+            buffer_memory=_params.memory("buffer_memory", self.buffer_memory),
+            max_iter=None if self.max_iter is None else int(self.max_iter),
+            tol=float(self.tol),
+            shuffle=bool(self.shuffle),
+            seed=seed,
+            threads=_params.threads(self.n_jobs),
+            weights=weights,
+            stream=stream,
+            state=state,
+        )
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
-        """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
         n, k = source.shape[0], int(self.n_clusters)
         if self.batch_size < k:
             warnings.warn(
@@ -211,31 +228,19 @@ class NestedMiniBatchKMeans(CenterClusterer):
                 stacklevel=4,
             )
         seed = _params.seed(self.random_state)
-        seeding, centers = self._seeding(source, rows, seed)
-        return _core.nested(
-            source,
-            seeding=seeding,
-            centers=centers,
-            max_iter=None if self.max_iter is None else int(self.max_iter),
-            shuffle=bool(self.shuffle),
-            seed=seed,
-            weights=weights,
-            **self._options(),
-        )
+        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, weights=weights)
 
-    def _update(self, run: Any, step: Step) -> None:
+    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
+        if source is None:
+            # Centers that were given are in the state already.
+            return self._run_of(None, self.init if isinstance(self.init, str) else "auto", None, state=state)
+        seed = _params.seed(self.random_state)
+        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, stream=True)
+
+    def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         self.batch_sizes_ = np.array([kept[2] for kept in self._history], dtype=np.int64)
-        self.rows_used_ = step.batch_size
-        self.rows_retired_ = 0
-
-    def _conclude(self, run: Any) -> None:
-        if self.compute_labels:
-            super()._conclude(run)
-            return
-        self._run = self._visited = None
-        self._history = self.history_
-        self._warn_if_few()
+        self.rows_used_, self.rows_retired_ = run.rows()
 
     def _about(self) -> dict[str, Any]:
         return {"rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
@@ -243,3 +248,9 @@ class NestedMiniBatchKMeans(CenterClusterer):
     def _recall(self, about: Claims) -> None:
         self.rows_used_ = about.count("rows_used")
         self.rows_retired_ = about.count("rows_retired")
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+        model = super()._restored(arrays, meta)
+        model.batch_sizes_ = model.history_["batch_size"]
+        return model

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
+use crate::solver::sweep::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, bounded_chunk_rows, tile_rows};
 
@@ -244,7 +244,7 @@ impl Labels {
         let width = bounds.n_groups();
         let (mut upper, mut lower) = bounds.take_rows();
         let rules = bounds.rules(packed);
-        let absorb = |chunk: Chunk<'_, T>,
+        let absorb = |mut chunk: Unread<'_, T>,
                       (labels, (upper, lower)): (&mut [u32], (&mut [f32], Wide<'_, f32>)),
                       part: &mut Part,
                       (work, new, known): &mut (Work<T>, Vec<u32>, Vec<u32>)| {
@@ -252,13 +252,17 @@ impl Labels {
             // Without bounds every center is met, whichever comes first.
             known.clear();
             known.extend(labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }));
-            part.distances += rules.label(chunk.rows, known, new, upper, lower.values, work);
-            part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)
+            let near = rules.near(known, upper, lower.values, work);
+            // Sums that are made afresh are those of all rows.
+            let rows = if afresh { chunk.read() } else { chunk.read_of(near) };
+            part.distances += rules.label(rows.rows, known, new, upper, lower.values, work);
+            let absorbed = part.absorb(&rows, Relabelled { old: labels, new }, packed, afresh);
+            absorbed.map_err(|_| chunk.read().not_finite())
         };
         let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounded_chunk_rows(dim)) };
         let state = (&mut self.of_rows[..], (&mut upper[..], Wide { values: &mut lower, width }));
         let make = (empty, <(Work<T>, Vec<u32>, Vec<u32>)>::default);
-        sweep(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
+        sweep_unread(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
         bounds.put_rows(upper, lower);
         Ok(total)
     }

@@ -62,6 +62,11 @@ pub trait StreamSolver<T: Compute>: CenterSolver<T> {
     /// All that the next batch depends on, to be kept.
     fn state(&self) -> Contents;
 
+    /// Rows that are looked at again, and rows that are not, but whose votes count.
+    fn rows(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
     /// Takes over what another state has learned.
     ///
     /// # Errors
@@ -219,6 +224,12 @@ impl<M: Method> FitRun<M> {
     /// All that the next batch depends on; `None` from a method that takes no single batches.
     pub(crate) fn state(&mut self) -> Option<Contents> {
         either!(&mut self.typed, run => M::stream(run.solver_mut()).map(|stream| stream.state()))
+    }
+
+    /// As [`StreamSolver::rows`]; none from a method that takes no single batches.
+    #[cfg(feature = "python")]
+    pub(crate) fn rows(&mut self) -> (u64, u64) {
+        either!(&mut self.typed, run => M::stream(run.solver_mut()).map_or((0, 0), |stream| stream.rows()))
     }
 
     /// Takes over what another state has learned.

@@ -37,6 +37,7 @@ trait AnyRun: Send {
     fn timings(&self) -> Timings;
     fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>>;
     fn state(&mut self) -> Option<Contents>;
+    fn rows(&mut self) -> (u64, u64);
     fn merge(&mut self, other: &Contents) -> Result<()>;
 }
 
@@ -88,6 +89,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn state(&mut self) -> Option<Contents> {
         self.state()
+    }
+    fn rows(&mut self) -> (u64, u64) {
+        self.rows()
     }
     fn merge(&mut self, other: &Contents) -> Result<()> {
         self.merge_state(other)
@@ -183,6 +187,11 @@ impl Run {
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Option<Loaded<'py>>> {
         let contents = self.locked()?.state();
         contents.map(|contents| as_python(py, contents)).transpose()
+    }
+
+    /// Rows that are looked at again, and rows that are not, but whose votes count.
+    fn rows(&self) -> PyResult<(u64, u64)> {
+        Ok(self.locked()?.rows())
     }
 
     /// Takes over what another state has learned.

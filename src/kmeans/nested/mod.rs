@@ -412,4 +412,8 @@ impl<T: Compute> StreamSolver<T> for Nested<T> {
     fn state(&self) -> Contents {
         self.to_file()
     }
+
+    fn rows(&self) -> (u64, u64) {
+        (self.rows_used(), self.rows_retired())
+    }
 }

@@ -118,7 +118,39 @@ fn lesser<T: Compute>(a: T, b: T) -> T {
 }
 
 impl<T: Compute> Rules<'_, T> {
-    /// Labels a chunk: `new` from `old`, with the bounds of its rows; gives the number of distances that were computed.
+    /// Moves the bounds of a chunk with the centers; gives the rows that [`Rules::label`] has to look at, with the labels `old`.
+    pub(in crate::kmeans) fn near<'w>(
+        &self,
+        old: &[u32],
+        upper: &mut [f32],
+        lower: &mut [f32],
+        work: &'w mut Work<T>,
+    ) -> &'w [u32] {
+        let m = old.len();
+        for (upper, &j) in upper.iter_mut().zip(old) {
+            *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
+        }
+        work.least.clear();
+        work.least.resize(m, f32::INFINITY);
+        for (lower, &drift) in lower.chunks_exact_mut(m).zip(&self.drift) {
+            settle(lower, drift, &mut work.least);
+            if self.rebase {
+                for lower in lower {
+                    *lower -= drift + (drift + lower.abs()) * ROUNDING;
+                }
+            }
+        }
+        work.reach.resize(m, 0.0);
+        // Whole vectors are written: room for one more.
+        work.open.resize(m + 16, 0);
+        reach(self.outer, upper, &mut work.reach);
+        let near = within(&work.least, 0.0, &work.reach, &mut work.open);
+        work.open.truncate(near);
+        &work.open
+    }
+
+    /// Labels a chunk after [`Rules::near`]: `new` from `old`, with the bounds of its rows; gives the number of distances that were
+    /// computed.
     pub(in crate::kmeans) fn label(
         &self,
         rows: MatRef<'_, T>,
@@ -130,32 +162,14 @@ impl<T: Compute> Rules<'_, T> {
     ) -> u64 {
         new.copy_from_slice(old);
         let chunk = &mut Rows { values: rows, old, new, upper, lower };
-        self.drift_apart(chunk, work);
         let measured = self.open(chunk, work);
         let met = self.own_panels(chunk, work) + self.groups(chunk, work);
         self.close(chunk, work);
         (measured + met * self.width) as u64
     }
 
-    /// Moves the bounds with the centers; leaves the least lower bound of each row in `least`.
-    fn drift_apart(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
-        for (upper, &j) in chunk.upper.iter_mut().zip(chunk.old) {
-            *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
-        }
-        let m = chunk.old.len();
-        work.least.clear();
-        work.least.resize(m, f32::INFINITY);
-        for (lower, &drift) in chunk.lower.chunks_exact_mut(m).zip(&self.drift) {
-            settle(lower, drift, &mut work.least);
-            if self.rebase {
-                for lower in lower {
-                    *lower -= drift + (drift + lower.abs()) * ROUNDING;
-                }
-            }
-        }
-    }
-
-    /// Finds the rows whose label may change, and gathers them; gives the number of those whose distance to their own center was measured.
+    /// Gathers the rows that are near, and keeps those whose label may change; gives the number of the former, whose distances to their own
+    /// centers were measured.
     fn open(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
         let m = chunk.old.len();
         work.slot.resize(m, 0);
@@ -163,11 +177,7 @@ impl<T: Compute> Rules<'_, T> {
         work.error.resize(m, T::ZERO);
         work.best.resize(m, T::INFINITY);
         work.next.resize(m, T::INFINITY);
-        work.reach.resize(m, 0.0);
-        // Whole vectors are written: room for one more.
-        work.open.resize(m + 16, 0);
-        reach(self.outer, chunk.upper, &mut work.reach);
-        let measured = within(&work.least, 0.0, &work.reach, &mut work.open);
+        let measured = work.open.len();
         work.reach.fill(f32::NEG_INFINITY);
         for &r in &work.open[..measured] {
             work.slot[r as usize] = self.bounds.slot[chunk.old[r as usize] as usize];
