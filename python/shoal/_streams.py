@@ -150,7 +150,9 @@ class StreamClusterer(CenterClusterer):
         model = super()._restored(arrays, meta)
         if "state" in meta:
             state = Claims.read(meta, "state")
-            kept = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
+            kept = {
+                name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)
+            }
             model._state = (str(state.text("kind")), kept, {"state": str(state.text("state"))})
         return model
 
