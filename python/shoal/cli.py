@@ -19,8 +19,9 @@ from typing import Any
 
 __all__ = ["main"]
 
-METHODS = ("kmeans",)
-LATER_METHODS = ("minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes")
+#: Names of methods, and of their estimators.
+METHODS = {"kmeans": "KMeans", "minibatch": "MiniBatchKMeans"}
+LATER_METHODS = ("nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes")
 #: Parameters that belong to the program, not to its user.
 NOT_SET = ("callbacks", "verbose")
 
@@ -125,11 +126,19 @@ def parser() -> argparse.ArgumentParser:
     )
     fit.add_argument("--labels", type=file_of, metavar="OUT.npy", help="write the label of every row (int32)")
     fit.add_argument("--seed", type=int, metavar="N", help="seed of all random draws (default: 0)")
-    fit.add_argument("--max-iter", type=int, metavar="N", help="most sweeps (default: 300)")
     fit.add_argument(
-        "--tol", type=float, metavar="T", help="when to stop; 0: when no label changes (default: 1e-4)"
+        "--max-iter",
+        type=int,
+        metavar="N",
+        help="most passes over the rows (default: 300, or 100 with mini-batches)",
     )
-    fit.add_argument("--metric", metavar="NAME", help="euclidean (the default) or cosine")
+    fit.add_argument(
+        "--tol",
+        type=float,
+        metavar="T",
+        help="when to stop; 0: when no label changes (default: 1e-4, or 0 with mini-batches)",
+    )
+    fit.add_argument("--metric", metavar="NAME", help="kmeans: euclidean (the default) or cosine")
     fit.add_argument(
         "--set",
         dest="settings",
@@ -276,6 +285,9 @@ def parameters(args: argparse.Namespace, kind: Any) -> dict[str, Any]:
     }
     params = {name: value for name, value in given.items() if value is not None}
     allowed = sorted(set(kind().get_params()) - set(NOT_SET))
+    for name in params:
+        if name not in allowed:
+            raise UsageError(f"--{name}: {args.method} has no such parameter")
     for name, value in args.settings:
         if name not in allowed:
             raise UsageError(f"--set: {args.method} has no parameter {name!r}; it has: {', '.join(allowed)}")
@@ -293,7 +305,8 @@ def fit_verb(args: argparse.Namespace) -> int:
     import shoal
     from shoal._files import write_npy
 
-    params = parameters(args, shoal.KMeans)
+    kind = getattr(shoal, METHODS[args.method])
+    params = parameters(args, kind)
     centers = [params["init"]] if str(params.get("init", "")).endswith(".npy") else []
     check_outputs([args.data, *centers], [args.output, args.labels, args.plot])
     if args.plot:
@@ -303,18 +316,21 @@ def fit_verb(args: argparse.Namespace) -> int:
     with rows_of(args, args.data) as source:
         if centers:
             params["init"] = np.load(centers[0], allow_pickle=False)
-            params.setdefault("n_init", 1)
-        model = shoal.KMeans(**params)
+            if args.method == "kmeans":
+                params.setdefault("n_init", 1)
+        model = kind(**params)
         if not args.quiet:
             model.set_params(callbacks=[shoal.callbacks.ProgressBar("shoal fit")])
         begun = time.perf_counter()
         model.fit(source)
         seconds = time.perf_counter() - begun
         (rows, cols), dtype = source.shape, source.dtype.name
-    if args.output:
-        model.save(args.output)
-    if args.labels:
-        write_npy(args.labels, model.labels_)
+        inertia = getattr(model, "inertia_", None)
+        if args.output:
+            model.save(args.output)
+        if args.labels:
+            write_npy(args.labels, model.predict(source) if inertia is None else model.labels_)
+    how = [name for name in (getattr(model, "algorithm_", None), model.metric) if name]
     if args.plot:
         from shoal.plot import curve
 
@@ -325,14 +341,14 @@ def fit_verb(args: argparse.Namespace) -> int:
         "columns": cols,
         "dtype": dtype,
         "method": args.method,
-        "algorithm": model.algorithm_,
+        "algorithm": getattr(model, "algorithm_", None),
         "init": model.init_,
         "metric": model.metric,
         "clusters": args.clusters,
         "seed": params["random_state"],
         "iterations": model.n_iter_,
         "stop_reason": model.stop_reason_,
-        "inertia": model.inertia_,
+        "inertia": inertia,
         "seconds": round(seconds, 6),
         "timings": model.timings_,
         "model": args.output,
@@ -341,11 +357,11 @@ def fit_verb(args: argparse.Namespace) -> int:
     }
     lines = {
         "data": f"{args.data}: {rows} x {cols} {dtype}",
-        "method": f"{args.method} ({model.algorithm_}, {model.metric})",
+        "method": f"{args.method} ({', '.join(how)})",
         "start": f"{model.init_}, seed {params['random_state']}",
         "clusters": args.clusters,
         "iterations": f"{model.n_iter_} ({model.stop_reason_})",
-        "inertia": f"{model.inertia_:.9g}",
+        "inertia": None if inertia is None else f"{inertia:.9g}",
         "seconds": f"{seconds:.3f} ({spent(model.timings_)})",
         "model": args.output,
         "labels": args.labels,

@@ -243,9 +243,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self.rows_used_, self.rows_retired_ = run.rows()
 
     def _about(self) -> dict[str, Any]:
-        return {"rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
+        return {**super()._about(), "rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
 
     def _recall(self, about: Claims) -> None:
+        super()._recall(about)
         self.rows_used_ = about.count("rows_used")
         self.rows_retired_ = about.count("rows_retired")
 

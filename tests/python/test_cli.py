@@ -156,7 +156,7 @@ def test_empty_names(capsys, rows):
 
 
 def test_later_methods_are_refused(capsys, rows):
-    for method in ("minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes"):
+    for method in ("nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes"):
         text = failure(capsys, "fit", rows, "-k", 3, "--method", method, status=2)
         assert "not in this version" in text
     assert "no method 'means'" in failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
