@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Self
 
 import numpy as np
@@ -11,15 +10,13 @@ import numpy.typing as npt
 from . import _params
 from ._base import source_of
 from ._centers import CenterClusterer
-from ._claims import Claims
+from ._claims import Claims, need
 from ._core import Run, Source, Step
 
+#: Before the names of what a file holds of a state.
+PREFIX = "state."
 #: What a run keeps between two batches: its kind, arrays and texts.
 State = tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]
-
-
-#: What arrays of a state are called in files begins with this.
-STATE = "state."
 
 
 class StreamClusterer(CenterClusterer):
@@ -118,11 +115,15 @@ class StreamClusterer(CenterClusterer):
         super()._update(run, step)
         self.n_steps_ = run.n_steps
 
-    def _conclude(self, run: Any) -> None:
+    def _complete(self, run: Any) -> None:
         self._state = run.state()
+        super()._complete(run)
+
+    def _conclude(self, run: Any) -> None:
         if self.compute_labels:
             super()._conclude(run)
             return
+        self._state = run.state()
         self._run = self._visited = None
         self._history = self.history_
         self._warn_if_few()
@@ -134,25 +135,34 @@ class StreamClusterer(CenterClusterer):
             state["_state"], state["_stream"] = self._state_at_hand(), None
         return state
 
-    # ---------------------------------------------------------------- keeping
-
     def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-        arrays, meta = super()._kept()
+        arrays, texts = super()._kept()
         state = self._state_at_hand()
-        if state is not None:
-            kind, kept, texts = state
-            arrays |= {STATE + name: values for name, values in kept.items()}
-            meta["state"] = json.dumps({"kind": kind, **texts})
-        return arrays, meta
+        assert state is not None
+        kind, more, meta = state
+        arrays.update({PREFIX + name: array for name, array in more.items()})
+        texts.update({PREFIX + name: text for name, text in {"kind": kind, **meta}.items()})
+        return arrays, texts
 
     @classmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
         model = super()._restored(arrays, meta)
-        if "state" in meta:
-            state = Claims.read(meta, "state")
-            kept = {name.removeprefix(STATE): array for name, array in arrays.items() if name.startswith(STATE)}
-            model._state = (str(state.text("kind")), kept, {"state": str(state.text("state"))})
+        more = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
+        texts = {name.removeprefix(PREFIX): text for name, text in meta.items() if name.startswith(PREFIX)}
+        need("kind" in texts, "it lacks the state to go on from")
+        model._state = (texts.pop("kind"), more, texts)
+        stream = model._make_stream(None, None, model._state)
+        need(
+            np.array_equal(stream.centers(), model.cluster_centers_),
+            "the state to go on from is of other centers",
+        )
         return model
+
+    def _about(self) -> dict[str, Any]:
+        return {"n_steps": self.n_steps_}
+
+    def _recall(self, about: Claims) -> None:
+        self.n_steps_ = about.count("n_steps")
 
     def _rules(self, problems: _params.Problems) -> None:
         super()._rules(problems)

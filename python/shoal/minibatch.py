@@ -247,6 +247,12 @@ class MiniBatchKMeans(StreamClusterer):
             state=state,
         )
 
+    def _step_limit(self) -> int | None:
+        if self._visited is None:
+            return None
+        n = self._visited[0].shape[0]
+        return int(self.max_iter) * n // min(int(self.batch_size), n)
+
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         seed = _params.seed(self.random_state)
         return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, weights=weights)

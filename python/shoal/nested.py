@@ -20,7 +20,7 @@ BOUNDS = ("auto", "elkan", "yinyang", "hamerly", "none")
 
 
 class NestedMiniBatchKMeans(StreamClusterer):
-    """K-means on growing batches: soon near the optimum, and at a fixed point of Lloyd's algorithm in the end.
+    """K-means on growing batches: soon near the optimum, at a fixed point of Lloyd's algorithm in the end.
 
     A batch contains the batches before it, and every row of it has one vote, which moves with its label. The
     batch doubles once the statistical error of every center exceeds `rho` times the center's last move; with
@@ -243,9 +243,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self.rows_used_, self.rows_retired_ = run.rows()
 
     def _about(self) -> dict[str, Any]:
-        return {"rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
+        return {**super()._about(), "rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
 
     def _recall(self, about: Claims) -> None:
+        super()._recall(about)
         self.rows_used_ = about.count("rows_used")
         self.rows_retired_ = about.count("rows_retired")
 

@@ -1,4 +1,4 @@
-"""Nested mini-batch k-means as the specification has it: slow, in float64. What the tests hold shoal against."""
+"""Nested mini-batch k-means as the specification has it: slow, in float64. What tests hold shoal against."""
 
 from typing import NamedTuple
 

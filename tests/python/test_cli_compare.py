@@ -440,3 +440,15 @@ def test_interrupted(capsys, rows, monkeypatch):
     monkeypatch.setattr(EnergyCurve, "__call__", stop)
     status, out, err = run(capsys, "compare", rows, "-k", 3, "--methods", "kmeans", "--quiet")
     assert (status, out, err) == (130, "", "shoal: interrupted\n")
+
+
+@pytest.mark.skipif("minibatch" not in methods.available(), reason="not in this version")
+def test_labels_that_were_not_made(capsys, rows, tmp_path):
+    args = ["--set", "compute_labels=false", "--seed", 1]
+    found = result_of(capsys, "compare", rows, "-k", 5, "--methods", "kmeans,minibatch", *args)
+    assert [row["inertia"] is None for row in found["results"]] == [False, True]
+    assert run(capsys, "compare", rows, "-k", 5, "--methods", "minibatch", *args, "--quiet")[0] == 0
+    more = ["--method", "minibatch", *args, "--labels", tmp_path / "l.npy", "-o", tmp_path / "m.safetensors"]
+    assert result_of(capsys, "fit", rows, "-k", 5, *more)["inertia"] is None
+    labels = shoal.load(tmp_path / "m.safetensors").predict(rows)
+    assert np.array_equal(np.load(tmp_path / "l.npy"), labels)

@@ -20,15 +20,18 @@ def blobs(n, d, seed, dtype=np.float64, k=12):
 
 @pytest.mark.parametrize("bounds", ["none", "elkan", "hamerly"])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("n", "d", "k", "batch", "rho"), [
-    (3000, 5, 12, 100, 10.0),
-    (2500, 2, 7, 60, 1.0),
-    (4000, 20, 40, 50, 100.0),
-    (1111, 3, 5, 33, 0.0),
-    (900, 1, 4, 20, np.inf),
-    (500, 4, 1, 7, 2.0),
-    (300, 3, 6, 1000, 5.0),
-])
+@pytest.mark.parametrize(
+    ("n", "d", "k", "batch", "rho"),
+    [
+        (3000, 5, 12, 100, 10.0),
+        (2500, 2, 7, 60, 1.0),
+        (4000, 20, 40, 50, 100.0),
+        (1111, 3, 5, 33, 0.0),
+        (900, 1, 4, 20, np.inf),
+        (500, 4, 1, 7, 2.0),
+        (300, 3, 6, 1000, 5.0),
+    ],
+)
 def test_trajectory_is_that_of_the_specification(n, d, k, batch, rho, weighted, bounds):
     X = blobs(n, d, n + d)
     weights = np.random.default_rng(3).choice([0.5, 1.0, 2.0, 0.0], size=n) if weighted else None
@@ -43,8 +46,8 @@ def test_trajectory_is_that_of_the_specification(n, d, k, batch, rho, weighted, 
             assert step.objective == pytest.approx(truth.objective, rel=1e-9)
             np.testing.assert_allclose(model.cluster_centers_, truth.centers, rtol=1e-9, atol=1e-9)
             steps.append(step)
-    # Sums that are made afresh may move a center by its last bit: then one more round finds that nothing changes.
-    assert len(expected) - 1 <= len(steps) <= len(expected)
+    # Sums that are made afresh may move a center by its last bit: one more round finds that nothing changes.
+    assert len(steps) == len(expected) or model.history_[-1]["n_changed"] == 0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
@@ -58,7 +61,9 @@ def test_it_ends_in_a_fixed_point_of_lloyd(dtype, shuffle):
     assert (labels[clear] == model.labels_[clear]).all()
     close = 1e-5 if dtype != np.float64 else 1e-11
     for j, center in enumerate(model.cluster_centers_):
-        np.testing.assert_allclose(center, X[model.labels_ == j].mean(axis=0, dtype=float), rtol=close, atol=close)
+        np.testing.assert_allclose(
+            center, X[model.labels_ == j].mean(axis=0, dtype=float), rtol=close, atol=close
+        )
     assert model.inertia_ == pytest.approx(inertia(X, model.cluster_centers_, model.labels_), rel=1e-12)
     assert (model.predict(X) == model.labels_).all()
     assert model.rows_used_ == len(X) == model.batch_sizes_[-1]
@@ -110,7 +115,10 @@ def test_integer_weights_are_repeated_rows():
 def test_energies_are_those_of_lloyd():
     X = blobs(8000, 8, 2, k=20)
     seeds = range(8)
-    ours = [NestedMiniBatchKMeans(20, batch_size=400, random_state=s).fit(X).inertia_ for s in seeds]
+    with warnings.catch_warnings():
+        # A cluster that loses its rows keeps its place.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        ours = [NestedMiniBatchKMeans(20, batch_size=400, random_state=s).fit(X).inertia_ for s in seeds]
     theirs = [KMeans(20, init="random", n_init=1, tol=0.0, random_state=s).fit(X).inertia_ for s in seeds]
     assert np.mean(ours) < np.mean(theirs) + 2 * np.std(theirs)
 
@@ -131,7 +139,8 @@ def test_limits_end_a_run_and_labels_are_of_all_rows():
     assert model.score(X) == -model.inertia_
     loose = NestedMiniBatchKMeans(5, batch_size=50, tol=1e-2, random_state=0).fit(X)
     tight = NestedMiniBatchKMeans(5, batch_size=50, random_state=0).fit(X)
-    assert loose.stop_reason_ == "tolerance" and loose.n_iter_ < tight.n_iter_
+    assert loose.stop_reason_ == "tolerance"
+    assert loose.n_iter_ < tight.n_iter_
 
 
 def test_labels_only_if_wanted():
@@ -147,7 +156,9 @@ def test_labels_only_if_wanted():
 
 def test_too_small_a_batch_is_raised_with_a_warning():
     X = blobs(3000, 3, 2)
-    with pytest.warns(RuntimeWarning, match="batch_size=5 is below n_clusters=20: the first batch has 200 rows"):
+    with pytest.warns(
+        RuntimeWarning, match="batch_size=5 is below n_clusters=20: the first batch has 200 rows"
+    ):
         model = NestedMiniBatchKMeans(20, batch_size=5, random_state=0).fit(X)
     assert model.batch_sizes_[0] == 200
     large = NestedMiniBatchKMeans(20, batch_size=5000, random_state=0).fit(X)
@@ -159,7 +170,7 @@ def test_all_problems_are_named_at_once():
         0, init="best", batch_size=0, rho=float("nan"), bounds="some", bounds_memory="much",
         buffer_memory=-1, max_iter=0, tol=-1.0, shuffle="yes", compute_labels=None,
     )  # fmt: skip
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError, match="n_clusters") as refused:
         wrong.fit([[0.0], [1.0]])
     for name in ["n_clusters", "init", "batch_size", "rho", "bounds", "bounds_memory", "buffer_memory",
                  "max_iter", "tol", "shuffle", "compute_labels"]:  # fmt: skip
@@ -175,7 +186,8 @@ def test_fewer_distinct_rows_than_clusters():
     X = np.repeat([[0.0], [1.0], [5.0]], 100, axis=0)
     with pytest.warns(ConvergenceWarning, match="distinct clusters"):
         model = NestedMiniBatchKMeans(6, batch_size=50, random_state=0).fit(X)
-    assert np.count_nonzero(model.counts_) == 3 and model.inertia_ == 0.0
+    assert np.count_nonzero(model.counts_) == 3
+    assert model.inertia_ == 0.0
 
 
 def test_saved_and_loaded(tmp_path):
@@ -190,7 +202,8 @@ def test_saved_and_loaded(tmp_path):
         assert getattr(again, name) == getattr(model, name), name
     assert (again.batch_sizes_ == model.batch_sizes_).all()
     copied = pickle.loads(pickle.dumps(model))
-    assert (copied.labels_ == model.labels_).all() and (copied.batch_sizes_ == model.batch_sizes_).all()
+    assert (copied.labels_ == model.labels_).all()
+    assert (copied.batch_sizes_ == model.batch_sizes_).all()
 
 
 class TestPartialFit:
@@ -256,10 +269,11 @@ class TestPartialFit:
         X = blobs(500, 4, 6)
         model = NestedMiniBatchKMeans(8, batch_size=100, random_state=1).partial_fit(X)
         before = pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_))
-        for bad in (X[:, :3], X[:0], np.full((3, 4), np.nan)):
-            with pytest.raises(ValueError):
+        refused = [(X[:, :3], "features"), (X[:0], "0 sample"), (np.full((3, 4), np.nan), "NaN")]
+        for bad, match in refused:
+            with pytest.raises(ValueError, match=match):
                 model.partial_fit(bad)
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="sample_weight must not be zero"):
             model.partial_fit(X, sample_weight=np.zeros(500))
         assert pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_)) == before
         with pytest.raises(ValueError, match="buffer_memory must have room"):

@@ -102,7 +102,7 @@ class Outcome:
     steps: int
     rows_seen: int
     stop_reason: str
-    inertia: float
+    inertia: float | None
     curve: Sequence[Point]
 
     @property
@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> int:
         outcomes = fitted_with(chosen, fitted, judges, quiet=args.quiet)
     best = min(outcome.energy for outcome in outcomes)
     for outcome in outcomes:
-        if outcome.energy == best:
+        if outcome.energy == best and outcome.inertia is not None:
             warn_if_unlike(best, outcome.inertia / sizes["fitted_rows"])
             break
     if args.plot:
@@ -248,7 +248,8 @@ def fitted_with(
                 steps=len(history),
                 rows_seen=int(history["rows_seen"][-1]),
                 stop_reason=str(model.stop_reason_),
-                inertia=float(model.inertia_),
+                # Left out by `--set compute_labels=false`.
+                inertia=getattr(model, "inertia_", None),
                 curve=tuple(curve.points),
             )
         )
@@ -296,7 +297,7 @@ def as_table(outcomes: Sequence[Outcome], best: float) -> str:
                 "-" if near is None else f"{near:.3f}",
                 str(outcome.steps),
                 str(outcome.rows_seen),
-                f"{outcome.inertia:.9g}",
+                "-" if outcome.inertia is None else f"{outcome.inertia:.9g}",
                 f"{outcome.energy:.9g}",
                 f"{above:.2%}",
             )

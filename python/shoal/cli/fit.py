@@ -97,8 +97,11 @@ def run(args: argparse.Namespace) -> int:
         begun = time.perf_counter()
         model.fit(source)
         seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
-        labels = model.labels_ if args.labels else None
-        inertia = model.inertia_
+        # Both are left out by `--set compute_labels=false`.
+        inertia = getattr(model, "inertia_", None)
+        labels = None
+        if args.labels:
+            labels = model.predict(source) if inertia is None else model.labels_
         for watcher in watchers:
             watcher.conclude(model)
         (rows, cols), dtype = source.shape, source.dtype.name
@@ -146,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
         "start": ", ".join(text for text in (init, f"seed {params['random_state']}") if text),
         "clusters": args.clusters,
         "iterations": f"{model.n_iter_} ({model.stop_reason_})",
-        "inertia": f"{inertia:.9g}",
+        "inertia": None if inertia is None else f"{inertia:.9g}",
         "validation": None if energy is None else f"{energy:.9g} a row ({args.validation})",
         "seconds": f"{seconds:.3f} ({spent(timings)})" if timings else f"{seconds:.3f}",
         "model": args.output,
