@@ -134,6 +134,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
     (4000, 1000.0)
     """
 
+    _unlimited = True
+
     batch_sizes_: npt.NDArray[np.int64]
     rows_used_: int
     rows_retired_: int
@@ -182,8 +184,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
         problems.check(p.one_of, "bounds", self.bounds, BOUNDS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
         problems.check(p.memory, "buffer_memory", self.buffer_memory)
-        if self.max_iter is not None:
-            problems.check(p.whole, "max_iter", self.max_iter, 1, other="None or ")
         if not isinstance(self.shuffle, (bool, np.bool_)):
             problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
 
