@@ -114,6 +114,11 @@ class NestedMiniBatchKMeans(StreamClusterer):
     not all rows, and 4 for every bound and one more. Rows of a batch are read in ascending order, whichever
     were drawn. Rows with weights are all read in every step.
 
+    :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to be
+    admitted by the rule for growth, never more of them than have a vote. A call makes a step, and more while
+    the batch grows. When the rows take `buffer_memory`, the older half of them retires: their votes stay, but
+    they are not looked at again. So do the rows of a :meth:`fit` that went before.
+
     An empty cluster keeps its place, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
 
     ``X`` must not be written to, by another thread, during a call.
@@ -133,6 +138,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
     >>> model.rows_used_, model.inertia_
     (4000, 1000.0)
     """
+
+    _unlimited = True
 
     batch_sizes_: npt.NDArray[np.int64]
     rows_used_: int
@@ -182,8 +189,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
         problems.check(p.one_of, "bounds", self.bounds, BOUNDS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
         problems.check(p.memory, "buffer_memory", self.buffer_memory)
-        if self.max_iter is not None:
-            problems.check(p.whole, "max_iter", self.max_iter, 1, other="None or ")
         if not isinstance(self.shuffle, (bool, np.bool_)):
             problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
 

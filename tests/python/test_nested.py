@@ -209,7 +209,9 @@ def test_saved_and_loaded(tmp_path):
 class TestPartialFit:
     def test_pieces_and_pickles(self):
         X = blobs(5000, 4, 6)
-        through, kept = (NestedMiniBatchKMeans(8, batch_size=100, random_state=1) for _ in range(2))
+        through, kept = (
+            NestedMiniBatchKMeans(8, init="k-means++", batch_size=100, random_state=1) for _ in range(2)
+        )
         for piece in np.array_split(X, 13):
             through.partial_fit(piece)
             kept = pickle.loads(pickle.dumps(kept)).partial_fit(piece)
@@ -217,7 +219,7 @@ class TestPartialFit:
         assert (through.rows_used_, through.rows_retired_, through.n_iter_) == (
             kept.rows_used_, kept.rows_retired_, kept.n_iter_,
         )  # fmt: skip
-        assert through.counts_.sum() == through.rows_used_
+        assert through.counts_.sum() == through.rows_used_ > 2500
         assert through.score(X) > 1.2 * KMeans(8, n_init=3, random_state=0).fit(X).score(X)
 
     def test_threads_do_not_matter(self):
@@ -255,7 +257,8 @@ class TestPartialFit:
         models = [model, shoal.load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(model))]
         for each in models:
             each.partial_fit(X[2000:])
-            assert (each.rows_retired_, each.counts_.sum()) == (2000, counts + 1000)
+            assert (each.rows_retired_, each.counts_.sum()) == (2000, counts + each.rows_used_)
+            assert 500 < each.rows_used_ <= 1000
             assert each.cluster_centers_.tobytes() == models[0].cluster_centers_.tobytes()
 
     def test_weights(self):

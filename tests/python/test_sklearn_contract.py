@@ -31,7 +31,9 @@ EXPECTED_FAILURES = {
         MiniBatchKMeans(n_clusters=3, init="random", batch_size=7, tol=1e-3, half_life=50, n_jobs=2),
         MiniBatchKMeans(n_clusters=2, reassignment_ratio=0.0, max_no_improvement=None, max_iter=3),
         NestedMiniBatchKMeans(),
-        NestedMiniBatchKMeans(n_clusters=2, batch_size=20, rho=1.0, shuffle=False, bounds="hamerly", n_jobs=2),
+        NestedMiniBatchKMeans(
+            n_clusters=2, batch_size=20, rho=1.0, shuffle=False, bounds="hamerly", n_jobs=2
+        ),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )

@@ -297,7 +297,7 @@ impl NestedParams {
     }
 
     /// A run without rows of its own, for [`FitRun::partial_fit`] with rows of the type of `rows`, of any number at a time. They wait until
-    /// the rule for growth admits them. Older rows retire when [`buffer_memory`](NestedParams::buffer_memory) is full: their last votes
+    /// the rule for growth admits them, but never more of them than the batch has. Older rows retire when [`buffer_memory`](NestedParams::buffer_memory) is full: their last votes
     /// count for ever, but they are not looked at again.
     ///
     /// ```

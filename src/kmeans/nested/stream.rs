@@ -73,8 +73,9 @@ impl<T: Compute> Kept<T> {
 }
 
 impl<T: Compute> Nested<T> {
-    /// Takes more rows. They wait until the rule for growth admits them, or there is no room for them to wait; then there is one round over
-    /// the batch, and one more each time it grows; gives the last of them. Fewer rows than clusters only wait, for others to come.
+    /// Takes more rows. They wait until the rule for growth admits them, or there is no room for them to wait. There is one round over the
+    /// batch, one more each time it grows, and as many as it takes for it to grow while as many rows wait as it has; gives the last of
+    /// them. So rounds cost together what they cost in a fit, and one round for each call. Fewer rows than clusters only wait.
     ///
     /// Rows are kept until they take [`buffer_memory`](super::NestedParams::buffer_memory); then the older half of them *retires*: their
     /// last votes stay in the sums for ever, but they are not looked at again. So do the rows of a fit that went before. As long as no
@@ -106,7 +107,8 @@ impl<T: Compute> Nested<T> {
         }
         loop {
             let step = self.round_of_kept(cx)?;
-            if self.due == self.batch() as u64 {
+            let (batch, kept) = (self.batch() as u64, self.n_kept());
+            if self.due == batch && kept - batch < batch {
                 return Ok(Some(step));
             }
         }
