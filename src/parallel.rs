@@ -125,7 +125,8 @@ impl Executor {
         I::Item: Send,
         P: Send,
     {
-        let threads = self.threads();
+        // A single item needs no second thread.
+        let threads = self.threads().min(items.size_hint().1.unwrap_or(usize::MAX)).max(1);
         let items = Mutex::new(items.enumerate());
         let merged = Merger {
             state: Mutex::new(Merged {

@@ -19,6 +19,10 @@ pub enum Purpose {
     Permutation = 2,
     /// One start of several.
     Restart = 3,
+    /// The rows of a batch.
+    Batch = 4,
+    /// New places for starving centers.
+    Reassignment = 5,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -103,6 +103,20 @@ pub(crate) const fn bounded_chunk_rows(dim: usize) -> usize {
 /// Centers from which rows with one bound look for the ones about their own center: fewer are met as fast as they are found.
 pub(crate) const BALL_CENTERS: usize = 24;
 
+/// Rows of a batch that one worker labels between two merges of sums: about 2 million multiplications, some 30 microseconds, which hide what
+/// it costs to hand a tile out, and which a batch of a thousand rows has enough of for several threads.
+pub(crate) fn batch_tile_rows(k: usize, dim: usize) -> usize {
+    let rows = (1usize << 21) / (k * dim).max(1);
+    (rows / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, tile_rows(k))
+}
+
+/// Rows of `row_bytes` each that mini-batch k-means seeds from, for `k` centers and batches of `batch` rows, however many rows there are: what
+/// a few batches cost. As for `auto_seeding_sample`, 32 MB at most, or 16 rows a center.
+pub(crate) fn batch_seeding_sample(batch: u64, k: usize, row_bytes: usize) -> u64 {
+    let fitting = ((32 << 20) / row_bytes.max(1) as u64).max(16 * k as u64);
+    (3 * batch).max(32 * k as u64).max(16_384).min(fitting)
+}
+
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
 

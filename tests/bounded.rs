@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use shoal::data::{AnySource, Dense, Own, Weighted};
-use shoal::kmeans::{KMeansParams, KMeansRun};
+use shoal::kmeans::{Bounds, KMeansParams, KMeansRun, NestedParams};
 use shoal::solver::StopReason;
-use shoal::{Algorithm, Executor, KMeans, Metric, Seeding};
+use shoal::{Algorithm, Executor, KMeans, Metric, NestedMiniBatch, Seeding};
 
 /// A small generator, so that nothing here rests on the crate's own.
 struct Draws(u64);
@@ -198,5 +198,186 @@ proptest! {
         let values = rows(KINDS[kind], n, d, seed);
         let case = Case { n, d, k, values: &values, weights: None, single, metric: Metric::Euclidean, seed };
         case.check(&format!("{:?} n={n} d={d} k={k} f32={single}", KINDS[kind]));
+    }
+}
+
+/// The steps of a nested fit, with centers after each; the labels in the end, the inertia.
+fn nested_steps(params: &NestedParams, cx: &Executor, source: AnySource<'_>) -> Trace {
+    let source = &source;
+    let mut run = params.start(source).unwrap();
+    let mut steps = Vec::new();
+    while let Some(step) = run.advance(source, cx).unwrap() {
+        let mut bits = vec![
+            step.batch_size,
+            step.n_changed,
+            step.objective.to_bits(),
+            step.center_shift.to_bits(),
+            u64::from(step.stop_reason == Some(StopReason::LabelsStable)),
+        ];
+        bits.extend(run.centers::<f64>().iter().map(|c| c.to_bits()));
+        bits.extend(run.cluster_weights().iter().map(|w| w.to_bits()));
+        steps.push(bits);
+    }
+    let inertia = run.finish(source, cx).unwrap();
+    (steps, run.labels().to_vec(), inertia.to_bits())
+}
+
+/// A nested fit of a case; `first` rows in the first batch.
+struct NestedCase<'a> {
+    case: Case<'a>,
+    first: u64,
+    rho: f64,
+    shuffle: bool,
+}
+
+impl NestedCase<'_> {
+    fn trace(&self, bounds: Bounds, bounds_memory: u64, threads: usize) -> Trace {
+        let Case { d, k, values, weights, single, seed, .. } = self.case;
+        let params = NestedMiniBatch::params(k)
+            .rng_seed(seed)
+            .batch_size(self.first)
+            .rho(self.rho)
+            .shuffle(self.shuffle)
+            .max_iter(Some(60))
+            .bounds(bounds)
+            .bounds_memory(bounds_memory);
+        let cx = Executor::new(Some(threads)).unwrap();
+        macro_rules! go {
+            ($t:ty) => {{
+                let values: Vec<$t> = values.iter().map(|&x| x as $t).collect();
+                let dense = Dense::new(&values, d).unwrap();
+                match weights {
+                    Some(w) => nested_steps(&params, &cx, <$t>::own(&Weighted::new(dense, w).unwrap())),
+                    None => nested_steps(&params, &cx, <$t>::own(&dense)),
+                }
+            }};
+        }
+        if single { go!(f32) } else { go!(f64) }
+    }
+
+    /// Bounds of every width, memory that gets short on the way, and any number of threads.
+    fn check(&self, what: &str) {
+        let plain = self.trace(Bounds::None, 0, 1);
+        let n = self.case.n as u64;
+        let some = [
+            (Bounds::Elkan, 1 << 30, 1),
+            (Bounds::Elkan, 4 * 3 * n, 2),
+            (Bounds::Elkan, 4 * 2 * n, 1),
+            (Bounds::Elkan, n, 3),
+            (Bounds::Yinyang, 1 << 30, 2),
+            (Bounds::Hamerly, 1 << 30, 2),
+            (Bounds::Auto, 1 << 30, 1),
+            (Bounds::None, 0, 3),
+        ];
+        for (bounds, memory, threads) in some {
+            let found = self.trace(bounds, memory, threads);
+            assert_eq!(found.0.len(), plain.0.len(), "{what}: steps with {bounds:?} in {memory} bytes");
+            for (i, (a, b)) in found.0.iter().zip(&plain.0).enumerate() {
+                assert!(a == b, "{what}: step {i} with {bounds:?} in {memory} bytes differs");
+            }
+            assert_eq!((&found.1, found.2), (&plain.1, plain.2), "{what} {bounds:?}");
+        }
+        // Twice as many rows, or all, or the same.
+        for pair in plain.0.windows(2) {
+            let (before, after) = (pair[0][0], pair[1][0]);
+            assert!(after == before || after == (2 * before).min(n), "{what}: {before} {after}");
+        }
+    }
+}
+
+#[test]
+fn nested_batches_of_every_kind_of_data() {
+    for (at, kind) in KINDS.into_iter().enumerate() {
+        for (n, d, k, first) in [
+            (9000, 20, 150, 300),
+            (6500, 40, 70, 1000),
+            (300, 1, 40, 41),
+            (400, 3, 1, 7),
+            (9001, 17, 33, 2049),
+        ] {
+            let values = rows(kind, n, d, at as u64 + 1);
+            for (single, shuffle) in [(true, true), (true, false), (false, true)] {
+                let case = Case {
+                    n,
+                    d,
+                    k,
+                    values: &values,
+                    weights: None,
+                    single,
+                    metric: Metric::Euclidean,
+                    seed: 3,
+                };
+                let what = format!("{kind:?} n={n} d={d} k={k} f32={single} shuffle={shuffle}");
+                NestedCase { case, first, rho: 3.0, shuffle }.check(&what);
+            }
+        }
+    }
+}
+
+#[test]
+fn nested_batches_with_weights() {
+    let (n, d, k) = (5000, 24, 100);
+    let values = rows(Kind::Blobs, n, d, 5);
+    let weights: Vec<f64> = (0..n).map(|i| [0.0, 0.3, 1.0, 2.5][i % 4]).collect();
+    let (weights, metric) = (Some(&weights[..]), Metric::Euclidean);
+    for single in [true, false] {
+        let case = Case { n, d, k, values: &values, weights, single, metric, seed: 1 };
+        NestedCase { case, first: 500, rho: 10.0, shuffle: true }.check("weights");
+    }
+}
+
+#[test]
+fn a_first_batch_of_all_rows_is_lloyd() {
+    for (kind, single) in [(Kind::Blobs, true), (Kind::Far, true), (Kind::Ties, false), (Kind::Blobs, false)]
+    {
+        let (n, d, k) = (4000, 12, 30);
+        let values = rows(kind, n, d, 11);
+        // Centers that all find rows: Lloyd moves empty ones, nested batches do not.
+        let init: Vec<f64> =
+            values[..k * d].iter().enumerate().map(|(i, x)| x + 1e-3 * (i % 7) as f64).collect();
+        let cx = Executor::new(Some(2)).unwrap();
+        macro_rules! go {
+            ($t:ty) => {{
+                let values: Vec<$t> = values.iter().map(|&x| x as $t).collect();
+                let dense = Dense::new(&values, d).unwrap();
+                let lloyd =
+                    KMeans::params(k).seeding(Seeding::Given(init.clone())).tolerance(0.0).max_iter(40);
+                let nested = NestedMiniBatch::params(k)
+                    .seeding(Seeding::Given(init.clone()))
+                    .batch_size(1 << 40)
+                    .max_iter(Some(40));
+                let (mut a, mut b) = (lloyd.start(&dense).unwrap(), nested.start(&dense).unwrap());
+                loop {
+                    let (x, y) = (a.advance(&dense, &cx).unwrap(), b.advance(&dense, &cx).unwrap());
+                    let Some(x) = x else { break assert!(y.is_none()) };
+                    let y = y.unwrap();
+                    assert!(a.cluster_weights().iter().all(|&w| w > 0.0), "choose other data");
+                    assert_eq!(
+                        (x.objective, x.n_changed, x.stop_reason),
+                        (y.objective, y.n_changed, y.stop_reason)
+                    );
+                    assert_eq!(a.centers::<$t>(), b.centers::<$t>());
+                }
+                b.finish(&dense, &cx).unwrap();
+                assert_eq!((a.labels(), a.inertia()), (b.labels(), b.inertia()));
+            }};
+        }
+        if single { go!(f32) } else { go!(f64) }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn nested_batches_of_any_shape(
+        n in 1usize..6000, d in 1usize..50, k in 1usize..140, first in 1u64..3000, kind in 0..KINDS.len(), single: bool,
+        shuffle: bool, rho in 0.0f64..20.0, seed in 0u64..1000,
+    ) {
+        let k = k.min(n);
+        let values = rows(KINDS[kind], n, d, seed);
+        let case = Case { n, d, k, values: &values, weights: None, single, metric: Metric::Euclidean, seed };
+        let what = format!("{:?} n={n} d={d} k={k} f32={single}", KINDS[kind]);
+        NestedCase { case, first, rho, shuffle }.check(&what);
     }
 }

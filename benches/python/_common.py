@@ -276,21 +276,24 @@ def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
     return "\n".join("  ".join(c.rjust(w) for c, w in zip(line, widths, strict=True)) for line in text)
 
 
+def results(kind: str, suffix: str, folder: str | None = None) -> Path:
+    """A new file ``<date>-<kind>.<suffix>``, under ``benches/results/<processor>`` unless told where."""
+    slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)|@", " ", cpu_info()[0].lower())).strip("-")
+    stem = f"{dt.datetime.now(tz=dt.UTC).date()}-{kind}"
+    path = (RESULTS / slug if folder is None else Path(folder)) / f"{stem}.{suffix}"
+    number = 1
+    while path.exists():
+        number += 1
+        path = path.with_name(f"{stem}-{number}.{suffix}")
+    return path
+
+
 def keep(kind: str, head: dict[str, str], rows: list[dict[str, Any]], to: str | None, quick: bool) -> None:
-    """Write rows as CSV, under ``benches/results/<processor>/<date>-<kind>.csv`` unless told where."""
+    """Write rows as CSV, where `results` says unless told otherwise."""
     if quick and to is None:
         print("not kept (--quick); --csv PATH keeps it")
         return
-    if to is not None:
-        path = Path(to)
-    else:
-        slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)|@", " ", cpu_info()[0].lower())).strip("-")
-        stem = f"{dt.datetime.now(tz=dt.UTC).date()}-{kind}"
-        path = RESULTS / slug / f"{stem}.csv"
-        number = 1
-        while path.exists():
-            number += 1
-            path = path.with_name(f"{stem}-{number}.csv")
+    path = results(kind, "csv") if to is None else Path(to)
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = list(dict.fromkeys(name for row in rows for name in row))
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from .data import DataSource, open
     from .io import load
     from .kmeans import KMeans
+    from .minibatch import MiniBatchKMeans
     from .neighbors import nearest
+    from .nested import NestedMiniBatchKMeans
     from .seeding import kmeans_plusplus
     from .versions import show_versions
 
 __all__ = [
     "DataSource",
     "KMeans",
+    "MiniBatchKMeans",
+    "NestedMiniBatchKMeans",
     "Step",
     "__version__",
     "callbacks",
@@ -44,6 +48,8 @@ __all__ = [
 _HOMES = {
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
+    "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
+    "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
     "__version__": ("_core", "version"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
@@ -52,7 +58,18 @@ _HOMES = {
     "open": ("data", "open"),
     "show_versions": ("versions", "show_versions"),
 }
-_MODULES = ("callbacks", "data", "io", "kmeans", "metrics", "neighbors", "seeding", "versions")
+_MODULES = (
+    "callbacks",
+    "data",
+    "io",
+    "kmeans",
+    "metrics",
+    "minibatch",
+    "neighbors",
+    "nested",
+    "seeding",
+    "versions",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -153,7 +153,12 @@ class Clusterer(BaseEstimator):
                 if isinstance(watcher, Callback):
                     watcher.end(self)
 
-    def _update(self, run: Any, step: Step) -> None:
+    def _step_limit(self) -> int | None:
+        """Give the most steps that a fit can make, if there is such a number."""
+        limit: int | None = getattr(self, "max_iter", None)
+        return limit
+
+    def _update(self, run: Any, step: Step | None) -> None:
         """Set what is known after a step without a further pass."""
         raise NotImplementedError
 

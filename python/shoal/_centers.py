@@ -46,6 +46,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     n_jobs: Any
     #: Methods without such a parameter know this one.
     metric: str = "euclidean"
+    #: Whether `max_iter` may be None: no limit.
+    _unlimited = False
 
     # ---------------------------------------------------------------- fitting
 
@@ -131,6 +133,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             problems.add(
                 f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
             )
+        if self.max_iter is not None or not self._unlimited:
+            other = "None or " if self._unlimited else ""
+            problems.check(p.whole, "max_iter", self.max_iter, 1, other=other)
         problems.check(p.at_least_0, "tol", self.tol)
         if isinstance(self.callbacks, (str, bytes)) or not (
             self.callbacks is None or hasattr(self.callbacks, "__iter__")
@@ -164,7 +169,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """Check first centers that the user gives."""
         return _params.centers("init", centers, source.compute, (int(self.n_clusters), source.shape[1]))
 
-    def _update(self, run: Any, step: Step) -> None:
+    def _update(self, run: Any, step: Step | None) -> None:
         self.cluster_centers_ = run.centers()
         self.counts_ = run.counts()
         self.n_iter_ = run.n_iter
@@ -192,13 +197,17 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)
+        self._warn_if_few(stacklevel=5)
+
+    def _warn_if_few(self, stacklevel: int = 4) -> None:
+        """Warn of clusters without rows."""
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
                 f"({self.n_clusters}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:
@@ -214,7 +223,11 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ndarray of shape (n_samples,), int32
             `labels_`.
         """
-        return self.fit(X, sample_weight=sample_weight).labels_
+        fitted = self.fit(X, sample_weight=sample_weight)
+        if fitted.__dict__.get("_labels") is None:
+            # It was told to make none.
+            return fitted.predict(X)
+        return fitted.labels_
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[Any]:
         """Cluster the rows of X and give their distances to the centers.

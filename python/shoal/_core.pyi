@@ -16,7 +16,9 @@ __all__ = [
     "kmeans",
     "kmeans_plusplus",
     "load_model",
+    "minibatch",
     "nearest",
+    "nested",
     "predict",
     "save_model",
     "transform",
@@ -74,6 +76,10 @@ class Step:
 class Run:
     def step(self) -> Step | None: ...
     def stop(self, reason: str) -> None: ...
+    def partial_fit(self, source: Source, weights: npt.NDArray[np.float64] | None) -> Step | None: ...
+    def rows(self) -> tuple[int, int]: ...
+    def state(self) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None: ...
+    def merge(self, kind: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None: ...
     def centers(self) -> npt.NDArray[Any]: ...
     def counts(self) -> npt.NDArray[np.float64]: ...
     def finish(self) -> None: ...
@@ -81,6 +87,8 @@ class Run:
     def inertia(self) -> float: ...
     @property
     def n_iter(self) -> int: ...
+    @property
+    def n_steps(self) -> int: ...
     @property
     def init(self) -> str: ...
     @property
@@ -102,6 +110,44 @@ def kmeans(
     seed: int,
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,
+) -> Run: ...
+def minibatch(
+    source: Source | None,
+    *,
+    n_clusters: int,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    batch_size: int,
+    max_iter: int,
+    tol: float,
+    max_no_improvement: int | None,
+    reassignment_ratio: float,
+    half_life: float | None,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
+    stream: bool,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
+) -> Run: ...
+def nested(
+    source: Source | None,
+    *,
+    n_clusters: int,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    batch_size: int,
+    rho: float,
+    bounds: str,
+    bounds_memory: int,
+    buffer_memory: int,
+    max_iter: int | None,
+    tol: float,
+    shuffle: bool,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
+    stream: bool,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
 ) -> Run: ...
 def nearest(
     source: Source,

@@ -75,7 +75,7 @@ class ProgressBar(Callback):
         except ImportError:
             self._bar = label
         else:
-            limit = getattr(estimator, "max_iter", None)
+            limit = estimator._step_limit() if hasattr(estimator, "_step_limit") else None
             self._bar = tqdm(total=limit, desc=label, unit="step", leave=True, file=sys.stderr)
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ._text import table
 
 __all__ = ["ATTRIBUTION", "Comparison", "Report", "Row", "load_digits", "run"]
 
@@ -138,28 +139,6 @@ class Report:
             f"data: {ATTRIBUTION}",
         ]
         return "\n".join(parts)
-
-
-def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """Align columns to the right.
-
-    Parameters
-    ----------
-    head : sequence of str
-        Names of the columns.
-    body : sequence of sequences of str
-        Lines.
-
-    Returns
-    -------
-    str
-        Lines of equal width.
-    """
-    lines = [head, *body]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    return "\n".join(
-        "  ".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
 
 
 def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:

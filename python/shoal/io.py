@@ -9,11 +9,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from .kmeans import KMeans
+from .minibatch import MiniBatchKMeans
+from .nested import NestedMiniBatchKMeans
 
 __all__ = ["load", "save"]
 
 #: What can be kept, by the kind that files name.
-KINDS: dict[str, Any] = {"kmeans-model": KMeans}
+KINDS: dict[str, Any] = {
+    "kmeans-model": KMeans,
+    "minibatch-kmeans-model": MiniBatchKMeans,
+    "nested-kmeans-model": NestedMiniBatchKMeans,
+}
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:

@@ -163,7 +163,6 @@ class KMeans(CenterClusterer):
         super()._rules(problems)
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
-        problems.check(p.whole, "max_iter", self.max_iter, 1)
         problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS, LATER_ALGORITHMS)
         problems.check(p.one_of, "metric", self.metric, METRICS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
@@ -218,7 +217,7 @@ class KMeans(CenterClusterer):
             int(n_init),
         )
 
-    def _update(self, run: Any, step: Step) -> None:
+    def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         self.algorithm_ = run.algorithm
 

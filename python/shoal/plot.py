@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,10 @@ import numpy.typing as npt
 
 from ._files import whole
 
-__all__ = ["centers_picture", "curve", "require_matplotlib", "write_png"]
+__all__ = ["Curve", "centers_picture", "curves", "require_matplotlib", "write_png"]
+
+#: Points of a curve that can still be told apart.
+MOST_MARKERS = 200
 
 
 def write_png(path: str | os.PathLike[str], grey: npt.NDArray[np.uint8]) -> None:
@@ -108,17 +113,44 @@ def require_matplotlib() -> None:
         raise ValueError("curves need matplotlib: pip install 'shoal[plot]'")
 
 
-def curve(path: str | os.PathLike[str], history: npt.NDArray[Any], title: str) -> None:
-    """Draw the objective of every step as a PNG file, which appears whole or not at all.
+@dataclass(frozen=True)
+class Curve:
+    """Energies of a model on its way, over what they cost.
+
+    Parameters
+    ----------
+    label : str
+        What the legend says.
+    seconds, rows, energy : array-like of shape (n_points,)
+        Seconds spent, rows read, and the mean squared distance of a row to its center at that point.
+    """
+
+    label: str
+    seconds: Any
+    rows: Any
+    energy: Any
+
+    @classmethod
+    def of(cls, label: str, points: Iterable[Any]) -> Curve:
+        """Make one of points that have `seconds`, `rows` and `energy`."""
+        every = [(point.seconds, point.rows, point.energy) for point in points]
+        return cls(label, *zip(*every, strict=True))
+
+
+def curves(path: str | os.PathLike[str], lines: Sequence[Curve], title: str, *, excess: bool = False) -> None:
+    """Draw energies over seconds and over rows read as a PNG file, which appears whole or not at all.
 
     Parameters
     ----------
     path : str or os.PathLike
         The file; one that exists is replaced.
-    history : structured ndarray
-        ``history_`` of an estimator.
+    lines : sequence of Curve
+        At least one.
     title : str
         What stands above.
+    excess : bool, default=False
+        Draw what the energies lie above the lowest of all instead, relative to it and on a logarithmic scale;
+        not where all are the same.
 
     Raises
     ------
@@ -129,26 +161,37 @@ def curve(path: str | os.PathLike[str], history: npt.NDArray[Any], title: str) -
 
     Examples
     --------
-    >>> import numpy as np, shoal
-    >>> from shoal.plot import curve
-    >>> model = shoal.KMeans(2, random_state=0).fit(np.array([[0.0], [0.1], [9.0], [9.1]]))
-    >>> curve("curve.png", model.history_, "k-means")  # doctest: +SKIP
+    >>> from shoal.plot import Curve, curves
+    >>> drawn = [Curve("k-means", [0.1, 0.2], [1000, 2000], [3.0, 2.5])]
+    >>> curves("curve.png", drawn, "two sweeps")  # doctest: +SKIP
     """
     require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
 
     # Without pyplot: nothing of the user's session is touched, and no screen is needed.
-    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    steps = np.arange(1, len(history) + 1)
-    axes.plot(steps, history["objective"], marker="o", markersize=3, linewidth=1.4)
-    axes.set_xlabel("step")
-    axes.set_ylabel("objective")
-    axes.set_title(title)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.3)
+    left, right = figure.subplots(1, 2, sharey=True)
+    lowest = min(float(np.min(line.energy)) for line in lines)
+    # All of them may be the same, and then there is nothing that a logarithm could show.
+    excess_of_some = excess and max(float(np.max(line.energy)) for line in lines) > lowest
+    for line in lines:
+        energy = np.asarray(line.energy, dtype=np.float64)
+        if excess_of_some:
+            # The lowest of all lies at minus infinity.
+            energy = np.where(energy > lowest, energy / (lowest or 1.0) - 1.0, np.nan)
+        for axes, cost in ((left, line.seconds), (right, line.rows)):
+            marker = "o" if len(energy) <= MOST_MARKERS else None
+            axes.plot(cost, energy, marker=marker, markersize=3, linewidth=1.4, label=line.label)
+    for axes, name in ((left, "seconds"), (right, "rows read")):
+        axes.set_xlabel(name)
+        axes.set_xscale("log")
+        axes.grid(alpha=0.3, which="both")
+    if excess_of_some:
+        left.set_yscale("log")
+    left.set_ylabel("validation energy above the lowest, relative" if excess_of_some else "energy a row")
+    right.legend()
+    figure.suptitle(title)
     with whole(path) as file:
         figure.savefig(file, format="png", dpi=130)

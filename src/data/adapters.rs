@@ -57,8 +57,8 @@ impl<'a, S> Weighted<'a, S> {
         Ok(Self { source, weights })
     }
 
-    /// Weights that were checked before, one for each row; all of them may be 0.
-    pub(crate) fn vouched(source: S, weights: &'a [f64]) -> Self {
+    /// Weights that were checked, one a row.
+    pub(crate) fn checked(source: S, weights: &'a [f64]) -> Self {
         Self { source, weights: Cow::Borrowed(weights) }
     }
 }
@@ -325,6 +325,17 @@ impl<S, I: RowIndex> Permuted<S, I> {
     where
         S: DataSource<T>,
     {
+        let mut new = Self::unweighted(source, order)?;
+        new.weights =
+            new.source.weights().map(|weights| new.order.iter().map(|i| weights[i.row() as usize]).collect());
+        Ok(new)
+    }
+
+    /// As [`Permuted::new`], but every row weighs 1, whatever the source says.
+    pub(crate) fn unweighted<T: Float>(source: S, order: Vec<I>) -> Result<Self>
+    where
+        S: DataSource<T>,
+    {
         let rows = source.rows().filter(|_| source.access() == Access::Random).ok_or_else(|| {
             Error::Source(
                 "another row order needs random access: write the rows to a file and open that".into(),
@@ -333,9 +344,12 @@ impl<S, I: RowIndex> Permuted<S, I> {
         if let Some(beyond) = order.iter().find(|i| i.row() >= rows) {
             return Err(no_such_row(beyond.row()));
         }
-        let weights =
-            source.weights().map(|weights| order.iter().map(|i| weights[i.row() as usize]).collect());
-        Ok(Self { source, order, weights })
+        Ok(Self { source, order, weights: None })
+    }
+
+    /// The rows that it lists.
+    pub(crate) fn order(&self) -> &[I] {
+        &self.order
     }
 
     /// Appends the rows that `order` lists.

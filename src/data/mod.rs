@@ -56,6 +56,23 @@ pub trait TileReader<T: Float>: Sync {
     /// # Panics
     /// When the range does not lie within the block.
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T>;
+
+    /// As [`TileReader::tile`], for a caller that only looks at the rows `picked`, which are counted from the first of `rows`: what stands
+    /// in place of the others is undefined. Worth implementing where rows are converted or collected.
+    ///
+    /// ```
+    /// use shoal::data::{RawRows, TileReader};
+    /// let rows = RawRows::new(&[1u8, 2, 3, 4], 1).unwrap();
+    /// let mut scratch = Vec::<f32>::new();
+    /// assert_eq!(rows.tile_of(1..4, &[2], &mut scratch).row(2), [4.0]);
+    /// ```
+    ///
+    /// # Panics
+    /// When the range does not lie within the block, or a row not within the range.
+    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        let _ = picked;
+        self.tile(rows, scratch)
+    }
 }
 
 /// Consecutive rows of a source.

@@ -33,6 +33,10 @@ impl<T: Float> TileReader<T> for Part<'_, T> {
         assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
         self.whole.tile(self.rows.start + rows.start..self.rows.start + rows.end, scratch)
     }
+    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
+        self.whole.tile_of(self.rows.start + rows.start..self.rows.start + rows.end, picked, scratch)
+    }
 }
 
 impl<'f, T: Float> Reblock<'f, T> {

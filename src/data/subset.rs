@@ -31,19 +31,39 @@ impl<'a, T: Float> Subset<'a, T> {
 struct OfBlock<'a, T: Float> {
     whole: &'a dyn TileReader<T>,
     rows: &'a [u64],
+    cols: usize,
+}
+
+/// Rows of `cols` values that only `picked` ones of will be looked at: room for `n` of them.
+fn room<T: Float>(n: usize, cols: usize, scratch: &mut Vec<T>) -> &mut [T] {
+    if scratch.len() < n * cols {
+        scratch.resize(n * cols, T::ZERO);
+    }
+    &mut scratch[..n * cols]
 }
 
 impl<T: Float> TileReader<T> for OfBlock<'_, T> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         scratch.clear();
-        let (mut cols, mut converted) = (1, Vec::new());
+        let mut converted = Vec::new();
         for run in self.rows[rows].chunk_by(|a, b| a + 1 == *b) {
             let first = run[0] as usize;
             let tile = self.whole.tile(first..first + run.len(), &mut converted);
-            cols = tile.cols();
             tile.iter().for_each(|row| scratch.extend_from_slice(row));
         }
-        MatRef::new(scratch, cols)
+        MatRef::new(scratch, self.cols)
+    }
+    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        if 2 * picked.len() > rows.len() {
+            return self.tile(rows, scratch);
+        }
+        let (n, mut converted) = (rows.len(), Vec::new());
+        for &r in picked {
+            let row = self.rows[rows.start + r as usize] as usize;
+            let one = self.whole.tile(row..row + 1, &mut converted);
+            room(n, self.cols, scratch)[r as usize * self.cols..][..self.cols].copy_from_slice(one.row(0));
+        }
+        MatRef::new(room(n, self.cols, scratch), self.cols)
     }
 }
 
@@ -56,6 +76,24 @@ impl<T: Float> TileReader<T> for Subset<'_, T> {
             panic!("rows that are there cannot be read: {e}");
         }
         MatRef::new(scratch, self.source.dim())
+    }
+    /// # Panics
+    /// As `tile`.
+    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        if 2 * picked.len() > rows.len() {
+            return self.tile(rows, scratch);
+        }
+        let (n, cols) = (rows.len(), self.source.dim());
+        let chosen: Vec<u64> = picked.iter().map(|&r| self.rows[rows.start + r as usize]).collect();
+        let mut values = Vec::with_capacity(chosen.len() * cols);
+        if let Err(e) = self.source.gather(&chosen, &mut values) {
+            panic!("rows that are there cannot be read: {e}");
+        }
+        let out = room(n, cols, scratch);
+        for (row, &r) in values.chunks_exact(cols).zip(picked) {
+            out[r as usize * cols..][..cols].copy_from_slice(row);
+        }
+        MatRef::new(out, cols)
     }
 }
 
@@ -88,7 +126,7 @@ impl<T: Float> DataSource<T> for Subset<'_, T> {
                 // Of a source in pieces, rows are read one by one.
                 if block.len as u64 == all {
                     passed = true;
-                    let rows = OfBlock { whole: block.rows, rows: self.rows };
+                    let rows = OfBlock { whole: block.rows, rows: self.rows, cols: self.dim() };
                     let _ = f(Block { first_row: 0, len, rows: &rows, weights })?;
                 }
                 Ok(ControlFlow::Break(()))

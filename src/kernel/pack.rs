@@ -117,20 +117,38 @@ impl<T: Compute> PackedCenters<T> {
         let size = if form == Form::RowsInLanes { k } else { padded } * dim;
         let mut data = Aligned::filled(size, T::ZERO);
         let mut norms = Aligned::filled(padded, T::INFINITY);
-        for j in 0..k {
-            let c = centers.row(order.map_or(j, |order| order[j] as usize));
-            let (first, width) = table.panel_of(j, padded);
-            let mut norm = 0.0;
-            for (t, (&c, &s)) in c.iter().zip(&shift).enumerate() {
-                let moved = moved(c, s, scale);
-                norm += moved.to_f64() * moved.to_f64();
-                let at = match form {
-                    Form::CentersInLanes => first * dim + t * width + (j - first),
-                    Form::RowsInLanes => j * dim + t,
-                };
-                data[at] = T::from_f64(-2.0 * moved.to_f64());
+        let center = |j: usize| centers.row(order.map_or(j, |order| order[j] as usize));
+        match form {
+            Form::RowsInLanes => {
+                for (j, out) in data.chunks_exact_mut(dim).take(k).enumerate() {
+                    let norm = fill(0.0, center(j), &shift, scale, out.iter_mut());
+                    norms[j] = T::from_f64(norm);
+                }
             }
-            norms[j] = T::from_f64(norm);
+            Form::CentersInLanes => {
+                let mut first = 0;
+                while first < k {
+                    let (_, width) = table.panel_of(first, padded);
+                    let members = first..k.min(first + width);
+                    let mut sq_norms = vec![0.0; width];
+                    let panel = &mut data[first * dim..][..width * dim];
+                    // Some columns of all centers at a time: what is written stays in the cache.
+                    for start in (0..dim).step_by(PACKED_COLUMNS) {
+                        let columns = start..dim.min(start + PACKED_COLUMNS);
+                        let shift = &shift[columns.clone()];
+                        let lines = &mut panel[columns.start * width..columns.end * width];
+                        for (lane, j) in members.clone().enumerate() {
+                            let out = lines[lane..].iter_mut().step_by(width);
+                            let norm = &mut sq_norms[lane];
+                            *norm = fill(*norm, &center(j)[columns.clone()], shift, scale, out);
+                        }
+                    }
+                    for (norm, sq_norm) in norms[members].iter_mut().zip(sq_norms) {
+                        *norm = T::from_f64(sq_norm);
+                    }
+                    first += width;
+                }
+            }
         }
         let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
         // Blocks of equal depth: a short last block would pay the parking of a whole one.
@@ -213,6 +231,26 @@ impl<T: Compute> PackedCenters<T> {
     }
 }
 
+/// Columns that are packed together for all centers of a panel.
+const PACKED_COLUMNS: usize = 16;
+
+/// Writes `-2 c'` of some columns; gives `|c'|^2` of these and the ones before, which is `norm`.
+#[inline(always)]
+fn fill<'a, T: Float>(
+    mut norm: f64,
+    center: &[T],
+    shift: &[T],
+    scale: T,
+    out: impl Iterator<Item = &'a mut T>,
+) -> f64 {
+    for ((&c, &s), out) in center.iter().zip(shift).zip(out) {
+        let moved = moved(c, s, scale);
+        norm += moved.to_f64() * moved.to_f64();
+        *out = T::from_f64(-2.0 * moved.to_f64());
+    }
+    norm
+}
+
 /// `g (x - s)`: rows and centers go through the same rounding, so that a row that equals a center stays equal to it.
 #[inline(always)]
 pub(super) fn moved<T: Float>(x: T, shift: T, scale: T) -> T {
@@ -226,19 +264,24 @@ pub(super) fn moved<T: Float>(x: T, shift: T, scale: T) -> T {
 fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
     let (k, dim) = (centers.rows(), centers.cols());
     let sample = if k <= SHIFT_SAMPLE { k - usize::from(k.is_multiple_of(2)) } else { SHIFT_SAMPLE }.max(1);
-    let mut column = vec![T::ZERO; sample];
+    let picked: Vec<&[T]> = (0..sample).map(|i| centers.row(i * k / sample)).collect();
+    // Some columns at a time: rows lie far apart.
+    let mut columns = vec![T::ZERO; sample * PACKED_COLUMNS];
     let (mut offset, mut spread) = (0.0, 0.0);
     let mut shift = vec![T::ZERO; dim];
-    for (t, shift) in shift.iter_mut().enumerate() {
-        for (i, v) in column.iter_mut().enumerate() {
-            *v = centers.row(i * k / sample)[t];
+    for (block, shift) in shift.chunks_mut(PACKED_COLUMNS).enumerate() {
+        for (i, center) in picked.iter().enumerate() {
+            let values = &center[block * PACKED_COLUMNS..][..shift.len()];
+            columns[i..].iter_mut().step_by(sample).zip(values).for_each(|(out, &v)| *out = v);
         }
-        let middle = sample / 2;
-        column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
-        *shift = column[middle];
-        let median = shift.to_f64();
-        offset += median * median * sample as f64;
-        spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
+        for (column, shift) in columns.chunks_exact_mut(sample).zip(shift) {
+            let middle = sample / 2;
+            column.select_nth_unstable_by(middle, |a, b| a.to_f64().total_cmp(&b.to_f64()));
+            *shift = column[middle];
+            let median = shift.to_f64();
+            offset += median * median * sample as f64;
+            spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
+        }
     }
     if offset <= spread || !offset.is_finite() || spread.is_nan() {
         shift.fill(T::ZERO);

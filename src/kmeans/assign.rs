@@ -145,6 +145,26 @@ impl PerRow for Given<'_> {
     }
 }
 
+/// Adds weighted squared distances cluster by cluster, as `kernel::accumulate` does: a fit and a score of the same rows give the same bits.
+fn add_energies<T: Compute>(
+    chunk: &Chunk<'_, T>,
+    labels: &[u32],
+    sq_dists: &[f64],
+    energies: &mut [f64],
+) -> Result<()> {
+    let mut finite = true;
+    for (i, (&j, sq_dist)) in labels.iter().zip(sq_dists).enumerate() {
+        let energy = &mut energies[j as usize];
+        *energy += chunk.weights.map_or(1.0, |w| w[i]) * sq_dist;
+        finite &= energy.is_finite();
+    }
+    if finite { Ok(()) } else { Err(chunk.not_finite()) }
+}
+
+fn merge_energies(total: &mut Vec<f64>, part: &mut Vec<f64>) {
+    total.iter_mut().zip(part).for_each(|(total, part)| *total += std::mem::take(part));
+}
+
 /// Weighted sum of squared distances of rows to the centers of `labels`, or to their nearest ones.
 ///
 /// # Errors
@@ -186,22 +206,45 @@ pub(crate) fn inertia<T: Compute>(
                 found
             };
             kernel::sq_dists(chunk.rows, labels, packed, dists);
-            // Cluster by cluster, as `kernel::accumulate` does: a fit and a score of the same rows give the same bits.
-            let mut bad = false;
-            for (i, (&j, d)) in labels.iter().zip(&*dists).enumerate() {
-                let energy = &mut part[j as usize];
-                *energy += chunk.weights.map_or(1.0, |w| w[i]) * d;
-                bad |= !energy.is_finite();
-            }
-            if bad { Err(chunk.not_finite()) } else { Ok(()) }
-        };
-        let merge = |total: &mut Vec<f64>, part: &mut Vec<f64>| {
-            total.iter_mut().zip(part).for_each(|(total, part)| *total += std::mem::take(part));
+            add_energies(&chunk, labels, dists, part)
         };
         let make = (|| vec![0.0; k], <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
-        sweep(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, merge)
+        sweep(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, merge_energies)
     })?;
     Ok(total.iter().sum())
+}
+
+/// The nearest center of every row, and the weighted sum of squared distances to them: in one pass what [`predict`] and [`inertia`] give in
+/// two.
+///
+/// # Errors
+/// As [`super::KMeansModel::predict`].
+pub(super) fn label<T: Compute>(
+    centers: &[T],
+    metric: Metric,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<(Vec<u32>, f64)> {
+    let n = count_rows(data)?;
+    let mut labels = Vec::new();
+    make_room(&mut labels, "labels", n, 1)?;
+    labels.resize(n as usize, 0);
+    let k = centers.len() / data.dim().max(1);
+    let mut total = vec![0.0; k];
+    with_metric(centers, metric, data, |packed, data| {
+        let absorb = |chunk: Chunk<'_, T>,
+                      labels: &mut [u32],
+                      part: &mut Vec<f64>,
+                      (dists, scratch): &mut (Vec<f64>, Scratch<T>)| {
+            dists.resize(labels.len(), 0.0);
+            kernel::nearest(chunk.rows, packed, labels, scratch);
+            kernel::sq_dists(chunk.rows, labels, packed, dists);
+            add_energies(&chunk, labels, dists, part)
+        };
+        let make = (|| vec![0.0; k], <(Vec<f64>, Scratch<T>)>::default);
+        sweep(data, cx, tile_rows(k), &mut labels[..], &mut total, make, absorb, merge_energies)
+    })?;
+    Ok((labels, total.iter().sum()))
 }
 
 /// Euclidean distances of every row to every center, a row of `n_clusters` values for each.

@@ -11,7 +11,10 @@ use crate::data::Dtype;
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::matrix::MatRef;
-use crate::persist::{self, Array, Contents, schema::KMEANS_MODEL};
+use crate::persist::{
+    self, Array, Contents,
+    schema::{KMEANS_MODEL, MINIBATCH_MODEL},
+};
 
 impl KMeansModel {
     /// Writes the model, without the labels of its rows, to a safetensors file; an older file of that name is replaced at the end, at once.
@@ -72,7 +75,7 @@ impl KMeansModel {
 
     /// The model in a file; the error says what is wrong.
     fn of_file(contents: &Contents) -> Result<Self, String> {
-        if contents.kind != KMEANS_MODEL {
+        if ![KMEANS_MODEL, MINIBATCH_MODEL].contains(&contents.kind.as_str()) {
             return Err(format!("holds a {:?}, not a {KMEANS_MODEL:?}", contents.kind));
         }
         let (params, fitted) = (contents.object("params")?, contents.object("fitted")?);
@@ -93,7 +96,8 @@ impl KMeansModel {
             let claimed = claimed.map_or("nothing".into(), Value::to_string);
             return Err(format!("holds {k} centers, but its \"n_clusters\" says {claimed}"));
         }
-        let metric = text(&params, "metric")?;
+        // Methods that know one metric do not name it.
+        let metric = params.get("metric").map_or(Ok("euclidean"), |_| text(&params, "metric"))?;
         let metric = METRICS.into_iter().find(|&known| name_of(known) == metric);
         let weights: Vec<f64> = contents.values("counts", &[k])?;
         if let Some(bad) = weights.iter().find(|w| !(w.is_finite() && **w >= 0.0)) {
@@ -115,7 +119,7 @@ impl KMeansModel {
             inertia,
             n_iter,
             seeded_by: text(&fitted, "init")?.into(),
-            algorithm: text(&fitted, "algorithm")?.into(),
+            algorithm: fitted.get("algorithm").map_or(Ok(""), |_| text(&fitted, "algorithm"))?.into(),
             timings: Timings {
                 seeding: measured(timings, "seeding")?,
                 sweeps: measured(timings, "sweeps")?,

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
+use crate::solver::sweep::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
 
@@ -44,6 +44,19 @@ pub(super) struct Carried {
 }
 
 impl Carried {
+    pub(super) fn of(clusters: ClusterSums, age: u32, energy_afresh: f64) -> Self {
+        Self { clusters, age, energy_afresh }
+    }
+
+    pub(super) fn clusters(&self) -> &ClusterSums {
+        &self.clusters
+    }
+
+    /// Sweeps since the sums were made afresh, and the squared error at that time.
+    pub(super) fn age(&self) -> (u32, f64) {
+        (self.age, self.energy_afresh)
+    }
+
     pub(super) fn into_clusters(self) -> ClusterSums {
         self.clusters
     }
@@ -289,32 +302,40 @@ impl Labels {
         let width = bounds.n_groups();
         let mut rows = bounds.take_rows();
         let rules = bounds.rules(packed);
-        let absorb = |chunk: Chunk<'_, T>,
+        let absorb = |mut chunk: Unread<'_, T>,
                       (labels, ((upper, least), lower)): PerChunk<'_>,
                       part: &mut Part,
                       (work, moved): &mut (Work<T>, Moved<T>)| {
-            let bounds = Bounds { upper, least, lower: lower.values };
+            let mut bounds = Bounds { upper, least, lower: lower.values };
             let unknown = labels.contains(&NO_LABEL);
-            if unknown {
-                // Without bounds every center is met, whichever comes first.
-                let known: Vec<u32> = labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }).collect();
-                part.distances += rules.label(chunk.rows, &known, bounds, work);
+            // Without bounds every center is met, whichever comes first.
+            let known: Vec<u32> = if unknown {
+                labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }).collect()
+            } else {
+                Vec::new()
+            };
+            let old = if unknown { &known[..] } else { &*labels };
+            let near = rules.near(old, &mut bounds, work);
+            // Sums that are made afresh are those of all rows.
+            let all = afresh || unknown || moments.is_some();
+            let rows = if all { chunk.read() } else { chunk.read_of(near) };
+            part.distances += rules.label(rows.rows, old, bounds, work);
+            let absorbed = if unknown {
                 moved.new.clear();
                 moved.new.extend_from_slice(&known);
                 work.changes.iter().for_each(|&(r, label)| moved.new[r as usize] = label);
-                part.absorb(&chunk, Relabelled { old: labels, new: &moved.new }, packed, afresh)?;
+                part.absorb(&rows, Relabelled { old: labels, new: &moved.new }, packed, afresh)
             } else {
-                part.distances += rules.label(chunk.rows, labels, bounds, work);
-                part.absorb_changes(&chunk, labels, &work.changes, packed, afresh, moved)?;
-            }
-            part.absorb_moments(&chunk, moments, &mut moved.new);
-            Ok(())
+                part.absorb_changes(&rows, labels, &work.changes, packed, afresh, moved)
+            };
+            part.absorb_moments(&rows, moments, &mut moved.new);
+            absorbed.map_err(|_| chunk.read().not_finite())
         };
         let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(dim)) };
         let lower = Wide { values: &mut rows.lower, width };
         let state = (&mut self.of_rows[..], ((&mut rows.upper[..], &mut rows.least[..]), lower));
         let make = (empty, <(Work<T>, Moved<T>)>::default);
-        sweep(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
+        sweep_unread(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(total)
     }

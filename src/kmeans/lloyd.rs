@@ -149,6 +149,7 @@ impl<T: Compute> Lloyd<T> {
             labels: &self.labels.of_rows,
             inertia: self.energy,
             n_iter: self.iteration,
+            n_steps: self.iteration,
             seeded_by: &self.seeded_by,
             algorithm: self.algorithm.name(),
             timings: self.timings,

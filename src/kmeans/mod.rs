@@ -7,16 +7,19 @@ mod empty;
 mod file;
 mod labels;
 mod lloyd;
+mod minibatch;
 mod model;
 mod nested;
 mod panel_bounds;
 mod params;
 mod run;
+mod state;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
 pub use lloyd::{Lloyd, Timings};
+pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;
-pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps, NestedStream};
+pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, LloydStarts, Metric};
-pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot};
+pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, StreamSolver};

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
+use crate::persist::Contents;
 use crate::solver::{Run, Solver, Step, StopReason, StopRules, require};
 
 /// What a method shows between two of its steps.
@@ -27,6 +28,8 @@ pub struct Snapshot<'a, T> {
     pub inertia: f64,
     /// Units of work that the method counts.
     pub n_iter: u64,
+    /// Steps that the centers have made.
+    pub n_steps: u64,
     /// How the first centers were chosen.
     pub seeded_by: &'a str,
     /// How steps find the nearest centers.
@@ -36,7 +39,7 @@ pub struct Snapshot<'a, T> {
 }
 
 /// A solver that moves centers.
-pub trait CenterSolver<T: Compute>: Solver<T> {
+pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
     /// What it shows now.
     fn snapshot(&self) -> Snapshot<'_, T>;
 
@@ -46,6 +49,32 @@ pub trait CenterSolver<T: Compute>: Solver<T> {
     /// # Errors
     /// Those of the source.
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64>;
+}
+
+/// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
+pub trait StreamSolver<T: Compute>: CenterSolver<T> {
+    /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it was.
+    ///
+    /// # Errors
+    /// Those of the source, [`Error::NotFinite`].
+    fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>>;
+
+    /// All that the next batch depends on, to be kept.
+    fn state(&self) -> Contents;
+
+    /// Rows that are looked at again, and rows that are not, but whose votes count.
+    fn rows(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    /// Takes over what another state has learned.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for a state that does not fit, [`Error::Source`] from a method whose states cannot be put together; nothing has
+    /// changed then.
+    fn merge(&mut self, _other: &Contents) -> Result<()> {
+        Err(Error::Source("states of this method cannot be put together".into()))
+    }
 }
 
 /// A k-means method: its parameters, and the state that it has for rows of either type.
@@ -66,6 +95,11 @@ pub trait Method {
 
     /// The state before the first step.
     fn solver<T: Compute>(params: &Self::Params) -> Self::Solver<T>;
+
+    /// Its state as one that takes batches, if it can.
+    fn stream<T: Compute>(_solver: &mut Self::Solver<T>) -> Option<&mut dyn StreamSolver<T>> {
+        None
+    }
 }
 
 /// A fit on its way, by the method `M`. It does not hold the data.
@@ -90,6 +124,14 @@ macro_rules! either {
             Typed::F64($run) => $body,
         }
     };
+}
+
+/// How the rows can be read.
+pub(super) fn access<S: Source + ?Sized>(rows: &S) -> Access {
+    match rows.any() {
+        AnySource::F32(data) => data.access(),
+        AnySource::F64(data) => data.access(),
+    }
 }
 
 /// The number of rows, where it can be told before they are used up, and of columns, once the source is known to give the access that a
@@ -124,6 +166,16 @@ impl<M: Method> FitRun<M> {
         Self { typed, rows: n }
     }
 
+    /// A run that goes on from a solver of `f32` rows.
+    pub(super) fn from_f32(solver: M::Solver<f32>) -> Self {
+        Self { typed: Typed::F32(Run::new(solver)), rows: None }
+    }
+
+    /// A run that goes on from a solver of `f64` rows.
+    pub(super) fn from_f64(solver: M::Solver<f64>) -> Self {
+        Self { typed: Typed::F64(Run::new(solver)), rows: None }
+    }
+
     /// Rules that stop the run, beside those of the parameters.
     #[must_use]
     pub fn stop(self, rules: StopRules) -> Self {
@@ -148,6 +200,48 @@ impl<M: Method> FitRun<M> {
             return Err(no_weight());
         }
         Ok(step)
+    }
+
+    /// Takes one batch of rows of the type that the run was made for, whatever came before; `None` while there are too few rows to begin
+    /// with. Such steps are not part of the history, which would grow for ever.
+    ///
+    /// # Errors
+    /// [`Error::Source`] for rows of another type and for a method that has no such steps, and those of the solver; the state is then what
+    /// it was.
+    pub fn partial_fit<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+        let none = || Error::Source("this method takes no single batches".into());
+        match (&mut self.typed, rows.any()) {
+            (Typed::F32(run), AnySource::F32(data)) => {
+                M::stream(run.solver_mut()).ok_or_else(none)?.partial_fit(data, cx)
+            }
+            (Typed::F64(run), AnySource::F64(data)) => {
+                M::stream(run.solver_mut()).ok_or_else(none)?.partial_fit(data, cx)
+            }
+            _ => Err(other_type()),
+        }
+    }
+
+    /// All that the next batch depends on; `None` from a method that takes no single batches.
+    pub(crate) fn state(&mut self) -> Option<Contents> {
+        either!(&mut self.typed, run => M::stream(run.solver_mut()).map(|stream| stream.state()))
+    }
+
+    /// As [`StreamSolver::rows`]; none from a method that takes no single batches.
+    #[cfg(feature = "python")]
+    pub(crate) fn rows(&mut self) -> (u64, u64) {
+        either!(&mut self.typed, run => M::stream(run.solver_mut()).map_or((0, 0), |stream| stream.rows()))
+    }
+
+    /// Takes over what another state has learned.
+    ///
+    /// # Errors
+    /// As [`StreamSolver::merge`].
+    #[cfg(feature = "python")]
+    pub(crate) fn merge_state(&mut self, other: &Contents) -> Result<()> {
+        either!(&mut self.typed, run => {
+            let stream = M::stream(run.solver_mut());
+            stream.ok_or_else(|| Error::Source("this method takes no single batches".into()))?.merge(other)
+        })
     }
 
     /// All steps that are left.
@@ -183,6 +277,18 @@ impl<M: Method> FitRun<M> {
         either!(&self.typed, run => run.history())
     }
 
+    /// Columns of a row; 0 before the first step.
+    #[cfg(feature = "python")]
+    pub(crate) fn dim(&self) -> usize {
+        either!(&self.typed, run => run.solver().snapshot().dim)
+    }
+
+    /// Whether rows are computed in `f64`.
+    #[cfg(feature = "python")]
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self.typed, Typed::F64(_))
+    }
+
     /// The centers as they are now, `n_clusters` rows; empty before the first step.
     pub fn centers<T: Compute>(&self) -> Vec<T> {
         either!(&self.typed, run => run.solver().snapshot().centers.iter().map(|&c| T::from_f64(Float::to_f64(c))).collect())
@@ -206,6 +312,11 @@ impl<M: Method> FitRun<M> {
     /// Units of work that the method counts, of the best start where there are several.
     pub fn n_iter(&self) -> u64 {
         either!(&self.typed, run => run.solver().snapshot().n_iter)
+    }
+
+    /// Steps that the centers have made, of the best start where there are several.
+    pub fn n_steps(&self) -> u64 {
+        either!(&self.typed, run => run.solver().snapshot().n_steps)
     }
 
     /// How the first centers were chosen.
@@ -233,6 +344,20 @@ impl<M: Method> FitRun<M> {
         self.model()
     }
 
+    /// What the one of two functions gives that takes the solvers of this run and of another; `None` when their types differ.
+    pub(super) fn with_other<R>(
+        &mut self,
+        other: &Self,
+        narrow: impl FnOnce(&mut M::Solver<f32>, &M::Solver<f32>) -> R,
+        wide: impl FnOnce(&mut M::Solver<f64>, &M::Solver<f64>) -> R,
+    ) -> Option<R> {
+        match (&mut self.typed, &other.typed) {
+            (Typed::F32(run), Typed::F32(other)) => Some(narrow(run.solver_mut(), other.solver())),
+            (Typed::F64(run), Typed::F64(other)) => Some(wide(run.solver_mut(), other.solver())),
+            _ => None,
+        }
+    }
+
     /// Runs `f` on the typed run and the rows in its type, normalised where the metric asks for it.
     fn with<S: Source + ?Sized, R>(
         &mut self,
@@ -247,7 +372,7 @@ impl<M: Method> FitRun<M> {
             (Typed::F64(run), AnySource::F64(data)) => {
                 seen_by(run.solver().snapshot().metric, data, n, |data| f(WithData::F64(run, data)))
             }
-            _ => Err(Error::Source("the run was made for rows of the other floating-point type".into())),
+            _ => Err(other_type()),
         }
     }
 }
@@ -255,6 +380,10 @@ impl<M: Method> FitRun<M> {
 enum WithData<'a, M: Method> {
     F32(&'a mut Run<M::Solver<f32>>, &'a dyn DataSource<f32>),
     F64(&'a mut Run<M::Solver<f64>>, &'a dyn DataSource<f64>),
+}
+
+fn other_type() -> Error {
+    Error::Source("the run was made for rows of the other floating-point type".into())
 }
 
 /// Runs `f` on `data` as the metric sees it; where its length is unknown, it is `rows`.

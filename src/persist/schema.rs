@@ -30,6 +30,34 @@ pub const FORMAT: u32 = 1;
 /// ```
 pub const KMEANS_MODEL: &str = "kmeans-model";
 
+/// The kind of files that hold a fitted mini-batch k-means model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::MINIBATCH_MODEL, "minibatch-kmeans-model");
+/// ```
+pub const MINIBATCH_MODEL: &str = "minibatch-kmeans-model";
+
+/// The kind of contents that hold the state of mini-batch k-means between two batches.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::MINIBATCH_STATE, "minibatch-kmeans-state");
+/// ```
+pub const MINIBATCH_STATE: &str = "minibatch-kmeans-state";
+
+/// The kind of files that hold a fitted nested mini-batch k-means model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::NESTED_MODEL, "nested-kmeans-model");
+/// ```
+pub const NESTED_MODEL: &str = "nested-kmeans-model";
+
+/// The kind of contents that hold the state of nested mini-batch k-means between two calls.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::NESTED_STATE, "nested-kmeans-state");
+/// ```
+pub const NESTED_STATE: &str = "nested-kmeans-state";
+
 const PREFIX: &str = "shoal.";
 /// Texts that every file has; the rest is the kind's.
 const RESERVED: [&str; 3] = ["format", "kind", "version"];

@@ -1,16 +1,23 @@
 //! This module knows how Python's parameters become a fit of a k-means method.
 
+use std::collections::BTreeMap;
+
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::array::Centers;
 use super::kernel::metric_of;
+use super::persist::of_python;
 use super::rows::Input;
 use super::run::Run;
 use super::source::Source;
-use crate::kmeans::{Algorithm, KMeans};
+use crate::kmeans::{Algorithm, Bounds, KMeans, MiniBatch, NestedMiniBatch};
 use crate::seeding::Seeding;
+use crate::tuning::batch_seeding_sample;
+
+/// Kind, arrays and texts of a state, as `Run.state` gives them.
+type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
 
 /// The seeding of that name; `"given"` takes the centers, for rows of `cols` columns.
 pub(super) fn seeding_of(name: &str, centers: Option<&Bound<'_, PyAny>>, cols: usize) -> PyResult<Seeding> {
@@ -22,6 +29,15 @@ pub(super) fn seeding_of(name: &str, centers: Option<&Bound<'_, PyAny>>, cols: u
         ("given", Some(centers)) => Seeding::Given(Centers::new(centers, cols)?.into_f64()),
         _ => return Err(PyValueError::new_err(format!("no such seeding: {name:?}"))),
     })
+}
+
+/// Columns of the rows, or of the centers where there are no rows.
+fn columns(source: Option<&Source>, centers: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
+    match (source, centers) {
+        (Some(source), _) => Ok(source.0.layout().cols),
+        (None, Some(centers)) => centers.getattr("shape")?.get_item(1)?.extract(),
+        (None, None) => Ok(0),
+    }
 }
 
 /// Exact k-means.
@@ -57,4 +73,102 @@ pub(super) fn kmeans(
         .threads(threads);
     let input = Input::new(&source.0, weights.as_ref())?;
     Ok(Run::new(params.start(&input)?, input, n_clusters, threads))
+}
+
+/// Mini-batch k-means: a fit to the rows of `source`; with `stream`, or from a `state`, a run that takes batches.
+#[pyfunction]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, max_iter, tol, max_no_improvement, reassignment_ratio, half_life, seed, threads, weights, stream, state))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+pub(super) fn minibatch(
+    source: Option<&Source>,
+    n_clusters: usize,
+    seeding: &str,
+    centers: Option<&Bound<'_, PyAny>>,
+    batch_size: u64,
+    max_iter: u64,
+    tol: f64,
+    max_no_improvement: Option<u64>,
+    reassignment_ratio: f64,
+    half_life: Option<f64>,
+    seed: u64,
+    threads: Option<usize>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    stream: bool,
+    state: Option<State<'_>>,
+) -> PyResult<Run> {
+    let params = MiniBatch::params(n_clusters)
+        .seeding(seeding_of(seeding, centers, columns(source, centers)?)?)
+        .rng_seed(seed)
+        .batch_size(batch_size)
+        .max_iter(max_iter)
+        .tolerance(tol)
+        .max_no_improvement(max_no_improvement)
+        .reassignment_ratio(reassignment_ratio)
+        .half_life(half_life)
+        .threads(threads);
+    if let Some((kind, arrays, meta)) = state {
+        let run = params.resume(&of_python(&kind, arrays, meta)?).map_err(PyValueError::new_err)?;
+        return Ok(Run::of_batches(run, n_clusters, threads));
+    }
+    let source = source.ok_or_else(|| PyValueError::new_err("rows or a state are needed to begin with"))?;
+    let (input, layout) = (Input::new(&source.0, weights.as_ref())?, source.0.layout());
+    if stream {
+        return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
+    }
+    let run = params.start(&input)?;
+    let batch = usize::try_from(batch_size).unwrap_or(usize::MAX).min(layout.rows);
+    let sample = batch_seeding_sample(batch as u64, n_clusters, 4 * layout.cols);
+    let first = usize::try_from(sample).unwrap_or(usize::MAX).min(layout.rows).saturating_mul(4);
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(first, batch))
+}
+
+/// Nested mini-batch k-means: a fit to the rows of `source`; with `stream`, or from a `state`, a run that takes batches.
+#[pyfunction]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, rho, bounds, bounds_memory, buffer_memory, max_iter, tol, shuffle, seed, threads, weights, stream, state))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+pub(super) fn nested(
+    source: Option<&Source>,
+    n_clusters: usize,
+    seeding: &str,
+    centers: Option<&Bound<'_, PyAny>>,
+    batch_size: u64,
+    rho: f64,
+    bounds: &str,
+    bounds_memory: u64,
+    buffer_memory: u64,
+    max_iter: Option<u64>,
+    tol: f64,
+    shuffle: bool,
+    seed: u64,
+    threads: Option<usize>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    stream: bool,
+    state: Option<State<'_>>,
+) -> PyResult<Run> {
+    let bounds =
+        Bounds::named(bounds).ok_or_else(|| PyValueError::new_err(format!("no such bounds: {bounds:?}")))?;
+    let params = NestedMiniBatch::params(n_clusters)
+        .seeding(seeding_of(seeding, centers, columns(source, centers)?)?)
+        .rng_seed(seed)
+        .batch_size(batch_size)
+        .rho(rho)
+        .bounds(bounds)
+        .bounds_memory(bounds_memory)
+        .buffer_memory(buffer_memory)
+        .max_iter(max_iter)
+        .tolerance(tol)
+        .shuffle(shuffle)
+        .threads(threads);
+    if let Some((kind, arrays, meta)) = state {
+        let run = params.resume(&of_python(&kind, arrays, meta)?).map_err(PyValueError::new_err)?;
+        return Ok(Run::of_batches(run, n_clusters, threads));
+    }
+    let source = source.ok_or_else(|| PyValueError::new_err("rows or a state are needed to begin with"))?;
+    let input = Input::new(&source.0, weights.as_ref())?;
+    if stream {
+        return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
+    }
+    let rows = source.0.layout().rows;
+    let batch = usize::try_from(batch_size).unwrap_or(usize::MAX).min(rows);
+    Ok(Run::new(params.start(&input)?, input, n_clusters, threads).with_steps(4 * batch, rows))
 }

@@ -45,6 +45,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<step::Step>()?;
     m.add_class::<run::Run>()?;
     m.add_function(wrap_pyfunction!(kmeans::kmeans, m)?)?;
+    m.add_function(wrap_pyfunction!(kmeans::minibatch, m)?)?;
+    m.add_function(wrap_pyfunction!(kmeans::nested, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::nearest, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;

@@ -10,14 +10,12 @@ use super::enter::enter;
 use crate::data::Dtype;
 use crate::persist::{self, Array, Contents};
 
-#[pyfunction]
-pub(super) fn save_model(
-    py: Python<'_>,
-    path: &str,
+/// Arrays and texts of Python as contents of a file.
+pub(super) fn of_python(
     kind: &str,
     arrays: BTreeMap<String, Bound<'_, PyAny>>,
     meta: BTreeMap<String, String>,
-) -> PyResult<()> {
+) -> PyResult<Contents> {
     let mut contents = Contents { meta, ..Contents::new(kind) };
     for (name, array) in arrays {
         let dtype = array.getattr("dtype")?.getattr("name")?.extract::<String>()?;
@@ -27,6 +25,18 @@ pub(super) fn save_model(
         let bytes = array.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes().to_vec();
         contents.arrays.insert(name, Array::from_bytes(dtype, &shape, bytes)?);
     }
+    Ok(contents)
+}
+
+#[pyfunction]
+pub(super) fn save_model(
+    py: Python<'_>,
+    path: &str,
+    kind: &str,
+    arrays: BTreeMap<String, Bound<'_, PyAny>>,
+    meta: BTreeMap<String, String>,
+) -> PyResult<()> {
+    let contents = of_python(kind, arrays, meta)?;
     enter(py, Some(1), 0.0, |_| persist::write(path, &contents))
 }
 
@@ -37,11 +47,11 @@ fn as_numpy<'py>(numpy: &Bound<'py, PyModule>, array: &Array) -> PyResult<Bound<
     values.call_method1("reshape", (array.shape().to_vec(),))?.call_method0("copy")
 }
 
-type Loaded<'py> = (String, Bound<'py, PyDict>, BTreeMap<String, String>);
+/// Kind, arrays and texts.
+pub(super) type Loaded<'py> = (String, Bound<'py, PyDict>, BTreeMap<String, String>);
 
-#[pyfunction]
-pub(super) fn load_model<'py>(py: Python<'py>, path: &str) -> PyResult<Loaded<'py>> {
-    let contents = enter(py, Some(1), 0.0, |_| persist::read(path))?;
+/// Contents of a file as Python takes them.
+pub(super) fn as_python(py: Python<'_>, contents: Contents) -> PyResult<Loaded<'_>> {
     let (numpy, arrays) = (py.import("numpy")?, PyDict::new(py));
     for (name, array) in contents.arrays {
         // NumPy knows fewer types and shapes than files can claim.
@@ -51,10 +61,22 @@ pub(super) fn load_model<'py>(py: Python<'py>, path: &str) -> PyResult<Loaded<'p
             }
             let (dtype, shape, why) = (array.dtype(), array.shape(), error.value(py));
             PyValueError::new_err(format!(
-                "{path}: is damaged: array {name:?} of type {dtype} and shape {shape:?} is none of NumPy's: {why}"
+                "array {name:?} of type {dtype} and shape {shape:?} is none of NumPy's: {why}"
             ))
         })?;
         arrays.set_item(name, values)?;
     }
     Ok((contents.kind, arrays, contents.meta))
+}
+
+#[pyfunction]
+pub(super) fn load_model<'py>(py: Python<'py>, path: &str) -> PyResult<Loaded<'py>> {
+    let contents = enter(py, Some(1), 0.0, |_| persist::read(path))?;
+    as_python(py, contents).map_err(|error| {
+        if error.is_instance_of::<PyValueError>(py) {
+            PyValueError::new_err(format!("{path}: is damaged: {}", error.value(py)))
+        } else {
+            error
+        }
+    })
 }

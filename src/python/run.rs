@@ -1,18 +1,22 @@
 //! This module knows a fit on its way, of any k-means method, as Python drives it.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
+use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use super::array::{array1, array2, signed};
+use super::array::{Centers, array1, array2, signed};
 use super::enter::enter;
+use super::persist::{Loaded, as_python, of_python};
 use super::rows::Input;
+use super::source::Source;
 use super::step::Step;
-use crate::data::{AnySource, Source as _};
 use crate::error::Result;
 use crate::kmeans::{FitRun, Method, Timings};
 use crate::parallel::Executor;
+use crate::persist::Contents;
 use crate::solver::{self, StopReason};
 
 /// What Python asks of a fit, whatever the method.
@@ -20,15 +24,21 @@ trait AnyRun: Send {
     fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<solver::Step>>;
     fn finish(&mut self, rows: &Input, cx: &Executor) -> Result<f64>;
     fn end(&mut self, reason: StopReason);
-    fn centers_f32(&self) -> Vec<f32>;
-    fn centers_f64(&self) -> Vec<f64>;
+    fn is_new(&self) -> bool;
+    fn dim(&self) -> usize;
+    fn centers(&self) -> Centers;
     fn counts(&self) -> Vec<f64>;
     fn labels(&self) -> Vec<u32>;
     fn inertia(&self) -> f64;
     fn n_iter(&self) -> u64;
+    fn n_steps(&self) -> u64;
     fn seeded_by(&self) -> String;
     fn algorithm(&self) -> &'static str;
     fn timings(&self) -> Timings;
+    fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>>;
+    fn state(&mut self) -> Option<Contents>;
+    fn rows(&mut self) -> (u64, u64);
+    fn merge(&mut self, other: &Contents) -> Result<()>;
 }
 
 impl<M: Method> AnyRun for FitRun<M> {
@@ -41,11 +51,14 @@ impl<M: Method> AnyRun for FitRun<M> {
     fn end(&mut self, reason: StopReason) {
         self.end(reason);
     }
-    fn centers_f32(&self) -> Vec<f32> {
-        self.centers()
+    fn is_new(&self) -> bool {
+        self.cluster_weights().is_empty()
     }
-    fn centers_f64(&self) -> Vec<f64> {
-        self.centers()
+    fn dim(&self) -> usize {
+        self.dim()
+    }
+    fn centers(&self) -> Centers {
+        if self.is_wide() { Centers::F64(self.centers()) } else { Centers::F32(self.centers()) }
     }
     fn counts(&self) -> Vec<f64> {
         self.cluster_weights().to_vec()
@@ -59,6 +72,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     fn n_iter(&self) -> u64 {
         self.n_iter()
     }
+    fn n_steps(&self) -> u64 {
+        self.n_steps()
+    }
     fn seeded_by(&self) -> String {
         self.seeded_by().to_owned()
     }
@@ -68,37 +84,74 @@ impl<M: Method> AnyRun for FitRun<M> {
     fn timings(&self) -> Timings {
         self.timings()
     }
+    fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>> {
+        self.partial_fit(batch, cx)
+    }
+    fn state(&mut self) -> Option<Contents> {
+        self.state()
+    }
+    fn rows(&mut self) -> (u64, u64) {
+        self.rows()
+    }
+    fn merge(&mut self, other: &Contents) -> Result<()> {
+        self.merge_state(other)
+    }
 }
 
-/// A fit on its way; holds its rows.
+/// A fit on its way, with the rows that it is over, or without for batches that come one by one.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct Run {
-    input: Input,
-    n_columns: usize,
+    input: Option<Input>,
+    n_clusters: usize,
     threads: Option<usize>,
-    /// About how many multiplications the first step takes, seeding included, and a pass over all rows.
-    cost: f64,
+    /// Rows of the first step, seeding included, and of a later one.
+    steps: (usize, usize),
     state: Mutex<Box<dyn AnyRun>>,
 }
 
 impl Run {
-    /// A run that was made for `input`, for `n_clusters` clusters.
+    /// A run that was made for `input`, and whose steps are passes.
     pub(super) fn new<M: Method + 'static>(
         run: FitRun<M>,
         input: Input,
         n_clusters: usize,
         threads: Option<usize>,
     ) -> Self {
-        let layout = input.layout();
-        let cost = layout.rows as f64 * layout.cols as f64 * n_clusters as f64;
-        Self { input, n_columns: layout.cols, threads, cost, state: Mutex::new(Box::new(run)) }
+        let rows = input.layout().rows;
+        // The first step chooses the first centers too, which may cost more than a sweep.
+        let state = Mutex::new(Box::new(run) as Box<dyn AnyRun>);
+        Self { input: Some(input), n_clusters, threads, steps: (4 * rows, rows), state }
+    }
+
+    /// As `new`, with steps of about so many rows: the first one, seeding included, and later ones.
+    pub(super) fn with_steps(mut self, first: usize, later: usize) -> Self {
+        self.steps = (first, later);
+        self
+    }
+
+    /// A run without rows of its own.
+    pub(super) fn of_batches<M: Method + 'static>(
+        run: FitRun<M>,
+        n_clusters: usize,
+        threads: Option<usize>,
+    ) -> Self {
+        Self { input: None, n_clusters, threads, steps: (0, 0), state: Mutex::new(Box::new(run)) }
     }
 
     /// The state, if no other thread is at work on it: waiting for it, attached, would keep that thread from ever attaching.
-    fn state(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyRun>>> {
+    fn locked(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyRun>>> {
         self.state
             .try_lock()
             .map_err(|_| PyRuntimeError::new_err("this run is in use by another thread, or failed by a bug"))
+    }
+
+    fn input(&self) -> PyResult<&Input> {
+        self.input.as_ref().ok_or_else(|| PyRuntimeError::new_err("this run has no rows of its own"))
+    }
+
+    /// About how many multiplications it takes to label so many rows of `input`.
+    fn cost(&self, input: &Input, rows: usize) -> f64 {
+        rows as f64 * input.layout().cols as f64 * self.n_clusters as f64
     }
 }
 
@@ -106,11 +159,50 @@ impl Run {
 impl Run {
     /// One more step; None when the run is over.
     fn step(&self, py: Python<'_>) -> PyResult<Option<Step>> {
-        let mut state = self.state()?;
+        let (mut state, input) = (self.locked()?, self.input()?);
         let run = &mut *state;
-        // The first step chooses the first centers too, which may cost more than a sweep.
-        let step = enter(py, self.threads, 4.0 * self.cost, |cx| run.advance(&self.input, cx))?;
+        let rows = if run.is_new() { self.steps.0 } else { self.steps.1 };
+        let step = enter(py, self.threads, self.cost(input, rows), |cx| run.advance(input, cx))?;
         Ok(step.map(Step::from))
+    }
+
+    /// Takes one batch; None while there are too few rows to begin with.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn partial_fit(
+        &self,
+        py: Python<'_>,
+        source: &Source,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<Option<Step>> {
+        let mut state = self.locked()?;
+        let run = &mut *state;
+        let batch = Input::new(&source.0, weights.as_ref())?;
+        // A first batch is seeded from too.
+        let rows = if run.is_new() { 4 * batch.layout().rows } else { batch.layout().rows };
+        let step = enter(py, self.threads, self.cost(&batch, rows), |cx| run.partial_fit(&batch, cx))?;
+        Ok(step.map(Step::from))
+    }
+
+    /// All that the next batch depends on, as arrays and texts; None from a method that takes no single batches.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Option<Loaded<'py>>> {
+        let contents = self.locked()?.state();
+        contents.map(|contents| as_python(py, contents)).transpose()
+    }
+
+    /// Rows that are looked at again, and rows that are not, but whose votes count.
+    fn rows(&self) -> PyResult<(u64, u64)> {
+        Ok(self.locked()?.rows())
+    }
+
+    /// Takes over what another state has learned.
+    fn merge(
+        &self,
+        kind: &str,
+        arrays: BTreeMap<String, Bound<'_, PyAny>>,
+        meta: BTreeMap<String, String>,
+    ) -> PyResult<()> {
+        let other = of_python(kind, arrays, meta)?;
+        Ok(self.locked()?.merge(&other)?)
     }
 
     /// Ends the run after its last step.
@@ -121,56 +213,61 @@ impl Run {
             "patience" => StopReason::Patience,
             _ => return Err(PyValueError::new_err(format!("no reason to stop: {reason:?}"))),
         };
-        self.state()?.end(reason);
+        self.locked()?.end(reason);
         Ok(())
     }
 
     /// Makes labels and inertia those of the centers.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = self.state()?;
+        let (mut state, input) = (self.locked()?, self.input()?);
         let run = &mut *state;
-        enter(py, self.threads, self.cost, |cx| run.finish(&self.input, cx))?;
+        enter(py, self.threads, self.cost(input, input.layout().rows), |cx| run.finish(input, cx))?;
         Ok(())
     }
 
     fn centers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let state = self.state()?;
-        match self.input.any() {
-            AnySource::F32(_) => array2(py, state.centers_f32(), self.n_columns),
-            AnySource::F64(_) => array2(py, state.centers_f64(), self.n_columns),
+        let state = self.locked()?;
+        match state.centers() {
+            Centers::F32(values) => array2(py, values, state.dim()),
+            Centers::F64(values) => array2(py, values, state.dim()),
         }
     }
 
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(array1(py, self.state()?.counts()))
+        Ok(array1(py, self.locked()?.counts()))
     }
 
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(array1(py, signed(self.state()?.labels())))
+        Ok(array1(py, signed(self.locked()?.labels())))
     }
 
     fn inertia(&self) -> PyResult<f64> {
-        Ok(self.state()?.inertia())
+        Ok(self.locked()?.inertia())
     }
 
     #[getter]
     fn n_iter(&self) -> PyResult<u64> {
-        Ok(self.state()?.n_iter())
+        Ok(self.locked()?.n_iter())
+    }
+
+    #[getter]
+    fn n_steps(&self) -> PyResult<u64> {
+        Ok(self.locked()?.n_steps())
     }
 
     #[getter]
     fn init(&self) -> PyResult<String> {
-        Ok(self.state()?.seeded_by())
+        Ok(self.locked()?.seeded_by())
     }
 
     #[getter]
     fn algorithm(&self) -> PyResult<&'static str> {
-        Ok(self.state()?.algorithm())
+        Ok(self.locked()?.algorithm())
     }
 
     /// Seconds by phase.
-    fn timings(&self) -> PyResult<std::collections::BTreeMap<&'static str, f64>> {
-        let timings = self.state()?.timings();
+    fn timings(&self) -> PyResult<BTreeMap<&'static str, f64>> {
+        let timings = self.locked()?.timings();
         Ok([("seeding", timings.seeding), ("sweeps", timings.sweeps), ("final", timings.finish)].into())
     }
 }

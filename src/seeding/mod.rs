@@ -1,9 +1,12 @@
 //! Where the first centers come from.
 
+mod odds;
 mod plus_plus;
 mod random;
 
+pub(crate) use odds::Odds;
 pub use plus_plus::plus_plus;
+pub(crate) use random::draw;
 pub use random::random;
 
 use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, weights_of};
@@ -63,6 +66,20 @@ impl Seeding {
         start: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
+        let row_bytes = data.dim() * size_of::<T>();
+        self.choose_within(data, k, seed, start, |n| auto_seeding_sample(n, k, row_bytes), cx)
+    }
+
+    /// As [`Seeding::choose`], where [`Seeding::Auto`] looks at as many rows as `sample` says of all of them.
+    pub(crate) fn choose_within<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        k: usize,
+        seed: u64,
+        start: u64,
+        sample: impl Fn(u64) -> u64,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
         if let Self::Given(centers) = self {
             let d = data.dim();
             if centers.len() != k * d {
@@ -88,7 +105,7 @@ impl Seeding {
             Self::PlusPlus { greedy } => plus_plus(data, k, greedy, rng, cx),
             Self::Auto | Self::Given(_) => {
                 let n = known(data, k)?;
-                let sample = auto_seeding_sample(n, k, data.dim() * size_of::<T>());
+                let sample = sample(n);
                 if sample >= n {
                     plus_plus(data, k, true, rng, cx)
                 } else {

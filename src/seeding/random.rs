@@ -20,7 +20,7 @@ pub fn random<T: Compute>(data: &dyn DataSource<T>, k: usize, rng: &mut Rng) -> 
 }
 
 /// `k` distinct ones of `n` row indices in random order, by weight where there are weights. Rows of weight 0 come last.
-pub(super) fn draw(n: u64, weights: Option<&[f64]>, k: usize, rng: &mut Rng) -> Vec<u64> {
+pub(crate) fn draw(n: u64, weights: Option<&[f64]>, k: usize, rng: &mut Rng) -> Vec<u64> {
     let mut rows = match weights {
         Some(weights) => by_weight(weights, k, rng),
         None => uniform(n, k, rng),

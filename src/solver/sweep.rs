@@ -17,6 +17,28 @@ pub(crate) struct Chunk<'a, T> {
     pub(crate) weights: Option<&'a [f64]>,
 }
 
+/// A chunk whose rows are still to be read: all of them, or some.
+pub(crate) struct Unread<'a, T: Float> {
+    first_row: u64,
+    block: Block<'a, T>,
+    rows: Range<usize>,
+    converted: &'a mut Vec<T>,
+}
+
+impl<T: Float> Unread<'_, T> {
+    /// The chunk.
+    pub(crate) fn read(&mut self) -> Chunk<'_, T> {
+        let rows = self.block.rows.tile(self.rows.clone(), self.converted);
+        Chunk { first_row: self.first_row, rows, weights: self.block.weights.map(|w| &w[self.rows.clone()]) }
+    }
+
+    /// The chunk, for a caller that only looks at the rows `picked` of it.
+    pub(crate) fn read_of(&mut self, picked: &[u32]) -> Chunk<'_, T> {
+        let rows = self.block.rows.tile_of(self.rows.clone(), picked, self.converted);
+        Chunk { first_row: self.first_row, rows, weights: self.block.weights.map(|w| &w[self.rows.clone()]) }
+    }
+}
+
 impl<T: Float> Chunk<'_, T> {
     /// An error that names the first value that is not finite, or says that squared distances overflow.
     pub(crate) fn not_finite(&self) -> Error {
@@ -132,6 +154,24 @@ pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
     absorb: impl Fn(Chunk<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
     merge: impl Fn(&mut P, &mut P) + Sync,
 ) -> Result<()> {
+    let absorb = |mut chunk: Unread<'_, T>, state: R, part: &mut P, scratch: &mut S| {
+        absorb(chunk.read(), state, part, scratch)
+    };
+    sweep_unread(data, cx, cut, state, total, (empty, scratch), absorb, merge)
+}
+
+/// As [`sweep`], with an `absorb` that says which rows of a chunk it has to read.
+#[expect(clippy::too_many_arguments, reason = "a pass is described by all of these")]
+pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+    cut: impl Into<Cut>,
+    state: R,
+    total: &mut P,
+    (empty, scratch): (impl Fn() -> P + Sync, impl Fn() -> S + Sync),
+    absorb: impl Fn(Unread<'_, T>, R, &mut P, &mut S) -> Result<()> + Sync,
+    merge: impl Fn(&mut P, &mut P) + Sync,
+) -> Result<()> {
     let Cut { tile_rows, chunk_rows: chunk } = cut.into();
     let chunk = chunk.unwrap_or_else(|| chunk_rows(data.dim()));
     let expected = state.rows();
@@ -160,12 +200,8 @@ pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
                 for start in tile.clone().step_by(chunk) {
                     cx.check()?;
                     let range = start..tile.end.min(start.saturating_add(chunk));
-                    let rows = block.rows.tile(range.clone(), converted);
-                    let chunk = Chunk {
-                        first_row: block.first_row + start as u64,
-                        rows,
-                        weights: block.weights.map(|w| &w[range.clone()]),
-                    };
+                    let first_row = block.first_row + start as u64;
+                    let chunk = Unread { first_row, block, rows: range.clone(), converted };
                     let (mine, rest) = state.split(range.len());
                     state = rest;
                     absorb(chunk, mine, part, scratch)?;
@@ -200,5 +236,10 @@ impl<R: PerRow> Iterator for Tiles<R> {
         let tile = self.start..end;
         self.start = end;
         Some((tile, mine))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let left = (self.len - self.start).div_ceil(self.tile_rows);
+        (left, Some(left))
     }
 }

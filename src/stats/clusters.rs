@@ -51,6 +51,58 @@ impl ClusterSums {
         }
     }
 
+    /// Of known sums, `dim` values for each of `weights`.
+    ///
+    /// # Panics
+    /// When there is not one sum a weight.
+    pub(crate) fn of(dim: usize, sums: Vec<f64>, weights: Vec<f64>) -> Self {
+        assert_eq!(sums.len(), weights.len() * dim, "one sum a cluster");
+        let touched = vec![true; weights.len()];
+        let energies = vec![0.0; weights.len()];
+        Self { dim, sums, weights, energies, squares: Vec::new(), touched, lows: Vec::new() }
+    }
+
+    /// All that these sums consist of, by name: sums, what rounding took from them, weights, squares of weights, squared errors. The second and
+    /// the fourth may be empty.
+    pub(crate) fn parts(&self) -> [(&'static str, &[f64]); 5] {
+        let Self { sums, lows, weights, squares, energies, .. } = self;
+        [("sums", sums), ("lows", lows), ("weights", weights), ("squares", squares), ("energies", energies)]
+    }
+
+    /// What [`ClusterSums::parts`] gave, in that order; `None` where lengths do not fit.
+    pub(crate) fn of_parts(
+        dim: usize,
+        [sums, lows, weights, squares, energies]: [Vec<f64>; 5],
+    ) -> Option<Self> {
+        let k = weights.len();
+        let fits = sums.len() == k * dim
+            && energies.len() == k
+            && (lows.is_empty() || lows.len() == sums.len())
+            && (squares.is_empty() || squares.len() == k);
+        fits.then(|| Self { dim, sums, weights, energies, squares, touched: vec![true; k], lows })
+    }
+
+    /// The sums of all clusters, one after the other.
+    pub(crate) fn sums(&self) -> &[f64] {
+        &self.sums
+    }
+
+    /// Makes cluster `j` one of `weight` rows that are all `row`.
+    pub(crate) fn replace<T: Float>(&mut self, j: usize, row: &[T], weight: f64) {
+        let sum = &mut self.sums[j * self.dim..][..self.dim];
+        sum.iter_mut().zip(row).for_each(|(s, x)| *s = weight * x.to_f64());
+        self.weights[j] = weight;
+        self.touched[j] = true;
+    }
+
+    /// Everything counts `factor` times what it did.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        self.square();
+        self.squares.iter_mut().for_each(|s| *s *= factor * factor);
+        let Self { sums, lows, weights, energies, .. } = self;
+        sums.iter_mut().chain(lows).chain(weights).chain(energies).for_each(|s| *s *= factor);
+    }
+
     /// Adds labelled rows, and their weighted squared error about `centers`.
     ///
     /// # Panics

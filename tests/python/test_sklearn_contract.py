@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shoal
-from shoal import KMeans
+from shoal import KMeans, MiniBatchKMeans, NestedMiniBatchKMeans
 from sklearn.base import clone, is_clusterer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -24,7 +24,17 @@ EXPECTED_FAILURES = {
 # Some checks have fewer distinct rows than clusters.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
-    [KMeans(), KMeans(n_clusters=3, init="random", n_init=2, metric="cosine", tol=0.0, n_jobs=2)],
+    [
+        KMeans(),
+        KMeans(n_clusters=3, init="random", n_init=2, metric="cosine", tol=0.0, n_jobs=2),
+        MiniBatchKMeans(),
+        MiniBatchKMeans(n_clusters=3, init="random", batch_size=7, tol=1e-3, half_life=50, n_jobs=2),
+        MiniBatchKMeans(n_clusters=2, reassignment_ratio=0.0, max_no_improvement=None, max_iter=3),
+        NestedMiniBatchKMeans(),
+        NestedMiniBatchKMeans(
+            n_clusters=2, batch_size=20, rho=1.0, shuffle=False, bounds="hamerly", n_jobs=2
+        ),
+    ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_estimator_checks(estimator, check):

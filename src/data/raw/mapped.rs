@@ -247,6 +247,12 @@ impl<T: Float> TileReader<T> for Mapped {
         self.read_ahead(&rows);
         self.view().read(rows, scratch)
     }
+    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        if 8 * picked.len() > rows.len() {
+            self.read_ahead(&rows);
+        }
+        self.view().read_some(rows, picked, scratch)
+    }
 }
 
 impl<T: Float> DataSource<T> for Mapped {

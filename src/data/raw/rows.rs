@@ -209,6 +209,34 @@ impl<'a> RawRows<'a> {
         MatRef::new(out, cols)
     }
 
+    /// As `read`, where only the rows `picked` are needed, counted from the first of `rows`.
+    pub(super) fn read_some<'s, T: Float>(
+        self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> MatRef<'s, T>
+    where
+        'a: 's,
+    {
+        let Layout { cols, .. } = self.layout;
+        // In place, many, or in columns: all of them at once.
+        let scattered = self.layout.col_stride.unsigned_abs() != self.layout.dtype.size();
+        if 2 * picked.len() > rows.len() || scattered || self.layout.in_place::<T>(self.gaps).is_some() {
+            return self.read(rows, scratch);
+        }
+        assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
+        let needed = rows.len() * cols;
+        if scratch.len() < needed {
+            scratch.resize(needed, T::ZERO);
+        }
+        let out = &mut scratch[..needed];
+        for &r in picked {
+            self.convert(rows.start + r as usize, &mut out[r as usize * cols..][..cols]);
+        }
+        MatRef::new(out, cols)
+    }
+
     /// Address of a row, which must exist.
     #[inline]
     fn row(&self, i: usize) -> *const u8 {
@@ -287,6 +315,9 @@ fn refuse_no_columns(cols: usize) -> Result<()> {
 impl<T: Float> TileReader<T> for RawRows<'_> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         self.read(rows, scratch)
+    }
+    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        self.read_some(rows, picked, scratch)
     }
 }
 

@@ -8,6 +8,7 @@
 //!
 //! A batch is a set: its rows are read in ascending order, whichever were drawn. At full size that is a plain pass over the source.
 
+mod file;
 mod params;
 mod stream;
 #[cfg(test)]
@@ -16,7 +17,8 @@ mod tests;
 use std::time::Instant;
 
 pub use params::{Bounds, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
-pub use stream::NestedStream;
+
+use stream::Kept;
 
 use super::assign::inertia;
 use super::labels::{Carried, Labels, mean_variance};
@@ -24,12 +26,13 @@ use super::lloyd::{Timings, to_means};
 use super::model::KMeansModel;
 use super::panel_bounds::PanelBounds;
 use super::params::Metric;
-use super::run::{CenterSolver, Snapshot};
+use super::run::{CenterSolver, Snapshot, StreamSolver};
 use crate::data::{Access, DataSource, RowRange, Subset, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
+use crate::persist::Contents;
 use crate::shuffle::Shuffle;
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
@@ -52,6 +55,9 @@ pub struct Nested<T> {
     sums: Option<Carried>,
     /// `sums` may be carried on: else the next round makes them afresh.
     carry: bool,
+    /// The rows of the source are those that [`Nested::feed`] was given, and kept.
+    fed: bool,
+    kept: Kept<T>,
     /// Votes of rows that are no longer there.
     gone: Option<ClusterSums>,
     retired: u64,
@@ -124,6 +130,8 @@ impl<T: Compute> Nested<T> {
             due: 0,
             sums: None,
             carry: false,
+            fed: false,
+            kept: Kept::default(),
             gone: None,
             retired: 0,
             weights: Vec::new(),
@@ -153,7 +161,7 @@ impl<T: Compute> Nested<T> {
         }
         make_room(&mut self.labels.of_rows, "labels", (due - old) as u64, 1)?;
         let mut places = None;
-        if self.params.shuffle {
+        if self.params.shuffle && !self.fed {
             let before = std::mem::take(&mut self.rows);
             if self.due == n {
                 // All rows: each has its own number.
@@ -360,6 +368,7 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             labels,
             inertia,
             n_iter: self.iteration,
+            n_steps: self.iteration,
             seeded_by: &self.seeded_by,
             algorithm: self.labels.bounds.as_ref().map_or("none", |bounds| bounds.name()),
             timings: self.timings,
@@ -392,5 +401,19 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
         self.finished = Some(finished);
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(inertia)
+    }
+}
+
+impl<T: Compute> StreamSolver<T> for Nested<T> {
+    fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
+        self.feed(batch, cx)
+    }
+
+    fn state(&self) -> Contents {
+        self.to_file()
+    }
+
+    fn rows(&self) -> (u64, u64) {
+        (self.rows_used(), self.rows_retired())
     }
 }

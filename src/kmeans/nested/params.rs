@@ -7,8 +7,10 @@ use crate::data::{Access, AnySource, DataSource, Source, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::kmeans::KMeansModel;
-use crate::kmeans::run::{FitRun, FitSteps, Method, shape};
+use crate::kmeans::run::{FitRun, FitSteps, Method, StreamSolver, access, shape};
+use crate::kmeans::state::is_wide;
 use crate::parallel::Executor;
+use crate::persist::Contents;
 use crate::seeding::{Seeding, Seeds};
 use crate::shuffle::Shuffle;
 use crate::tuning::{BOUNDED_CHANGES, NESTED_BOUNDS_DIM};
@@ -174,7 +176,7 @@ impl NestedParams {
         self
     }
 
-    /// The most bytes of rows that a [`NestedStream`](super::NestedStream) keeps (default 1 GB).
+    /// The most bytes of rows that are kept of those that come in pieces (default 1 GB); older ones retire.
     #[must_use]
     pub fn buffer_memory(mut self, bytes: u64) -> Self {
         self.buffer_memory = bytes;
@@ -281,10 +283,7 @@ impl NestedParams {
     /// # Errors
     /// As [`NestedParams::fit`].
     pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<NestedRun> {
-        let access = match rows.any() {
-            AnySource::F32(data) => data.access(),
-            AnySource::F64(data) => data.access(),
-        };
+        let access = access(rows);
         if self.shuffle && access < Access::Random {
             return Err(Error::Source(format!(
                 "batches of rows in random order need Random access, the source has {access:?}: write it to a .npy file and open that, \
@@ -295,6 +294,42 @@ impl NestedParams {
         let n = n.unwrap_or_default();
         self.check(n, d)?;
         Ok(FitRun::new(self, rows, Some(n)))
+    }
+
+    /// A run without rows of its own, for [`FitRun::partial_fit`] with rows of the type of `rows`, of any number at a time. They wait until
+    /// the rule for growth admits them, but never more of them than the batch has. Older rows retire when [`buffer_memory`](NestedParams::buffer_memory) is full: their last votes
+    /// count for ever, but they are not looked at again.
+    ///
+    /// ```
+    /// use shoal::{Executor, NestedMiniBatch};
+    /// let cx = Executor::new(None).unwrap();
+    /// let pieces = [vec![[0.0f64], [9.0]], vec![[1.0], [8.0], [0.5]]];
+    /// let mut run = NestedMiniBatch::params(2).stream(&pieces[0]).unwrap();
+    /// for piece in &pieces {
+    ///     run.partial_fit(piece, &cx).unwrap();
+    /// }
+    /// assert_eq!(run.centers::<f64>().len(), 2);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`].
+    pub fn stream<S: Source + ?Sized>(&self, rows: &S) -> Result<NestedRun> {
+        let d = match rows.any() {
+            AnySource::F32(data) => data.dim(),
+            AnySource::F64(data) => data.dim(),
+        };
+        self.check(u64::MAX, d)?;
+        Ok(FitRun::new(self, rows, None))
+    }
+
+    /// A run that goes on from what [`FitRun::state`] gave, with these parameters; the error says what is wrong with it.
+    #[cfg(feature = "python")]
+    pub(crate) fn resume(&self, state: &Contents) -> Result<NestedRun, String> {
+        Ok(if is_wide(state)? {
+            FitRun::from_f64(Nested::of_file(self.clone(), state)?)
+        } else {
+            FitRun::from_f32(Nested::of_file(self.clone(), state)?)
+        })
     }
 
     /// An iterator over the steps of a fit; its `model` is valid after every one.
@@ -322,6 +357,10 @@ impl Method for NestedMiniBatch {
 
     fn solver<T: Compute>(params: &NestedParams) -> Nested<T> {
         Nested::plan(params.clone())
+    }
+
+    fn stream<T: Compute>(solver: &mut Nested<T>) -> Option<&mut dyn StreamSolver<T>> {
+        Some(solver)
     }
 }
 

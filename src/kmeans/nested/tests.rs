@@ -1,1 +1,350 @@
-//! x
+//! What batches, votes and their growth keep to, seen from inside.
+
+use super::*;
+use crate::data::{Dense, RawRows};
+use crate::rng::{Purpose, Rng};
+use crate::seeding::Seeding;
+
+fn values(n: usize, d: usize, seed: u64) -> Vec<f64> {
+    let mut rng = Rng::keyed(seed, Purpose::Seeding, 9);
+    (0..n * d).map(|i| ((i / d % 9) as f64 * 3.0 + rng.unit() * 4.0).round() / 2.0).collect()
+}
+
+fn params(k: usize, first: u64) -> NestedParams {
+    NestedMiniBatch::params(k).batch_size(first).rho(5.0).rng_seed(4)
+}
+
+/// Votes, sums and energies against the rows, by the labels that the last round gave.
+fn assert_votes(run: &Nested<f64>, source: &[f64], before: &[f64], what: &str) {
+    let (k, d) = (run.params.n_clusters, run.dim);
+    let sums = run.sums.clone().unwrap().into_clusters();
+    let (mut count, mut sum, mut energy) = (vec![0.0; k], vec![0.0; k * d], 0.0);
+    let row_of = |i: usize| run.rows.get(i).map_or(i, |&row| row as usize);
+    for (i, &j) in run.labels.of_rows.iter().enumerate() {
+        let row = &source[row_of(i) * d..][..d];
+        let distance = |j: usize| kernel::sq_dist(row, &before[j * d..][..d]);
+        let nearest = (0..k).map(distance).fold(f64::INFINITY, f64::min);
+        assert!(
+            distance(j as usize) <= nearest * (1.0 + 1e-12),
+            "{what}: row {i} is not labelled with its nearest"
+        );
+        count[j as usize] += 1.0;
+        sum[j as usize * d..][..d].iter_mut().zip(row).for_each(|(s, x)| *s += x);
+        energy += distance(j as usize);
+    }
+    assert_eq!(sums.weights(), count, "{what}");
+    for j in 0..k {
+        let off = sums.sum(j).iter().zip(&sum[j * d..]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(off <= 1e-10, "{what}: sum {j} off by {off}");
+        if count[j] > 0.0 {
+            let mean = sum[j * d..][..d].iter().map(|s| s / count[j]);
+            let off = run.centers[j * d..].iter().zip(mean).map(|(c, m)| (c - m).abs()).fold(0.0, f64::max);
+            assert!(off <= 1e-12, "{what}: center {j} is no mean, off by {off}");
+        }
+    }
+    assert!((run.energy - energy).abs() <= 1e-10 * energy.max(1e-300), "{what}: {} not {energy}", run.energy);
+}
+
+#[test]
+fn every_row_of_a_batch_has_one_vote() {
+    let (n, d, k) = (5000, 6, 24);
+    let source = values(n, d, 1);
+    let data = Dense::new(&source, d).unwrap();
+    let cx = Executor::new(Some(2)).unwrap();
+    for shuffle in [true, false] {
+        let mut run = Nested::<f64>::plan(params(k, 300).shuffle(shuffle).bounds(Bounds::Elkan));
+        let (mut batches, mut energies) = (Vec::new(), Vec::new());
+        loop {
+            let before = run.centers.clone();
+            let step = run.step(&data, &cx).unwrap();
+            if !before.is_empty() {
+                assert_votes(&run, &source, &before, &format!("round {}", step.iteration));
+            }
+            assert!(run.rows.is_sorted() && run.rows.windows(2).all(|w| w[0] != w[1]));
+            // Without growth the energy falls.
+            if batches.last() == Some(&step.batch_size) {
+                assert!(step.objective <= energies.last().unwrap() * (1.0 + 1e-12));
+            }
+            batches.push(step.batch_size);
+            energies.push(step.objective);
+            if step.stop_reason.is_some() {
+                break;
+            }
+        }
+        assert_eq!((batches[0], *batches.last().unwrap()), (300, n as u64));
+        assert!(batches.is_sorted());
+        // A fixed point of Lloyd's algorithm.
+        let inertia = run.finish(&data, &cx).unwrap();
+        let labels = crate::kmeans::assign::predict(&run.centers, Metric::Euclidean, &data, &cx).unwrap();
+        assert_eq!(run.snapshot().labels, labels);
+        assert_eq!(inertia, super::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap());
+    }
+}
+
+#[test]
+fn rho_says_when_a_batch_grows() {
+    let (n, d, k) = (4000, 4, 10);
+    let source: Vec<f64> = values(n, d, 2).iter().enumerate().map(|(i, x)| x + i as f64 * 1e-7).collect();
+    let data = Dense::new(&source, d).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let mut fast = Nested::<f64>::plan(params(k, 100).rho(0.0));
+    let batches: Vec<u64> = (0..8).map(|_| fast.step(&data, &cx).unwrap().batch_size).collect();
+    assert_eq!(batches, [100, 200, 400, 800, 1600, 3200, 4000, 4000]);
+    let mut slow = Nested::<f64>::plan(params(k, 500).rho(f64::INFINITY));
+    let mut last: Option<Step> = None;
+    loop {
+        let step = slow.step(&data, &cx).unwrap();
+        if let Some(last) = last {
+            assert!(step.batch_size == last.batch_size || last.n_changed == 0 || last.center_shift == 0.0);
+        }
+        if step.stop_reason.is_some() {
+            assert_eq!(step.batch_size, n as u64);
+            break;
+        }
+        last = Some(step);
+    }
+}
+
+#[test]
+fn seeds_are_distinct_while_there_are_distinct_rows() {
+    // Nine rows of ten are the same.
+    let source: Vec<f32> = (0..600).map(|i| if i % 10 == 0 { i as f32 } else { -1.0 }).collect();
+    let data = Dense::new(&source, 1).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    for seed in 0..5 {
+        let mut run = Nested::<f32>::plan(params(40, 600).rng_seed(seed));
+        run.step(&data, &cx).unwrap();
+        assert!(run.weights.iter().all(|&w| w > 0.0), "{:?}", run.weights);
+        let mut few = Nested::<f32>::plan(params(70, 600).rng_seed(seed));
+        few.step(&data, &cx).unwrap();
+        assert_eq!(few.weights.iter().filter(|&&w| w > 0.0).count(), 61);
+    }
+}
+
+#[test]
+fn a_small_first_batch_is_raised_and_a_large_one_is_all() {
+    assert_eq!([params(50, 20).first_batch(10_000), params(50, 20).first_batch(300)], [500, 300]);
+    assert_eq!([params(50, 50).first_batch(10_000), params(50, u64::MAX).first_batch(300)], [50, 300]);
+}
+
+#[test]
+fn a_row_is_named_by_its_place_in_the_source() {
+    let mut source = vec![0.5f32; 3 * 4000];
+    (0..4000).for_each(|i| source[3 * i] = i as f32);
+    source[3 * 3998 + 1] = f32::NAN;
+    let cx = Executor::new(Some(2)).unwrap();
+    let mut run = Nested::<f32>::plan(params(4, 50));
+    let data = Dense::new(&source, 3).unwrap();
+    let refused = loop {
+        match run.step(&data, &cx) {
+            Ok(step) => assert!(step.stop_reason.is_none()),
+            Err(e) => break e.to_string(),
+        }
+    };
+    assert_eq!(refused, "X holds NaN at row 3998, column 1: NaN and infinity are refused");
+    // The state is sound: with the row mended it goes on, and ends.
+    source[3 * 3998 + 1] = 0.5;
+    let data = Dense::new(&source, 3).unwrap();
+    while run.step(&data, &cx).unwrap().stop_reason.is_none() {}
+    let inertia = run.finish(&data, &cx).unwrap();
+    assert_eq!(inertia, super::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap());
+}
+
+/// A source that counts up to which row it was read.
+struct Watched<'a>(RawRows<'a>, std::sync::atomic::AtomicU64);
+
+impl DataSource<f32> for Watched<'_> {
+    fn dim(&self) -> usize {
+        DataSource::<f32>::dim(&self.0)
+    }
+    fn rows(&self) -> Option<u64> {
+        DataSource::<f32>::rows(&self.0)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(crate::data::Block<'_, f32>) -> Result<std::ops::ControlFlow<()>>,
+    ) -> Result<()> {
+        self.0.for_each_block(tile_rows, &mut |block| {
+            f(crate::data::Block { rows: &Reader(block.rows, &self.1), ..block })
+        })
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<f32>) -> Result<()> {
+        let most = rows.iter().copied().max().unwrap_or(0);
+        self.1.fetch_max(most, std::sync::atomic::Ordering::Relaxed);
+        self.0.gather(rows, out)
+    }
+}
+
+struct Reader<'a>(&'a dyn crate::data::TileReader<f32>, &'a std::sync::atomic::AtomicU64);
+
+impl crate::data::TileReader<f32> for Reader<'_> {
+    fn tile<'s>(&'s self, rows: std::ops::Range<usize>, scratch: &'s mut Vec<f32>) -> MatRef<'s, f32> {
+        self.1.fetch_max(rows.end as u64 - 1, std::sync::atomic::Ordering::Relaxed);
+        self.0.tile(rows, scratch)
+    }
+}
+
+#[test]
+fn only_the_batch_is_read() {
+    let bytes: Vec<u8> = (0..40_000u32).map(|i| (i * 7919 % 251) as u8).collect();
+    let data = Watched(RawRows::new(&bytes, 4).unwrap(), 0.into());
+    let cx = Executor::new(Some(2)).unwrap();
+    let mut run = Nested::<f32>::plan(params(5, 64).shuffle(false));
+    for _ in 0..20 {
+        let step = run.step(&data, &cx).unwrap();
+        assert_eq!(data.1.load(std::sync::atomic::Ordering::Relaxed), step.batch_size - 1);
+    }
+}
+
+#[test]
+fn an_interrupted_round_goes_on_to_a_fixed_point() {
+    let source = values(3000, 5, 3);
+    let data = Dense::new(&source, 5).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let mut run = Nested::<f64>::plan(params(12, 200).bounds(Bounds::Hamerly));
+    for round in 0.. {
+        if round % 3 == 1 {
+            cx.interrupt().set();
+            assert!(matches!(run.step(&data, &cx), Err(Error::Interrupted)));
+            cx.interrupt().clear();
+        }
+        let before = run.centers.clone();
+        let step = run.step(&data, &cx).unwrap();
+        if !before.is_empty() {
+            assert_votes(&run, &source, &before, &format!("round {round}"));
+        }
+        if step.stop_reason.is_some() {
+            break;
+        }
+    }
+}
+
+/// All votes: those that can be seen, and those of rows that retired.
+fn assert_all_votes(run: &Nested<f32>, fed: u64, what: &str) {
+    let votes: f64 = run.weights.iter().sum();
+    assert_eq!(votes as u64, run.retired + run.batch() as u64, "{what}");
+    let waiting = run.kept.rows.len() as u64 / run.dim as u64 - run.batch() as u64;
+    assert_eq!(run.retired + run.batch() as u64 + waiting, fed, "{what}");
+}
+
+#[test]
+fn pieces_of_any_length_are_fed() {
+    let (n, d, k) = (6000, 3, 8);
+    let source: Vec<f32> = values(n, d, 5).iter().map(|&x| x as f32).collect();
+    let cx = Executor::new(Some(2)).unwrap();
+    for (piece, buffer) in
+        [(7, 1 << 30), (500, 1 << 30), (6000, 1 << 30), (500, 1000 * 12), (6000, 1000 * 12), (90, 9 * 12)]
+    {
+        let mut run = Nested::<f32>::plan(params(k, 100).buffer_memory(buffer));
+        let mut fed = 0;
+        for rows in source.chunks(piece * d) {
+            let step = run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap();
+            fed += (rows.len() / d) as u64;
+            assert!(run.kept.rows.len() as u64 * 4 <= buffer);
+            assert_eq!(step.is_some(), fed >= k as u64);
+            if step.is_some() {
+                assert_all_votes(&run, fed, &format!("{piece} {buffer} {fed}"));
+            }
+        }
+        assert_eq!(run.retired == 0, buffer == 1 << 30);
+        // Centers are means of all votes.
+        let sums = run.sums.clone().unwrap().into_clusters();
+        for j in 0..k {
+            for (c, s) in run.centers[j * d..(j + 1) * d].iter().zip(sums.sum(j)) {
+                assert!((f64::from(*c) - s / sums.weights()[j]).abs() < 1e-5);
+            }
+        }
+        // With nothing retired, rounds end where Lloyd's algorithm stands still.
+        if buffer == 1 << 30 {
+            let last = &source[(n - 1) * d..];
+            let mut step = run.feed(&Dense::new(last, d).unwrap(), &cx).unwrap().unwrap();
+            for _ in 0..500 {
+                if step.n_changed == 0 && run.batch() == n + 1 {
+                    break;
+                }
+                step = run.round_of_kept(&cx).unwrap();
+            }
+            assert!(run.current, "{step:?}");
+        }
+    }
+}
+
+#[test]
+fn the_rows_of_a_fit_retire_when_others_come() {
+    let source: Vec<f32> = values(2000, 3, 5).iter().map(|&x| x as f32).collect();
+    let cx = Executor::new(Some(1)).unwrap();
+    let data = Dense::new(&source, 3).unwrap();
+    let mut run = Nested::<f32>::plan(params(6, 100));
+    while run.step(&data, &cx).unwrap().stop_reason.is_none() {}
+    run.feed(&Dense::new(&source[..300], 3).unwrap(), &cx).unwrap();
+    assert_eq!(run.retired, 2000);
+    assert_all_votes(&run, 2100, "after a fit");
+}
+
+#[test]
+fn what_is_refused_leaves_the_state_as_it_was() {
+    let source = values(200, 2, 1);
+    let cx = Executor::new(Some(1)).unwrap();
+    let mut run = Nested::<f64>::plan(params(3, 50).seeding(Seeding::PlusPlus { greedy: true }));
+    run.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap();
+    let before = (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration);
+    let mut text =
+        |rows: &[f64], d: usize| run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap_err().to_string();
+    assert_eq!(text(&[1.0; 3], 3), "X has 3 columns, but the first rows had 2");
+    assert_eq!(text(&[], 2), "X holds no rows");
+    assert!(text(&[1.0, f64::NAN], 2).starts_with("X holds NaN at row 0, column 1"));
+    assert_eq!(before, (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration));
+    let mut small = Nested::<f64>::plan(params(3, 50).buffer_memory(63));
+    let refused = small.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap_err().to_string();
+    assert!(
+        refused.contains("buffer_memory must have room for more rows than clusters, 64 bytes, got 63"),
+        "{refused}"
+    );
+}
+
+fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memory: u64) {
+    let (n, d, k) = (4500, 18, 150);
+    let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
+    // Columns of very different widths.
+    let source: Vec<T> = (0..n * d)
+        .map(|i| T::from_f64((offset + (rng.unit() - 0.5) * 10f64.powi((i % d) as i32 % 5 - 2)) * scale))
+        .collect();
+    let data = Dense::new(&source, d).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let plan = params(k, 300).rho(2.0).bounds(bounds).bounds_memory(bounds_memory);
+    let mut run = Nested::<T>::plan(plan);
+    let mut seen = false;
+    let mut batch = 0;
+    for round in 0..40 {
+        let step = run.step(&data, &cx).unwrap();
+        let look = step.batch_size > batch || round % 9 == 0;
+        batch = step.batch_size;
+        if let (true, Some(bounds)) = (look, run.labels.bounds.as_ref()) {
+            let all: Vec<u64> = (0..n as u64).collect();
+            let rows = if run.rows.is_empty() { &all } else { &run.rows };
+            let mut values = Vec::new();
+            data.gather(rows, &mut values).unwrap();
+            let what = format!("{} offset {offset} scale {scale} round {round} {}", T::NAME, step.batch_size);
+            let centers = MatRef::new(&run.centers, d);
+            bounds.assert_true(MatRef::new(&values, d), &run.labels.of_rows, centers, &what);
+            seen = true;
+        }
+    }
+    assert!(seen && run.batch() == n, "{}", run.batch());
+}
+
+#[test]
+fn bounds_hold_while_a_batch_grows_and_memory_gets_short() {
+    for (bounds, memory) in
+        [(Bounds::Elkan, 1 << 30), (Bounds::Elkan, 4500 * 4 * 3), (Bounds::Hamerly, 1 << 30)]
+    {
+        bounds_hold::<f32>(0.0, 1.0, bounds, memory);
+        bounds_hold::<f32>(1e4, 1.0, bounds, memory);
+        bounds_hold::<f32>(0.0, 1e25, bounds, memory);
+        bounds_hold::<f64>(1e6, 1e-25, bounds, memory);
+    }
+}

@@ -5,7 +5,7 @@
 //! only the centers in a ball about their own one that must hold the nearest two (Exponion: Newling and Fleuret, "Fast k-means with
 //! accurate bounds", 2016), else all centers.
 
-use super::sweep::{Rows, Rules, Work};
+use super::sweep::{Bounds, Rows, Rules, Work};
 use crate::kernel::bounded::{
     BEHIND, Margins, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed, nearest_pair,
     put_in_columns, radii, reach, renew, upper, within,
@@ -92,23 +92,29 @@ impl<T: Compute> Rules<'_, T> {
         (measured + met) as u64
     }
 
-    /// Finds the rows whose label may change; gives the number of those whose distance to their own center was measured.
-    fn open_by_one_bound(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
-        let m = chunk.old.len();
+    /// Finds the rows whose bounds do not settle the label.
+    pub(super) fn near_by_one_bound(&self, old: &[u32], bounds: &Bounds<'_>, work: &mut Work<T>) {
+        let m = old.len();
         work.least.clear();
-        work.least.extend(chunk.bounds.least.iter().zip(chunk.old).map(|(&least, &j)| {
+        work.least.extend(bounds.least.iter().zip(old).map(|(&least, &j)| {
             let (others, half) = (least - self.new_far_drift, self.neighbours.halves[j as usize]);
             if half > others { half } else { others }
         }));
         work.reach.resize(m, 0.0);
-        reach(self.outer, chunk.bounds.upper, &mut work.reach);
+        reach(self.outer, bounds.upper, &mut work.reach);
         // Whole vectors are written: room for one more.
         work.open.resize(m + 16, 0);
-        let measured = within(&work.least, 0.0, &work.reach, &mut work.open);
-        let picked = &work.open[..measured];
+        let near = within(&work.least, 0.0, &work.reach, &mut work.open);
+        work.open.truncate(near);
+    }
+
+    /// Measures these rows, and keeps those whose label may change; gives the number of those that were measured.
+    fn open_by_one_bound(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
+        let measured = work.open.len();
+        let picked = &work.open[..];
         measure(self.packed, chunk.values, picked, chunk.old, &mut work.gathered, &mut work.radii);
         radii(self.margins, &mut work.radii);
-        work.error.resize(m, T::ZERO);
+        work.error.resize(chunk.old.len(), T::ZERO);
         let Radii { upper: uppers, reach: reaches, error, .. } = &work.radii;
         let mut kept = 0;
         for i in 0..measured {

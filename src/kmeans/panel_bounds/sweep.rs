@@ -156,8 +156,41 @@ fn lesser<T: Compute>(a: T, b: T) -> T {
 }
 
 impl<T: Compute> Rules<'_, T> {
-    /// Labels a chunk, with the bounds of its rows: the labels that differ from `old` are left in `work.changes`. Gives the number of distances
-    /// that were computed.
+    /// Moves the bounds of a chunk with the centers; gives the rows that [`Rules::label`] has to look at, with the labels `old`.
+    pub(in crate::kmeans) fn near<'w>(
+        &self,
+        old: &[u32],
+        bounds: &mut Bounds<'_>,
+        work: &'w mut Work<T>,
+    ) -> &'w [u32] {
+        self.drift_apart(old, bounds);
+        if self.bounds.is_single() {
+            self.near_by_one_bound(old, bounds, work);
+            return &work.open;
+        }
+        let m = old.len();
+        work.reach.resize(m, 0.0);
+        work.least.resize(m, 0.0);
+        // Whole vectors are written: room for one more.
+        work.open.resize(m + 16, 0);
+        let Bounds { upper, least: all, lower } = bounds;
+        reach(self.outer, upper, &mut work.reach);
+        // By the bound of all other centers, then by those of the groups.
+        let doubtful = within(all, self.new_far_drift, &work.reach, &mut work.open);
+        least(lower, &self.new_drift, &work.open[..doubtful], &mut work.least);
+        let mut near = 0;
+        for i in 0..doubtful {
+            let (r, least) = (work.open[i], work.least[i]);
+            all[r as usize] = (least + self.new_far_drift) * (1.0 - ROUNDING);
+            (work.open[near], work.least[near]) = (r, least);
+            near += usize::from(least < work.reach[r as usize]);
+        }
+        work.open.truncate(near);
+        &work.open
+    }
+
+    /// Labels a chunk after [`Rules::near`], with the bounds of its rows: the labels that differ from `old` are left in `work.changes`. Gives the
+    /// number of distances that were computed.
     pub(in crate::kmeans) fn label(
         &self,
         rows: MatRef<'_, T>,
@@ -167,7 +200,6 @@ impl<T: Compute> Rules<'_, T> {
     ) -> u64 {
         work.changes.clear();
         let chunk = &mut Rows { values: rows, old, bounds };
-        self.drift_apart(chunk);
         if self.bounds.is_single() {
             return self.label_by_one_bound(chunk, work);
         }
@@ -178,20 +210,21 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Moves the bounds with the centers.
-    fn drift_apart(&self, chunk: &mut Rows<'_, T>) {
-        for (upper, &j) in chunk.bounds.upper.iter_mut().zip(chunk.old) {
+    fn drift_apart(&self, old: &[u32], bounds: &mut Bounds<'_>) {
+        for (upper, &j) in bounds.upper.iter_mut().zip(old) {
             *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
         }
         if self.rebase {
             let less = |bound: f32, drift: f32| bound - (drift + (drift + bound.abs()) * ROUNDING);
-            chunk.bounds.least.iter_mut().for_each(|bound| *bound = less(*bound, self.far_drift));
-            for row in chunk.bounds.lower.chunks_exact_mut(self.drift.len().max(1)) {
+            bounds.least.iter_mut().for_each(|bound| *bound = less(*bound, self.far_drift));
+            for row in bounds.lower.chunks_exact_mut(self.drift.len().max(1)) {
                 row.iter_mut().zip(&self.drift).for_each(|(bound, &drift)| *bound = less(*bound, drift));
             }
         }
     }
 
-    /// Finds the rows whose label may change, and gathers them; gives the number of those whose distance to their own center was measured.
+    /// Gathers the rows that are near, and keeps those whose label may change: by the true distance to the own center. Gives the number of the
+    /// former.
     fn open(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
         let m = chunk.old.len();
         work.slot.resize(m, 0);
@@ -199,24 +232,8 @@ impl<T: Compute> Rules<'_, T> {
         work.error.resize(m, T::ZERO);
         work.best.resize(m, T::INFINITY);
         work.next.resize(m, T::INFINITY);
-        work.reach.resize(m, 0.0);
         work.new.resize(m, 0);
-        work.least.resize(m, 0.0);
-        // Whole vectors are written: room for one more.
-        work.open.resize(m + 16, 0);
-        let Bounds { upper, least: all, lower } = &mut chunk.bounds;
-        reach(self.outer, upper, &mut work.reach);
-        // By the bound of all other centers, then by those of the groups, then by the true distance to the own center.
-        let doubtful = within(all, self.new_far_drift, &work.reach, &mut work.open);
-        least(lower, &self.new_drift, &work.open[..doubtful], &mut work.least);
-        let mut measured = 0;
-        for i in 0..doubtful {
-            let (r, least) = (work.open[i], work.least[i]);
-            all[r as usize] = (least + self.new_far_drift) * (1.0 - ROUNDING);
-            (work.open[measured], work.least[measured]) = (r, least);
-            // As if there were no reach where it is not a number: then a row is seen to be none either.
-            measured += usize::from(!(least >= work.reach[r as usize]));
-        }
+        let measured = work.open.len();
         for &r in &work.open[..measured] {
             work.slot[r as usize] = self.bounds.slot[chunk.old[r as usize] as usize];
         }
@@ -231,7 +248,8 @@ impl<T: Compute> Rules<'_, T> {
             (work.own[r], work.error[r]) = (work.radii.own[i], work.radii.error[i]);
             work.reach[r] = work.radii.reach[i];
             work.new[r] = chunk.old[r];
-            kept += usize::from(work.least[i] < work.reach[r]);
+            // Where a row holds what is not a number, it is open.
+            kept += usize::from(!(work.least[i] >= work.reach[r]));
         }
         work.open.truncate(kept);
         measured

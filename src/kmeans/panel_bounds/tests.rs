@@ -10,8 +10,8 @@ use crate::seeding::Seeding;
 use crate::solver::{Solver, Start};
 
 impl PanelBounds {
-    /// Every bound of at most one chunk of rows, against the true distances to centers that [`PanelBounds::follow`] knows of.
-    fn assert_true<T: Compute>(
+    /// Every bound against the true distances to centers that [`PanelBounds::follow`] knows of.
+    pub(in crate::kmeans) fn assert_true<T: Compute>(
         &self,
         rows: MatRef<'_, T>,
         labels: &[u32],

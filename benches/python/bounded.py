@@ -1,0 +1,290 @@
+"""Whole fits of exact k-means to convergence: bounded sweeps against plain ones, and against scikit-learn's.
+
+All begin at the same random distinct rows, others in every round, and stop when no label changes. The fits of
+a round run one after the other (A B C A B C ...), and ratios are taken within a round. Fits of less than half
+a second are repeated up to ten times in every round, and the fastest of them counts. The methods of shoal
+must come to the same inertia after the same number of sweeps, to the last bit; the run fails where they do
+not.
+
+    python benches/python/bounded.py                    # the sets that have a target
+    python benches/python/bounded.py --grid             # "auto" against plain sweeps, many sets and k
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import _common as common
+import numpy as np
+
+#: A fit shorter than this many seconds is repeated in each round, at most so often, and the fastest counts.
+LONG_ENOUGH, MOST_REPEATS = 0.5, 10
+PEERS = ("sklearn-lloyd", "sklearn-elkan")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How many times as long as "auto" should take: plain sweeps, and the faster of scikit-learn's."""
+
+    lloyd: float
+    sklearn: float | None = None
+
+
+TARGETS = {
+    "sift_bsds_trainval:1024": Wanted(4.5, 10.0),
+    "mnist_70k:256": Wanted(4.0, 8.0),
+    "fsdd_logmel40_spkA:1024": Wanted(5.0, 12.0),
+    "resnet18_cifar_16k:256": Wanted(2.5, 5.0),
+    "uk_accidents_lnglat_140k:100": Wanted(3.0),
+    "uk_accidents_lnglat_140k:1000": Wanted(3.0),
+    "cover_286k:50": Wanted(3.0),
+    "gagolews_a/sipu/birch1:100": Wanted(3.0),
+    "gagolews_a/sipu/birch2:100": Wanted(3.0),
+}
+#: Sets and numbers of clusters for which "auto" must not be slower than plain sweeps.
+GRID_SETS = (
+    "sift_bsds_trainval",
+    "mnist_70k",
+    "fsdd_logmel40_spkA",
+    "resnet18_cifar_16k",
+    "cover_286k",
+    "uk_accidents_lnglat_140k",
+    "gagolews_a/sipu/birch1",
+    "gagolews_a/sipu/birch2",
+    "kddcup99_10pct_494k",
+    "letter_20k",
+    "shuttle_49k",
+    "aloi_27d_50k",
+    "usps_11k",
+    "wordvec_ppmi_svd100",
+    "cifar10_test10k_rgb",
+    "campaign_41k",
+    "http_567k",
+    "skin_245k",
+    "bsds_pixels_rgb",
+)
+GRID_CLUSTERS = (8, 64, 1024)
+#: "Never below": what is lost where bounds do not help.
+NEVER_BELOW = 0.95
+
+# ---------------------------------------------------------------- the worker's side
+
+
+class Handler:
+    """Commands of the parent."""
+
+    def __init__(self, library: str) -> None:
+        self._library = library
+        self._threads = int(os.environ["SHOAL_BENCH_THREADS"])
+        self._X = np.empty((0, 0))
+
+    def __call__(self, command: str, *args: Any) -> Any:
+        return getattr(self, command)(*args)
+
+    def data(self, rows: str) -> None:
+        """Import the library and read the rows."""
+        __import__("sklearn.cluster" if self._library == "sklearn" else "shoal")
+        self._X = np.load(rows)
+
+    def knows(self, algorithm: str) -> bool:
+        """Whether this version of shoal has an algorithm."""
+        if self._library == "sklearn":
+            return True
+        import shoal
+
+        few = np.arange(4.0).reshape(-1, 1)
+        try:
+            shoal.KMeans(2, algorithm=algorithm, init=few[:2], n_init=1).fit(few)
+        except ValueError:
+            return False
+        return True
+
+    def fit(
+        self, algorithm: str, start: np.ndarray, sweeps: int
+    ) -> tuple[float, int, float, int | None, str]:
+        """Seconds, sweeps, inertia, distances measured, and what "auto" ended with."""
+        params = {"init": start, "n_init": 1, "max_iter": sweeps, "tol": 0.0, "algorithm": algorithm}
+        if self._library == "sklearn":
+            from sklearn.cluster import KMeans
+
+            t = time.perf_counter()
+            model = KMeans(len(start), **params).fit(self._X)
+            return time.perf_counter() - t, int(model.n_iter_), float(model.inertia_), None, algorithm
+        import shoal
+
+        t = time.perf_counter()
+        own = shoal.KMeans(len(start), **params, n_jobs=self._threads).fit(self._X)
+        seconds = time.perf_counter() - t
+        return seconds, own.n_iter_, own.inertia_, int(own.history_["n_distances"].sum()), own.algorithm_
+
+
+def library_of(method: str) -> tuple[str, str]:
+    """Library and algorithm of a method."""
+    return ("sklearn", method.removeprefix("sklearn-")) if method in PEERS else ("shoal", method)
+
+
+# ---------------------------------------------------------------- the parent's side
+
+
+def measure(
+    spec: str, methods: list[str], workers: dict[str, common.Worker], args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """The rows of the table for one data set."""
+    name, X, k = common.load(spec)
+    if args.quick:
+        X = np.ascontiguousarray(X[: max(5_000, 5 * k)])
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "rows.npy"))
+        np.save(path, X)
+        for worker in workers.values():
+            worker.call("data", path)
+    known = [m for m in methods if workers[library_of(m)[0]].call("knows", library_of(m)[1])]
+    times: dict[str, list[float]] = {method: [] for method in known}
+    rows: dict[str, dict[str, Any]] = {}
+    kind = {"float32": "f32", "float64": "f64"}[X.dtype.name]
+    for turn in range(args.rounds):
+        start = common.distinct_rows(X, k, turn)
+        fits: dict[str, list[tuple[float, int, float, int | None, str]]] = {method: [] for method in known}
+        repeats = dict.fromkeys(known, 1)
+        for again in range(MOST_REPEATS):
+            for method in known:
+                library, algorithm = library_of(method)
+                if turn == again == 0:
+                    # Threads, kernels and caches wake up.
+                    workers[library].call("fit", algorithm, start, 1)
+                if again < repeats[method]:
+                    fits[method].append(workers[library].call("fit", algorithm, start, args.sweeps))
+                    repeats[method] = int(np.ceil(LONG_ENOUGH / fits[method][0][0]))
+        ends = {}
+        for method in known:
+            seconds, sweeps, inertia, distances, used = min(fits[method])
+            times[method].append(seconds)
+            if method not in PEERS:
+                ends[method] = (sweeps, inertia)
+            row = rows.setdefault(method, {"sweeps": [], "inertia": [], "measured": [], "used": set()})
+            row["sweeps"].append(sweeps)
+            row["inertia"].append(inertia)
+            row["used"].add(used)
+            if distances is not None:
+                row["measured"].append(distances / (len(X) * k * sweeps))
+        if len(set(ends.values())) > 1:
+            raise SystemExit(f"{spec}, round {turn}: the exact methods differ: {ends}")
+    table = []
+    for method in known:
+        row = rows[method]
+        line: dict[str, Any] = {"data": name, "n": len(X), "d": X.shape[1], "k": k, "type": kind}
+        line |= {"threads": args.threads, "method": method, "sweeps": common.median(row["sweeps"])}
+        line |= {"s": common.median(times[method]), "inertia": common.median(row["inertia"])}
+        line["measured"] = common.median(row["measured"]) if row["measured"] else None
+        for other, column in (("lloyd", "lloyd/this"), ("auto", "this/auto")):
+            if other in times:
+                pairs = zip(times[method], times[other], strict=True)
+                ratios = [b / a if other == "lloyd" else a / b for a, b in pairs]
+                line |= {column: common.median(ratios)}
+                line |= {f"{column} low": min(ratios), f"{column} high": max(ratios)}
+        peers = [times[peer] for peer in PEERS if peer in times]
+        if method == "auto" and peers:
+            better = [min(each) for each in zip(*peers, strict=True)]
+            line["sklearn/this"] = common.median(b / a for a, b in zip(times[method], better, strict=True))
+        if method == "auto":
+            line["note"] = "ended with " + ", ".join(sorted(row["used"]))
+        if max(row["sweeps"]) >= args.sweeps:
+            line["note"] = f"{line.get('note', '')} stopped after {args.sweeps} sweeps".strip()
+        table.append(line)
+    return table
+
+
+def verdicts(table: list[dict[str, Any]], *, grid: bool) -> list[str]:
+    """Which targets are reached."""
+    lines = []
+    for row in table:
+        if row["method"] != "auto" or "lloyd/this" not in row:
+            continue
+        spec = f"{row['data']}:{row['k']}"
+        wanted = None if grid else TARGETS.get(spec)
+        least = NEVER_BELOW if wanted is None else wanted.lloyd
+        for column, target in (("lloyd/this", least), ("sklearn/this", wanted and wanted.sklearn)):
+            if target is not None and column in row:
+                holds = "holds" if row[column] >= target else "does not hold"
+                lines.append(f"{holds}: {spec}: {column} = {row[column]:.2f} (wanted: {target:g})")
+    return lines
+
+
+COLUMNS = {
+    "data": "",
+    "n": "d",
+    "d": "d",
+    "k": "d",
+    "type": "",
+    "method": "",
+    "sweeps": ".0f",
+    "s": ".3f",
+    "measured": ".1%",
+    "lloyd/this": ".2f",
+    "lloyd/this low": ".2f",
+    "lloyd/this high": ".2f",
+    "this/auto": ".2f",
+    "sklearn/this": ".2f",
+    "inertia": ".9g",
+    "note": "",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    own = ["auto", "lloyd", "yinyang", "hamerly", "elkan", "exponion"]
+    parser.add_argument(
+        "--data", nargs="+", metavar="NAME:K[:f32|f64]", help="default: the sets with targets"
+    )
+    parser.add_argument("--methods", nargs="+", choices=[*own, *PEERS], help="default: all; of --grid: two")
+    parser.add_argument("--grid", action="store_true", help="many sets, k = 8, 64, 1024: auto against lloyd")
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds, a start each (default 3)")
+    parser.add_argument("--sweeps", type=int, default=1000, help="most sweeps of a fit (default 1000)")
+    parser.add_argument("--threads", type=int, default=common.cores())
+    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
+    parser.add_argument("--quick", action="store_true", help="5,000 rows, 1 round, 50 sweeps, nothing kept")
+    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        # Of empty clusters, which all the methods have alike.
+        warnings.simplefilter("ignore")
+        common.serve(Handler(args.worker))
+        return
+    if args.sweeps < 1 or args.rounds < 1 or not 1 <= args.threads <= common.cores():
+        parser.error(f"at least 1 sweep and 1 round, and 1 to {common.cores()} threads")
+    if args.quick:
+        args.rounds, args.sweeps = 1, min(args.sweeps, 50)
+    methods = args.methods or (["auto", "lloyd"] if args.grid else [*own, *PEERS])
+    grid = [f"{name}:{k}" for name in GRID_SETS for k in GRID_CLUSTERS]
+    specs = args.data or (grid if args.grid else list(TARGETS))
+    head = common.description(["numpy", "shoal", "scikit-learn"])
+    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    libraries = dict.fromkeys(library_of(method)[0] for method in methods)
+    workers = {name: common.Worker(__file__, name, threads=args.threads) for name in libraries}
+    rows = []
+    try:
+        for spec in specs:
+            part = measure(spec, methods, workers, args)
+            print("\n" + common.table(part, COLUMNS))
+            print("\n".join(verdicts(part, grid=args.grid)), flush=True)
+            rows += part
+    finally:
+        for worker in workers.values():
+            worker.close()
+    lines = verdicts(rows, grid=args.grid)
+    print("\nin all:\n" + "\n".join(lines))
+    head |= {f"target {number}": line for number, line in enumerate(lines, 1)}
+    common.keep("bounded-grid" if args.grid else "bounded", head, rows, args.csv, args.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""What the estimators share that take batches: `partial_fit`, and the state that it leaves."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _params
+from ._base import source_of
+from ._centers import CenterClusterer
+from ._claims import Claims, need
+from ._core import Run, Source, Step
+
+#: Before the names of what a file holds of a state.
+PREFIX = "state."
+#: What a run keeps between two batches: its kind, arrays and texts.
+State = tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]
+
+
+class StreamClusterer(CenterClusterer):
+    """Base of the estimators with `partial_fit`.
+
+    A method makes in `_make_stream` the run that takes batches.
+    """
+
+    n_steps_: int
+    compute_labels: Any
+    _stream: Run | None
+    _state: State | None
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Go on with one batch of rows, of any size.
+
+        The first one chooses the centers; with fewer rows than clusters it is kept until there are enough.
+        What a :meth:`fit` has learned is gone on with too. What is kept does not grow with the number of
+        batches: `history_` stays that of the fit. A refused batch leaves everything as it was.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`fit`.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), float or None
+            Weight of every row, finite, at least 0, not all 0. None: 1.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, KeyboardInterrupt
+            As :meth:`fit`, and for another number of features than before.
+        """
+        self._check()
+        stream = self._stream_at_hand()
+        rows = self._checked(X, reset=stream is None)
+        source = source_of(rows)
+        weights = _params.weights(sample_weight, source.shape[0])
+        if stream is None:
+            stream = self._make_stream(source, rows, None)
+            step = stream.partial_fit(source, weights)
+            self._forget()
+        else:
+            step = stream.partial_fit(source, weights)
+        self._go_on_with(stream, step is not None)
+        return self
+
+    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
+        """Make the run that takes batches, for the first of them or from a state."""
+        raise NotImplementedError
+
+    def _stream_at_hand(self) -> Run | None:
+        """Give the run that takes the next batch, if anything came before."""
+        stream: Run | None = self.__dict__.get("_stream")
+        if stream is None:
+            state = self._state_at_hand()
+            if state is None:
+                return None
+            stream = self._make_stream(None, None, state)
+        if "cluster_centers_" in self.__dict__ and len(self.cluster_centers_) != self.n_clusters:
+            raise ValueError(
+                f"n_clusters={self.n_clusters} differs from the {len(self.cluster_centers_)} centers that "
+                "there are: call fit, or clone the estimator"
+            )
+        return stream
+
+    def _state_at_hand(self) -> State | None:
+        """Give what the next batch depends on, if anything came before."""
+        for run in (self.__dict__.get("_stream"), self.__dict__.get("_run")):
+            if run is not None:
+                state: State | None = run.state()
+                return state
+        kept: State | None = self.__dict__.get("_state")
+        return kept
+
+    def _go_on_with(self, stream: Run, begun: bool) -> None:
+        """Take over what a run knows after a batch; `begun` says that it has centers."""
+        self._stream, self._state = stream, None
+        # Those of the rows of a fit do not belong to the centers any more.
+        self._run = self._visited = None
+        if begun:
+            self._update(stream, None)
+
+    # ---------------------------------------------------------------- a fit
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._stream = self._state = None
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
+        self.n_steps_ = run.n_steps
+
+    def _complete(self, run: Any) -> None:
+        self._state = run.state()
+        super()._complete(run)
+
+    def _conclude(self, run: Any) -> None:
+        if self.compute_labels:
+            super()._conclude(run)
+            return
+        self._state = run.state()
+        self._run = self._visited = None
+        self._history = self.history_
+        self._warn_if_few()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give plain values and arrays; what the next batch depends on is among them."""
+        state = super().__getstate__()
+        if "_history" in state:
+            state["_state"], state["_stream"] = self._state_at_hand(), None
+        return state
+
+    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+        arrays, texts = super()._kept()
+        state = self._state_at_hand()
+        assert state is not None
+        kind, more, meta = state
+        arrays.update({PREFIX + name: array for name, array in more.items()})
+        texts.update({PREFIX + name: text for name, text in {"kind": kind, **meta}.items()})
+        return arrays, texts
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+        model = super()._restored(arrays, meta)
+        more = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
+        texts = {name.removeprefix(PREFIX): text for name, text in meta.items() if name.startswith(PREFIX)}
+        need("kind" in texts, "it lacks the state to go on from")
+        model._state = (texts.pop("kind"), more, texts)
+        stream = model._make_stream(None, None, model._state)
+        need(
+            np.array_equal(stream.centers(), model.cluster_centers_),
+            "the state to go on from is of other centers",
+        )
+        return model
+
+    def _about(self) -> dict[str, Any]:
+        return {"n_steps": self.n_steps_}
+
+    def _recall(self, about: Claims) -> None:
+        self.n_steps_ = about.count("n_steps")
+
+    def _rules(self, problems: _params.Problems) -> None:
+        super()._rules(problems)
+        if not isinstance(self.compute_labels, (bool, np.bool_)):
+            problems.add(f"compute_labels must be True or False, got {_params.shown(self.compute_labels)}")

@@ -1,0 +1,27 @@
+"""Figures as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Align columns to the right.
+
+    Parameters
+    ----------
+    head : sequence of str
+        Names of the columns.
+    body : sequence of sequences of str
+        Lines.
+
+    Returns
+    -------
+    str
+        Lines of equal width.
+    """
+    lines = [head, *body]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

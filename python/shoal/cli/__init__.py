@@ -1,0 +1,101 @@
+"""The command line: ``shoal fit``, ``compare``, ``predict``, ``info`` and ``demo``, a module each.
+
+Progress and messages go to stderr, results to stdout. Exit status: 0 done, 1 failed (one line on stderr that
+begins with ``shoal: error:``), 2 wrong usage, 130 interrupted. Files appear whole or not at all. With
+``SHOAL_TRACEBACK=1`` in the environment a failure shows where it came from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+from . import compare, demo, fit, info, predict
+from .errors import UsageError, line_of, was_interrupted
+
+__all__ = ["main"]
+
+#: In the order of the help.
+VERBS = {"fit": fit, "compare": compare, "predict": predict, "info": info, "demo": demo}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog="shoal",
+        description="Fast clustering of data larger than memory: exact, streaming and deterministic.",
+        epilog="Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
+    )
+    top.add_argument("--version", action="store_true", help="print the version and exit")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=False)
+    for module in VERBS.values():
+        module.add(verbs)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        Arguments without the program's name. Default: those of the process.
+
+    Returns
+    -------
+    int
+        The exit status.
+
+    Raises
+    ------
+    SystemExit
+        For wrong usage (2) and ``--help`` (0), as argparse does.
+
+    Examples
+    --------
+    >>> from shoal.cli import main
+    >>> main(["info", "no-such-file.npy"])
+    1
+    """
+    args = argparse.Namespace()
+    try:
+        top = parser()
+        top.parse_args(argv, args)
+        if args.version:
+            from shoal import __version__
+
+            print(f"shoal {__version__}")
+            return 0
+        if args.verb is None:
+            top.print_usage(sys.stderr)
+            *others, last = VERBS
+            print(f"shoal: error: say what to do: {', '.join(others)} or {last}", file=sys.stderr)
+            return 2
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(
+                f"shoal: warning: {line_of(message) if isinstance(message, Warning) else message}",
+                file=sys.stderr,
+            )
+            status: int = args.run(args)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("shoal: interrupted", file=sys.stderr)
+        return 130
+    except UsageError as error:
+        args.parser.error(str(error))
+    except BrokenPipeError:
+        # Who read the output has gone, and the interpreter must not try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if was_interrupted(error):
+            print("shoal: interrupted", file=sys.stderr)
+            return 130
+        if os.environ.get("SHOAL_TRACEBACK") == "1":
+            raise
+        print(f"shoal: error: {line_of(error)}", file=sys.stderr)
+        return 1
+    return status

@@ -1,0 +1,29 @@
+"""Failures that end the program, and how they are said on one line."""
+
+from __future__ import annotations
+
+
+class FailedError(Exception):
+    """A message for the user; the exit status is 1."""
+
+
+class UsageError(Exception):
+    """A message about the arguments; the exit status is 2."""
+
+
+def line_of(error: BaseException) -> str:
+    """Give the message of an error on one line."""
+    if isinstance(error, OSError) and error.strerror:
+        text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    elif isinstance(error, MemoryError):
+        text = str(error) or "not enough memory"
+    else:
+        text = str(error) or type(error).__name__
+    return " ".join(text.split())
+
+
+def was_interrupted(error: BaseException | None) -> bool:
+    """Whether an error comes of Ctrl-C, which a class that is being made turns into another error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error is not None

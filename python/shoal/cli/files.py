@@ -1,0 +1,59 @@
+"""Which files may be read and written, and how rows are opened."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import FailedError, UsageError
+
+
+def check_outputs(inputs: Sequence[str], outputs: Sequence[str | None]) -> None:
+    """Refuse, before any work, outputs that could not be written or would overwrite something in use."""
+    from shoal._files import SPECIAL, is_special
+
+    taken = {Path(name).resolve(): "is also read" for name in inputs}
+    for name in outputs:
+        if name is None:
+            continue
+        path = Path(name)
+        if path.is_dir():
+            raise FailedError(f"{name}: is a directory, not a file to write")
+        if is_special(path):
+            raise FailedError(f"{name}: {SPECIAL}")
+        folder = path.parent
+        if not folder.is_dir():
+            raise FailedError(f"{name}: there is no folder {str(folder)!r} to write it to")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise FailedError(f"{name}: no permission to write into {str(folder)!r}")
+        real = path.resolve()
+        if real in taken:
+            raise FailedError(f"{name}: {taken[real]}: choose another name")
+        taken[real] = "is written twice"
+
+
+def rows_of(args: argparse.Namespace, name: str) -> Any:
+    """Open DATA."""
+    import shoal
+
+    if (args.shape is None) != (args.dtype is None):
+        raise UsageError("a raw file needs both --shape and --dtype")
+    return shoal.open(name, shape=args.shape, dtype=dtype_of(args.dtype))
+
+
+def dtype_of(name: str | None) -> str | None:
+    """Give the name of a type that NumPy, or shoal, knows."""
+    import numpy as np
+
+    if name is None or name in ("bfloat16", "bf16"):
+        return name and "bfloat16"
+    try:
+        np.dtype(name)
+    except TypeError:
+        raise UsageError(
+            f"--dtype: there is no type {name!r}; try u1, i2, float32, float64 or bfloat16"
+        ) from None
+    return name

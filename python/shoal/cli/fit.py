@@ -1,0 +1,160 @@
+"""``shoal fit``: rows are clustered, and the model kept."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from .arguments import Verbs, add_common, add_rows, add_start, add_verb, file_of, setting_of
+from .files import check_outputs, rows_of
+from .methods import available, centers_file, estimator, method_of, parameters
+from .results import show, spent
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb."""
+    fit = add_verb(verbs, "fit", "cluster rows and keep the model", run)
+    add_rows(fit)
+    add_start(fit)
+    fit.add_argument(
+        "--method",
+        type=method_of,
+        default="kmeans",
+        metavar="NAME",
+        help=f"one of: {', '.join(available())} (default: kmeans)",
+    )
+    fit.add_argument(
+        "-o", "--output", type=file_of, metavar="MODEL", help="write the model to this .safetensors file"
+    )
+    fit.add_argument("--labels", type=file_of, metavar="OUT.npy", help="write the label of every row (int32)")
+    fit.add_argument(
+        "--max-iter",
+        type=int,
+        metavar="N",
+        help="most sweeps, passes or rounds, as the method counts (default: the method's)",
+    )
+    fit.add_argument(
+        "--tol", type=float, metavar="T", help="when to stop; 0: when nothing changes (default: the method's)"
+    )
+    fit.add_argument("--metric", metavar="NAME", help="euclidean (the default) or cosine")
+    fit.add_argument(
+        "--set",
+        dest="settings",
+        type=setting_of,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any other parameter of the method; may be repeated",
+    )
+    fit.add_argument(
+        "--validation",
+        type=file_of,
+        metavar="ROWS.npy",
+        help="rows that are not fitted: their mean squared distance is printed, and drawn by --plot",
+    )
+    fit.add_argument(
+        "--plot",
+        type=file_of,
+        metavar="CURVE.png",
+        help="draw the objective a row over seconds and over rows read (needs matplotlib)",
+    )
+    add_common(fit)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Cluster rows."""
+    from contextlib import ExitStack
+
+    import shoal
+    from shoal._files import write_npy
+
+    options = {
+        "n_clusters": args.clusters,
+        "init": args.init,
+        "random_state": args.seed,
+        "n_jobs": args.threads,
+        "max_iter": args.max_iter,
+        "tol": args.tol,
+        "metric": args.metric,
+    }
+    params = parameters(args.method, options, args.settings)
+    read = [name for name in (args.data, args.validation, centers_file(params)) if name]
+    check_outputs(read, [args.output, args.labels, args.plot])
+    if args.plot:
+        from shoal.plot import require_matplotlib
+
+        require_matplotlib()
+    from .curve import EnergyCurve
+
+    with ExitStack() as opened:
+        source = opened.enter_context(rows_of(args, args.data))
+        watchers = []
+        if args.validation:
+            watchers.append(EnergyCurve(opened.enter_context(shoal.open(args.validation))))
+        model = estimator(
+            args.method, params, progress=None if args.quiet else "shoal fit", watchers=list(watchers)
+        )
+        begun = time.perf_counter()
+        model.fit(source)
+        seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
+        # Both are left out by `--set compute_labels=false`.
+        inertia = getattr(model, "inertia_", None)
+        labels = None
+        if args.labels:
+            labels = model.predict(source) if inertia is None else model.labels_
+        for watcher in watchers:
+            watcher.conclude(model)
+        (rows, cols), dtype = source.shape, source.dtype.name
+    if args.output:
+        model.save(args.output)
+    if labels is not None:
+        write_npy(args.labels, labels)
+    if args.plot:
+        from shoal.plot import Curve, curves
+
+        history = model.history_
+        mean = history["objective"] / history["batch_size"]
+        drawn = [Curve("rows of the step", history["elapsed"], history["rows_seen"], mean)]
+        drawn += [Curve.of("held-out rows", watcher.points) for watcher in watchers]
+        curves(args.plot, drawn, f"{args.method}, {args.clusters} clusters of {rows} x {cols}")
+    algorithm, init, metric, timings = (
+        getattr(model, name, None) for name in ("algorithm_", "init_", "metric", "timings_")
+    )
+    energy = watchers[0].points[-1].energy if watchers else None
+    result = {
+        "data": args.data,
+        "rows": rows,
+        "columns": cols,
+        "dtype": dtype,
+        "method": args.method,
+        "algorithm": algorithm,
+        "init": init,
+        "metric": metric,
+        "clusters": args.clusters,
+        "seed": params["random_state"],
+        "iterations": model.n_iter_,
+        "stop_reason": model.stop_reason_,
+        "inertia": inertia,
+        "validation_energy": energy,
+        "seconds": round(seconds, 6),
+        "timings": timings,
+        "model": args.output,
+        "labels": args.labels,
+        "plot": args.plot,
+    }
+    kind = ", ".join(name for name in (algorithm, metric) if name)
+    lines = {
+        "data": f"{args.data}: {rows} x {cols} {dtype}",
+        "method": f"{args.method} ({kind})" if kind else args.method,
+        "start": ", ".join(text for text in (init, f"seed {params['random_state']}") if text),
+        "clusters": args.clusters,
+        "iterations": f"{model.n_iter_} ({model.stop_reason_})",
+        "inertia": None if inertia is None else f"{inertia:.9g}",
+        "validation": None if energy is None else f"{energy:.9g} a row ({args.validation})",
+        "seconds": f"{seconds:.3f} ({spent(timings)})" if timings else f"{seconds:.3f}",
+        "model": args.output,
+        "labels": args.labels,
+        "plot": args.plot,
+    }
+    show(args, result if args.json else lines)
+    return 0

@@ -1,0 +1,117 @@
+"""``shoal info``: what a file holds."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from .arguments import Verbs, add_json, add_layout, add_verb, file_of
+from .errors import FailedError
+from .files import rows_of
+from .methods import NOT_SET
+from .results import show
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb."""
+    info = add_verb(verbs, "info", "say what a file holds", run)
+    info.add_argument(
+        "file",
+        type=file_of,
+        metavar="FILE",
+        help="an .npy file, a model, or a raw file with --shape and --dtype",
+    )
+    add_layout(info)
+    add_json(info)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Say what a file holds."""
+    import shoal
+    from shoal import _core
+
+    if args.shape is None and args.dtype is None and not args.file.lower().endswith(".npy"):
+        with Path(args.file).open("rb") as file:
+            start = file.read(9)
+        if not start.startswith(b"\x93NUMPY"):
+            if not args.file.lower().endswith(".safetensors") and start[8:] != b"{":
+                raise FailedError(
+                    f"{args.file}: is neither an .npy file nor a model; a raw file needs --shape and --dtype"
+                )
+            model = shoal.load(args.file)
+            kind, _, meta = _core.load_model(args.file)
+            k, d = model.cluster_centers_.shape
+            params = {
+                name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"
+                for name, value in model.get_params(deep=False).items()
+                if name not in NOT_SET
+            }
+            result = {
+                "file": args.file,
+                "kind": kind,
+                "clusters": k,
+                "columns": d,
+                "dtype": model.cluster_centers_.dtype.name,
+                "iterations": model.n_iter_,
+                "inertia": model.__dict__.get("_inertia"),
+                "bytes": Path(args.file).stat().st_size,
+                "version": meta.get("version"),
+                "params": params,
+            }
+            if not args.json:
+                result["params"] = ", ".join(f"{name}={value}" for name, value in params.items())
+            show(args, result)
+            return 0
+    try:
+        opened = rows_of(args, args.file)
+    except ValueError as error:
+        array = other_array(args.file, str(error)) if args.shape is None else None
+        if array is None:
+            raise
+        if not args.json:
+            array["shape"] = str(array["shape"])
+        show(args, array)
+        return 0
+    with opened as source:
+        rows, cols = source.shape
+        dtype = source._source.dtype
+        result = {
+            "file": args.file,
+            "kind": "rows",
+            "shape": [rows, cols] if args.json else f"{rows} x {cols}",
+            "dtype": dtype,
+            "computed_as": source._source.compute,
+            "bytes": source.nbytes,
+            "access": source.access,
+        }
+    show(args, result)
+    return 0
+
+
+def other_array(name: str, problem: str) -> dict[str, Any] | None:
+    """Describe an ``.npy`` file that is whole but cannot be clustered; None where it is damaged."""
+    import numpy as np
+
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    with Path(name).open("rb") as file:
+        try:
+            shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
+        except (ValueError, LookupError, TypeError, SyntaxError, RecursionError, MemoryError):
+            return None
+        begin, size = file.tell(), os.fstat(file.fileno()).st_size
+    # Objects are pickled: how many bytes they take cannot be told.
+    if min(shape, default=0) < 0 or (
+        not dtype.hasobject and size < begin + math.prod(shape) * dtype.itemsize
+    ):
+        return None
+    return {
+        "file": name,
+        "kind": "array",
+        "shape": list(shape),
+        "dtype": str(dtype),
+        "bytes": size - begin,
+        "clustering": f"not possible: {problem.removeprefix(name + ': ')}",
+    }

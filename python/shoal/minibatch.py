@@ -1,0 +1,265 @@
+"""Mini-batch k-means: centers are running means, a few rows at a time."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import NotFittedError
+
+from . import _core, _params
+from ._core import Run, Source
+from ._streams import State, StreamClusterer
+
+__all__ = ["MiniBatchKMeans"]
+
+
+class MiniBatchKMeans(StreamClusterer):
+    """K-means by mini-batches (Sculley's algorithm): good centers long before all rows were read.
+
+    A batch is labelled as a whole with the present centers, then its rows are added to the sums of their
+    clusters, and every center moves to the mean of all rows that it was ever given. ``batch_size=1`` is
+    online stochastic gradient descent (Bottou and Bengio). A step costs the same however many rows there are.
+
+    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
+    ``.npy`` file with the same rows.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, at least 1 and at most the number of rows.
+    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="auto"
+        First centers; each counts as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
+        k-means++ on a random sample of the larger of 3 batches, 32 rows a cluster and 16,384 rows. With
+        :meth:`partial_fit` they are chosen from the first batch.
+    batch_size : int, default=1024
+        Rows of a batch of :meth:`fit`, at least 1; more than there are rows is as many as there are.
+    max_iter : int, default=100
+        Most passes: :meth:`fit` draws at most ``max_iter * n_samples`` rows.
+    tol : float, default=0.0
+        :meth:`fit` ends when the squared length of the centers' move, smoothed over about a pass, is at most
+        `tol` times the mean variance of the features in the first batch. 0: no such rule.
+    max_no_improvement : int or None, default=10
+        :meth:`fit` ends after so many batches in a row without a new lowest inertia a row, smoothed over
+        about a pass. None: no such rule.
+    reassignment_ratio : float, default=0.01
+        From 0 to 1. About every ``10 * n_clusters`` rows, centers that count less than this share of the one
+        that counts most begin anew at random rows of the batch, as in scikit-learn. 0: never, which is
+        Sculley's algorithm and nothing else.
+    half_life : float or None, default=None
+        Rows after which what came before counts half, for streams that drift; above 0. None: nothing is
+        forgotten.
+    compute_labels : bool, default=True
+        Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`.
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit, and
+        at the first :meth:`partial_fit`.
+    n_jobs : int or None, default=None
+        Threads. None and -1: all that the process may use. Results do not depend on it.
+    verbose : int, default=0
+        1: a progress bar on stderr.
+    callbacks : iterable of callables or None, default=None
+        Called as ``cb(estimator, step)`` after every batch of :meth:`fit`; a true result ends it. See
+        :mod:`shoal.callbacks`.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
+        Centers, in the type that rows are computed in.
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. Not there after
+        :meth:`partial_fit` and with ``compute_labels=False``: call :meth:`predict`.
+    inertia_ : float
+        Sum of `sample_weight` times squared distance of the rows to their centers; there where `labels_` is.
+    counts_ : ndarray of shape (n_clusters,), float64
+        Weight of everything that each cluster was ever given, its first center included, which counts 1.
+    n_iter_ : int
+        Passes that the rows drawn by :meth:`fit` make, a part of one included; 0 after :meth:`partial_fit`
+        alone.
+    n_steps_ : int
+        Batches so far.
+    history_ : structured ndarray of shape (n_batches,)
+        A row for every batch of :meth:`fit`: ``iteration, rows_seen, batch_size, objective, center_shift,
+        n_changed`` (0: a batch has no labels of before), ``n_distances, elapsed`` and ``stop_reason``. The
+        objective is the inertia of the batch.
+    stop_reason_ : str or None
+        ``"tolerance"``, ``"patience"``, ``"max-iter"``, ``"callback"``, ``"deadline"``; None while running.
+    timings_ : dict of str to float
+        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
+    init_ : str
+        How the first centers were chosen, ``"auto"`` resolved.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has any that are strings.
+
+    Notes
+    -----
+    :meth:`fit` draws rows uniformly and with replacement. With `sample_weight` it draws them by weight, and a
+    drawn row counts 1; :meth:`partial_fit` takes every row, and counts its weight. So ``fit`` does not depend
+    on the unit of weights, and ``partial_fit`` does a little: a first center counts as one row of weight 1.
+    Memory beyond the rows: ``O(n_clusters * n_features)``, an eighth of a byte a row with weights,
+    and 4 bytes a row for labels.
+
+    With fewer distinct rows than clusters some clusters stay empty, with weight 0, and a
+    :class:`~sklearn.exceptions.ConvergenceWarning` says so.
+
+    References
+    ----------
+    D. Sculley, "Web-scale k-means clustering", WWW 2010.
+    L. Bottou and Y. Bengio, "Convergence properties of the k-means algorithms", NIPS 1995.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import MiniBatchKMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype="float32")
+    >>> model = MiniBatchKMeans(n_clusters=2, batch_size=6, random_state=0).fit(X)
+    >>> model.predict([[0, 0]])[0] == model.labels_[0]
+    True
+    >>> stream = MiniBatchKMeans(n_clusters=2, random_state=0)
+    >>> for batch in (X[:4], X[4:]):
+    ...     stream = stream.partial_fit(batch)
+    >>> float(stream.counts_.sum())
+    8.0
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "auto",
+        batch_size: int = 1024,
+        max_iter: int = 100,
+        tol: float = 0.0,
+        max_no_improvement: int | None = 10,
+        reassignment_ratio: float = 0.01,
+        half_life: float | None = None,
+        compute_labels: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.max_no_improvement = max_no_improvement
+        self.reassignment_ratio = reassignment_ratio
+        self.half_life = half_life
+        self.compute_labels = compute_labels
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def merge(self, other: MiniBatchKMeans) -> Self:
+        """Take over what another estimator has learned, from other rows: sums and counts add up.
+
+        Center by center, by index: both should have begun from the same first centers (``init=array``), or
+        one from the centers of the other. The counts of 1 of first centers add up too.
+
+        Parameters
+        ----------
+        other : MiniBatchKMeans
+            Fitted, with as many centers and features of the same type. It is not changed.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        TypeError
+            For anything but a MiniBatchKMeans.
+        sklearn.exceptions.NotFittedError
+            When one of them has no centers yet.
+        ValueError
+            For centers of another shape or type; nothing has changed then.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from shoal import MiniBatchKMeans
+        >>> first = np.array([[0.0], [10.0]])
+        >>> one = MiniBatchKMeans(2, init=first).partial_fit([[1.0], [2.0]])
+        >>> other = MiniBatchKMeans(2, init=first).partial_fit([[9.0], [7.0]])
+        >>> one.merge(other).cluster_centers_.tolist()
+        [[0.75], [9.0]]
+        """
+        if not isinstance(other, MiniBatchKMeans):
+            raise TypeError(f"other must be a MiniBatchKMeans, got {_params.shown(other)}")
+        for name, model in (("this", self), ("the other", other)):
+            if "cluster_centers_" not in model.__dict__:
+                raise NotFittedError(f"{name} MiniBatchKMeans has no centers to merge yet")
+        stream, state = self._stream_at_hand(), other._state_at_hand()
+        assert stream is not None
+        assert state is not None
+        stream.merge(*state)
+        self._go_on_with(stream, begun=True)
+        return self
+
+    def _rules(self, problems: _params.Problems) -> None:
+        p = _params
+        super()._rules(problems)
+        problems.check(p.whole, "batch_size", self.batch_size, 1)
+        if self.max_no_improvement is not None:
+            problems.check(p.whole, "max_no_improvement", self.max_no_improvement, 0, other="None or ")
+        if not (p.is_number(self.reassignment_ratio) and 0 <= self.reassignment_ratio <= 1):
+            problems.add(
+                f"reassignment_ratio must be a number from 0 to 1, got {p.shown(self.reassignment_ratio)}"
+            )
+        if self.half_life is not None and not (p.is_number(self.half_life) and self.half_life > 0):
+            problems.add(
+                f"half_life must be None or a finite number of rows above 0, got {p.shown(self.half_life)}"
+            )
+
+    def _run_of(
+        self,
+        source: Source | None,
+        seeding: str,
+        centers: npt.NDArray[Any] | None,
+        *,
+        seed: int = 0,
+        weights: npt.NDArray[np.float64] | None = None,
+        stream: bool = False,
+        state: State | None = None,
+    ) -> Run:
+        return _core.minibatch(
+            source,
+            n_clusters=int(self.n_clusters),
+            seeding=seeding,
+            centers=centers,
+            batch_size=int(self.batch_size),
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            max_no_improvement=None if self.max_no_improvement is None else int(self.max_no_improvement),
+            reassignment_ratio=float(self.reassignment_ratio),
+            half_life=None if self.half_life is None else float(self.half_life),
+            seed=seed,
+            threads=_params.threads(self.n_jobs),
+            weights=weights,
+            stream=stream,
+            state=state,
+        )
+
+    def _step_limit(self) -> int | None:
+        if self._visited is None:
+            return None
+        n = self._visited[0].shape[0]
+        return int(self.max_iter) * n // min(int(self.batch_size), n)
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        seed = _params.seed(self.random_state)
+        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, weights=weights)
+
+    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
+        if source is None:
+            # Centers that were given are in the state already.
+            return self._run_of(None, self.init if isinstance(self.init, str) else "auto", None, state=state)
+        seed = _params.seed(self.random_state)
+        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, stream=True)

@@ -1,0 +1,262 @@
+"""Nested mini-batch k-means: batches that contain the ones before, up to all rows."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core, _params
+from ._claims import Claims
+from ._core import Run, Source, Step
+from ._streams import State, StreamClusterer
+
+__all__ = ["NestedMiniBatchKMeans"]
+
+BOUNDS = ("auto", "elkan", "yinyang", "hamerly", "none")
+
+
+class NestedMiniBatchKMeans(StreamClusterer):
+    """K-means on growing batches: soon near the optimum, at a fixed point of Lloyd's algorithm in the end.
+
+    A batch contains the batches before it, and every row of it has one vote, which moves with its label. The
+    batch doubles once the statistical error of every center exceeds `rho` times the center's last move; with
+    all rows in it, the run ends when no label changes. Only the rows in use are read.
+
+    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
+    ``.npy`` file with the same rows.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, at least 1 and at most the number of rows.
+    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="random"
+        First centers, from the rows of the first batch. ``"random"`` takes rows of distinct values as long
+        as there are any. Otherwise as for :class:`KMeans`; a callable gets all rows.
+    batch_size : int, default=5000
+        Rows of the first batch, at least 1. More than there are become all. Fewer than `n_clusters` become
+        ``10 * n_clusters``, with a warning.
+    rho : float, default=100.0
+        How much larger than its last move the statistical error of a center has to be for the batch to grow:
+        at least 0, or infinity. 0 doubles the batch at every step, infinity only when no label changes. 10
+        to 1000 are about equally good; without bounds, 10 is.
+    bounds : {"auto", "elkan", "yinyang", "hamerly", "none"}, default="auto"
+        How many lower bounds of distances are kept of a row to save others; results do not depend on it, bit
+        for bit. Distances are computed for panels of a few dozen centers at a time, and no bound stands for
+        less: ``"elkan"`` keeps one a panel, ``"yinyang"`` one for four panels, ``"hamerly"`` a single one,
+        ``"none"`` none. ``"auto"`` is ``"elkan"`` once few labels change, and none for short rows. With less
+        than they need of `bounds_memory`, more panels share one.
+    bounds_memory : str or int, default="1GB"
+        Most memory that bounds may take, in bytes or as ``"500MB"``.
+    buffer_memory : str or int, default="1GB"
+        Most memory of rows that :meth:`partial_fit` keeps.
+    max_iter : int or None, default=None
+        Most steps; None: as many as it takes.
+    tol : float, default=0.0
+        With all rows in the batch the run also ends when the squared length of the centers' move is at most
+        `tol` times the mean variance of the features (in the first batch).
+    shuffle : bool, default=True
+        Batches are drawn from all rows. False: they are the first rows, which are then taken to be in random
+        order, and read as they lie: the choice for files that were shuffled, and for streams.
+    compute_labels : bool, default=True
+        A fit ends with `labels_` and `inertia_` of all rows, which may take a pass over them.
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
+    n_jobs : int or None, default=None
+        Threads. None and -1: all that the process may use. Results do not depend on it.
+    verbose : int, default=0
+        1: a progress bar on stderr.
+    callbacks : iterable of callables or None, default=None
+        Called as ``cb(estimator, step)`` after every step; a true result ends the run. See
+        :mod:`shoal.callbacks`.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
+        Centers, in the type that rows are computed in.
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives.
+    inertia_ : float
+        Sum of `sample_weight` times squared distance of all rows to their centers, differences and sums in
+        float64.
+    counts_ : ndarray of shape (n_clusters,), float64
+        Weight of the rows of each cluster: those of `labels_` once a fit is over, of all votes before.
+    n_iter_ : int
+        Steps.
+    batch_sizes_ : ndarray of int64
+        Rows of the batch, for each step of the fit.
+    rows_used_ : int
+        Rows of the last batch: no others were looked at.
+    rows_retired_ : int
+        Rows that are no longer looked at, but whose votes count; see :meth:`partial_fit`. The result is a
+        fixed point of Lloyd's algorithm only where there are none.
+    history_ : structured ndarray of shape (n_steps,)
+        A row for every step of a fit: ``iteration, rows_seen, batch_size, objective`` (inertia of the batch),
+        ``center_shift, n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty while running).
+    stop_reason_ : str or None
+        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"``, ``"patience"``;
+        None while running.
+    timings_ : dict of str to float
+        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
+    init_ : str
+        What was used, ``"auto"`` resolved.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has any that are strings.
+
+    Notes
+    -----
+    Memory beyond the rows, for each row of the batch: 4 bytes of label, 8 of row number while the batch is
+    not all rows, and 4 for every bound and one more. Rows of a batch are read in ascending order, whichever
+    were drawn. Rows with weights are all read in every step.
+
+    :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to be
+    admitted by the rule for growth, never more of them than have a vote. A call makes a step, and more while
+    the batch grows. When the rows take `buffer_memory`, the older half of them retires: their votes stay, but
+    they are not looked at again. So do the rows of a :meth:`fit` that went before.
+
+    An empty cluster keeps its place, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
+
+    ``X`` must not be written to, by another thread, during a call.
+
+    References
+    ----------
+    J. Newling and F. Fleuret, "Nested mini-batch k-means", NIPS 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import NestedMiniBatchKMeans
+    >>> X = np.repeat([[0.0], [1.0], [8.0], [9.0]], 1000, axis=0)
+    >>> model = NestedMiniBatchKMeans(n_clusters=2, batch_size=100, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.ravel().tolist())
+    [0.5, 8.5]
+    >>> model.rows_used_, model.inertia_
+    (4000, 1000.0)
+    """
+
+    _unlimited = True
+
+    batch_sizes_: npt.NDArray[np.int64]
+    rows_used_: int
+    rows_retired_: int
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "random",
+        batch_size: int = 5000,
+        rho: float = 100.0,
+        bounds: str = "auto",
+        bounds_memory: str | int = "1GB",
+        buffer_memory: str | int = "1GB",
+        max_iter: int | None = None,
+        tol: float = 0.0,
+        shuffle: bool = True,
+        compute_labels: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.batch_size = batch_size
+        self.rho = rho
+        self.bounds = bounds
+        self.bounds_memory = bounds_memory
+        self.buffer_memory = buffer_memory
+        self.max_iter = max_iter
+        self.tol = tol
+        self.shuffle = shuffle
+        self.compute_labels = compute_labels
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _rules(self, problems: _params.Problems) -> None:
+        p = _params
+        super()._rules(problems)
+        problems.check(p.whole, "batch_size", self.batch_size, 1)
+        if not p.is_real(self.rho) or math.isnan(self.rho) or self.rho < 0:
+            problems.add(f"rho must be a number of at least 0, or infinity, got {p.shown(self.rho)}")
+        problems.check(p.one_of, "bounds", self.bounds, BOUNDS)
+        problems.check(p.memory, "bounds_memory", self.bounds_memory)
+        problems.check(p.memory, "buffer_memory", self.buffer_memory)
+        if not isinstance(self.shuffle, (bool, np.bool_)):
+            problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
+
+    def _run_of(
+        self,
+        source: Source | None,
+        seeding: str,
+        centers: npt.NDArray[Any] | None,
+        *,
+        seed: int = 0,
+        weights: npt.NDArray[np.float64] | None = None,
+        stream: bool = False,
+        state: State | None = None,
+    ) -> Run:
+        return _core.nested(
+            source,
+            n_clusters=int(self.n_clusters),
+            seeding=seeding,
+            centers=centers,
+            batch_size=int(self.batch_size),
+            rho=float(self.rho),
+            bounds=self.bounds,
+            bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
+            buffer_memory=_params.memory("buffer_memory", self.buffer_memory),
+            max_iter=None if self.max_iter is None else int(self.max_iter),
+            tol=float(self.tol),
+            shuffle=bool(self.shuffle),
+            seed=seed,
+            threads=_params.threads(self.n_jobs),
+            weights=weights,
+            stream=stream,
+            state=state,
+        )
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        n, k = source.shape[0], int(self.n_clusters)
+        if self.batch_size < k:
+            warnings.warn(
+                f"batch_size={self.batch_size} is below n_clusters={k}: the first batch has "
+                f"{min(n, 10 * k)} rows.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        seed = _params.seed(self.random_state)
+        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, weights=weights)
+
+    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
+        if source is None:
+            # Centers that were given are in the state already.
+            return self._run_of(None, self.init if isinstance(self.init, str) else "auto", None, state=state)
+        seed = _params.seed(self.random_state)
+        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, stream=True)
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
+        self.batch_sizes_ = np.array([kept[2] for kept in self._history], dtype=np.int64)
+        self.rows_used_, self.rows_retired_ = run.rows()
+
+    def _about(self) -> dict[str, Any]:
+        return {**super()._about(), "rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
+
+    def _recall(self, about: Claims) -> None:
+        super()._recall(about)
+        self.rows_used_ = about.count("rows_used")
+        self.rows_retired_ = about.count("rows_retired")
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+        model = super()._restored(arrays, meta)
+        model.batch_sizes_ = model.history_["batch_size"]
+        return model

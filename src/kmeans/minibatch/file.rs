@@ -1,0 +1,99 @@
+//! This module knows the state of mini-batch k-means as arrays and texts.
+
+use serde_json::{Value, json};
+
+use super::progress::Progress;
+use super::solver::State;
+use crate::kernel::Compute;
+use crate::kmeans::state::{count, figure, matrix, rows, stored_rows};
+use crate::persist::schema::MINIBATCH_STATE;
+use crate::persist::{Array, Contents};
+use crate::stats::ClusterSums;
+
+impl<T: Compute> State<T> {
+    /// All of it.
+    pub(super) fn to_file(&self) -> Contents {
+        let mut contents = Contents::new(MINIBATCH_STATE);
+        let k = self.clusters.weights().len();
+        let cols = self.dim.max(1);
+        let mut keep = |name: &str, array: crate::error::Result<Array>| {
+            contents.arrays.insert(name.into(), array.expect("as many values as the shape says"));
+        };
+        let typed = |values: &[T]| stored_rows(values, cols);
+        keep("centers", typed(&self.centers));
+        keep("sums", Array::new(&[k, cols], self.clusters.sums()));
+        keep("weights", Array::new(&[k], self.clusters.weights()));
+        keep("waiting", typed(&self.waiting));
+        keep("waiting_weights", Array::new(&[self.waiting_weights.len()], &self.waiting_weights));
+        // What may be no finite number is kept as bits; so is what must come back exactly.
+        let bits = |x: Option<f64>| x.map(f64::to_bits);
+        let numbers = json!({
+            "dim": self.dim,
+            "seeded_by": self.seeded_by,
+            "seed": self.seed,
+            "n_steps": self.n_steps,
+            "rows_seen": self.rows_seen,
+            "n_iter": self.n_iter,
+            "since_reassigned": self.since_reassigned,
+            "stalled": self.progress.stalled,
+            "inertia": bits(self.progress.inertia),
+            "lowest": bits(self.progress.lowest),
+            "shift": bits(self.progress.shift),
+            "threshold": bits(self.threshold),
+        });
+        contents.meta.insert("state".into(), numbers.to_string());
+        contents
+    }
+
+    /// What [`State::to_file`] gave; the error says what is wrong.
+    pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
+        if contents.kind != MINIBATCH_STATE {
+            return Err(format!("holds a {:?}, not a {MINIBATCH_STATE:?}", contents.kind));
+        }
+        let numbers = contents.object("state")?;
+        let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
+        let centers: Vec<T> = rows(contents, "centers", dim)?;
+        let sums: Vec<f64> = matrix(contents, "sums", dim)?;
+        let k = if centers.is_empty() { 0 } else { centers.len() / dim };
+        let weights: Vec<f64> = contents.values("weights", &[k])?;
+        if sums.len() != centers.len() {
+            return Err("its \"sums\" do not belong to its \"centers\"".into());
+        }
+        let waiting: Vec<T> = rows(contents, "waiting", dim)?;
+        let kept = contents.array("waiting_weights")?.shape().iter().product();
+        let waiting_weights: Vec<f64> = contents.values("waiting_weights", &[kept])?;
+        if kept != 0 && kept * dim != waiting.len() {
+            return Err("its \"waiting_weights\" do not belong to its \"waiting\" rows".into());
+        }
+        let finite = |values: &[T]| values.iter().all(|x| x.finite());
+        let sound = |values: &[f64]| values.iter().all(|x| x.is_finite() && *x >= 0.0);
+        if !(finite(&centers) && finite(&waiting) && sums.iter().all(|x| x.is_finite())) {
+            return Err("it holds values that are not finite".into());
+        }
+        if !(sound(&weights) && sound(&waiting_weights)) {
+            return Err("it holds a weight that is negative or not finite".into());
+        }
+        let seeded_by =
+            numbers.get("seeded_by").and_then(Value::as_str).ok_or("its \"seeded_by\" is no text")?;
+        Ok(Self {
+            dim,
+            centers,
+            clusters: ClusterSums::of(if k == 0 { 0 } else { dim }, sums, weights),
+            waiting,
+            waiting_weights,
+            seeded_by: seeded_by.into(),
+            seed: count(&numbers, "seed")?,
+            n_steps: count(&numbers, "n_steps")?,
+            rows_seen: count(&numbers, "rows_seen")?,
+            n_iter: count(&numbers, "n_iter")?,
+            since_reassigned: count(&numbers, "since_reassigned")?,
+            progress: Progress {
+                inertia: figure(&numbers, "inertia")?,
+                lowest: figure(&numbers, "lowest")?,
+                stalled: count(&numbers, "stalled")?,
+                shift: figure(&numbers, "shift")?,
+            },
+            threshold: figure(&numbers, "threshold")?,
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! This module knows when a mini-batch fit has stopped to improve: by averages over about a pass, as batches are noisy.
+
+use crate::solver::StopReason;
+
+/// Averages of what batches measured, the newest counting most.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Progress {
+    /// Inertia a row.
+    pub(super) inertia: Option<f64>,
+    /// The lowest that `inertia` has been.
+    pub(super) lowest: Option<f64>,
+    /// Batches since then.
+    pub(super) stalled: u64,
+    /// Squared length of all centers' moves.
+    pub(super) shift: Option<f64>,
+}
+
+/// When to stop.
+pub(super) struct Patience {
+    /// Squared length of the smoothed moves that is short enough.
+    pub(super) threshold: Option<f64>,
+    /// Batches without improvement.
+    pub(super) batches: Option<u64>,
+}
+
+impl Progress {
+    /// Takes what a batch of `rows` of `n` rows measured; gives the reason to stop, if there is one. (The rule of scikit-learn, but that it
+    /// does not smooth the moves.)
+    pub(super) fn observe(
+        &mut self,
+        (rows, n): (u64, u64),
+        inertia: f64,
+        sq_shift: f64,
+        patience: &Patience,
+    ) -> Option<StopReason> {
+        let share = (2.0 * rows as f64 / (n as f64 + 1.0)).min(1.0);
+        let smooth = |old: Option<f64>, new: f64| old.map_or(new, |old| old * (1.0 - share) + new * share);
+        let (inertia, shift) = (smooth(self.inertia, inertia), smooth(self.shift, sq_shift));
+        (self.inertia, self.shift) = (Some(inertia), Some(shift));
+        if patience.threshold.is_some_and(|threshold| shift <= threshold) {
+            return Some(StopReason::Tolerance);
+        }
+        if self.lowest.is_none_or(|lowest| inertia < lowest) {
+            (self.lowest, self.stalled) = (Some(inertia), 0);
+        } else {
+            self.stalled += 1;
+        }
+        patience.batches.is_some_and(|most| self.stalled >= most).then_some(StopReason::Patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_stops_after_so_many_batches_without_a_new_lowest_average() {
+        let mut progress = Progress::default();
+        let patience = Patience { threshold: None, batches: Some(3) };
+        // Half of the rows a batch: the average is nearly the newest value.
+        let seen = [9.0, 8.0, 7.0, 8.0, 6.0, 8.0, 8.0, 8.0];
+        let stops: Vec<bool> = seen
+            .iter()
+            .map(|&inertia| progress.observe((50, 99), inertia, 1.0, &patience).is_some())
+            .collect();
+        assert_eq!(stops, [false, false, false, false, false, false, false, true]);
+        let mut endless = Progress::default();
+        let never = Patience { threshold: None, batches: None };
+        assert!((0..1000).all(|_| endless.observe((50, 99), 1.0, 1.0, &never).is_none()));
+    }
+
+    #[test]
+    fn moves_are_averaged_before_they_are_compared() {
+        let mut progress = Progress::default();
+        let patience = Patience { threshold: Some(1.0), batches: None };
+        // A tenth of the rows a batch: a fifth of the weight. One short move after long ones is not the end.
+        assert_eq!(progress.observe((10, 99), 1.0, 8.0, &patience), None);
+        assert_eq!(progress.observe((10, 99), 1.0, 0.0, &patience), None);
+        let mut batches = 1;
+        while progress.observe((10, 99), 1.0, 0.0, &patience).is_none() {
+            batches += 1;
+        }
+        // 8 * 0.8^10 < 1
+        assert_eq!(batches, 9);
+    }
+}

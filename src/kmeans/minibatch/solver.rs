@@ -1,0 +1,698 @@
+//! This module knows mini-batch k-means as a state: sums and counts of everything ever assigned, and the centers that they make.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use super::MiniBatchParams;
+use super::other_type;
+use super::progress::{Patience, Progress};
+use crate::data::{Access, DataSource, Dense, Permuted, Weighted, check_finite, take};
+use crate::error::{Error, Result};
+use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::kmeans::assign::label;
+use crate::kmeans::lloyd::Timings;
+use crate::kmeans::model::KMeansModel;
+use crate::kmeans::params::Metric;
+use crate::kmeans::run::{CenterSolver, Snapshot, StreamSolver};
+use crate::kmeans::state::is_wide;
+use crate::matrix::{MatRef, make_room};
+use crate::parallel::Executor;
+use crate::persist::Contents;
+use crate::rng::{Purpose, Rng};
+use crate::seeding::{Odds, Seeding, draw, enough_rows};
+use crate::solver::sweep::{Chunk, sweep};
+use crate::solver::{Solver, Step, StopReason};
+use crate::stats::ClusterSums;
+use crate::tuning::{batch_seeding_sample, batch_tile_rows};
+
+/// Everything that the next batch depends on: plain arrays and numbers.
+#[derive(Clone, Debug)]
+pub(super) struct State<T> {
+    /// Columns of a row; 0 before the first.
+    pub(super) dim: usize,
+    /// The centers; empty before there are enough rows.
+    pub(super) centers: Vec<T>,
+    /// Of everything ever assigned, the seeds included: a center is its sum by its weight.
+    pub(super) clusters: ClusterSums,
+    /// Rows that came before there were enough to seed from, and their weights, if there are any.
+    pub(super) waiting: Vec<T>,
+    pub(super) waiting_weights: Vec<f64>,
+    pub(super) seeded_by: String,
+    pub(super) seed: u64,
+    pub(super) n_steps: u64,
+    pub(super) rows_seen: u64,
+    /// Passes that these rows make.
+    pub(super) n_iter: u64,
+    /// Rows since starving centers were last looked for.
+    pub(super) since_reassigned: u64,
+    pub(super) progress: Progress,
+    /// Squared length of smoothed moves that ends a fit; known after the first batch, if it is wanted.
+    pub(super) threshold: Option<f64>,
+}
+
+impl<T: Compute> State<T> {
+    fn new(seed: u64) -> Self {
+        Self {
+            dim: 0,
+            centers: Vec::new(),
+            clusters: ClusterSums::new(0, 0),
+            waiting: Vec::new(),
+            waiting_weights: Vec::new(),
+            seeded_by: String::new(),
+            seed,
+            n_steps: 0,
+            rows_seen: 0,
+            n_iter: 0,
+            since_reassigned: 0,
+            progress: Progress::default(),
+            threshold: None,
+        }
+    }
+}
+
+/// Mini-batch k-means as a state: `O(k d)`, and nothing for each row but, after [`CenterSolver::finish`], its label.
+///
+/// `Step::objective` is the weighted inertia of the batch about the centers before it moved them. A batch has no labels to compare with:
+/// `Step::n_changed` is 0.
+pub struct MiniBatchSolver<T: Compute> {
+    params: MiniBatchParams,
+    state: State<T>,
+    timings: Timings,
+    /// Labels of the present centers and their inertia, once a pass has made them.
+    finished: Option<(Vec<u32>, f64)>,
+    /// How rows are drawn where they have weights.
+    odds: Option<Odds>,
+    spare: Spare,
+}
+
+/// Sums that outlive a batch, so that the next one need not clear `k d` values for every thread.
+#[derive(Default)]
+struct Spare(Mutex<Vec<ClusterSums>>);
+
+/// Sums on loan from a [`Spare`]; they go back empty, unless an error has emptied the [`Spare`] itself.
+struct Loan<'a> {
+    sums: Option<ClusterSums>,
+    home: &'a Spare,
+}
+
+impl Spare {
+    fn lend(&self, k: usize, dim: usize) -> Loan<'_> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::new(k, dim))), home: self }
+    }
+
+    fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Loan<'_> {
+    fn sums(&mut self) -> &mut ClusterSums {
+        self.sums.as_mut().expect("taken only when dropped")
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        if let Some(sums) = self.sums.take() {
+            self.home.0.lock().unwrap_or_else(PoisonError::into_inner).push(sums);
+        }
+    }
+}
+
+/// What a batch did.
+#[derive(Clone, Copy, Default)]
+struct Moved {
+    rows: u64,
+    weight: f64,
+    objective: f64,
+    sq_shift: f64,
+}
+
+impl Moved {
+    fn and(self, other: Self) -> Self {
+        Self {
+            rows: self.rows + other.rows,
+            weight: self.weight + other.weight,
+            objective: self.objective + other.objective,
+            sq_shift: self.sq_shift + other.sq_shift,
+        }
+    }
+}
+
+impl<T: Compute> MiniBatchSolver<T> {
+    pub(super) fn new(params: MiniBatchParams) -> Self {
+        let state = State::new(params.seed);
+        Self::of(params, state)
+    }
+
+    fn of(params: MiniBatchParams, state: State<T>) -> Self {
+        let (timings, spare) = (Timings::default(), Spare::default());
+        Self { params, state, timings, finished: None, odds: None, spare }
+    }
+
+    /// With these parameters, from what [`StreamSolver::state`] gave.
+    pub(super) fn restored(params: MiniBatchParams, state: &Contents) -> Result<Self, String> {
+        let state = State::of_file(state)?;
+        let k = state.clusters.weights().len();
+        if !state.centers.is_empty() && k != params.n_clusters {
+            return Err(format!(
+                "n_clusters={} differs from the {k} centers that there are",
+                params.n_clusters
+            ));
+        }
+        Ok(Self::of(params, state))
+    }
+
+    /// Adds sums and counts of another state.
+    pub(super) fn merge(&mut self, other: &Self) -> Result<()> {
+        self.state.merge(&other.state)?;
+        self.finished = None;
+        Ok(())
+    }
+
+    /// Rows to wait for before the first centers are chosen, where `wanted` would be good: none for given centers.
+    fn enough(&self, wanted: u64) -> u64 {
+        if matches!(self.params.seeding, Seeding::Given(_)) { 1 } else { wanted }
+    }
+
+    /// Rows that first centers are chosen from, where there are as many.
+    fn sample_rows(&self, dim: usize) -> u64 {
+        batch_seeding_sample(self.params.batch_size, self.params.n_clusters, dim * size_of::<T>())
+    }
+
+    /// Chooses the first centers from `data`.
+    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let begun = Instant::now();
+        let k = self.params.n_clusters;
+        let most = self.sample_rows(data.dim());
+        let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
+        self.state.seed_with(data.dim(), &seeds.centers, seeds.method);
+        self.timings.seeding += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// One batch: labels all of its rows with the present centers, then adds them to the sums, then moves the centers. Nothing has changed
+    /// after an error.
+    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved> {
+        let begun = Instant::now();
+        let (k, dim) = (self.params.n_clusters, self.state.dim);
+        if batch.dim() != dim {
+            let found = batch.dim();
+            return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
+        }
+        let packed = PackedCenters::new(MatRef::new(&self.state.centers, dim));
+        let mut total = self.spare.lend(k, dim);
+        let result = self.label_and_sum(batch, &packed, &mut total, cx).and_then(|rows| {
+            let places = self.places(batch, rows, total.sums().weights())?;
+            Ok((rows, places))
+        });
+        let (rows, places) = match result {
+            Ok(done) => done,
+            Err(error) => {
+                drop(total);
+                // Whatever is in them.
+                self.spare.clear();
+                return Err(error);
+            }
+        };
+        let looked = self.looks_for_starving(rows);
+        let state = &mut self.state;
+        if let Some(half_life) = self.params.half_life {
+            state.clusters.scale((-(rows as f64) / half_life).exp2());
+        }
+        let sums = total.sums();
+        let mut moved = Moved { rows, objective: sums.energy(), ..Moved::default() };
+        let touched: Vec<usize> = (0..k).filter(|&j| sums.weights()[j] > 0.0).collect();
+        moved.weight = sums.weights().iter().sum();
+        state.clusters.merge(sums);
+        for j in touched {
+            moved.sq_shift += state.place(j);
+        }
+        if let Some((starving, at)) = places {
+            let least = state.least_but(&starving);
+            for (&j, row) in starving.iter().zip(at.chunks_exact(dim)) {
+                // Beside a center that is there already it would starve again.
+                if !state.has_center(row) {
+                    state.clusters.replace(j, row, least);
+                    moved.sq_shift += state.place(j);
+                }
+            }
+        }
+        state.since_reassigned = if looked { 0 } else { state.since_reassigned + rows };
+        state.n_steps += 1;
+        state.rows_seen += rows;
+        self.finished = None;
+        drop(total);
+        self.timings.sweeps += begun.elapsed().as_secs_f64();
+        Ok(moved)
+    }
+
+    /// Sums of the rows of a batch by their nearest centers; gives their number.
+    fn label_and_sum(
+        &self,
+        batch: &dyn DataSource<T>,
+        packed: &PackedCenters<T>,
+        total: &mut Loan<'_>,
+        cx: &Executor,
+    ) -> Result<u64> {
+        let (k, dim) = (packed.n_centers(), packed.dim());
+        let absorb = |chunk: Chunk<'_, T>,
+                      (): (),
+                      (part, rows): &mut (Loan<'_>, u64),
+                      (labels, scratch): &mut (Vec<u32>, Scratch<T>)| {
+            *rows += chunk.rows.rows() as u64;
+            labels.resize(chunk.rows.rows(), 0);
+            kernel::nearest(chunk.rows, packed, labels, scratch);
+            let part = part.sums();
+            part.absorb(chunk.rows, labels, chunk.weights, packed);
+            if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
+        };
+        let merge = |(total, rows): &mut (Loan<'_>, u64), (part, more): &mut (Loan<'_>, u64)| {
+            total.sums().merge(part.sums());
+            *rows += std::mem::take(more);
+        };
+        let make = (|| (self.spare.lend(k, dim), 0), <(Vec<u32>, Scratch<T>)>::default);
+        let mut sums = (Loan { sums: total.sums.take(), home: total.home }, 0);
+        let done = sweep(batch, cx, batch_tile_rows(k, dim), (), &mut sums, make, absorb, merge);
+        total.sums = sums.0.sums.take();
+        done?;
+        if sums.1 == 0 { Err(Error::Empty("X holds no rows".into())) } else { Ok(sums.1) }
+    }
+
+    /// Whether a batch of `rows` is one after which starving centers are looked for.
+    fn looks_for_starving(&self, rows: u64) -> bool {
+        self.state.since_reassigned + rows >= 10 * self.params.n_clusters as u64
+    }
+
+    /// The centers that starve once a batch with these weights is in, at most half as many as it has rows, and a row of the batch for each.
+    fn places(
+        &self,
+        batch: &dyn DataSource<T>,
+        rows: u64,
+        added: &[f64],
+    ) -> Result<Option<(Vec<usize>, Vec<T>)>> {
+        if self.params.reassignment_ratio <= 0.0 || !self.looks_for_starving(rows) {
+            return Ok(None);
+        }
+        let fade = self.params.half_life.map_or(1.0, |half_life| (-(rows as f64) / half_life).exp2());
+        let weights: Vec<f64> =
+            self.state.clusters.weights().iter().zip(added).map(|(old, new)| old * fade + new).collect();
+        let enough = self.params.reassignment_ratio * weights.iter().copied().fold(0.0, f64::max);
+        let mut starving: Vec<usize> = (0..weights.len()).filter(|&j| weights[j] < enough).collect();
+        let most = (rows / 2) as usize;
+        if starving.len() > most {
+            // The worst off, the lower index first.
+            starving.sort_by(|&i, &j| weights[i].total_cmp(&weights[j]).then(i.cmp(&j)));
+            starving.truncate(most);
+            starving.sort_unstable();
+        }
+        if starving.is_empty() {
+            return Ok(None);
+        }
+        let rng = &mut Rng::keyed(self.state.seed, Purpose::Reassignment, self.state.n_steps);
+        let mut drawn = draw(rows, batch.weights(), starving.len(), rng);
+        if let Some(weights) = batch.weights() {
+            drawn.retain(|&row| weights[row as usize] > 0.0);
+            starving.truncate(drawn.len());
+        }
+        Ok(Some((starving, take(batch, &drawn)?)))
+    }
+
+    /// The batch of this step: rows drawn with replacement, by weight where there are weights.
+    fn drawn<'a>(&mut self, data: &'a dyn DataSource<T>, n: u64) -> Result<Permuted<&'a dyn DataSource<T>>> {
+        let rng = &mut Rng::keyed(self.state.seed, Purpose::Batch, self.state.n_steps);
+        let size = self.params.batch_size.min(n);
+        let mut rows: Vec<u64> = Vec::new();
+        make_room(&mut rows, "a batch", size, 1)?;
+        if let Some(weights) = data.weights() {
+            let odds = self.odds.get_or_insert_with(|| Odds::new(weights));
+            rows.extend((0..size).map(|_| odds.draw(weights, rng)));
+        } else {
+            rows.extend((0..size).map(|_| rng.below(n)));
+        }
+        // Their order does not matter to the algorithm, but to a disk and to caches.
+        rows.sort_unstable();
+        Permuted::unweighted(data, rows)
+    }
+
+    /// The reason to stop after a batch of a fit to `n` rows, if there is one. The first batch says nothing: its inertia is that of the
+    /// seeds.
+    fn stop_after(&mut self, moved: &Moved, n: u64) -> Option<StopReason> {
+        if self.state.n_steps < 2 || moved.weight <= 0.0 {
+            return None;
+        }
+        let patience = Patience { threshold: self.state.threshold, batches: self.params.max_no_improvement };
+        let inertia = moved.objective / moved.weight;
+        self.state.progress.observe((moved.rows, n), inertia, moved.sq_shift, &patience)
+    }
+
+    /// Notes from the first batch below which moves a fit ends, if that is wanted.
+    fn measure_variance(&mut self, batch: &dyn DataSource<T>) -> Result<()> {
+        if self.params.tolerance <= 0.0 || self.state.threshold.is_some() {
+            return Ok(());
+        }
+        let dim = batch.dim();
+        let all: Vec<u64> = (0..batch.rows().unwrap_or_default()).collect();
+        let rows = take(batch, &all)?;
+        let n = (rows.len() / dim) as f64;
+        let variance = |column: usize| {
+            let values = || rows[column..].iter().step_by(dim).map(|x| x.to_f64());
+            let mean = values().sum::<f64>() / n;
+            values().map(|x| (x - mean).powi(2)).sum::<f64>() / n
+        };
+        let mean = (0..dim).map(variance).sum::<f64>() / dim as f64;
+        self.state.threshold = Some(self.params.tolerance * mean);
+        Ok(())
+    }
+
+    fn step_of(&self, moved: &Moved, stop_reason: Option<StopReason>) -> Step {
+        Step {
+            iteration: self.state.n_steps,
+            rows_seen: self.state.rows_seen,
+            batch_size: moved.rows,
+            objective: moved.objective,
+            center_shift: moved.sq_shift.sqrt(),
+            n_changed: 0,
+            n_distances: moved.rows * self.params.n_clusters as u64,
+            elapsed: 0.0,
+            stop_reason,
+        }
+    }
+
+    /// A batch of rows drawn at random.
+    fn draw_step(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Step> {
+        let batch = self.drawn(data, n)?;
+        // A row of the batch is named by where it comes from.
+        let named = |error| match error {
+            Error::NotFinite { what, value, row, column } => {
+                Error::NotFinite { what, value, row: batch.order()[row as usize], column }
+            }
+            other => other,
+        };
+        self.measure_variance(&batch)?;
+        let moved = self.absorb(&batch, cx).map_err(named)?;
+        self.state.n_iter = self.state.rows_seen.div_ceil(n);
+        let stop = self.stop_after(&moved, n).or_else(|| {
+            // As many whole batches as fit, but one at least.
+            let most = u128::from(self.params.max_iter) * u128::from(n);
+            let next = u128::from(self.state.rows_seen) + u128::from(moved.rows);
+            (next > most).then_some(StopReason::MaxIterations)
+        });
+        Ok(self.step_of(&moved, stop))
+    }
+
+    /// A pass over all rows, in consecutive batches.
+    fn pass(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
+        let once = data.access() == Access::Once;
+        let enough = self.enough(self.sample_rows(data.dim()));
+        let (mut all, mut stop, mut buffer) = (Moved::default(), None, Vec::new());
+        data.for_each_block(size, &mut |block| {
+            for start in (0..block.len).step_by(size) {
+                cx.check()?;
+                let range = start..block.len.min(start + size);
+                let rows = block.rows.tile(range.clone(), &mut buffer);
+                let weights = block.weights.map(|weights| &weights[range.clone()]);
+                let named = |error| match error {
+                    Error::NotFinite { what, value, row, column } => {
+                        Error::NotFinite { what, value, row: row + block.first_row + start as u64, column }
+                    }
+                    other => other,
+                };
+                let weighted = weights.map(|weights| Weighted::checked(rows, weights));
+                let batch = weighted.as_ref().map_or(&rows as &dyn DataSource<T>, |weighted| weighted);
+                self.measure_variance(batch)?;
+                let Some(moved) = self.take_in(batch, enough, Some(size), cx).map_err(named)? else {
+                    continue;
+                };
+                all = all.and(moved);
+                if let Some(n) = data.rows() {
+                    stop = stop.or(self.stop_after(&moved, n));
+                }
+                if stop.is_some() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        if self.state.centers.is_empty() {
+            // Fewer rows than it would have liked to seed from.
+            let n = (self.state.waiting.len() / self.state.dim.max(1)) as u64;
+            enough_rows(n, self.params.n_clusters)?;
+            all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
+        }
+        self.state.n_iter += 1;
+        let over = once || self.state.n_iter >= self.params.max_iter;
+        Ok(self.step_of(&all, stop.or(over.then_some(StopReason::MaxIterations))))
+    }
+
+    /// A batch, where there may be no centers yet: they are chosen once `enough` rows are there, and then all rows that waited are taken in
+    /// as one batch, or in pieces of `size`. After an error the state is what it was.
+    fn take_in(
+        &mut self,
+        batch: &dyn DataSource<T>,
+        enough: u64,
+        size: Option<usize>,
+        cx: &Executor,
+    ) -> Result<Option<Moved>> {
+        if !self.state.centers.is_empty() {
+            return self.absorb(batch, cx).map(Some);
+        }
+        let rows = crate::data::count_rows(batch)?;
+        if rows == 0 {
+            return Err(Error::Empty("X holds no rows".into()));
+        }
+        let dim = batch.dim();
+        if !self.state.waiting.is_empty() && dim != self.state.dim {
+            let known = self.state.dim;
+            return Err(Error::Shape(format!("X has {dim} columns, but the rows before had {known}")));
+        }
+        let waiting = (self.state.waiting.len() / dim) as u64;
+        if waiting + rows < enough {
+            return self.wait_with(batch, cx).map(|()| None);
+        }
+        let before = self.state.clone();
+        let done = if waiting == 0 {
+            self.begin(batch, cx).and_then(|()| self.absorb(batch, cx))
+        } else {
+            self.seed_from_waiting(Some(batch), size, cx)
+        };
+        if done.is_err() {
+            self.state = before;
+        }
+        done.map(Some)
+    }
+
+    /// Keeps the rows of a batch until there are enough.
+    fn wait_with(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        check_finite(batch, cx)?;
+        let state = &mut self.state;
+        let waiting = state.waiting.len() / batch.dim();
+        let rows = crate::data::count_rows(batch)?;
+        state.dim = batch.dim();
+        let all: Vec<u64> = (0..rows).collect();
+        state.waiting.extend(take(batch, &all)?);
+        if batch.weights().is_some() || !state.waiting_weights.is_empty() {
+            state.waiting_weights.resize(waiting, 1.0);
+            match batch.weights() {
+                Some(weights) => state.waiting_weights.extend_from_slice(weights),
+                None => state.waiting_weights.resize(waiting + rows as usize, 1.0),
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses the first centers from the rows that wait and the first ones of `batch`, and takes all of them in.
+    fn seed_from_waiting(
+        &mut self,
+        batch: Option<&dyn DataSource<T>>,
+        size: Option<usize>,
+        cx: &Executor,
+    ) -> Result<Moved> {
+        let dim = self.state.dim;
+        let (waited, weights) = (self.state.waiting.clone(), self.state.waiting_weights.clone());
+        if let Some(batch) = batch {
+            let most = self.sample_rows(dim);
+            let n = crate::data::count_rows(batch)?.min(most);
+            let first: Vec<u64> = (0..n).collect();
+            let first = take(batch, &first)?;
+            let some = batch.weights().map(|weights| &weights[..n as usize]);
+            match some {
+                Some(weights) => self.wait_with(&Weighted::checked(MatRef::new(&first, dim), weights), cx)?,
+                None => self.wait_with(&MatRef::new(&first, dim), cx)?,
+            }
+        }
+        let pool = std::mem::take(&mut self.state.waiting);
+        let pool_weights = std::mem::take(&mut self.state.waiting_weights);
+        let rows = Dense::new(&pool, dim)?;
+        if pool_weights.is_empty() {
+            self.begin(&rows, cx)?;
+        } else {
+            self.begin(&Weighted::checked(rows, &pool_weights), cx)?;
+        }
+        let mut moved = Moved::default();
+        let n = waited.len() / dim;
+        let size = size.unwrap_or(n).min(n);
+        for start in (0..n).step_by(size) {
+            let end = n.min(start + size);
+            let rows = MatRef::new(&waited[start * dim..end * dim], dim);
+            let some = weights.get(start..end).filter(|_| !weights.is_empty());
+            moved = moved.and(match some {
+                Some(weights) => self.absorb(&Weighted::checked(rows, weights), cx)?,
+                None => self.absorb(&rows, cx)?,
+            });
+        }
+        match batch {
+            Some(batch) => Ok(moved.and(self.absorb(batch, cx)?)),
+            None => Ok(moved),
+        }
+    }
+}
+
+impl<T: Compute> State<T> {
+    /// Takes first centers, each of which counts as one row.
+    fn seed_with(&mut self, dim: usize, centers: &[T], method: String) {
+        let k = centers.len() / dim;
+        self.dim = dim;
+        self.centers = centers.to_vec();
+        self.clusters = ClusterSums::new(k, dim);
+        self.seeded_by = method;
+        let mut seen = HashSet::new();
+        for (j, center) in centers.chunks_exact(dim).enumerate() {
+            // Fewer distinct rows than clusters: the ones too many stay empty.
+            let bits: Vec<u64> = center.iter().map(|x| (x.to_f64() + 0.0).to_bits()).collect();
+            if seen.insert(bits) {
+                self.clusters.replace(j, center, 1.0);
+            }
+        }
+    }
+
+    /// Adds sums and counts of another state.
+    fn merge(&mut self, other: &Self) -> Result<()> {
+        let shape = |state: &Self| (state.clusters.weights().len(), state.dim);
+        for (which, state) in [("this", self as &Self), ("the other", other)] {
+            if state.centers.is_empty() {
+                return Err(Error::Shape(format!("{which} state has no centers to merge yet")));
+            }
+        }
+        if shape(self) != shape(other) {
+            let ((k, d), (l, e)) = (shape(self), shape(other));
+            return Err(Error::Shape(format!(
+                "states of the same shape are needed: this one has {k} centers of {d} columns, the other {l} of {e}"
+            )));
+        }
+        self.clusters.merge(&mut other.clusters.clone());
+        self.n_steps += other.n_steps;
+        self.rows_seen += other.rows_seen;
+        for j in 0..shape(other).0 {
+            self.place(j);
+        }
+        Ok(())
+    }
+
+    /// Puts center `j` where its sum and weight say; gives the squared length of its move.
+    fn place(&mut self, j: usize) -> f64 {
+        let (sum, weight) = (self.clusters.sum(j), self.clusters.weights()[j]);
+        let mut moved = 0.0;
+        if weight > 0.0 {
+            for (c, s) in self.centers[j * self.dim..].iter_mut().zip(sum) {
+                let new = T::from_f64(s / weight);
+                moved += (new.to_f64() - c.to_f64()).powi(2);
+                *c = new;
+            }
+        }
+        moved
+    }
+
+    /// The least weight of the centers that do not starve: what those that begin anew count, so that they do not starve at once.
+    fn least_but(&self, starving: &[usize]) -> f64 {
+        let others = self.clusters.weights().iter().enumerate();
+        let others = others.filter(|(j, _)| starving.binary_search(j).is_err()).map(|(_, &weight)| weight);
+        others.fold(f64::INFINITY, f64::min)
+    }
+
+    fn has_center(&self, row: &[T]) -> bool {
+        self.centers.chunks_exact(self.dim).any(|center| center == row)
+    }
+}
+
+impl<T: Compute> Solver<T> for MiniBatchSolver<T> {
+    type Model = KMeansModel;
+
+    fn needs(&self) -> Access {
+        Access::Once
+    }
+
+    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        if self.state.centers.is_empty() && data.access() > Access::Once {
+            self.begin(data, cx)?;
+        }
+        match data.rows().filter(|_| data.access() == Access::Random) {
+            Some(n) => self.draw_step(data, n, cx),
+            None => self.pass(data, cx),
+        }
+    }
+
+    fn model(&self) -> KMeansModel {
+        KMeansModel::new(&self.snapshot())
+    }
+}
+
+impl<T: Compute> CenterSolver<T> for MiniBatchSolver<T> {
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        let state = &self.state;
+        let (labels, inertia) =
+            self.finished.as_ref().map_or((&[][..], f64::NAN), |(labels, inertia)| (&labels[..], *inertia));
+        Snapshot {
+            dim: state.dim,
+            metric: Metric::Euclidean,
+            centers: &state.centers,
+            weights: state.clusters.weights(),
+            labels,
+            inertia,
+            n_iter: state.n_iter,
+            n_steps: state.n_steps,
+            seeded_by: &state.seeded_by,
+            algorithm: "minibatch",
+            timings: self.timings,
+        }
+    }
+
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        let begun = Instant::now();
+        if let Some((_, inertia)) = &self.finished {
+            return Ok(*inertia);
+        }
+        if data.access() == Access::Once {
+            return Err(Error::Source("rows that can be read once have no labels: predict others".into()));
+        }
+        let (labels, inertia) = label(&self.state.centers, Metric::Euclidean, data, cx)?;
+        self.finished = Some((labels, inertia));
+        self.timings.finish += begun.elapsed().as_secs_f64();
+        Ok(inertia)
+    }
+}
+
+impl<T: Compute> StreamSolver<T> for MiniBatchSolver<T> {
+    fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
+        let enough = self.enough(self.params.n_clusters as u64);
+        let moved = self.take_in(batch, enough, None, cx)?;
+        Ok(moved.map(|moved| self.step_of(&moved, None)))
+    }
+
+    fn state(&self) -> Contents {
+        self.state.to_file()
+    }
+
+    fn merge(&mut self, other: &Contents) -> Result<()> {
+        if is_wide(other).map_err(Error::Shape)? != (size_of::<T>() == size_of::<f64>()) {
+            return Err(other_type());
+        }
+        self.state.merge(&State::of_file(other).map_err(Error::Shape)?)?;
+        self.finished = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,639 @@
+"""Mini-batch k-means against a slow reference, and what it promises of batches, weights and merging."""
+
+import copy
+import pickle
+import warnings
+
+import minibatch_reference
+import numpy as np
+import pytest
+import reference
+import shoal
+from shoal import MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+PURE = {"reassignment_ratio": 0.0, "max_no_improvement": None}
+
+
+def blobs(n, d, k, seed=0, dtype=np.float64, spread=0.3):
+    rng = np.random.default_rng(seed)
+    centers = rng.normal(size=(k, d)) * 3
+    return (centers[rng.integers(k, size=n)] + spread * rng.normal(size=(n, d))).astype(dtype)
+
+
+def cut(X, lengths):
+    """Consecutive batches whose lengths repeat `lengths`."""
+    start, batches = 0, []
+    while start < len(X):
+        length = lengths[len(batches) % len(lengths)]
+        batches.append(X[start : start + length])
+        start += length
+    return batches
+
+
+def same(one, other):
+    """Whether two estimators are in the same state, bit for bit."""
+    return (
+        (one.cluster_centers_ == other.cluster_centers_).all()
+        and (one.counts_ == other.counts_).all()
+        and one.n_steps_ == other.n_steps_
+    )
+
+
+# ---------------------------------------------------------------- against the reference
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d", "k", "lengths"),
+    [
+        (600, 3, 5, [50]),
+        (500, 1, 4, [7, 1, 100]),
+        (400, 20, 1, [64]),
+        (700, 40, 70, [300, 5]),
+        (90, 2, 6, [1]),
+        (5000, 4, 3, [2500]),
+    ],
+)
+def test_partial_fit_is_sculley_s_algorithm(n, d, k, lengths, weighted, dtype):
+    X = blobs(n, d, k, dtype=dtype)
+    weights = np.random.default_rng(1).integers(0, 4, size=n).astype(float) + 0.25 if weighted else None
+    slow = minibatch_reference.Sculley(X[:k], dtype=dtype)
+    fast = MiniBatchKMeans(k, init=X[:k], **PURE)
+    at = 0
+    for batch in cut(X, lengths):
+        some = None if weights is None else weights[at : at + len(batch)]
+        at += len(batch)
+        slow.step(batch, some)
+        fast.partial_fit(batch, sample_weight=some)
+        assert fast.cluster_centers_.dtype == dtype
+    assert slow.least_gap > 1e-9, "the course must be determined"
+    np.testing.assert_allclose(fast.counts_, slow.counts, rtol=1e-12)
+    close = 3e-6 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(fast.cluster_centers_, slow.centers, rtol=close, atol=close)
+    assert fast.n_steps_ == len(cut(X, lengths))
+
+
+def test_batches_of_one_row_are_online_gradient_descent():
+    X = blobs(300, 3, 4)
+    centers, counts = minibatch_reference.online(X, X[:4])
+    model = MiniBatchKMeans(4, init=X[:4], **PURE)
+    for row in X:
+        model.partial_fit(row[None])
+    assert (model.counts_ == counts).all()
+    np.testing.assert_allclose(model.cluster_centers_, centers, rtol=1e-10)
+
+
+def test_a_whole_batch_is_labelled_before_centers_move():
+    # One after the other, the second row would go to the center that the first one moved.
+    model = MiniBatchKMeans(2, init=[[0.0], [10.0]], **PURE).partial_fit([[4.9], [5.1]])
+    assert model.counts_.tolist() == [2, 2]
+    assert model.cluster_centers_.ravel().tolist() == [2.45, 7.55]
+
+
+def test_ties_go_to_the_lower_index_and_centers_without_rows_stay():
+    model = MiniBatchKMeans(3, init=[[0.0], [2.0], [50.0]], **PURE).partial_fit([[1.0], [1.0]])
+    assert model.counts_.tolist() == [3, 1, 1]
+    assert model.cluster_centers_.ravel().tolist() == [2 / 3, 2.0, 50.0]
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_scale_and_place_do_not_matter(scale, offset):
+    X = blobs(400, 3, 4)
+    moved = (X + offset) * scale
+    slow = minibatch_reference.Sculley(moved[:4])
+    fast = MiniBatchKMeans(4, init=moved[:4], **PURE)
+    for batch in cut(moved, [100]):
+        slow.step(batch)
+        fast.partial_fit(batch)
+    np.testing.assert_allclose(fast.cluster_centers_, slow.centers, rtol=1e-9)
+
+
+def test_the_history_says_what_batches_did():
+    X = blobs(1000, 3, 5)
+    model = MiniBatchKMeans(5, batch_size=100, max_iter=2, random_state=3, **PURE)
+    steps = list(model.iter_fit(X))
+    history = model.history_
+    assert len(history) == len(steps) == model.n_steps_ == 20
+    assert (history["batch_size"] == 100).all()
+    assert (history["rows_seen"] == np.arange(1, 21) * 100).all()
+    assert (history["n_distances"] == 500).all()
+    assert (history["iteration"] == np.arange(1, 21)).all()
+    assert history["stop_reason"].tolist() == [""] * 19 + ["max-iter"]
+    assert model.stop_reason_ == "max-iter"
+    assert model.n_iter_ == 2
+    assert model.counts_.sum() == 2000 + 5
+
+
+def test_the_step_measures_the_batch_about_the_centers_before():
+    X = blobs(200, 3, 4)
+    slow = minibatch_reference.Sculley(X[:4])
+    model = MiniBatchKMeans(4, init=X[:4], batch_size=50, **PURE)
+    steps = model.iter_fit(X)
+    # The batch itself is not shown: a batch of everything that is equal rows is known all the same.
+    assert next(steps).objective > 0
+    rows = np.repeat([[1.0, 2.0, 3.0]], 30, axis=0)
+    one = MiniBatchKMeans(4, init=X[:4], batch_size=30, **PURE)
+    step = next(one.iter_fit(rows))
+    inertia, shift = slow.step(rows)
+    assert step.objective == pytest.approx(inertia, rel=1e-12)
+    assert step.center_shift == pytest.approx(shift, rel=1e-12)
+
+
+# ---------------------------------------------------------------- fit
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_labels_inertia_and_centers_belong_together(dtype):
+    X = blobs(3000, 4, 6, dtype=dtype)
+    weights = np.random.default_rng(0).random(3000)
+    model = MiniBatchKMeans(6, random_state=0, batch_size=200).fit(X, sample_weight=weights)
+    labels, _, gap = reference.nearest(X, model.cluster_centers_)
+    clear = gap > 1e-5
+    assert (model.labels_[clear] == labels[clear]).all()
+    assert (model.labels_ == model.predict(X)).all()
+    expected = reference.inertia(X, model.cluster_centers_, model.labels_, weights)
+    assert model.inertia_ == pytest.approx(expected, rel=1e-12)
+    assert model.score(X, sample_weight=weights) == -model.inertia_
+
+
+def test_it_finds_clusters_that_lie_apart():
+    X = blobs(20_000, 4, 8, seed=1)
+    best = shoal.KMeans(8, random_state=0, n_init=5).fit(X).inertia_
+    model = MiniBatchKMeans(8, random_state=0).fit(X)
+    assert model.inertia_ < 1.05 * best
+    assert model.n_steps_ < 200, "early stopping"
+
+
+def test_fit_is_iter_fit_and_starts_afresh():
+    X = blobs(2000, 3, 5)
+    one = MiniBatchKMeans(5, random_state=0, batch_size=100).fit(X)
+    other = MiniBatchKMeans(5, random_state=0, batch_size=100).partial_fit(X[:50] + 9)
+    for _ in other.iter_fit(X):
+        assert other.cluster_centers_.shape == (5, 3)
+    assert same(one, other)
+    assert (one.labels_ == other.labels_).all()
+    assert same(one, one.fit(X))
+
+
+def test_a_loop_left_early_leaves_a_usable_estimator():
+    X = blobs(2000, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0, batch_size=100)
+    for step in model.iter_fit(X):
+        if step.iteration == 3:
+            break
+    assert model.n_steps_ == 3
+    assert (model.labels_ == model.predict(X)).all()
+    before = model.counts_.sum()
+    model.partial_fit(X[:70])
+    assert model.n_steps_ == 4
+    assert model.counts_.sum() == before + 70
+    with pytest.raises(AttributeError, match="predict"):
+        _ = model.labels_
+
+
+def test_one_batch_is_at_most_all_rows():
+    X = blobs(300, 3, 5)
+    model = MiniBatchKMeans(5, batch_size=10**9, max_iter=4, random_state=0, **PURE).fit(X)
+    assert (model.history_["batch_size"] == 300).all()
+    assert model.n_steps_ == 4
+
+
+def test_every_row_is_as_likely_and_comes_again():
+    X = np.arange(50.0)[:, None]
+    # With one cluster, the center is the mean of the first center and everything drawn.
+    model = MiniBatchKMeans(1, init=[[0.0]], batch_size=50, max_iter=2000, random_state=0, **PURE).fit(X)
+    assert model.counts_[0] == 100_001
+    assert model.cluster_centers_[0, 0] == pytest.approx(24.5, abs=0.2)
+
+
+def test_rows_are_drawn_by_weight():
+    X = np.arange(200.0)[:, None]
+    weights = np.zeros(200)
+    weights[[3, 70, 199]] = [1.0, 2.0, 5.0]
+    given = {"init": [[0.0]], "batch_size": 200, "max_iter": 500, "random_state": 0, **PURE}
+    model = MiniBatchKMeans(1, **given).fit(X, sample_weight=weights)
+    assert model.counts_[0] == 100_001, "a drawn row counts 1"
+    mean = (3 * 1 + 70 * 2 + 199 * 5) / 8
+    assert model.cluster_centers_[0, 0] == pytest.approx(mean, rel=0.01)
+    again = MiniBatchKMeans(1, **given).fit(X, sample_weight=1024 * weights)
+    assert same(model, again), "the unit of weights does not matter"
+
+
+def test_compute_labels():
+    X = blobs(500, 3, 4)
+    with_labels = MiniBatchKMeans(4, random_state=0).fit(X)
+    without = MiniBatchKMeans(4, random_state=0, compute_labels=False).fit(X)
+    assert same(with_labels, without)
+    with pytest.raises(AttributeError, match="call predict"):
+        _ = without.labels_
+    with pytest.raises(AttributeError, match="call predict"):
+        _ = without.inertia_
+    assert (without.fit_predict(X) == with_labels.labels_).all()
+
+
+# ---------------------------------------------------------------- stopping
+
+
+def test_early_stopping():
+    X = blobs(5000, 3, 5)
+    given = {"random_state": 0, "batch_size": 100}
+    patient = MiniBatchKMeans(5, max_no_improvement=20, **given).fit(X)
+    hasty = MiniBatchKMeans(5, max_no_improvement=2, **given).fit(X)
+    assert patient.stop_reason_ == hasty.stop_reason_ == "patience"
+    assert hasty.n_steps_ < patient.n_steps_ < 5000
+    tolerant = MiniBatchKMeans(5, max_no_improvement=None, tol=1e-3, **given).fit(X)
+    assert tolerant.stop_reason_ == "tolerance"
+    strict = MiniBatchKMeans(5, max_no_improvement=None, tol=1e-5, **given).fit(X)
+    assert strict.n_steps_ > tolerant.n_steps_
+
+
+def test_the_smoothed_inertia_stops_as_the_rule_says():
+    X = blobs(3000, 3, 5)
+    model = MiniBatchKMeans(5, random_state=1, batch_size=200, max_no_improvement=4).fit(X)
+    inertia = model.history_["objective"] / 200
+    average = lowest = None
+    waited, stops = 0, []
+    share = 2 * 200 / 3001
+    for value in inertia[1:]:
+        average = value if average is None else average * (1 - share) + value * share
+        if lowest is None or average < lowest:
+            lowest, waited = average, 0
+        else:
+            waited += 1
+        stops.append(waited >= 4)
+    assert stops == [False] * (len(stops) - 1) + [True]
+
+
+# ---------------------------------------------------------------- starving centers
+
+
+def test_starving_centers_begin_anew_at_rows_of_the_batch():
+    X = blobs(1000, 2, 3, spread=0.1)
+    init = np.vstack([X[:2], [[1e3, 1e3]]])
+    pure = MiniBatchKMeans(3, init=init, reassignment_ratio=0.0).partial_fit(X)
+    assert pure.cluster_centers_[2].tolist() == [1e3, 1e3]
+    model = MiniBatchKMeans(3, init=init, reassignment_ratio=0.01).partial_fit(X)
+    assert (model.cluster_centers_[2] == X).all(axis=1).any()
+    assert model.counts_[2] == min(pure.counts_[:2]), "enough not to starve at once"
+    np.testing.assert_array_equal(model.counts_[:2], pure.counts_[:2])
+
+
+def test_at_most_half_of_a_batch_begins_anew():
+    X = blobs(100, 2, 3)
+    init = np.vstack([X[:1], 1e3 + np.arange(18.0).reshape(9, 2)])
+    model = MiniBatchKMeans(10, init=init, reassignment_ratio=1.0)
+    # So few rows that nobody looks yet.
+    model.partial_fit(X[:99])
+    assert (model.cluster_centers_[1:] >= 1e3).all()
+    model.partial_fit(X[99:])
+    # A batch of one row has no half.
+    assert (model.cluster_centers_[1:] >= 1e3).all()
+    model.partial_fit(X[:100])
+    assert (model.cluster_centers_ < 1e3).all()
+
+
+def test_rows_without_weight_are_no_new_centers():
+    X = blobs(200, 2, 3)
+    weights = np.r_[np.ones(4), np.zeros(196)]
+    init = np.vstack([X[:1], 1e3 + np.arange(18.0).reshape(9, 2)])
+    for _ in range(20):
+        model = MiniBatchKMeans(10, init=init, reassignment_ratio=1.0).partial_fit(X, sample_weight=weights)
+        new = [c for c in model.cluster_centers_[1:] if (c < 1e3).all()]
+        assert all((X[:4] == c).all(axis=1).any() for c in new)
+        assert new
+
+
+def test_fewer_distinct_rows_than_clusters():
+    X = np.repeat([[0.0, 0.0], [5.0, 5.0]], 40, axis=0)
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):
+        model = MiniBatchKMeans(4, random_state=0).fit(X)
+    assert sorted(model.counts_ > 0) == [False, False, True, True]
+    assert model.inertia_ == 0
+    assert np.isfinite(model.cluster_centers_).all()
+
+
+# ---------------------------------------------------------------- forgetting
+
+
+def test_half_life_weighs_what_came_before():
+    rng = np.random.default_rng(0)
+    batches = [rng.normal(size=(n, 2)) for n in (30, 7, 100, 1, 55)]
+    half_life = 40.0
+    model = MiniBatchKMeans(1, init=[[9.0, 9.0]], half_life=half_life, **PURE)
+    for batch in batches:
+        model.partial_fit(batch)
+    # Directly: a row counts one half for every `half_life` rows that came in later batches.
+    after = np.cumsum([len(batch) for batch in batches][::-1])[::-1] - [len(batch) for batch in batches]
+    share = 0.5 ** (after / half_life)
+    first = 0.5 ** (sum(map(len, batches)) / half_life)
+    count = first + sum(s * len(batch) for s, batch in zip(share, batches, strict=True))
+    total = first * np.array([9.0, 9.0])
+    total = total + sum(s * batch.sum(axis=0) for s, batch in zip(share, batches, strict=True))
+    assert model.counts_[0] == pytest.approx(count, rel=1e-12)
+    np.testing.assert_allclose(model.cluster_centers_[0], total / count, rtol=1e-12)
+
+
+def test_half_life_against_the_reference_with_clusters():
+    X = blobs(900, 3, 5)
+    slow = minibatch_reference.Sculley(X[:5], half_life=130.0)
+    fast = MiniBatchKMeans(5, init=X[:5], half_life=130, **PURE)
+    for batch in cut(X, [40, 90]):
+        slow.step(batch)
+        fast.partial_fit(batch)
+    np.testing.assert_allclose(fast.cluster_centers_, slow.centers, rtol=1e-11)
+    np.testing.assert_allclose(fast.counts_, slow.counts, rtol=1e-11)
+
+
+def test_a_stream_that_drifts_is_followed_and_never_ends_in_nothing():
+    model = MiniBatchKMeans(2, init=[[0.0], [1e6]], half_life=1.0, **PURE)
+    for t in range(3000):
+        model.partial_fit(np.full((5, 1), t / 100))
+    assert model.cluster_centers_[0, 0] == pytest.approx(29.99, abs=0.01)
+    # Its count is long below what a float can hold; it stays where it is, and takes rows again.
+    assert model.cluster_centers_[1, 0] == 1e6
+    model.partial_fit([[1e6 + 2]])
+    assert model.cluster_centers_[1, 0] == 1e6 + 2
+
+
+# ---------------------------------------------------------------- partial_fit
+
+
+def test_a_first_batch_with_too_few_rows_is_kept():
+    X = blobs(60, 3, 5)
+    model = MiniBatchKMeans(20, random_state=0)
+    for start in range(0, 18, 6):
+        model.partial_fit(X[start : start + 6])
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+        model = pickle.loads(pickle.dumps(model))
+    model.partial_fit(X[18:60])
+    assert model.counts_.sum() == 20 + 60
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:, :2])
+
+
+def test_rows_that_were_kept_keep_their_weights():
+    X = np.array([[0.0], [1.0], [10.0], [11.0]])
+    model = MiniBatchKMeans(3, random_state=0, **PURE)
+    model.partial_fit(X[:1], sample_weight=[3.0]).partial_fit(X[1:2])
+    model.partial_fit(X[2:], sample_weight=[2.0, 0.5])
+    assert model.counts_.sum() == 3 + 3 + 1 + 2.5
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        np.empty((0, 3)),
+        np.zeros((4, 2)),
+        np.array([[0.0, np.nan, 1.0]]),
+        np.array([[0.0, np.inf, 1.0]] * 50),
+        np.full((3, 3), 1e200),
+    ],
+)
+@pytest.mark.parametrize("before", [2, 40])
+def test_a_refused_batch_leaves_the_state_untouched(bad, before):
+    X = blobs(100, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0).partial_fit(X[:before])
+    twin = copy.deepcopy(model)
+    kept = pickle.dumps(model)
+    with pytest.raises(ValueError, match=r"0 sample|features|NaN|inf|overflow"):
+        model.partial_fit(bad)
+    assert pickle.dumps(model) == kept
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.partial_fit(X[:3], sample_weight=[1.0, -1.0, 2.0])
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.partial_fit(X[:3], sample_weight=[0.0, 0.0, 0.0])
+    assert pickle.dumps(model) == kept
+    assert same(model.partial_fit(X[before:]), twin.partial_fit(X[before:]))
+
+
+def test_partial_fit_goes_on_from_a_fit():
+    X = blobs(2000, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0, **PURE, max_iter=1).fit(X)
+    slow = minibatch_reference.Sculley(model.cluster_centers_)
+    slow.counts, slow.sums = model.counts_.copy(), model.cluster_centers_ * model.counts_[:, None]
+    steps = model.n_steps_
+    model.partial_fit(X[:300])
+    slow.step(X[:300])
+    np.testing.assert_allclose(model.cluster_centers_, slow.centers, rtol=1e-12)
+    assert model.n_steps_ == steps + 1
+    assert len(model.history_) == steps
+
+
+def test_pickled_in_the_midst_it_goes_on_to_the_same_bits():
+    X = blobs(4000, 3, 8, dtype=np.float32)
+    plain, pickled = (MiniBatchKMeans(8, random_state=5, half_life=500) for _ in range(2))
+    for batch in cut(X, [3, 200, 77]):
+        plain.partial_fit(batch)
+        pickled.partial_fit(batch)
+        pickled = pickle.loads(pickle.dumps(pickled))
+        twin = copy.deepcopy(pickled)
+    assert same(plain, pickled)
+    assert same(plain.partial_fit(X), pickled.partial_fit(X))
+    assert not same(twin, pickled)
+
+
+@pytest.mark.parametrize("n_jobs", [2, 3, 5])
+def test_the_same_bits_for_every_number_of_threads(n_jobs, tmp_path):
+    X = blobs(9000, 30, 40, dtype=np.float32)
+    np.save(tmp_path / "rows.npy", X)
+    given = {"random_state": 2, "batch_size": 3000, "max_iter": 3}
+    alone = MiniBatchKMeans(40, n_jobs=1, **given).fit(X)
+    for rows in (X, np.load(tmp_path / "rows.npy", mmap_mode="r"), tmp_path / "rows.npy"):
+        model = MiniBatchKMeans(40, n_jobs=n_jobs, **given).fit(rows)
+        assert same(alone, model)
+        assert (alone.labels_ == model.labels_).all()
+        assert alone.inertia_ == model.inertia_
+    one, many = (MiniBatchKMeans(40, random_state=0, n_jobs=n) for n in (1, n_jobs))
+    for batch in cut(X, [2500, 13]):
+        one.partial_fit(batch)
+        many.partial_fit(batch)
+    assert same(one, many)
+
+
+def test_small_types_are_computed_as_float32():
+    X = np.random.default_rng(0).integers(0, 255, size=(3000, 6), dtype=np.uint8)
+    given = {"random_state": 0, "batch_size": 100, "max_iter": 1}
+    stored, widened = (MiniBatchKMeans(5, **given).fit(rows) for rows in (X, X.astype(np.float32)))
+    assert same(stored, widened)
+    stream = MiniBatchKMeans(5, random_state=0).partial_fit(X).partial_fit(X[:50].astype(np.int16))
+    with pytest.raises(ValueError, match="floating-point type"):
+        stream.partial_fit(X.astype(np.float64))
+
+
+def test_what_is_kept_does_not_grow():
+    X = blobs(20_000, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0).partial_fit(X[:100])
+    size = len(pickle.dumps(model))
+    for batch in cut(X, [100]):
+        model.partial_fit(batch)
+    assert len(pickle.dumps(model)) < size + 200
+
+
+# ---------------------------------------------------------------- merging
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_states_of_two_parts_add_up(dtype):
+    X = blobs(1000, 3, 5, dtype=dtype)
+    parts = [MiniBatchKMeans(5, init=X[:5], **PURE).partial_fit(part) for part in (X[:400], X[400:])]
+    one, other = parts
+    sums = [part.cluster_centers_ * part.counts_[:, None] for part in parts]
+    counts = one.counts_ + other.counts_
+    kept = pickle.dumps(other)
+    assert one.merge(other) is one
+    assert pickle.dumps(other) == kept
+    assert (one.counts_ == counts).all()
+    close = 1e-6 if dtype == np.float32 else 1e-12
+    np.testing.assert_allclose(one.cluster_centers_, (sums[0] + sums[1]) / counts[:, None], rtol=close)
+    assert one.n_steps_ == 2
+    one.partial_fit(X[:10])
+    assert one.counts_.sum() == counts.sum() + 10
+    # Of fits too, and an estimator with itself.
+    fitted = MiniBatchKMeans(5, random_state=0).fit(X)
+    before = fitted.counts_.copy()
+    fitted.merge(fitted)
+    assert (fitted.counts_ == 2 * before).all()
+    with pytest.raises(AttributeError, match="predict"):
+        _ = fitted.labels_
+
+
+def test_states_that_do_not_fit_are_refused():
+    X = blobs(100, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0).partial_fit(X)
+    kept = pickle.dumps(model)
+    others = {
+        "same shape": [
+            MiniBatchKMeans(4, random_state=0).partial_fit(X),
+            MiniBatchKMeans(5, random_state=0).partial_fit(X[:, :2]),
+        ],
+        "floating-point types": [MiniBatchKMeans(5, random_state=0).partial_fit(X.astype(np.float32))],
+    }
+    for text, refused in others.items():
+        for other in refused:
+            with pytest.raises(ValueError, match=text):
+                model.merge(other)
+    for other in (MiniBatchKMeans(5), MiniBatchKMeans(5).partial_fit(X[:2])):
+        with pytest.raises(NotFittedError, match="the other"):
+            model.merge(other)
+        with pytest.raises(NotFittedError, match="this"):
+            other.merge(model)
+    with pytest.raises(TypeError, match="MiniBatchKMeans"):
+        model.merge(shoal.KMeans(5).fit(X))
+    assert pickle.dumps(model) == kept
+
+
+# ---------------------------------------------------------------- bad input, files
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"batch_size": 2.5}, "batch_size must be an integer"),
+        ({"half_life": 0}, "half_life must be None or a finite number of rows above 0, got 0"),
+        ({"half_life": -3.0}, "half_life"),
+        ({"half_life": float("nan")}, "half_life"),
+        ({"half_life": float("inf")}, "half_life"),
+        ({"reassignment_ratio": -0.1}, "reassignment_ratio must be a number from 0 to 1"),
+        ({"reassignment_ratio": 1.5}, "reassignment_ratio"),
+        ({"reassignment_ratio": "no"}, "reassignment_ratio"),
+        ({"max_no_improvement": -1}, "max_no_improvement must be None or an integer of at least 0"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"tol": float("nan")}, "tol"),
+        ({"compute_labels": "yes"}, "compute_labels must be True or False"),
+        ({"n_clusters": 0}, "n_clusters"),
+        ({"init": "best"}, "init must be one of"),
+        ({"init": [[0.0, 0.0]]}, r"init must have shape \(2, 2\)"),
+    ],
+)
+def test_parameters_that_are_refused(given, text):
+    X = blobs(50, 2, 2)
+    model = MiniBatchKMeans(**{"n_clusters": 2, **given})
+    for use in (model.fit, model.iter_fit, model.partial_fit):
+        with pytest.raises(ValueError, match=text):
+            use(X)
+    assert not hasattr(model, "cluster_centers_")
+
+
+def test_all_problems_are_listed_at_once():
+    model = MiniBatchKMeans(0, batch_size=0, half_life=-1, max_iter=0, compute_labels=None)
+    with pytest.raises(ValueError, match=r"n_clusters.*max_iter.*compute_labels.*batch_size.*half_life"):
+        model.fit([[0.0]])
+
+
+def test_another_number_of_clusters_in_the_midst_is_refused():
+    X = blobs(100, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0).partial_fit(X).set_params(n_clusters=4)
+    with pytest.raises(ValueError, match="n_clusters=4 differs from the 5 centers"):
+        model.partial_fit(X)
+
+
+def test_rows_that_are_not_finite_are_named_by_where_they_lie():
+    X = blobs(500, 3, 2)
+    X[321, 1] = np.nan
+    with pytest.raises(ValueError, match="row 321, column 1"):
+        MiniBatchKMeans(2, init=X[:2], random_state=0, batch_size=500, max_no_improvement=None).fit(X)
+
+
+def test_saved_and_loaded(tmp_path):
+    X = blobs(500, 3, 4)
+    model = MiniBatchKMeans(4, random_state=0, half_life=1000, init=X[:4]).fit(X)
+    model.save(tmp_path / "model.safetensors")
+    again = shoal.load(tmp_path / "model.safetensors")
+    assert type(again) is MiniBatchKMeans
+    assert same(model, again)
+    assert again.half_life == 1000
+    assert again.inertia_ == model.inertia_
+    assert (again.history_ == model.history_).all()
+    assert (again.predict(X) == model.labels_).all()
+    assert same(model.partial_fit(X), again.partial_fit(X)), "it goes on from there"
+    stream = MiniBatchKMeans(4, random_state=0).partial_fit(X)
+    stream.save(tmp_path / "stream.safetensors")
+    assert same(shoal.load(tmp_path / "stream.safetensors"), stream)
+
+
+def test_callbacks_see_every_batch():
+    X = blobs(1000, 3, 4)
+    seen = []
+
+    def watch(estimator, step):
+        seen.append((step.iteration, estimator.n_steps_))
+        return step.iteration == 5
+
+    model = MiniBatchKMeans(4, random_state=0, callbacks=[watch], batch_size=50).fit(X)
+    assert seen == [(i, i) for i in range(1, 6)]
+    assert model.stop_reason_ == "callback"
+    assert model.labels_.shape == (1000,)
+
+
+def test_init_by_a_callable():
+    X = blobs(1000, 3, 4)
+    asked = []
+
+    def first(rows, n_clusters, random_state):
+        asked.append(rows.shape)
+        return rows[:n_clusters]
+
+    model = MiniBatchKMeans(4, init=first, random_state=0).fit(X)
+    assert asked == [(1000, 3)]
+    assert model.init_ == "callable"
+    stream = MiniBatchKMeans(4, init=first, **PURE).partial_fit(X[:100]).partial_fit(X[100:])
+    assert asked == [(1000, 3), (100, 3)]
+    given = MiniBatchKMeans(4, init=X[:4], **PURE).partial_fit(X[:100]).partial_fit(X[100:])
+    assert same(stream, given)
+
+
+def test_seeding_looks_at_a_sample_only():
+    X = blobs(100_000, 2, 4, dtype=np.float32)
+    model = MiniBatchKMeans(4, random_state=0).fit(X)
+    assert model.init_ == "k-means++ on 16384 sampled rows"
+
+
+def test_no_warning_in_the_usual_case():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        MiniBatchKMeans(4, random_state=0).fit(blobs(500, 3, 4))
