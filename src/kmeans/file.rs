@@ -11,7 +11,10 @@ use crate::data::Dtype;
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::matrix::MatRef;
-use crate::persist::{self, Array, Contents, schema::{KMEANS_MODEL, MINIBATCH_MODEL}};
+use crate::persist::{
+    self, Array, Contents,
+    schema::{KMEANS_MODEL, MINIBATCH_MODEL},
+};
 
 impl KMeansModel {
     /// Writes the model, without the labels of its rows, to a safetensors file; an older file of that name is replaced at the end, at once.
