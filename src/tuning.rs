@@ -105,6 +105,9 @@ pub(crate) fn batch_seeding_sample(batch: u64, k: usize, row_bytes: usize) -> u6
     (3 * batch).max(32 * k as u64).max(16_384).min(fitting)
 }
 
+/// Rows of a batch that the variance of the data is estimated from at most: to a percent, which is more than a tolerance needs.
+pub(crate) const VARIANCE_ROWS: u64 = 16_384;
+
 /// Rows whose squared distances are summed together by k-means++: a draw scans one tile, a pass schedules `n` over this many.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
 

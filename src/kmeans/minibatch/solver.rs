@@ -25,7 +25,7 @@ use crate::seeding::{Odds, Seeding, draw, enough_rows};
 use crate::solver::sweep::{Chunk, sweep};
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{batch_seeding_sample, batch_tile_rows};
+use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample, batch_tile_rows};
 
 /// Everything that the next batch depends on: plain arrays and numbers.
 #[derive(Clone, Debug)]
@@ -355,8 +355,11 @@ impl<T: Compute> MiniBatchSolver<T> {
             return Ok(());
         }
         let dim = batch.dim();
-        let all: Vec<u64> = (0..batch.rows().unwrap_or_default()).collect();
-        let rows = take(batch, &all)?;
+        // Of a large batch some rows do, but not the first ones: they may be sorted.
+        let some = batch.rows().unwrap_or_default();
+        let every = some.div_ceil(VARIANCE_ROWS).max(1);
+        let some: Vec<u64> = (0..some).step_by(every as usize).collect();
+        let rows = take(batch, &some)?;
         let n = (rows.len() / dim) as f64;
         let variance = |column: usize| {
             let values = || rows[column..].iter().step_by(dim).map(|x| x.to_f64());
