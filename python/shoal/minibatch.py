@@ -116,7 +116,7 @@ class MiniBatchKMeans(StreamClusterer):
     >>> from shoal import MiniBatchKMeans
     >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype="float32")
     >>> model = MiniBatchKMeans(n_clusters=2, batch_size=6, random_state=0).fit(X)
-    >>> model.predict([[0, 0]])[0] == model.labels_[0]
+    >>> bool(model.predict([[0, 0]])[0] == model.labels_[0])
     True
     >>> stream = MiniBatchKMeans(n_clusters=2, random_state=0)
     >>> for batch in (X[:4], X[4:]):

@@ -425,7 +425,7 @@ impl<T: Compute> MiniBatchSolver<T> {
                     }
                     other => other,
                 };
-                let weighted = weights.map(|weights| Weighted::checked(rows, weights));
+                let weighted = weights.map(|weights| Weighted::vouched(rows, weights));
                 let batch = weighted.as_ref().map_or(&rows as &dyn DataSource<T>, |weighted| weighted);
                 self.measure_variance(batch)?;
                 let Some(moved) = self.take_in(batch, enough, Some(size), cx).map_err(named)? else {
@@ -524,7 +524,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             let first = take(batch, &first)?;
             let some = batch.weights().map(|weights| &weights[..n as usize]);
             match some {
-                Some(weights) => self.wait_with(&Weighted::checked(MatRef::new(&first, dim), weights), cx)?,
+                Some(weights) => self.wait_with(&Weighted::vouched(MatRef::new(&first, dim), weights), cx)?,
                 None => self.wait_with(&MatRef::new(&first, dim), cx)?,
             }
         }
@@ -534,7 +534,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         if pool_weights.is_empty() {
             self.begin(&rows, cx)?;
         } else {
-            self.begin(&Weighted::checked(rows, &pool_weights), cx)?;
+            self.begin(&Weighted::vouched(rows, &pool_weights), cx)?;
         }
         let mut moved = Moved::default();
         let n = waited.len() / dim;
@@ -544,7 +544,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             let rows = MatRef::new(&waited[start * dim..end * dim], dim);
             let some = weights.get(start..end).filter(|_| !weights.is_empty());
             moved = moved.and(match some {
-                Some(weights) => self.absorb(&Weighted::checked(rows, weights), cx)?,
+                Some(weights) => self.absorb(&Weighted::vouched(rows, weights), cx)?,
                 None => self.absorb(&rows, cx)?,
             });
         }
