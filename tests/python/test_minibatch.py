@@ -632,7 +632,7 @@ def test_init_by_a_callable():
 def test_seeding_looks_at_a_sample_only():
     X = blobs(100_000, 2, 4, dtype=np.float32)
     model = MiniBatchKMeans(4, random_state=0).fit(X)
-    assert model.init_ == "k-means++ on 16384 sampled rows"
+    assert model.init_ == "k-means++ on 3072 sampled rows"
 
 
 def test_no_warning_in_the_usual_case():
