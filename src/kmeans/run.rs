@@ -222,7 +222,9 @@ impl<M: Method> FitRun<M> {
     }
 
     /// All that the next batch depends on; `None` from a method that takes no single batches.
-    pub(crate) fn state(&mut self) -> Option<Contents> {
+    ///
+    /// See [`MiniBatchParams::resume`](super::MiniBatchParams::resume) for an example.
+    pub fn state(&mut self) -> Option<Contents> {
         either!(&mut self.typed, run => M::stream(run.solver_mut()).map(|stream| stream.state()))
     }
 

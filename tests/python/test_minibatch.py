@@ -275,7 +275,7 @@ def test_starving_centers_begin_anew_at_rows_of_the_batch():
     init = np.vstack([X[:2], [[1e3, 1e3]]])
     pure = MiniBatchKMeans(3, init=init, reassignment_ratio=0.0).partial_fit(X)
     assert pure.cluster_centers_[2].tolist() == [1e3, 1e3]
-    model = MiniBatchKMeans(3, init=init, reassignment_ratio=0.01).partial_fit(X)
+    model = MiniBatchKMeans(3, init=init, reassignment_ratio=0.01, random_state=0).partial_fit(X)
     assert (model.cluster_centers_[2] == X).all(axis=1).any()
     assert model.counts_[2] == min(pure.counts_[:2]), "enough not to starve at once"
     np.testing.assert_array_equal(model.counts_[:2], pure.counts_[:2])
@@ -284,7 +284,7 @@ def test_starving_centers_begin_anew_at_rows_of_the_batch():
 def test_at_most_half_of_a_batch_begins_anew():
     X = blobs(100, 2, 3)
     init = np.vstack([X[:1], 1e3 + np.arange(18.0).reshape(9, 2)])
-    model = MiniBatchKMeans(10, init=init, reassignment_ratio=1.0)
+    model = MiniBatchKMeans(10, init=init, reassignment_ratio=1.0, random_state=0)
     # So few rows that nobody looks yet.
     model.partial_fit(X[:99])
     assert (model.cluster_centers_[1:] >= 1e3).all()
@@ -299,8 +299,9 @@ def test_rows_without_weight_are_no_new_centers():
     X = blobs(200, 2, 3)
     weights = np.r_[np.ones(4), np.zeros(196)]
     init = np.vstack([X[:1], 1e3 + np.arange(18.0).reshape(9, 2)])
-    for _ in range(20):
-        model = MiniBatchKMeans(10, init=init, reassignment_ratio=1.0).partial_fit(X, sample_weight=weights)
+    for seed in range(20):
+        model = MiniBatchKMeans(10, init=init, reassignment_ratio=1.0, random_state=seed)
+        model.partial_fit(X, sample_weight=weights)
         new = [c for c in model.cluster_centers_[1:] if (c < 1e3).all()]
         assert all((X[:4] == c).all(axis=1).any() for c in new)
         assert new

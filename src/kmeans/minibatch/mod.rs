@@ -251,13 +251,33 @@ impl MiniBatchParams {
         Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
     }
 
-    /// A run that goes on from what [`FitRun::state`] gave, with these parameters; the error says what is wrong with it.
-    pub(crate) fn resume(&self, state: &Contents) -> Result<MiniBatchRun, String> {
-        Ok(if is_wide(state)? {
-            FitRun::from_f64(MiniBatchSolver::restored(self.clone(), state)?)
-        } else {
-            FitRun::from_f32(MiniBatchSolver::restored(self.clone(), state)?)
-        })
+    /// A run that goes on from what [`FitRun::state`] gave, with these parameters.
+    ///
+    /// ```
+    /// use shoal::{Executor, MiniBatch};
+    /// let cx = Executor::new(None).unwrap();
+    /// let params = MiniBatch::params(2);
+    /// let mut run = params.stream(&[[0.0f64], [9.0]]).unwrap();
+    /// run.partial_fit(&[[0.0f64], [9.0]], &cx).unwrap();
+    /// let mut again = params.resume(&run.state().unwrap()).unwrap();
+    /// for run in [&mut run, &mut again] {
+    ///     run.partial_fit(&[[1.0f64], [8.0]], &cx).unwrap();
+    /// }
+    /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of something else, or of another number of clusters.
+    pub fn resume(&self, state: &Contents) -> Result<MiniBatchRun> {
+        let run = || {
+            Ok::<_, String>(if is_wide(state)? {
+                FitRun::from_f64(MiniBatchSolver::restored(self.clone(), state)?)
+            } else {
+                FitRun::from_f32(MiniBatchSolver::restored(self.clone(), state)?)
+            })
+        };
+        self.check(None, 1)?;
+        run().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))
     }
 }
 

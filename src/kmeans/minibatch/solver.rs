@@ -237,7 +237,7 @@ impl<T: Compute> MiniBatchSolver<T> {
                 // Beside a center that is there already it would starve again.
                 if !state.has_center(row) {
                     state.clusters.replace(j, row, least);
-                    moved.sq_shift += state.place(j);
+                    moved.sq_shift += state.place_at(j, row);
                 }
             }
         }
@@ -604,6 +604,14 @@ impl<T: Compute> State<T> {
                 *c = new;
             }
         }
+        moved
+    }
+
+    /// Puts center `j` where a row is, to the bit; gives the squared length of its move.
+    fn place_at(&mut self, j: usize, row: &[T]) -> f64 {
+        let center = &mut self.centers[j * self.dim..][..self.dim];
+        let moved = center.iter().zip(row).map(|(c, x)| (x.to_f64() - c.to_f64()).powi(2)).sum();
+        center.copy_from_slice(row);
         moved
     }
 

@@ -1,0 +1,253 @@
+//! Mini-batch k-means over every kind of source: the same bits for every number of threads, and batches that are what they should be.
+
+use proptest::prelude::*;
+use shoal::data::{AnySource, Chunk, Chunks, Dense, Own, Source, Weighted};
+use shoal::kernel::Compute;
+use shoal::kmeans::{MiniBatchParams, MiniBatchRun};
+use shoal::solver::StopReason;
+use shoal::{Error, Executor, KMeansModel, MatRef, MiniBatch, Seeding};
+
+/// Any source, with weights or as it is.
+struct Any<'a>(AnySource<'a>);
+
+impl Source for Any<'_> {
+    fn any(&self) -> AnySource<'_> {
+        self.0
+    }
+}
+
+fn unit(i: usize) -> f64 {
+    let mut z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+fn rows<T: Compute>(n: usize, d: usize) -> Vec<T> {
+    (0..n * d).map(|at| T::from_f64(unit(at) + 2.0 * unit((at / d % 9) * d + at % d + 77_777_777))).collect()
+}
+
+/// Pieces of rows and weights, whose lengths repeat `lengths`.
+fn pieces<'a, T: Own>(
+    values: &'a [T],
+    d: usize,
+    weights: Option<&'a [f64]>,
+    lengths: &'a [usize],
+) -> impl Iterator<Item = shoal::Result<Chunk<T>>> + Send + 'a {
+    let (n, mut at, mut turn) = (values.len() / d, 0, 0);
+    std::iter::from_fn(move || {
+        let end = n.min(at + lengths[turn % lengths.len()]);
+        turn += 1;
+        let chunk = Chunk::from(values[at * d..end * d].to_vec());
+        let chunk = match weights {
+            Some(weights) => chunk.weighted(weights[at..end].to_vec()),
+            None => chunk,
+        };
+        let any = at < n;
+        at = end;
+        any.then_some(Ok(chunk))
+    })
+}
+
+type Bits = (Vec<u64>, Vec<u64>, Vec<u32>, u64, u64);
+
+fn bits(model: &KMeansModel) -> Bits {
+    let of = |values: &[f64]| values.iter().map(|x| x.to_bits()).collect();
+    let (centers, weights) = (of(&model.centers::<f64>()), of(model.cluster_weights()));
+    (centers, weights, model.labels().to_vec(), model.inertia().to_bits(), model.n_iter())
+}
+
+/// A fit on some threads; streams are left without labels.
+fn fit(params: &MiniBatchParams, source: &dyn Source, threads: usize, labels: bool) -> Bits {
+    bits(&params.clone().threads(Some(threads)).compute_labels(labels).fit(source).unwrap())
+}
+
+fn same_for_all_threads<T: Own + Compute>(k: usize, n: usize, d: usize, batch: u64) {
+    let values: Vec<T> = rows(n, d);
+    let weights: Vec<f64> = (0..n).map(|i| (i % 5) as f64 / 2.0).collect();
+    let dense = Dense::new(&values, d).unwrap();
+    let weighted = Weighted::new::<T>(dense, &weights[..]).unwrap();
+    let params = MiniBatch::params(k).rng_seed(3).batch_size(batch).max_iter(2).half_life(Some(5e4));
+    for weights in [None, Some(&weights[..])] {
+        let source = Any(if weights.is_some() { T::own(&weighted) } else { T::own(&dense) });
+        let drawn = fit(&params, &source, 1, true);
+        let mut passed = None;
+        for threads in [1, 2, 3, 8] {
+            assert_eq!(fit(&params, &source, threads, true), drawn, "{threads} threads");
+            for lengths in [&[7, 1, 300][..], &[100_000]] {
+                let stream = Chunks::replay(d, || Box::new(pieces(&values, d, weights, lengths)));
+                let found = fit(&params, &Any(T::own(&stream)), threads, true);
+                assert_eq!(
+                    &found,
+                    passed.get_or_insert_with(|| found.clone()),
+                    "{threads} threads, {lengths:?}"
+                );
+                let once = Chunks::once(d, pieces(&values, d, weights, lengths));
+                let first = fit(&params, &Any(T::own(&once)), threads, true);
+                assert!(first.2.is_empty() && f64::from_bits(first.3).is_nan() && first.4 == 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_bits_for_every_number_of_threads_and_cut_of_a_stream() {
+    same_for_all_threads::<f32>(5, 4000, 3, 1000);
+    same_for_all_threads::<f64>(40, 2500, 60, 900);
+}
+
+fn stream_of<T: Own>(params: &MiniBatchParams, first: &Dense<'_, T>) -> MiniBatchRun {
+    params.stream(first).unwrap()
+}
+
+#[test]
+fn a_pass_over_a_stream_is_partial_fit_on_its_batches() {
+    let (n, d, k) = (2300, 4, 6);
+    let values: Vec<f64> = rows(n, d);
+    let weights: Vec<f64> = (0..n).map(|i| 0.5 + (i % 3) as f64).collect();
+    let params = MiniBatch::params(k)
+        .seeding(Seeding::Given(values[..k * d].to_vec()))
+        .batch_size(250)
+        .max_iter(1)
+        .compute_labels(false)
+        .max_no_improvement(None);
+    let cx = Executor::new(Some(2)).unwrap();
+    let mut run = stream_of(&params, &Dense::new(&values, d).unwrap());
+    for (batch, weights) in values.chunks(250 * d).zip(weights.chunks(250)) {
+        let batch = Weighted::new::<f64>(Dense::new(batch, d).unwrap(), weights).unwrap();
+        run.partial_fit(&Any(AnySource::F64(&batch)), &cx).unwrap().unwrap();
+    }
+    let lengths = &[33, 700];
+    let replay = Chunks::replay(d, || Box::new(pieces(&values, d, Some(&weights), lengths)));
+    let once = Chunks::once(d, pieces(&values, d, Some(&weights), lengths));
+    for stream in [replay, once] {
+        let model = params.fit(&Any(AnySource::F64(&stream))).unwrap();
+        assert_eq!(model.centers::<f64>(), run.centers::<f64>());
+        assert_eq!(model.cluster_weights(), run.cluster_weights());
+    }
+    assert_eq!(run.n_steps(), 10);
+}
+
+#[test]
+fn a_stream_that_is_read_once_is_seeded_from_its_first_rows() {
+    let (n, d) = (5000, 3);
+    let values: Vec<f32> = rows(n, d);
+    let params = MiniBatch::params(9).batch_size(100);
+    let once = Chunks::once(d, pieces(&values, d, None, &[64]));
+    let mut run = params.start(&Any(AnySource::F32(&once))).unwrap();
+    let cx = Executor::new(Some(2)).unwrap();
+    let step = run.advance(&Any(AnySource::F32(&once)), &cx).unwrap().unwrap();
+    assert_eq!((step.batch_size, step.rows_seen, step.iteration), (5000, 5000, 50));
+    assert_eq!(step.stop_reason, Some(StopReason::MaxIterations));
+    assert_eq!(run.cluster_weights().iter().sum::<f64>(), 5009.0);
+    let refused = run.finish(&Any(AnySource::F32(&once)), &cx).unwrap_err();
+    assert!(refused.to_string().contains("predict"), "{refused}");
+    // Fewer rows than clusters show only at the end.
+    let few = Chunks::once(d, pieces(&values[..6 * d], d, None, &[2]));
+    let refused = params.fit(&Any(AnySource::F32(&few))).unwrap_err();
+    assert_eq!(refused.to_string(), "n_clusters=9 must be at most the number of rows, 6");
+}
+
+#[test]
+fn an_interrupted_batch_is_made_again() {
+    let values: Vec<f32> = rows(3000, 5);
+    let source = Dense::new(&values, 5).unwrap();
+    let params = MiniBatch::params(7).batch_size(300).max_iter(3).max_no_improvement(None);
+    let cx = Executor::new(Some(2)).unwrap();
+    let (mut plain, mut broken) = (params.start(&source).unwrap(), params.start(&source).unwrap());
+    let mut turn = 0;
+    while let Some(step) = plain.advance(&source, &cx).unwrap() {
+        turn += 1;
+        if turn % 2 == 0 {
+            cx.interrupt().set();
+            let before = (broken.centers::<f64>(), broken.cluster_weights().to_vec());
+            assert!(matches!(broken.advance(&source, &cx), Err(Error::Interrupted)));
+            assert_eq!(before, (broken.centers::<f64>(), broken.cluster_weights().to_vec()));
+            cx.interrupt().clear();
+        }
+        let other = broken.advance(&source, &cx).unwrap().unwrap();
+        assert_eq!((step.objective, step.center_shift), (other.objective, other.center_shift));
+    }
+    assert_eq!(bits(&plain.model()), bits(&broken.model()));
+    assert_eq!(turn, 30);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let refused = MiniBatch::params(0)
+        .batch_size(0)
+        .max_iter(0)
+        .tolerance(f64::NAN)
+        .reassignment_ratio(-1.0)
+        .half_life(Some(0.0))
+        .fit(&[[1.0f32]])
+        .unwrap_err()
+        .to_string();
+    for name in ["n_clusters", "batch_size", "max_iter", "tol", "reassignment_ratio", "half_life"] {
+        assert!(refused.contains(&format!("{name} must be")), "{refused}");
+    }
+    let mut run = MiniBatch::params(2).stream(&[[1.0f32, 2.0]]).unwrap();
+    run.partial_fit(&[[1.0f32, 2.0]], &cx).unwrap();
+    assert!(matches!(run.partial_fit(&[[1.0f32]], &cx), Err(Error::Shape(_))));
+    assert!(matches!(run.partial_fit(&[[1.0f64, 2.0]], &cx), Err(Error::Source(_))));
+    assert!(matches!(run.partial_fit(&Vec::<[f32; 2]>::new(), &cx), Err(Error::Empty(_))));
+    assert!(run.partial_fit(&[[3.0f32, 2.0]], &cx).unwrap().is_some());
+    assert_eq!(run.cluster_weights().iter().sum::<f64>(), 4.0);
+    let mut exact = shoal::KMeans::params(1).start(&[[1.0f32]]).unwrap();
+    assert!(matches!(exact.partial_fit(&[[1.0f32]], &cx), Err(Error::Source(_))));
+}
+
+/// Sculley's algorithm as it is written down.
+fn naive(centers: &mut [Vec<f64>], counts: &mut [f64], batch: &[Vec<f64>], weights: &[f64]) {
+    let sq_dist = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
+    let labels: Vec<usize> = batch
+        .iter()
+        .map(|x| {
+            let all: Vec<f64> = centers.iter().map(|c| sq_dist(x, c)).collect();
+            (0..all.len()).min_by(|&i, &j| all[i].total_cmp(&all[j])).unwrap()
+        })
+        .collect();
+    for ((x, j), &weight) in batch.iter().zip(labels).zip(weights) {
+        if weight > 0.0 {
+            counts[j] += weight;
+            let rate = weight / counts[j];
+            centers[j].iter_mut().zip(x).for_each(|(c, x)| *c += rate * (x - *c));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Small integers: full of ties, duplicates and centers without rows; whose distances are exact until the first center moves.
+    #[test]
+    fn one_batch_is_sculley_s(
+        d in 1usize..5,
+        k in 1usize..9,
+        values in prop::collection::vec(-4i32..5, 8..160),
+        weighted in any::<bool>(),
+        threads in 1usize..4,
+    ) {
+        let values: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
+        let n = values.len() / d;
+        let batch: Vec<Vec<f64>> = values.chunks_exact(d).map(<[f64]>::to_vec).collect();
+        let weights: Vec<f64> = (0..n).map(|i| if weighted { (i % 3) as f64 } else { 1.0 }).collect();
+        prop_assume!(weights.iter().any(|&w| w > 0.0));
+        // Centers that are all different.
+        let mut centers: Vec<Vec<f64>> =
+            (0..k).map(|j| (0..d).map(|t| (j as f64 - 3.0) + (t * j % 3) as f64).collect()).collect();
+        let mut counts = vec![1.0; k];
+        let params = MiniBatch::params(k).seeding(Seeding::Given(centers.concat())).reassignment_ratio(0.0);
+        let cx = Executor::new(Some(threads)).unwrap();
+        let rows = MatRef::new(&values[..n * d], d);
+        let source = Weighted::new::<f64>(rows, &weights[..]).unwrap();
+        let mut run = params.stream(&Any(AnySource::F64(&source))).unwrap();
+        run.partial_fit(&Any(AnySource::F64(&source)), &cx).unwrap();
+        naive(&mut centers, &mut counts, &batch, &weights);
+        prop_assert_eq!(run.cluster_weights(), &counts[..]);
+        for (found, expected) in run.centers::<f64>().iter().zip(centers.concat()) {
+            prop_assert!((found - expected).abs() <= 1e-12, "{} {}", found, expected);
+        }
+    }
+}
