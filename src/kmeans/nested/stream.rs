@@ -162,14 +162,4 @@ impl<T: Compute> Nested<T> {
         self.kept.drop_first(half, self.dim);
         Ok(())
     }
-
-    /// Rows of the batch.
-    pub fn rows_used(&self) -> u64 {
-        self.batch() as u64
-    }
-
-    /// Rows that are no longer looked at, but whose votes count.
-    pub fn rows_retired(&self) -> u64 {
-        self.retired
-    }
 }
