@@ -143,6 +143,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     """
 
     _unlimited = True
+    shuffle: Any
 
     batch_sizes_: npt.NDArray[np.int64]
     bounds_: str
