@@ -49,6 +49,7 @@ pub trait Float:
     /// Rounding to nearest, the identity for `f32`.
     fn to_f32(self) -> f32;
     /// The square root, rounded to nearest.
+    #[must_use]
     fn sqrt(self) -> Self;
     /// Neither NaN nor infinite.
     fn finite(self) -> bool;

@@ -16,8 +16,8 @@ from ._core import Run, Source, Step
 
 __all__ = ["KMeans"]
 
-ALGORITHMS = ("auto", "lloyd", "yinyang")
-LATER_ALGORITHMS = ("elkan", "hamerly", "exponion")
+ALGORITHMS = ("auto", "lloyd", "yinyang", "hamerly", "exponion")
+LATER_ALGORITHMS = ("elkan",)
 #: Starts for `n_init="auto"` where the first centers are drawn blindly, as in scikit-learn.
 BLIND_STARTS = 10
 
@@ -47,12 +47,14 @@ class KMeans(CenterClusterer):
     tol : float, default=1e-4
         A start has converged when the squared length of the centers' move is at most `tol` times the mean
         variance of the features, or when no label changes. 0: only the latter.
-    algorithm : {"auto", "lloyd", "yinyang"}, default="auto"
+    algorithm : {"auto", "lloyd", "yinyang", "hamerly", "exponion"}, default="auto"
         How a sweep finds the nearest centers; results do not depend on it, bit for bit. ``"lloyd"``
         measures all distances. ``"yinyang"`` keeps a bound for every row and every few dozen centers, and
-        measures those that the bounds do not rule out: less and less as centers settle. ``"auto"`` takes it
-        once it pays, with many clusters in 32 dimensions and more. ``"elkan"``, ``"hamerly"`` and
-        ``"exponion"`` come with a later version.
+        measures those that the bounds do not rule out: less and less as centers settle. ``"hamerly"`` keeps
+        one bound a row, and ``"exponion"`` also looks only among the centers near the row's own one, in up
+        to 16 dimensions. ``"auto"`` begins with plain sweeps and takes bounds once they pay: ``"exponion"``
+        in up to 16 dimensions, ``"yinyang"`` for many clusters in more; it gives them up where they save
+        little. ``"elkan"`` comes with a later version.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
         sphere.

@@ -103,6 +103,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
         Seconds by phase: ``seeding``, ``sweeps``, ``final``.
     init_ : str
         What was used, ``"auto"`` resolved.
+    bounds_ : str
+        The bounds in use at the end, which memory may have made fewer: ``"elkan"``, ``"yinyang"``,
+        ``"hamerly"``, ``"none"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -114,10 +117,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
     not all rows, and 4 for every bound and one more. Rows of a batch are read in ascending order, whichever
     were drawn. Rows with weights are all read in every step.
 
-    :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to be
-    admitted by the rule for growth, never more of them than have a vote. A call makes a step, and more while
-    the batch grows. When the rows take `buffer_memory`, the older half of them retires: their votes stay, but
-    they are not looked at again. So do the rows of a :meth:`fit` that went before.
+    :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to
+    be admitted by the rule for growth, never more of them than have a vote. A call makes a step, and more
+    while the batch grows. When the rows take `buffer_memory`, the older half of them retires: their votes
+    stay, but they are not looked at again. So do the rows of a :meth:`fit` that went before.
 
     An empty cluster keeps its place, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
 
@@ -140,8 +143,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
     """
 
     _unlimited = True
+    shuffle: Any
 
     batch_sizes_: npt.NDArray[np.int64]
+    bounds_: str
     rows_used_: int
     rows_retired_: int
 
@@ -246,14 +251,17 @@ class NestedMiniBatchKMeans(StreamClusterer):
         super()._update(run, step)
         self.batch_sizes_ = np.array([kept[2] for kept in self._history], dtype=np.int64)
         self.rows_used_, self.rows_retired_ = run.rows()
+        self.bounds_ = run.algorithm
 
     def _about(self) -> dict[str, Any]:
-        return {**super()._about(), "rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
+        figures = {"rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
+        return {**super()._about(), **figures, "bounds": self.bounds_}
 
     def _recall(self, about: Claims) -> None:
         super()._recall(about)
         self.rows_used_ = about.count("rows_used")
         self.rows_retired_ = about.count("rows_retired")
+        self.bounds_ = str(about.text("bounds"))
 
     @classmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:

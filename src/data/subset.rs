@@ -156,7 +156,7 @@ mod tests {
         for step in [1u64, 2, 7, 50] {
             let rows: Vec<u64> = (0..80).filter(|row| row % step < step.div_ceil(2)).collect();
             let subset = Subset::<f32>::new(&source, &rows);
-            let (mut seen, mut scratch) = (Vec::new(), Vec::new());
+            let (mut seen, mut scratch, mut some) = (Vec::new(), Vec::new(), Vec::new());
             subset
                 .for_each_block(4, &mut |block| {
                     assert_eq!((block.first_row, block.len), (0, rows.len()));
@@ -165,6 +165,15 @@ mod tests {
                     for start in (0..block.len).step_by(5) {
                         let tile = block.rows.tile(start..block.len.min(start + 5), &mut scratch);
                         tile.iter().for_each(|row| seen.extend_from_slice(row));
+                        // One row of them, and all of them.
+                        let n = block.len.min(start + 5) - start;
+                        for picked in [vec![n as u32 / 2], (0..n as u32).collect()] {
+                            let tile = block.rows.tile_of(start..start + n, &picked, &mut some);
+                            assert_eq!(tile.rows(), n);
+                            for &r in &picked {
+                                assert_eq!(tile.row(r as usize), &seen[3 * (start + r as usize)..][..3]);
+                            }
+                        }
                     }
                     Ok(ControlFlow::Continue(()))
                 })

@@ -33,12 +33,12 @@ pub struct KernelTable<T: Compute> {
     /// See [`generic::picked`](super::generic::picked), as the next three.
     pub(super) gather: GatherFn<T>,
     pub(super) measure: MeasureFn<T>,
-    pub(super) between: fn(&[T], Margins<T>, &mut [T], &mut [f32]),
+    pub(super) between: BetweenFn<T>,
     pub(super) lowest: fn(&PackedCenters<T>, &mut Gathered<T>, &mut Meeting<'_, T>),
     /// See [`generic::lanes`](super::generic::lanes). Only for rows in lanes.
     pub(super) listed: ListedFn<T>,
     /// See [`generic::bounds`](super::generic::bounds), as those that follow.
-    pub(super) least: fn(&[T], &[T], &[u32], &mut [T]),
+    pub(super) least: LeastFn<T>,
     pub(super) near: NearFn<T>,
     pub(super) within: fn(&[T], T, &[T], &mut [u32]) -> usize,
     pub(super) radii: fn(Margins<T>, &mut Radii<T>),
@@ -64,6 +64,12 @@ pub(super) type MeasureFn<T> = fn(&PackedCenters<T>, MatRef<'_, T>, &[u32], &[u3
 
 /// `|x'|^2` by row, rows, their tile values, what may be wrong (by row), unit, drift; lower bounds come out, into a column of so many.
 pub(super) type RenewFn<T> = fn(&[T], &[u32], &[T], &[T], T, f32, (&mut [f32], usize, usize));
+
+/// Columns of centers, margins, a buffer; distances come out.
+pub(super) type BetweenFn<T> = fn(&[T], Margins<T>, &mut [T], &mut [f32]);
+
+/// Lower bounds, drift, rows; the least bound of each comes out.
+pub(super) type LeastFn<T> = fn(&[T], &[T], &[u32], &mut [T]);
 
 /// Lower bounds, drift, rows, their reach (by row); lists, their room and lengths come out.
 pub(super) type NearFn<T> = fn(&[T], &[T], &[u32], &[T], (&mut [u32], usize, &mut [u32]));

@@ -161,7 +161,7 @@ fn add_energies<T: Compute>(
     if finite { Ok(()) } else { Err(chunk.not_finite()) }
 }
 
-fn merge_energies(total: &mut Vec<f64>, part: &mut Vec<f64>) {
+fn merge_energies(total: &mut [f64], part: &mut [f64]) {
     total.iter_mut().zip(part).for_each(|(total, part)| *total += std::mem::take(part));
 }
 
@@ -209,7 +209,9 @@ pub(crate) fn inertia<T: Compute>(
             add_energies(&chunk, labels, dists, part)
         };
         let make = (|| vec![0.0; k], <(Vec<f64>, Vec<u32>, Scratch<T>)>::default);
-        sweep(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, merge_energies)
+        sweep(data, cx, tile_rows(k), Given(labels), &mut total, make, absorb, |total, part| {
+            merge_energies(total, part);
+        })
     })?;
     Ok(total.iter().sum())
 }
@@ -242,7 +244,9 @@ pub(super) fn label<T: Compute>(
             add_energies(&chunk, labels, dists, part)
         };
         let make = (|| vec![0.0; k], <(Vec<f64>, Scratch<T>)>::default);
-        sweep(data, cx, tile_rows(k), &mut labels[..], &mut total, make, absorb, merge_energies)
+        sweep(data, cx, tile_rows(k), &mut labels[..], &mut total, make, absorb, |total, part| {
+            merge_energies(total, part);
+        })
     })?;
     Ok((labels, total.iter().sum()))
 }

@@ -160,7 +160,7 @@ pub(super) fn nested(
         .shuffle(shuffle)
         .threads(threads);
     if let Some((kind, arrays, meta)) = state {
-        let run = params.resume(&of_python(&kind, arrays, meta)?).map_err(PyValueError::new_err)?;
+        let run = params.resume(&of_python(&kind, arrays, meta)?)?;
         return Ok(Run::of_batches(run, n_clusters, threads));
     }
     let source = source.ok_or_else(|| PyValueError::new_err("rows or a state are needed to begin with"))?;

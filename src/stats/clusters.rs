@@ -118,7 +118,9 @@ impl ClusterSums {
             self.square();
             labels.iter().zip(weights).for_each(|(&j, w)| self.squares[j as usize] += w * w);
         } else if !self.squares.is_empty() {
-            labels.iter().for_each(|&j| self.squares[j as usize] += 1.0);
+            for &j in labels {
+                self.squares[j as usize] += 1.0;
+            }
         }
         let Self { sums, weights: totals, energies, .. } = self;
         kernel::accumulate(rows, labels, weights, centers, sums, totals, energies);

@@ -143,6 +143,17 @@ def test_limits_end_a_run_and_labels_are_of_all_rows():
     assert loose.n_iter_ < tight.n_iter_
 
 
+def test_bounds_say_what_memory_left_of_them():
+    X = blobs(6000, 20, 2, np.float32)
+    given = {"batch_size": 500, "bounds": "elkan", "random_state": 0}
+    found = {}
+    for memory in ("1GB", 4 * 2 * 6000, 4 * 6000, 0):
+        model = NestedMiniBatchKMeans(200, bounds_memory=memory, **given).fit(X)
+        found[memory] = (model.bounds_, model.cluster_centers_.tobytes())
+    assert [bounds for bounds, _ in found.values()] == ["elkan", "hamerly", "none", "none"]
+    assert len({centers for _, centers in found.values()}) == 1
+
+
 def test_labels_only_if_wanted():
     X = blobs(3000, 3, 2)
     model = NestedMiniBatchKMeans(5, batch_size=50, compute_labels=False, random_state=0).fit(X)
@@ -198,7 +209,7 @@ def test_saved_and_loaded(tmp_path):
     assert type(again) is NestedMiniBatchKMeans
     assert again.get_params() == model.get_params()
     assert (again.predict(X) == model.labels_).all()
-    for name in ("n_iter_", "rows_used_", "rows_retired_", "inertia_", "stop_reason_", "init_"):
+    for name in ("n_iter_", "rows_used_", "rows_retired_", "bounds_", "inertia_", "stop_reason_", "init_"):
         assert getattr(again, name) == getattr(model, name), name
     assert (again.batch_sizes_ == model.batch_sizes_).all()
     copied = pickle.loads(pickle.dumps(model))

@@ -49,6 +49,9 @@ fn check<T: Float>(bytes: &[u8], offset: usize, layout: Layout, range: Range<usi
     let mut scratch = vec![T::INFINITY; 3];
     let tile = source.tile(range.clone(), &mut scratch);
     assert_eq!((tile.rows(), tile.cols()), (range.len(), layout.cols));
+    let mut some = vec![T::INFINITY; 3];
+    let picked: Vec<u32> = (0..range.len() as u32).filter(|i| i % 3 == 1).collect();
+    let tile_of = source.tile_of(range.clone(), &picked, &mut some);
     let mut gathered = Vec::new();
     source.gather(&range.clone().map(|r| r as u64).collect::<Vec<_>>(), &mut gathered).unwrap();
     for (i, r) in range.enumerate() {
@@ -57,6 +60,8 @@ fn check<T: Float>(bytes: &[u8], offset: usize, layout: Layout, range: Range<usi
             let from = offset.checked_add_signed(at).unwrap();
             let expected = naive::<T>(layout.dtype, &bytes[from..from + layout.dtype.size()]);
             assert!(same(tile.row(i)[c], expected), "{layout:?} row {r} column {c}");
+            let asked = picked.contains(&(i as u32));
+            assert!(!asked || same(tile_of.row(i)[c], expected), "{layout:?} row {r} column {c} of some");
             assert!(same(gathered[i * layout.cols + c], expected), "{layout:?} gathered row {r} column {c}");
         }
     }

@@ -41,6 +41,7 @@ use crate::stats::ClusterSums;
 ///
 /// `Step::objective` is the inertia of the batch: of the labels of the step about the centers that it started from.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "a state, not a choice of behaviours")]
 pub struct Nested<T> {
     params: NestedParams,
     dim: usize,
@@ -202,9 +203,13 @@ impl<T: Compute> Nested<T> {
 
     /// Begins bounds, if it is time for them.
     fn choose_bounds(&mut self) {
-        let first = self.iteration == 0 || self.labels.torn || self.labels.bounds.is_some();
-        let settled = self.params.bounds.begin(self.dim, self.changed, self.batch() as u64);
-        if let (false, Some(least_panels)) = (first, settled) {
+        let begun = self.labels.bounds.is_some();
+        // Before the first update nothing is known of where centers will be, and which of them are near each other.
+        if begun || self.iteration == 0 || self.labels.torn {
+            return;
+        }
+        let wanted = self.params.bounds.begin(self.dim, self.changed, self.batch() as u64);
+        if let Some(least_panels) = wanted {
             let centers = MatRef::new(&self.centers, self.dim);
             let budget = self.params.bounds_memory;
             self.labels.bounds = PanelBounds::grouped(centers, self.batch(), budget, least_panels);
@@ -414,6 +419,6 @@ impl<T: Compute> StreamSolver<T> for Nested<T> {
     }
 
     fn rows(&self) -> (u64, u64) {
-        (self.rows_used(), self.rows_retired())
+        (self.batch() as u64, self.retired)
     }
 }

@@ -322,14 +322,34 @@ impl NestedParams {
         Ok(FitRun::new(self, rows, None))
     }
 
-    /// A run that goes on from what [`FitRun::state`] gave, with these parameters; the error says what is wrong with it.
-    #[cfg(feature = "python")]
-    pub(crate) fn resume(&self, state: &Contents) -> Result<NestedRun, String> {
-        Ok(if is_wide(state)? {
-            FitRun::from_f64(Nested::of_file(self.clone(), state)?)
-        } else {
-            FitRun::from_f32(Nested::of_file(self.clone(), state)?)
-        })
+    /// A run that goes on from what [`FitRun::state`] gave, with these parameters: of a stream all that the next rows depend on, of a fit
+    /// its votes.
+    ///
+    /// ```
+    /// use shoal::{Executor, NestedMiniBatch};
+    /// let cx = Executor::new(None).unwrap();
+    /// let params = NestedMiniBatch::params(2);
+    /// let mut run = params.stream(&[[0.0f64], [9.0]]).unwrap();
+    /// run.partial_fit(&[[0.0f64], [9.0]], &cx).unwrap();
+    /// let mut again = params.resume(&run.state().unwrap()).unwrap();
+    /// for run in [&mut run, &mut again] {
+    ///     run.partial_fit(&[[1.0f64], [8.0]], &cx).unwrap();
+    /// }
+    /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of something else, or of another number of clusters.
+    pub fn resume(&self, state: &Contents) -> Result<NestedRun> {
+        let run = || {
+            Ok::<_, String>(if is_wide(state)? {
+                FitRun::from_f64(Nested::of_file(self.clone(), state)?)
+            } else {
+                FitRun::from_f32(Nested::of_file(self.clone(), state)?)
+            })
+        };
+        self.check(u64::MAX, 1)?;
+        run().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))
     }
 
     /// An iterator over the steps of a fit; its `model` is valid after every one.

@@ -26,12 +26,12 @@ impl PanelBounds {
         let drift: Vec<f64> =
             self.drift.chunks(2).map(|two| two.iter().copied().fold(0.0, f64::max)).collect();
         for i in 0..n {
-            for group in 0..self.n_groups {
+            for (group, &drift) in drift.iter().enumerate() {
                 // What is written never overtakes what is still to be read.
                 let bound = |group: usize| f64::from(self.rows.lower[i * old + group]) - self.drift[group];
                 let first = bound(2 * group);
                 let both = if 2 * group + 1 < old { first.min(bound(2 * group + 1)) } else { first };
-                self.rows.lower[i * self.n_groups + group] = down(both + drift[group]);
+                self.rows.lower[i * self.n_groups + group] = down(both + drift);
             }
         }
         self.rows.lower.truncate(n * self.n_groups);

@@ -10,7 +10,7 @@ use crate::kernel::bounded::{
     BEHIND, Margins, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed, nearest_pair,
     put_in_columns, radii, reach, renew, upper, within,
 };
-use crate::kernel::{Compute, PackedCenters, nearest_two};
+use crate::kernel::{Compute, PackedCenters, Scratch, nearest_two};
 use crate::matrix::MatRef;
 use crate::tuning::BALL_CENTERS;
 
@@ -51,7 +51,7 @@ impl Neighbours {
 fn halves<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>) -> Vec<f32> {
     let (centers, k) = (packed.centers(), packed.n_centers());
     let (mut labels, mut own, mut next) = (vec![0; k], vec![0.0; k], vec![0.0; k]);
-    nearest_two(centers, packed, &mut labels, &mut own, &mut next, &mut Default::default());
+    nearest_two(centers, packed, &mut labels, &mut own, &mut next, &mut Scratch::default());
     let (norm, scale) = (packed.largest_norm(), packed.scale());
     let off = 8.0 * margins.gamma.to_f64() * norm * norm;
     let half = |(j, &nearest): (usize, &u32)| {
@@ -124,7 +124,7 @@ impl<T: Compute> Rules<'_, T> {
             work.error[r] = error[i];
             work.open[kept] = row;
             // Where a row holds what is not a number, it is open.
-            kept += usize::from(!(work.least[r] >= reaches[i]));
+            kept += usize::from(work.least[r] < reaches[i] || reaches[i].is_nan());
         }
         work.open.truncate(kept);
         measured

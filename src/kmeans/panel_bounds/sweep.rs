@@ -249,7 +249,7 @@ impl<T: Compute> Rules<'_, T> {
             work.reach[r] = work.radii.reach[i];
             work.new[r] = chunk.old[r];
             // Where a row holds what is not a number, it is open.
-            kept += usize::from(!(work.least[i] >= work.reach[r]));
+            kept += usize::from(work.least[i] < work.reach[r] || work.reach[r].is_nan());
         }
         work.open.truncate(kept);
         measured
@@ -307,7 +307,7 @@ impl<T: Compute> Rules<'_, T> {
                 list[kept] = r;
                 let r = r as usize;
                 let own = work.slot[r].wrapping_sub(done) < self.width as u32;
-                kept += usize::from(!own & (chunk.bounds.lower[r * groups + group] - drift < work.reach[r]));
+                kept += usize::from(!own && (chunk.bounds.lower[r * groups + group] - drift < work.reach[r]));
             }
             if kept > 0 {
                 met += self.group(group, &list[..kept], chunk, work);
