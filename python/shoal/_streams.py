@@ -40,7 +40,7 @@ class StreamClusterer(CenterClusterer):
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`.
+            As for :meth:`fit`; later batches are computed in the type of the first.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
             Weight of every row, finite, at least 0, not all 0. None: 1.

@@ -31,7 +31,7 @@ class MiniBatchKMeans(StreamClusterer):
         Number of clusters, at least 1 and at most the number of rows.
     init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="auto"
         First centers; each counts as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
-        k-means++ on a random sample of the larger of 3 batches, 32 rows a cluster and 16,384 rows. With
+        k-means++ on a random sample of 3 batches, or of 16 rows a cluster if that is more. With
         :meth:`partial_fit` they are chosen from the first batch.
     batch_size : int, default=1024
         Rows of a batch of :meth:`fit`, at least 1; more than there are rows is as many as there are.
@@ -116,7 +116,7 @@ class MiniBatchKMeans(StreamClusterer):
     >>> from shoal import MiniBatchKMeans
     >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype="float32")
     >>> model = MiniBatchKMeans(n_clusters=2, batch_size=6, random_state=0).fit(X)
-    >>> model.predict([[0, 0]])[0] == model.labels_[0]
+    >>> bool(model.predict([[0, 0]])[0] == model.labels_[0])
     True
     >>> stream = MiniBatchKMeans(n_clusters=2, random_state=0)
     >>> for batch in (X[:4], X[4:]):

@@ -57,8 +57,8 @@ impl<'a, S> Weighted<'a, S> {
         Ok(Self { source, weights })
     }
 
-    /// Weights that were checked, one a row.
-    pub(crate) fn checked(source: S, weights: &'a [f64]) -> Self {
+    /// Weights that were checked before, one for each row; all of them may be 0.
+    pub(crate) fn vouched(source: S, weights: &'a [f64]) -> Self {
         Self { source, weights: Cow::Borrowed(weights) }
     }
 }

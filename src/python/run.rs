@@ -13,6 +13,7 @@ use super::persist::{Loaded, as_python, of_python};
 use super::rows::Input;
 use super::source::Source;
 use super::step::Step;
+use crate::data::AnySource;
 use crate::error::Result;
 use crate::kmeans::{FitRun, Method, Timings};
 use crate::parallel::Executor;
@@ -85,7 +86,9 @@ impl<M: Method> AnyRun for FitRun<M> {
         self.timings()
     }
     fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>> {
-        self.partial_fit(batch, cx)
+        // As prediction does: in the type of the centers, whatever the storage.
+        let rows = if self.is_wide() { AnySource::F64(batch.of()) } else { AnySource::F32(batch.of()) };
+        self.partial_fit(&rows, cx)
     }
     fn state(&mut self) -> Option<Contents> {
         self.state()

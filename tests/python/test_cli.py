@@ -145,6 +145,30 @@ def test_settings_are_checked(capsys, rows):
     assert "max_iter" in failure(capsys, *fit, "--set", "max_iter=0")
 
 
+def test_mini_batches(capsys, rows, tmp_path):
+    model, labels, again = (tmp_path / name for name in ("m.safetensors", "labels.npy", "again.npy"))
+    given = ["fit", rows, "-k", 3, "--method", "minibatch", "--set", "batch_size=30", "-o", model]
+    status, out, err = run(capsys, *given, "--labels", labels, "--json")
+    assert status == 0
+    assert "shoal fit" in err
+    result = json.loads(out)
+    assert (result["method"], result["clusters"], result["algorithm"]) == ("minibatch", 3, None)
+    kept = shoal.load(model)
+    assert isinstance(kept, shoal.MiniBatchKMeans)
+    assert kept.batch_size == 30
+    assert kept.inertia_ == result["inertia"]
+    assert run(capsys, "predict", model, rows, "-o", again)[0] == 0
+    assert (np.load(labels) == np.load(again)).all()
+    assert json.loads(run(capsys, "info", model, "--json")[1])["kind"] == "minibatch-kmeans-model"
+    # Without labels of its own, and in lines.
+    status, out, _ = run(capsys, *given, "--set", "compute_labels=false", "--labels", labels, "--quiet")
+    assert status == 0
+    assert "inertia" not in out
+    assert (np.load(labels) == np.load(again)).all()
+    assert "no such parameter" in failure(capsys, *given, "--metric", "cosine", status=2)
+    assert "half_life" in failure(capsys, *given, "--set", "half_life=0")
+
+
 def test_values_are_read():
     read = [cli.value_of(t) for t in ("3", "0.5", "1e-3", "none", "True", "false", "1GB", "nan1")]
     assert read == [3, 0.5, 1e-3, None, True, False, "1GB", "nan1"]

@@ -25,7 +25,7 @@ use crate::seeding::{Odds, Seeding, draw, enough_rows};
 use crate::solver::sweep::{Chunk, sweep};
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{batch_seeding_sample, batch_tile_rows};
+use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample, batch_tile_rows};
 
 /// Everything that the next batch depends on: plain arrays and numbers.
 #[derive(Clone, Debug)]
@@ -355,8 +355,11 @@ impl<T: Compute> MiniBatchSolver<T> {
             return Ok(());
         }
         let dim = batch.dim();
-        let all: Vec<u64> = (0..batch.rows().unwrap_or_default()).collect();
-        let rows = take(batch, &all)?;
+        // Of a large batch some rows do, but not the first ones: they may be sorted.
+        let some = batch.rows().unwrap_or_default();
+        let every = some.div_ceil(VARIANCE_ROWS).max(1);
+        let some: Vec<u64> = (0..some).step_by(every as usize).collect();
+        let rows = take(batch, &some)?;
         let n = (rows.len() / dim) as f64;
         let variance = |column: usize| {
             let values = || rows[column..].iter().step_by(dim).map(|x| x.to_f64());
@@ -422,7 +425,7 @@ impl<T: Compute> MiniBatchSolver<T> {
                     }
                     other => other,
                 };
-                let weighted = weights.map(|weights| Weighted::checked(rows, weights));
+                let weighted = weights.map(|weights| Weighted::vouched(rows, weights));
                 let batch = weighted.as_ref().map_or(&rows as &dyn DataSource<T>, |weighted| weighted);
                 self.measure_variance(batch)?;
                 let Some(moved) = self.take_in(batch, enough, Some(size), cx).map_err(named)? else {
@@ -521,7 +524,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             let first = take(batch, &first)?;
             let some = batch.weights().map(|weights| &weights[..n as usize]);
             match some {
-                Some(weights) => self.wait_with(&Weighted::checked(MatRef::new(&first, dim), weights), cx)?,
+                Some(weights) => self.wait_with(&Weighted::vouched(MatRef::new(&first, dim), weights), cx)?,
                 None => self.wait_with(&MatRef::new(&first, dim), cx)?,
             }
         }
@@ -531,7 +534,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         if pool_weights.is_empty() {
             self.begin(&rows, cx)?;
         } else {
-            self.begin(&Weighted::checked(rows, &pool_weights), cx)?;
+            self.begin(&Weighted::vouched(rows, &pool_weights), cx)?;
         }
         let mut moved = Moved::default();
         let n = waited.len() / dim;
@@ -541,7 +544,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             let rows = MatRef::new(&waited[start * dim..end * dim], dim);
             let some = weights.get(start..end).filter(|_| !weights.is_empty());
             moved = moved.and(match some {
-                Some(weights) => self.absorb(&Weighted::checked(rows, weights), cx)?,
+                Some(weights) => self.absorb(&Weighted::vouched(rows, weights), cx)?,
                 None => self.absorb(&rows, cx)?,
             });
         }
