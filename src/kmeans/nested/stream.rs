@@ -62,7 +62,7 @@ impl<T: Compute> Kept<T> {
     /// Runs `f` on the rows as a source.
     fn with<R>(&self, dim: usize, f: impl FnOnce(&dyn DataSource<T>) -> Result<R>) -> Result<R> {
         let rows = Dense::new(&self.rows, dim)?;
-        if self.weights.is_empty() { f(&rows) } else { f(&Weighted::checked(rows, &self.weights)) }
+        if self.weights.is_empty() { f(&rows) } else { f(&Weighted::vouched(rows, &self.weights)) }
     }
 
     /// Drops the first `m` rows.
