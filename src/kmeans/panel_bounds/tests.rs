@@ -51,7 +51,7 @@ impl PanelBounds {
 }
 
 fn bounds_hold<T: Compute>(algorithm: Algorithm, offset: f64, scale: f64, bounds_memory: u64) {
-    let (n, k) = (1500, 150);
+    let (n, k) = (500, 150);
     // With few columns rows meet the centers about their own one.
     let d = if algorithm == Algorithm::Exponion { 5 } else { 18 };
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
@@ -82,7 +82,7 @@ fn bounds_hold<T: Compute>(algorithm: Algorithm, offset: f64, scale: f64, bounds
 fn bounds_hold_on_badly_scaled_data() {
     let kinds = [
         (Algorithm::Yinyang, 1 << 30),
-        (Algorithm::Yinyang, 1500 * 4 * 4),
+        (Algorithm::Yinyang, 500 * 4 * 4),
         (Algorithm::Hamerly, 1 << 30),
         (Algorithm::Exponion, 1 << 30),
     ];
