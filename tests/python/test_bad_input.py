@@ -128,8 +128,7 @@ def test_more_clusters_than_rows():
         ({"init": "k-means||"}, r"init='k-means\|\|' is not implemented in this version"),
         (
             {"algorithm": "elkan"},
-            "algorithm='elkan' is not implemented in this version, use one of auto, lloyd, yinyang, hamerly, "
-            "exponion",
+            "algorithm='elkan' is not implemented in this version, use one of auto, lloyd, yinyang, hamerly",
         ),
         ({"algorithm": "x"}, "algorithm must be one of auto, lloyd, yinyang, hamerly, exponion, got 'x'"),
         ({"metric": "l1"}, "metric must be one of euclidean, cosine, got 'l1'"),
@@ -162,7 +161,7 @@ def test_more_clusters_than_rows():
         ({"random_state": 10**5000}, "random_state must be within .*, got an integer of thousands of digits"),
         ({"metric": np.ones(2)}, r"metric must be one of euclidean, cosine, got array\(\[1\., 1\.\]\)"),
         ({"metric": None}, "metric must be one of euclidean, cosine, got None"),
-        ({"algorithm": np.ones(2)}, r"algorithm must be one of auto, lloyd, yinyang, hamerly, exponion, got array\(\[1\."),
+        ({"algorithm": np.ones(2)}, r"algorithm must be one of auto, lloyd, .*, exponion, got array\(\[1\."),
         ({"verbose": "x"}, "verbose must be True, False or an integer of at least 0, got 'x'"),
         ({"verbose": -1}, "verbose must be True, False or an integer of at least 0, got -1"),
         ({"verbose": np.ones(2)}, r"verbose must be True, False or an integer of at least 0, got array"),
