@@ -1,9 +1,9 @@
 //! This module knows bounds by panel of centers: exact labels for few distances.
 //!
 //! The grouped bounds of Yinyang k-means (Ding et al., 2015), with the kernel's panels as the groups, so that the rows that survive a bound
-//! are labelled by the tile kernel. Every row keeps an upper bound on the distance to its center, and for each group of panels a lower
-//! bound on the distances to all other centers in it. A lower bound is stored with the group's drift at that time added, so that a sweep
-//! writes only those that it renews.
+//! are labelled by the tile kernel. Every row keeps an upper bound on the distance to its center, a lower bound on the distances to all
+//! other centers, and, but where one is enough (`single`), a lower bound for each group of panels. A lower bound is stored with the drift
+//! of its centers at that time added, so that a sweep writes only those that it renews.
 //!
 //! Labels are the canonical ones, bit for bit those of a plain sweep: tile values decide between centers, and a group is left out only
 //! where its bound exceeds the upper bound by more than the rounding of tile values.

@@ -215,7 +215,11 @@ impl<T: Compute> Rules<'_, T> {
             *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
         }
         if self.rebase {
-            let less = |bound: f32, drift: f32| bound - (drift + (drift + bound.abs()) * ROUNDING);
+            // An infinite bound, where there is no other center, must not become what is not a number.
+            let less = |bound: f32, drift: f32| match bound {
+                f32::INFINITY => bound,
+                _ => bound - (drift + (drift + bound.abs()) * ROUNDING),
+            };
             bounds.least.iter_mut().for_each(|bound| *bound = less(*bound, self.far_drift));
             for row in bounds.lower.chunks_exact_mut(self.drift.len().max(1)) {
                 row.iter_mut().zip(&self.drift).for_each(|(bound, &drift)| *bound = less(*bound, drift));
