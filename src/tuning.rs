@@ -81,6 +81,10 @@ pub(crate) fn panels_pay(dim: usize, panels: usize, changed: f64) -> bool {
     dim > ROWS_IN_LANES_DIM && panels >= 4 && changed <= BOUNDED_CHANGES
 }
 
+/// Columns from which a bound for every center pays: it is read for every doubtful row, and lets two thirds as many panels through as one
+/// for each panel does (MNIST and ResNet features, k = 256).
+pub(crate) const FINE_DIM: usize = 256;
+
 /// Whether one bound a row saves more than it costs, with few columns, where all distances of a row cost little: a row whose bound fails costs what
 /// some hundred distances do, and the rows whose bounds fail are ten times those whose labels change.
 pub(crate) fn balls_pay(dim: usize, k: usize, changed: f64) -> bool {

@@ -129,8 +129,13 @@ impl Case<'_> {
         let plain = self.trace(Algorithm::Lloyd, 0, 1);
         let rows = 4 * self.n as u64;
         let yinyang = [1 << 30, 4 * rows, 3 * rows, 0].map(|memory| (Algorithm::Yinyang, memory));
-        let others =
-            [(Algorithm::Hamerly, 1 << 30), (Algorithm::Exponion, 1 << 30), (Algorithm::Exponion, 2 * rows)];
+        let others = [
+            (Algorithm::Elkan, 1 << 30),
+            (Algorithm::Elkan, 5 * rows),
+            (Algorithm::Hamerly, 1 << 30),
+            (Algorithm::Exponion, 1 << 30),
+            (Algorithm::Exponion, 2 * rows),
+        ];
         for (algorithm, memory) in yinyang.into_iter().chain(others) {
             let bounded = self.trace(algorithm, memory, 2);
             let what = format!("{what} {algorithm:?}");

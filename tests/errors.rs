@@ -563,7 +563,7 @@ fn an_interrupted_run_goes_on_to_the_same_end() {
         KMeans::params(4).seeding(Seeding::Given(vec![0.0, 0.0, 0.0, 900.0])).tolerance(0.0).max_iter(4);
     interrupted_anywhere(&plain, Dense::new(&values, 1).unwrap());
     // More centers than a panel holds: bounded sweeps pack them in an order of their own. Whole numbers: sums are exact in any order.
-    for algorithm in [shoal::Algorithm::Yinyang, shoal::Algorithm::Exponion] {
+    for algorithm in [shoal::Algorithm::Yinyang, shoal::Algorithm::Elkan, shoal::Algorithm::Exponion] {
         let bounded =
             KMeans::params(70).seeding(Seeding::Random).tolerance(0.0).max_iter(6).algorithm(algorithm);
         interrupted_anywhere(&bounded, Dense::new(&values, 2).unwrap());

@@ -16,8 +16,7 @@ from ._core import Run, Source, Step
 
 __all__ = ["KMeans"]
 
-ALGORITHMS = ("auto", "lloyd", "yinyang", "hamerly", "exponion")
-LATER_ALGORITHMS = ("elkan",)
+ALGORITHMS = ("auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion")
 #: Starts for `n_init="auto"` where the first centers are drawn blindly, as in scikit-learn.
 BLIND_STARTS = 10
 
@@ -47,14 +46,14 @@ class KMeans(CenterClusterer):
     tol : float, default=1e-4
         A start has converged when the squared length of the centers' move is at most `tol` times the mean
         variance of the features, or when no label changes. 0: only the latter.
-    algorithm : {"auto", "lloyd", "yinyang", "hamerly", "exponion"}, default="auto"
+    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion"}, default="auto"
         How a sweep finds the nearest centers; results do not depend on it, bit for bit. ``"lloyd"``
         measures all distances. ``"yinyang"`` keeps a bound for every row and every few dozen centers, and
-        measures those that the bounds do not rule out: less and less as centers settle. ``"hamerly"`` keeps
-        one bound a row, and ``"exponion"`` also looks only among the centers near the row's own one, in up
-        to 16 dimensions. ``"auto"`` begins with plain sweeps and takes bounds once they pay: ``"exponion"``
-        in up to 16 dimensions, ``"yinyang"`` for many clusters in more; it gives them up where they save
-        little. ``"elkan"`` comes with a later version.
+        measures those that the bounds do not rule out: less and less as centers settle. ``"elkan"`` keeps a
+        bound for every row and center. ``"hamerly"`` keeps one bound a row, and ``"exponion"`` also looks
+        only among the centers near the row's own one, in up to 16 dimensions. ``"auto"`` begins with plain
+        sweeps and takes bounds once they pay: ``"exponion"`` in up to 16 dimensions, ``"yinyang"`` for many
+        clusters in more, ``"elkan"`` from 256 on; it gives them up where they save little.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
         sphere.
@@ -165,7 +164,7 @@ class KMeans(CenterClusterer):
         super()._rules(problems)
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
-        problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS, LATER_ALGORITHMS)
+        problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
         problems.check(p.one_of, "metric", self.metric, METRICS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
 

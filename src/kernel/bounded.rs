@@ -40,6 +40,20 @@ pub(crate) struct Meeting<'a, T> {
     pub(crate) low: &'a mut [T],
     /// The rows for which that is at most the best: added.
     pub(crate) better: &'a mut Vec<Better<T>>,
+    /// Bounds for each center of the panel, if there are such.
+    pub(crate) fine: Option<Fine<'a, T>>,
+}
+
+/// Lower bounds for every row and center, to be written for the rows of a meeting.
+pub(crate) struct Fine<'a, T> {
+    /// `columns` bounds a row.
+    pub(crate) lower: &'a mut [f32],
+    pub(crate) columns: usize,
+    /// What is added to the bounds of each center.
+    pub(crate) drift: &'a [f32],
+    /// How far a squared distance may be off, by row.
+    pub(crate) error: &'a [T],
+    pub(crate) unit: T,
 }
 
 /// A row that has a center in the panel as near as the best so far, or nearer.
@@ -247,15 +261,16 @@ pub(crate) fn least(lower: &[f32], drift: &[f32], picked: &[u32], out: &mut [f32
     (<f32 as Compute>::table(Isa::active()).least)(lower, drift, picked, out);
 }
 
-/// Lists the `picked` rows by the groups that are within their `reach` (by row): group `g` finds its `counts[g]` rows from `lists[g * room]` on.
+/// Lists the `picked` rows by the groups of `span` bounds of which one is within their `reach` (by row): group `g` finds its `counts[g]` rows from
+/// `lists[g * room]` on.
 pub(crate) fn near(
     lower: &[f32],
-    drift: &[f32],
+    (drift, span): (&[f32], usize),
     picked: &[u32],
     reach: &[f32],
     lists: (&mut [u32], usize, &mut [u32]),
 ) {
-    (<f32 as Compute>::table(Isa::active()).near)(lower, drift, picked, reach, lists);
+    (<f32 as Compute>::table(Isa::active()).near)(lower, (drift, span), picked, reach, lists);
 }
 
 /// The rows with `lower[r] - drift < reach[r]`, into the front of `rows`; gives their number.

@@ -71,8 +71,8 @@ pub(super) type BetweenFn<T> = fn(&[T], Margins<T>, &mut [T], &mut [f32]);
 /// Lower bounds, drift, rows; the least bound of each comes out.
 pub(super) type LeastFn<T> = fn(&[T], &[T], &[u32], &mut [T]);
 
-/// Lower bounds, drift, rows, their reach (by row); lists, their room and lengths come out.
-pub(super) type NearFn<T> = fn(&[T], &[T], &[u32], &[T], (&mut [u32], usize, &mut [u32]));
+/// Lower bounds, drift and how many bounds make a group, rows, their reach (by row); lists, their room and lengths come out.
+pub(super) type NearFn<T> = fn(&[T], (&[T], usize), &[u32], &[T], (&mut [u32], usize, &mut [u32]));
 
 /// Rows, their labels, their weights, the centers, sums, weights and sums of squared differences to add to.
 pub(super) type AccumulateFn<T> =

@@ -19,7 +19,7 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{BOUNDED_SHARE, balls_pay, panels_pay};
+use crate::tuning::{BOUNDED_SHARE, FINE_DIM, balls_pay, panels_pay};
 
 /// Seconds spent in each phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -172,7 +172,7 @@ impl<T: Compute> Lloyd<T> {
         if self.labels.torn || self.labels.bounds.is_some() || self.iteration == 0 {
             return;
         }
-        let wanted = match self.params.algorithm {
+        let mut wanted = match self.params.algorithm {
             Algorithm::Auto if self.iteration < self.unbounded_until => Algorithm::Lloyd,
             Algorithm::Auto => {
                 let changed = self.changed as f64 / self.labels.of_rows.len() as f64;
@@ -184,10 +184,15 @@ impl<T: Compute> Lloyd<T> {
         let centers = MatRef::new(&self.centers, self.dim);
         self.labels.bounds = match wanted {
             Algorithm::Yinyang => PanelBounds::new(centers, n, budget),
+            Algorithm::Elkan => PanelBounds::fine(centers, n, budget),
             Algorithm::Hamerly => PanelBounds::single(centers, n, budget, false),
             Algorithm::Exponion => PanelBounds::single(centers, n, budget, true),
             Algorithm::Auto | Algorithm::Lloyd => None,
         };
+        if wanted == Algorithm::Elkan && self.labels.bounds.is_none() {
+            wanted = Algorithm::Yinyang;
+            self.labels.bounds = PanelBounds::new(centers, n, budget);
+        }
         if self.labels.bounds.is_some() {
             (self.algorithm, self.bounded_sweeps) = (wanted, 0);
         }
@@ -227,7 +232,7 @@ fn worthwhile<T: Compute>(dim: usize, k: usize, changed: f64) -> Algorithm {
     if balls_pay(dim, k, changed) {
         Algorithm::Exponion
     } else if panels_pay(dim, k / PackedCenters::<T>::panel_centers(), changed) {
-        Algorithm::Yinyang
+        if dim >= FINE_DIM { Algorithm::Elkan } else { Algorithm::Yinyang }
     } else {
         Algorithm::Lloyd
     }

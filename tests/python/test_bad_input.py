@@ -127,10 +127,9 @@ def test_more_clusters_than_rows():
         ({"init": "afk-mc2"}, "init='afk-mc2' is not implemented in this version, use one of auto"),
         ({"init": "k-means||"}, r"init='k-means\|\|' is not implemented in this version"),
         (
-            {"algorithm": "elkan"},
-            "algorithm='elkan' is not implemented in this version, use one of auto, lloyd, yinyang, hamerly",
+            {"algorithm": "x"},
+            "algorithm must be one of auto, lloyd, elkan, yinyang, hamerly, exponion, got 'x'",
         ),
-        ({"algorithm": "x"}, "algorithm must be one of auto, lloyd, yinyang, hamerly, exponion, got 'x'"),
         ({"metric": "l1"}, "metric must be one of euclidean, cosine, got 'l1'"),
         ({"tol": -1e-9}, "tol must be a finite number of at least 0, got -1e-09"),
         ({"tol": np.nan}, "tol must be a finite number of at least 0, got nan"),

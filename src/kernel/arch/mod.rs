@@ -174,7 +174,7 @@ macro_rules! stamp {
             $(#[$attr])*
             unsafe fn near(
                 lower: &[$t],
-                drift: &[$t],
+                drift: (&[$t], usize),
                 rows: &[u32],
                 reach: &[$t],
                 lists: (&mut [u32], usize, &mut [u32]),

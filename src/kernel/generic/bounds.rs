@@ -39,44 +39,49 @@ pub(in crate::kernel) unsafe fn least<S: Simd>(
     }
 }
 
-/// Adds each of the `picked` rows to the list of every group with `lower - drift < reach` of the row (by row). The list of group `g` begins
-/// at `lists[g * room]` and has `counts[g]` rows.
+/// Adds each of the `picked` rows to the list of every group of `span` bounds with `lower - drift < reach` of the row (by row) for one of
+/// them. The list of group `g` begins at `lists[g * room]` and has `counts[g]` rows.
 ///
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn near<S: Simd>(
     lower: &[S::T],
-    drift: &[S::T],
+    (drift, span): (&[S::T], usize),
     picked: &[u32],
     reach: &[S::T],
     (lists, room, counts): (&mut [u32], usize, &mut [u32]),
 ) {
-    let groups = drift.len();
-    assert!(counts.len() == groups && lists.len() >= groups * room);
-    let whole = groups / S::LANES * S::LANES;
+    let columns = drift.len();
+    assert!(counts.len() * span == columns && lists.len() >= counts.len() * room);
+    let whole = columns / S::LANES * S::LANES;
     let mut found = [0u32; 16];
-    let mut push = |group: usize, r: u32| {
-        let count = &mut counts[group];
-        lists[group * room + *count as usize] = r;
-        *count += 1;
-    };
     for &r in picked {
-        let row = &lower[r as usize * groups..][..groups];
+        let row = &lower[r as usize * columns..][..columns];
         let reach = reach[r as usize];
+        let mut last = usize::MAX;
+        let mut push = |column: usize| {
+            let group = if span == 1 { column } else { column / span };
+            if group != last {
+                last = group;
+                let count = &mut counts[group];
+                lists[group * room + *count as usize] = r;
+                *count += 1;
+            }
+        };
         for at in (0..whole).step_by(S::LANES) {
             // SAFETY: vectors lie within the first `whole` bounds; no vector has more than 16 lanes.
             let n = unsafe {
                 let now = S::sub(S::load(row.as_ptr().add(at)), S::load(drift.as_ptr().add(at)));
                 S::push_less(now, S::splat(reach), at as u32, found.as_mut_ptr())
             };
-            for &group in &found[..n] {
-                push(group as usize, r);
+            for &column in &found[..n] {
+                push(column as usize);
             }
         }
-        for (group, (&lower, &drift)) in row.iter().zip(drift).enumerate().skip(whole) {
+        for (column, (&lower, &drift)) in row.iter().zip(drift).enumerate().skip(whole) {
             if lower - drift < reach {
-                push(group, r);
+                push(column);
             }
         }
     }

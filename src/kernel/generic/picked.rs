@@ -5,7 +5,7 @@
 
 use super::simd::Simd;
 use crate::float::Float;
-use crate::kernel::bounded::{Better, Gathered, Margins, Meeting, ROUNDING};
+use crate::kernel::bounded::{Better, Fine, Gathered, Margins, Meeting, ROUNDING};
 use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::table::Compute;
 use crate::matrix::MatRef;
@@ -233,7 +233,7 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
 {
     let width = NV * S::LANES;
     let first = meeting.panel * packed.table.width;
-    let Meeting { picked, slot, best, begin, low, better, .. } = meeting;
+    let Meeting { picked, slot, best, begin, low, better, fine, .. } = meeting;
     let mut at = 0;
     while at < picked.len() {
         let left = picked.len() - at;
@@ -257,6 +257,16 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
                     best[r] = *own;
                 }
                 *own = S::T::INFINITY;
+            }
+            if let Some(Fine { lower, columns, drift, error, unit }) = fine {
+                let lower = &mut lower[r * *columns + first..][..width];
+                let drift = &drift[first..][..width];
+                let (sq_norm, error) = (gathered.sq_norm[r], error[r]);
+                for ((lower, &value), &drift) in lower.iter_mut().zip(&*row).zip(drift) {
+                    let sq_dist = value + sq_norm - error;
+                    let length = (if sq_dist > S::T::ZERO { sq_dist } else { S::T::ZERO }).sqrt() * *unit;
+                    *lower = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
+                }
             }
             // SAFETY: a row holds whole vectors.
             low[i] = unsafe { smallest::<S, NV>(row) };

@@ -59,6 +59,8 @@ pub(super) struct PanelBounds {
     far_drift: f64,
     /// Rows meet only centers about their own one, where that is possible.
     balls: bool,
+    /// There is a lower bound for each center, and groups are single centers.
+    fine: bool,
     rows: RowBounds,
 }
 
@@ -132,6 +134,7 @@ impl PanelBounds {
             age: 0,
             far_drift: 0.0,
             balls: false,
+            fine: false,
             rows: RowBounds::default(),
         };
         new.rows.reset(n, n_groups);
@@ -159,11 +162,27 @@ impl PanelBounds {
             age: 0,
             far_drift: 0.0,
             balls: false,
+            fine: false,
             rows: RowBounds::default(),
         };
         new.rows.reset(n, 0);
         new.balls = balls && left.is_some_and(|left| left >= 4 * k * k);
         left.map(|_| new)
+    }
+
+    /// A bound for every row and center, for `n` rows; `None` where `budget` bytes do not hold them.
+    pub(super) fn fine<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
+        let mut new = Self::grouped(centers, n, budget, 1)?;
+        let width = PackedCenters::<T>::panel_centers();
+        // The last panel is filled up with slots that no center has.
+        let slots = centers.rows().next_multiple_of(width);
+        if affordable(n, budget) < slots as u64 {
+            return None;
+        }
+        (new.group_panels, new.n_groups, new.fine) = (1, slots, true);
+        new.drift = vec![0.0; slots];
+        new.forget();
+        Some(new)
     }
 
     /// Whether there is one bound a row, and none by group.
@@ -220,6 +239,11 @@ impl PanelBounds {
     /// Labels were changed by somebody else, or centers jumped: nothing is known any more.
     pub(super) fn forget(&mut self) {
         self.rows.reset(self.rows.upper.len(), self.n_groups);
+        if self.fine {
+            for row in self.rows.lower.chunks_exact_mut(self.n_groups) {
+                row[self.order.len()..].fill(f32::INFINITY);
+            }
+        }
         self.drift.fill(0.0);
         self.far_drift = 0.0;
         self.moves.fill(0.0);
@@ -234,7 +258,9 @@ impl PanelBounds {
             self.age = 0;
         }
         self.age += 1;
-        let group_centers = (self.group_panels * PackedCenters::<T>::panel_centers()).max(1);
+        let group_centers =
+            if self.fine { 1 } else { self.group_panels * PackedCenters::<T>::panel_centers() };
+        let group_centers = group_centers.max(1);
         let mut largest = vec![0.0f64; self.n_groups];
         let mut farthest = 0.0f64;
         for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {

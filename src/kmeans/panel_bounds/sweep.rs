@@ -3,8 +3,8 @@
 use super::single::Neighbours;
 use super::{BASE_SWEEPS, PanelBounds, up};
 use crate::kernel::bounded::{
-    Better, Gathered, Margins, Meeting, Nearest, ROUNDING, Radii, gather, least, lowest, near, reach, renew,
-    upper, within,
+    Better, Fine, Gathered, Margins, Meeting, Nearest, ROUNDING, Radii, gather, least, lowest, near, reach,
+    renew, upper, within,
 };
 use crate::kernel::{Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
@@ -270,7 +270,7 @@ impl<T: Compute> Rules<'_, T> {
                 continue;
             }
             work.low.resize(picked.len(), T::INFINITY);
-            self.meet(panel, picked, true, work);
+            self.meet(panel, picked, true, chunk, work);
             std::mem::swap(&mut work.low, &mut work.panel_low);
             for i in 0..work.better.len() {
                 let Better { at, lane, next } = work.better[i];
@@ -279,7 +279,7 @@ impl<T: Compute> Rules<'_, T> {
                     work.next[r as usize] = next;
                 }
             }
-            if self.bounds.group_panels == 1 {
+            if self.bounds.group_panels == 1 && !self.bounds.fine {
                 self.renew(panel, picked, chunk, work);
             }
         }
@@ -289,8 +289,9 @@ impl<T: Compute> Rules<'_, T> {
 
     /// The open rows against all groups within their reach; gives the number of meetings of a row and a panel.
     fn groups(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
-        let (groups, room) = (self.bounds.n_groups, work.open.len());
-        let single = self.bounds.group_panels == 1;
+        let (columns, room) = (self.bounds.n_groups, work.open.len());
+        let span = if self.bounds.fine { self.width } else { 1 };
+        let (groups, single) = (columns / span, self.bounds.group_panels == 1);
         let (mut lists, mut counts) = (std::mem::take(&mut work.near), std::mem::take(&mut work.counts));
         if lists.len() < groups * room {
             lists.resize(groups * room, 0);
@@ -298,10 +299,9 @@ impl<T: Compute> Rules<'_, T> {
         counts.clear();
         counts.resize(groups, 0);
         let to = (&mut lists[..], room, &mut counts[..]);
-        near(chunk.bounds.lower, &self.new_drift, &work.open, &work.reach, to);
+        near(chunk.bounds.lower, (&self.new_drift, span), &work.open, &work.reach, to);
         let mut met = 0;
         for (group, &count) in counts.iter().enumerate() {
-            let drift = self.new_drift[group];
             let list = &mut lists[group * room..][..count as usize];
             // Own panels are done, and what was found meanwhile may have put the group out of reach.
             let done = if single { (group * self.width) as u32 } else { u32::MAX - self.width as u32 };
@@ -311,7 +311,9 @@ impl<T: Compute> Rules<'_, T> {
                 list[kept] = r;
                 let r = r as usize;
                 let own = work.slot[r].wrapping_sub(done) < self.width as u32;
-                kept += usize::from(!own && (chunk.bounds.lower[r * groups + group] - drift < work.reach[r]));
+                let within =
+                    || chunk.bounds.lower[r * groups + group] - self.new_drift[group] < work.reach[r];
+                kept += usize::from(!own && (span > 1 || within()));
             }
             if kept > 0 {
                 met += self.group(group, &list[..kept], chunk, work);
@@ -328,7 +330,7 @@ impl<T: Compute> Rules<'_, T> {
         work.low.clear();
         work.low.resize(picked.len(), T::INFINITY);
         if panels.len() == 1 {
-            self.meet(first, picked, false, work);
+            self.meet(first, picked, false, chunk, work);
             std::mem::swap(&mut work.low, &mut work.panel_low);
             for i in 0..work.better.len() {
                 let Better { at, lane, next } = work.better[i];
@@ -337,13 +339,15 @@ impl<T: Compute> Rules<'_, T> {
                     work.next[r] = next;
                 }
             }
-            self.renew(group, picked, chunk, work);
+            if !self.bounds.fine {
+                self.renew(group, picked, chunk, work);
+            }
             return picked.len();
         }
         work.low_next.clear();
         work.low_next.resize(picked.len(), T::INFINITY);
         for panel in panels.clone() {
-            self.meet(panel, picked, false, work);
+            self.meet(panel, picked, false, chunk, work);
             let mut better = std::mem::take(&mut work.better);
             let mut found = better.iter().peekable();
             for (i, &r) in picked.iter().enumerate() {
@@ -376,7 +380,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// The rows `picked` against one panel: their lowest values go to `panel_low`, those that it may better to `better`.
-    fn meet(&self, panel: usize, picked: &[u32], begin: bool, work: &mut Work<T>) {
+    fn meet(&self, panel: usize, picked: &[u32], begin: bool, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
         work.panel_low.resize(picked.len(), T::INFINITY);
         work.better.clear();
         let meeting = &mut Meeting {
@@ -387,6 +391,13 @@ impl<T: Compute> Rules<'_, T> {
             begin,
             low: &mut work.panel_low,
             better: &mut work.better,
+            fine: self.bounds.fine.then_some(Fine {
+                lower: &mut *chunk.bounds.lower,
+                columns: self.bounds.n_groups,
+                drift: &self.new_drift,
+                error: &work.error,
+                unit: self.margins.unit,
+            }),
         };
         lowest(self.packed, &mut work.gathered, meeting);
     }
@@ -423,7 +434,8 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     fn group_of(&self, center: u32) -> usize {
-        self.bounds.slot[center as usize] as usize / self.width / self.bounds.group_panels
+        let slot = self.bounds.slot[center as usize] as usize;
+        if self.bounds.fine { slot } else { slot / self.width / self.bounds.group_panels }
     }
 
     /// Writes the bounds that a new label changes, and lists it.
@@ -440,7 +452,11 @@ impl<T: Compute> Rules<'_, T> {
             chunk.bounds.upper[r] = upper(&work.gathered, r, work.best[r], work.error[r], self.margins);
             // The new center is no longer among the others of its group, the old one is.
             let (to, from) = (self.group_of(new), self.group_of(old));
-            self.renew_from(&[work.next[r]], to, &[row], chunk, work);
+            if self.bounds.fine {
+                chunk.bounds.lower[r * groups + to] = f32::INFINITY;
+            } else {
+                self.renew_from(&[work.next[r]], to, &[row], chunk, work);
+            }
             let own = self.at_least(work.own[r]);
             let bound = &mut chunk.bounds.lower[r * groups + from];
             *bound = bound.min((own + self.new_drift[from]) * (1.0 - ROUNDING));

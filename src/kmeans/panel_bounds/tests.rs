@@ -36,7 +36,7 @@ impl PanelBounds {
                 let truth = distance(j as usize);
                 let mut lower = vec![f64::from(self.rows.least[r]) - self.far_drift];
                 if !self.is_single() {
-                    let group = slot / width / self.group_panels;
+                    let group = if self.fine { slot } else { slot / width / self.group_panels };
                     lower.push(f64::from(self.rows.lower[r * self.n_groups + group]) - self.drift[group]);
                 }
                 for lower in lower {
@@ -83,6 +83,7 @@ fn bounds_hold_on_badly_scaled_data() {
     let kinds = [
         (Algorithm::Yinyang, 1 << 30),
         (Algorithm::Yinyang, 500 * 4 * 4),
+        (Algorithm::Elkan, 1 << 30),
         (Algorithm::Hamerly, 1 << 30),
         (Algorithm::Exponion, 1 << 30),
     ];
