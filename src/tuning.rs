@@ -82,7 +82,7 @@ pub(crate) fn panels_pay(dim: usize, panels: usize, changed: f64) -> bool {
 }
 
 /// Columns from which a bound for every center pays: it is read for every doubtful row, and lets two thirds as many panels through as one
-/// for each panel does (MNIST and ResNet features, k = 256).
+/// for each panel does (images and features of images, k = 256).
 pub(crate) const FINE_DIM: usize = 256;
 
 /// Whether one bound a row saves more than it costs, with few columns, where all distances of a row cost little: a row whose bound fails costs what

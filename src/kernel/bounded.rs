@@ -205,6 +205,13 @@ pub(crate) fn nearest_listed<T: Compute>(
     (packed.table.listed)(packed, columns, rows, list, nearest);
 }
 
+/// The centers as rows among themselves: what is nearest to each, and `|c'|^2`.
+pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mut Nearest<T>) -> Vec<f64> {
+    nearest.resize(packed.n_centers());
+    nearest_pair(packed.centers(), packed, nearest, &mut Scratch::default());
+    packed.centers().iter().map(|center| packed.sq_norm(center)).collect()
+}
+
 /// As [`nearest`](super::nearest), with the smallest and the second smallest tile value of each row.
 pub(crate) fn nearest_pair<T: Compute>(
     rows: MatRef<'_, T>,
@@ -252,7 +259,9 @@ pub(crate) fn upper<T: Compute>(
     error: T,
     margins: Margins<T>,
 ) -> f32 {
-    let sq_dist = (value + gathered.sq_norm[row] + error).to_f64().max(0.0);
+    let sq_dist = (value + gathered.sq_norm[row] + error).to_f64();
+    // What is not a number bounds nothing: the row has values that are too large for tile values.
+    let sq_dist = if sq_dist.is_nan() { f64::INFINITY } else { sq_dist.max(0.0) };
     (sq_dist.sqrt() * margins.unit.to_f64()) as f32 * (1.0 + ROUNDING)
 }
 

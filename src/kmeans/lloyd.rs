@@ -344,7 +344,7 @@ impl<T: Compute> Start<T> for Lloyd<T> {
         let begun = Instant::now();
         if !self.current {
             let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
-            (self.carried, self.labels.bounds) = (None, None);
+            self.labels.bounds = None;
             let swept = self.labels.sweep(&packed, None, (None, None), data, cx)?;
             self.energy = swept.clusters.energy();
             self.exact = true;
@@ -355,6 +355,8 @@ impl<T: Compute> Start<T> for Lloyd<T> {
             self.energy = inertia(&self.centers, Some(&self.labels.of_rows), Metric::Euclidean, data, cx)?;
             self.exact = true;
         }
+        // What only further sweeps need.
+        (self.carried, self.labels.bounds) = (None, None);
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(self.energy)
     }

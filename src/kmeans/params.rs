@@ -73,7 +73,7 @@ pub enum Algorithm {
     /// distances once the centers have begun to settle.
     Yinyang,
     /// Choose for many columns and not too many clusters: a bound for each row and center (after Elkan, 2003), tested a panel at a time. They
-    /// save more than the others, and take `4 n k` bytes; where `bounds_memory` does not hold them, it is as [`Algorithm::Yinyang`].
+    /// save more than the others, and take about `4 n k` bytes; where `bounds_memory` does not hold them, it is as [`Algorithm::Yinyang`].
     Elkan,
     /// Choose when bounds must be few: one a row (Hamerly, 2010); rows for which it fails meet all centers.
     Hamerly,

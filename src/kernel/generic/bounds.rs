@@ -131,7 +131,9 @@ pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<
         *error = twice * (row * row + norm * norm);
         // The sum of squares may be off by `gamma`; row and center were rounded when they were moved.
         let most = distance * (one + gamma) + rounding * (row + norm);
-        *upper = (most * unit).to_f32() * (1.0 + ROUNDING);
+        let most = (most * unit).to_f32() * (1.0 + ROUNDING);
+        // What is not a number bounds nothing.
+        *upper = if most.is_nan() { f32::INFINITY } else { most };
     }
     let margins = Margins { norm: (norm * unit).to_f32(), gamma: gamma.to_f32(), unit: 1.0 };
     reach(margins, upper, reached);
@@ -144,7 +146,8 @@ pub(in crate::kernel) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [
     for (&upper, out) in upper.iter().zip(out) {
         let row = norm + upper;
         let square = upper * upper + 4.0 * gamma * (row * row + norm * norm);
-        *out = square.sqrt() * (1.0 + 4.0 * ROUNDING) + f32::MIN_POSITIVE;
+        let reach = square.sqrt() * (1.0 + 4.0 * ROUNDING) + f32::MIN_POSITIVE;
+        *out = if reach.is_nan() { f32::INFINITY } else { reach };
     }
 }
 

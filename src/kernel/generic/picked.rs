@@ -10,7 +10,7 @@ use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::table::Compute;
 use crate::matrix::MatRef;
 
-/// More lanes than any vector has.
+/// As many lanes as the longest vector has.
 const MOST_LANES: usize = 16;
 
 /// Copies the `picked` rows of a chunk as `x' = g (x - s)` to their places in `to`, with `|x'|^2` (by row) and the squared distance to the
@@ -43,6 +43,8 @@ pub(in crate::kernel) unsafe fn gather<S: Simd>(
     for (own, &r) in own.iter_mut().zip(picked) {
         let r = r as usize;
         let row = rows.row(r);
+        // From here on to the end of all rows: a row's own slice would end too early for what is read `behind` it.
+        let from = rows.data()[r * rows.stride()..].as_ptr();
         let center = &packed.plain[slot[r] as usize * stride..][..stride];
         let place = &mut to.x[r * stride..][..stride];
         let (mut sums, mut norms) = ([S::T::ZERO; MOST_LANES], [S::T::ZERO; MOST_LANES]);
@@ -65,10 +67,10 @@ pub(in crate::kernel) unsafe fn gather<S: Simd>(
                 norm = S::fmadd(x, x, norm);
             };
             for at in (0..whole).step_by(S::LANES) {
-                add(at, S::load(row.as_ptr().add(at)), packed.shift.as_ptr().add(at));
+                add(at, S::load(from.add(at)), packed.shift.as_ptr().add(at));
             }
             if tail > 0 {
-                let x = S::load(if behind { row.as_ptr().add(whole) } else { last.as_ptr() });
+                let x = S::load(if behind { from.add(whole) } else { last.as_ptr() });
                 let never = S::splat(S::T::INFINITY);
                 let x = S::where_equal(S::load(used.as_ptr()), never, x, S::splat(S::T::ZERO));
                 add(whole, x, last_shift.as_ptr());
@@ -332,6 +334,7 @@ pub(in crate::kernel) unsafe fn lowest<
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
             1 => panel::<S, MR, M2, M3, 1>(packed, gathered, meeting),
+            2 => panel::<S, MR, M2, M3, 2>(packed, gathered, meeting),
             _ => panel::<S, MR, M2, M3, NV>(packed, gathered, meeting),
         }
     }

@@ -6,6 +6,7 @@ impl PanelBounds {
     /// Rows are added, of which nothing is known yet: there are `n` now, and what was row `i` is row `at(i)`, in the same order. Groups get
     /// wider where `budget` bytes ask for it; `false` where not even one bound a row fits any more.
     pub(in crate::kmeans) fn grow(&mut self, at: impl Fn(usize) -> usize, n: usize, budget: u64) -> bool {
+        debug_assert!(!self.is_single() && !self.fine, "only bounds by group grow");
         while self.n_groups as u64 > affordable(n, budget) {
             if self.n_groups == 1 {
                 return false;
@@ -49,7 +50,7 @@ fn spread(values: &mut Vec<f32>, width: usize, at: impl Fn(usize) -> usize, n: u
         let to = at(i);
         if to != i {
             values.copy_within(i * width..(i + 1) * width, to * width);
-            values[i * width..((i + 1) * width).min(to * width)].fill(nothing);
+            values[i * width..(i + 1) * width].fill(nothing);
         }
     }
 }

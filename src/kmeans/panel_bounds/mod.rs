@@ -17,9 +17,9 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-use crate::kernel::{self, Compute, PackedCenters};
+use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
-use crate::tuning::bounded_chunk_rows;
+use crate::tuning::{ROWS_IN_LANES_DIM, bounded_chunk_rows};
 use grow::affordable;
 use similar::similar_together;
 pub(super) use sweep::{Bounds, Work};
@@ -57,6 +57,8 @@ pub(super) struct PanelBounds {
     age: u32,
     /// Sum of the largest moves of all centers since then.
     far_drift: f64,
+    /// The distances between centers cost little beside a sweep.
+    few_centers: bool,
     /// Rows meet only centers about their own one, where that is possible.
     balls: bool,
     /// There is a lower bound for each center, and groups are single centers.
@@ -89,7 +91,7 @@ impl RowBounds {
     }
 }
 
-/// A lower bound that says nothing; finite, so that no drift makes it a number that is none.
+/// A lower bound that says nothing; finite, so that drift taken from it leaves a number.
 const LOWEST: f32 = f32::MIN;
 
 /// Sweeps after which the lower bounds are based anew: until then drift is at most about so many moves, and `f32` tells it apart.
@@ -133,6 +135,7 @@ impl PanelBounds {
             unit: 1.0,
             age: 0,
             far_drift: 0.0,
+            few_centers: false,
             balls: false,
             fine: false,
             rows: RowBounds::default(),
@@ -149,7 +152,10 @@ impl PanelBounds {
         budget: u64,
         balls: bool,
     ) -> Option<Self> {
-        let (left, k) = (budget.checked_sub(8 * n as u64), centers.rows() as u64);
+        let left = budget.checked_sub(8 * n as u64)?;
+        let k = centers.rows() as u64;
+        // Distances between all centers are made by one thread, before each sweep.
+        let few_centers = k * k <= 64 * n as u64;
         let mut new = Self {
             order: (0..centers.rows() as u32).collect(),
             slot: (0..centers.rows() as u32).collect(),
@@ -161,24 +167,27 @@ impl PanelBounds {
             unit: 1.0,
             age: 0,
             far_drift: 0.0,
+            few_centers: false,
             balls: false,
             fine: false,
             rows: RowBounds::default(),
         };
         new.rows.reset(n, 0);
-        new.balls = balls && left.is_some_and(|left| left >= 4 * k * k);
-        left.map(|_| new)
+        new.few_centers = few_centers;
+        new.balls = balls && few_centers && left >= 4 * k * k;
+        Some(new)
     }
 
     /// A bound for every row and center, for `n` rows; `None` where `budget` bytes do not hold them.
     pub(super) fn fine<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
-        let mut new = Self::grouped(centers, n, budget, 1)?;
         let width = PackedCenters::<T>::panel_centers();
         // The last panel is filled up with slots that no center has.
         let slots = centers.rows().next_multiple_of(width);
         if affordable(n, budget) < slots as u64 {
             return None;
         }
+        let mut new = Self::grouped(centers, 0, budget, 1)?;
+        new.rows.reset(n, 0);
         (new.group_panels, new.n_groups, new.fine) = (1, slots, true);
         new.drift = vec![0.0; slots];
         new.forget();
@@ -192,7 +201,7 @@ impl PanelBounds {
 
     /// Rows that are tested together: where they meet their centers label by label, as many as there are in a tile.
     pub(super) fn chunk_rows(&self, dim: usize) -> usize {
-        if self.is_single() { usize::MAX } else { bounded_chunk_rows(dim) }
+        if self.balls && dim <= ROWS_IN_LANES_DIM { usize::MAX } else { bounded_chunk_rows(dim) }
     }
 
     /// Takes the bounds of all rows out for a sweep.
@@ -226,11 +235,12 @@ impl PanelBounds {
         } else {
             PackedCenters::in_order(centers, &self.order)
         };
-        let norm = packed.largest_norm() * self.unit;
-        if packed.scale() != self.scale || !(1e-6..1e6).contains(&norm) {
+        let largest = packed.largest_norm();
+        let fits = largest == 0.0 || (1e-6..1e6).contains(&(largest * self.unit));
+        if packed.scale() != self.scale || !fits {
             self.forget();
             self.scale = packed.scale();
-            let exponent = packed.largest_norm().max(f64::MIN_POSITIVE).log2().floor() as i32;
+            let exponent = if largest > 0.0 { largest.log2().floor() as i32 } else { 0 };
             self.unit = 2f64.powi(-exponent.clamp(-1000, 1000));
         }
         packed
@@ -264,12 +274,17 @@ impl PanelBounds {
         let mut largest = vec![0.0f64; self.n_groups];
         let mut farthest = 0.0f64;
         for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
-            let moved = kernel::sq_dist(old, new).sqrt() * self.scale * self.unit * (1.0 + 1e-12);
+            // Scaled before it is squared: the square must neither overflow nor vanish.
+            let moves = old.iter().zip(new).map(|(old, new)| (new.to_f64() - old.to_f64()) * self.scale);
+            let moved = moves.map(|moved| moved * moved).sum::<f64>().sqrt() * self.unit * (1.0 + 1e-12);
             self.moves[j] = up(moved);
             farthest = farthest.max(moved);
             if let Some(group) = largest.get_mut(self.slot[j] as usize / group_centers) {
                 *group = group.max(moved);
             }
+        }
+        if !farthest.is_finite() {
+            return self.forget();
         }
         self.far_drift += farthest;
         for (drift, moved) in self.drift.iter_mut().zip(largest) {

@@ -7,10 +7,10 @@
 
 use super::sweep::{Bounds, Rows, Rules, Work};
 use crate::kernel::bounded::{
-    BEHIND, Margins, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed, nearest_pair,
-    put_in_columns, radii, reach, renew, upper, within,
+    BEHIND, Margins, Nearest, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed,
+    nearest_others, nearest_pair, put_in_columns, radii, reach, renew, upper, within,
 };
-use crate::kernel::{Compute, PackedCenters, Scratch, nearest_two};
+use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::tuning::BALL_CENTERS;
 
@@ -26,8 +26,15 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    pub(super) fn of<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>, balls: bool) -> Self {
+    pub(super) fn of<T: Compute>(
+        packed: &PackedCenters<T>,
+        margins: Margins<T>,
+        (few, balls): (bool, bool),
+    ) -> Self {
         let k = packed.n_centers();
+        if !few {
+            return Self { halves: vec![0.0; k], ..Self::default() };
+        }
         if !balls || !meets_single_centers(packed) || k < BALL_CENTERS {
             return Self { halves: halves(packed, margins), ..Self::default() };
         }
@@ -49,17 +56,16 @@ impl Neighbours {
 
 /// Lower bounds of half the distance from each center to the nearest other one.
 fn halves<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>) -> Vec<f32> {
-    let (centers, k) = (packed.centers(), packed.n_centers());
-    let (mut labels, mut own, mut next) = (vec![0; k], vec![0.0; k], vec![0.0; k]);
-    nearest_two(centers, packed, &mut labels, &mut own, &mut next, &mut Scratch::default());
-    let (norm, scale) = (packed.largest_norm(), packed.scale());
+    let mut found = Nearest::default();
+    let sq_norms = nearest_others(packed, &mut found);
+    let norm = packed.largest_norm();
     let off = 8.0 * margins.gamma.to_f64() * norm * norm;
-    let half = |(j, &nearest): (usize, &u32)| {
+    let half = |(j, (&nearest, (next, sq_norm))): (usize, (&u32, (&T, f64)))| {
         // A center that coincides with one before it is not its own nearest one.
-        let sq_dist = if nearest as usize == j { next[j] * scale * scale - off } else { 0.0 };
+        let sq_dist = if nearest as usize == j { next.to_f64() + sq_norm - off } else { 0.0 };
         (0.5 * sq_dist.max(0.0).sqrt() * margins.unit.to_f64()) as f32 * (1.0 - ROUNDING)
     };
-    labels.iter().enumerate().map(half).collect()
+    found.ids.iter().zip(found.next.iter().zip(sq_norms)).enumerate().map(half).collect()
 }
 
 impl<T: Compute> Rules<'_, T> {
@@ -162,7 +168,7 @@ impl<T: Compute> Rules<'_, T> {
             }
             let farthest = work.lists.rows[rows.clone()].iter().map(|&r| chunk.bounds.upper[r as usize]);
             // NaN stays: then nothing is left out.
-            let farthest = farthest.fold(0.0, |a: f32, u| if u <= a { a } else { u });
+            let farthest = farthest.fold(0.0, |a: f32, u| if a.is_nan() || u <= a { a } else { u });
             let mut out = [0.0];
             reach(self.outer, &[(farthest + self.neighbours.nearest[j]) * (1.0 + ROUNDING)], &mut out);
             let radius = (farthest + out[0]) * (1.0 + ROUNDING);

@@ -54,7 +54,7 @@ impl PanelBounds {
             outer,
             rebase,
             neighbours: if self.is_single() {
-                Neighbours::of(packed, margins, self.balls)
+                Neighbours::of(packed, margins, (self.few_centers, self.balls))
             } else {
                 Neighbours::default()
             },
@@ -303,7 +303,8 @@ impl<T: Compute> Rules<'_, T> {
         let mut met = 0;
         for (group, &count) in counts.iter().enumerate() {
             let list = &mut lists[group * room..][..count as usize];
-            // Own panels are done, and what was found meanwhile may have put the group out of reach.
+            // Own panels are done, and what was found meanwhile may have put the group out of reach; to see that of all its centers
+            // would cost as much as it saves.
             let done = if single { (group * self.width) as u32 } else { u32::MAX - self.width as u32 };
             let mut kept = 0;
             for i in 0..list.len() {

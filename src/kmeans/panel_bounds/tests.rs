@@ -53,7 +53,7 @@ impl PanelBounds {
 fn bounds_hold<T: Compute>(algorithm: Algorithm, offset: f64, scale: f64, bounds_memory: u64) {
     let (n, k) = (500, 150);
     // With few columns rows meet the centers about their own one.
-    let d = if algorithm == Algorithm::Exponion { 5 } else { 18 };
+    let d = if algorithm == Algorithm::Exponion { 4 } else { 18 };
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
     // Columns of very different widths.
     let values: Vec<T> = (0..n * d)
@@ -64,7 +64,7 @@ fn bounds_hold<T: Compute>(algorithm: Algorithm, offset: f64, scale: f64, bounds
     let params = KMeans::params(k)
         .seeding(Seeding::Random)
         .tolerance(0.0)
-        .algorithm(Algorithm::Yinyang)
+        .algorithm(algorithm)
         .bounds_memory(bounds_memory);
     let mut run = Lloyd::<T>::plan(params).begin(0, &data, &cx).unwrap();
     for sweep in 0..3 * BASE_SWEEPS {
@@ -73,6 +73,8 @@ fn bounds_hold<T: Compute>(algorithm: Algorithm, offset: f64, scale: f64, bounds
         if labels_known {
             let centers = MatRef::new(run.centers(), d);
             let what = format!("{} offset {offset} scale {scale} sweep {sweep}", T::NAME);
+            assert_eq!(run.algorithm(), algorithm);
+            assert_eq!(run.bounds().unwrap().balls, algorithm == Algorithm::Exponion);
             run.bounds().unwrap().assert_true(MatRef::new(&values, d), run.labels(), centers, &what);
         }
     }
