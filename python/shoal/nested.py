@@ -12,7 +12,7 @@ import numpy.typing as npt
 from . import _core, _params
 from ._claims import Claims
 from ._core import Run, Source, Step
-from ._streams import State, StreamClusterer
+from ._streams import StreamClusterer
 
 __all__ = ["NestedMiniBatchKMeans"]
 
@@ -142,6 +142,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     (4000, 1000.0)
     """
 
+    _begin = staticmethod(_core.nested)
     _unlimited = True
     shuffle: Any
 
@@ -197,36 +198,19 @@ class NestedMiniBatchKMeans(StreamClusterer):
         if not isinstance(self.shuffle, (bool, np.bool_)):
             problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
 
-    def _run_of(
-        self,
-        source: Source | None,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
-        *,
-        seed: int = 0,
-        weights: npt.NDArray[np.float64] | None = None,
-        stream: bool = False,
-        state: State | None = None,
-    ) -> Run:
-        return _core.nested(
-            source,
-            n_clusters=int(self.n_clusters),
-            seeding=seeding,
-            centers=centers,
-            batch_size=int(self.batch_size),
-            rho=float(self.rho),
-            bounds=self.bounds,
-            bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
-            buffer_memory=_params.memory("buffer_memory", self.buffer_memory),
-            max_iter=None if self.max_iter is None else int(self.max_iter),
-            tol=float(self.tol),
-            shuffle=bool(self.shuffle),
-            seed=seed,
-            threads=_params.threads(self.n_jobs),
-            weights=weights,
-            stream=stream,
-            state=state,
-        )
+    def _options(self) -> dict[str, Any]:
+        return {
+            "n_clusters": int(self.n_clusters),
+            "batch_size": int(self.batch_size),
+            "rho": float(self.rho),
+            "bounds": self.bounds,
+            "bounds_memory": _params.memory("bounds_memory", self.bounds_memory),
+            "buffer_memory": _params.memory("buffer_memory", self.buffer_memory),
+            "max_iter": None if self.max_iter is None else int(self.max_iter),
+            "tol": float(self.tol),
+            "shuffle": bool(self.shuffle),
+            "threads": _params.threads(self.n_jobs),
+        }
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         n, k = source.shape[0], int(self.n_clusters)
@@ -237,15 +221,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
                 RuntimeWarning,
                 stacklevel=4,
             )
-        seed = _params.seed(self.random_state)
-        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, weights=weights)
-
-    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
-        if source is None:
-            # Centers that were given are in the state already.
-            return self._run_of(None, self.init if isinstance(self.init, str) else "auto", None, state=state)
-        seed = _params.seed(self.random_state)
-        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, stream=True)
+        return super()._make_run(source, rows, weights)
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)

@@ -574,6 +574,41 @@ def test_another_number_of_clusters_in_the_midst_is_refused():
         model.partial_fit(X)
 
 
+@pytest.mark.parametrize("pickled", [False, True])
+def test_parameters_that_change_between_batches_count_from_then_on(pickled):
+    X = np.arange(40.0)[:, None]
+    model = MiniBatchKMeans(1, init=[[0.0]], **PURE).partial_fit(X)
+    model.set_params(half_life=10.0, n_jobs=2)
+    if pickled:
+        model = pickle.loads(pickle.dumps(model))
+    model.partial_fit(np.full((20, 1), 100.0))
+    # What came before counts a quarter: 40 rows and the first center.
+    share = 0.25 * 41
+    assert model.counts_[0] == pytest.approx(share + 20, rel=1e-12)
+    middle = (0.25 * X.sum() + 20 * 100) / (share + 20)
+    assert model.cluster_centers_[0, 0] == pytest.approx(middle, rel=1e-12)
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_another_number_of_clusters_while_the_first_rows_wait(pickled):
+    X = blobs(30, 2, 3)
+    model = MiniBatchKMeans(8, random_state=0).partial_fit(X[:5]).set_params(n_clusters=12)
+    if pickled:
+        model = pickle.loads(pickle.dumps(model))
+    assert not hasattr(model.partial_fit(X[5:10]), "cluster_centers_")
+    assert model.partial_fit(X[10:]).cluster_centers_.shape == (12, 2)
+    given = MiniBatchKMeans(8, init=X[:8]).partial_fit(X).set_params(n_clusters=12)
+    with pytest.raises(ValueError, match="n_clusters=12 differs from the 8 centers"):
+        given.partial_fit(X)
+
+
+def test_merging_checks_parameters_too():
+    X = blobs(50, 2, 2)
+    model = MiniBatchKMeans(2, random_state=0).partial_fit(X).set_params(half_life="long")
+    with pytest.raises(ValueError, match="half_life must be"):
+        model.merge(MiniBatchKMeans(2, random_state=0).partial_fit(X))
+
+
 def test_rows_that_are_not_finite_are_named_by_where_they_lie():
     X = blobs(500, 3, 2)
     X[321, 1] = np.nan

@@ -272,6 +272,25 @@ class TestPartialFit:
             assert 500 < each.rows_used_ <= 1000
             assert each.cluster_centers_.tobytes() == models[0].cluster_centers_.tobytes()
 
+    def test_parameters_that_change_count_from_then_on(self):
+        X = blobs(5000, 4, 6)
+        live, pickled, unchanged = (
+            NestedMiniBatchKMeans(8, batch_size=100, buffer_memory=1000 * 32, random_state=1)
+            for _ in range(3)
+        )
+        for model in (live, pickled, unchanged):
+            model.partial_fit(X[:500])
+        for model in (live, pickled):
+            model.set_params(buffer_memory="1GB")
+        pickled = pickle.loads(pickle.dumps(pickled))
+        for model in (live, pickled, unchanged):
+            model.partial_fit(X[500:])
+        assert live.cluster_centers_.tobytes() == pickled.cluster_centers_.tobytes()
+        assert live.rows_retired_ == pickled.rows_retired_ == 0 < unchanged.rows_retired_
+        live.set_params(n_clusters=9)
+        with pytest.raises(ValueError, match="n_clusters=9 differs from the 8 centers"):
+            live.partial_fit(X)
+
     def test_weights(self):
         X = blobs(2000, 4, 6)
         weights = np.random.default_rng(0).integers(1, 4, size=2000).astype(float)
