@@ -88,7 +88,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
         After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the step; `labels_`
         and `inertia_` are made on access. Leaving the loop early leaves a usable estimator. Parameters and X
-        are checked at once. ``fit(X)`` is the whole of this iterator.
+        are checked at once. ``fit(X)`` is the whole of this iterator. It ends early where the loop calls
+        another method that learns.
 
         Parameters
         ----------

@@ -194,6 +194,38 @@ def test_a_loop_left_early_leaves_a_usable_estimator():
         _ = model.labels_
 
 
+def test_a_batch_within_the_loop_ends_it():
+    X = blobs(2000, 3, 5)
+    within, after = (MiniBatchKMeans(5, random_state=0, batch_size=100, **PURE) for _ in range(2))
+    for step in within.iter_fit(X):
+        if step.iteration == 3:
+            within.partial_fit(X[:70])
+    for step in after.iter_fit(X):
+        if step.iteration == 3:
+            break
+    after.partial_fit(X[:70])
+    assert same(within, after)
+    assert within.n_steps_ == 4
+    assert same(within.partial_fit(X), after.partial_fit(X)), "there is one course"
+
+
+def test_a_fit_within_the_loop_ends_it():
+    X = blobs(2000, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0, batch_size=100)
+    whole = MiniBatchKMeans(5, random_state=0, batch_size=100).fit(X[:1000])
+    steps = []
+    for step in model.iter_fit(X):
+        steps.append(step)
+        model.fit(X[:1000])
+    assert len(steps) == 1
+    assert same(model, whole)
+    assert (model.labels_ == whole.labels_).all()
+    watched = MiniBatchKMeans(5, random_state=0, batch_size=100)
+    watched.set_params(callbacks=[lambda estimator, step: estimator.partial_fit(X[:70]) and None])
+    watched.fit(X)
+    assert watched.n_steps_ == 2
+
+
 def test_one_batch_is_at_most_all_rows():
     X = blobs(300, 3, 5)
     model = MiniBatchKMeans(5, batch_size=10**9, max_iter=4, random_state=0, **PURE).fit(X)
