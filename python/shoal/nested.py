@@ -190,7 +190,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         p = _params
         super()._rules(problems)
         problems.check(p.whole, "batch_size", self.batch_size, 1)
-        if not p.is_real(self.rho) or math.isnan(self.rho) or self.rho < 0:
+        known = p.is_number(self.rho) or (p.is_real(self.rho) and self.rho == math.inf)
+        if not known or self.rho < 0:
             problems.add(f"rho must be a number of at least 0, or infinity, got {p.shown(self.rho)}")
         problems.check(p.one_of, "bounds", self.bounds, BOUNDS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)

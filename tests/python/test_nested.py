@@ -186,9 +186,15 @@ def test_all_problems_are_named_at_once():
     for name in ["n_clusters", "init", "batch_size", "rho", "bounds", "bounds_memory", "buffer_memory",
                  "max_iter", "tol", "shuffle", "compute_labels"]:  # fmt: skip
         assert f"{name} must be" in str(refused.value), name
-    for rho in (-1.0, None, "100", True):
+    for rho in (-1.0, None, "100", True, 10**400, float("-inf"), np.float32("nan")):
         with pytest.raises(ValueError, match="rho must be a number of at least 0, or infinity"):
             NestedMiniBatchKMeans(2, rho=rho).fit([[0.0], [1.0]])
+    for memory in (2**64, "1e30GB"):
+        with pytest.raises(ValueError, match=r"bounds_memory must be .*; buffer_memory must be "):
+            NestedMiniBatchKMeans(2, bounds_memory=memory, buffer_memory=memory).partial_fit([[0.0], [1.0]])
+    most = NestedMiniBatchKMeans(2, bounds_memory=2**64 - 1, buffer_memory=2**64 - 1, bounds="elkan")
+    assert most.partial_fit([[0.0], [1.0], [2.0]]).rows_used_ == 3
+    assert most.fit([[0.0], [1.0], [2.0]]).bounds_ == "elkan"
     with pytest.raises(ValueError, match="n_samples=2 should be >= n_clusters=3"):
         NestedMiniBatchKMeans(3).fit([[0.0], [1.0]])
 
