@@ -246,7 +246,7 @@ class Clusterer(BaseEstimator):
         Raises
         ------
         sklearn.exceptions.NotFittedError
-            Before ``fit``.
+            When there are no centers yet.
         OSError
             When the file cannot be written.
         """

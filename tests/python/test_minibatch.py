@@ -665,6 +665,17 @@ def test_saved_and_loaded(tmp_path):
     assert same(shoal.load(tmp_path / "stream.safetensors"), stream)
 
 
+@pytest.mark.parametrize("Estimator", [shoal.KMeans, MiniBatchKMeans, shoal.NestedMiniBatchKMeans])
+def test_what_has_no_centers_is_not_saved(Estimator, tmp_path):
+    models = [Estimator(4)]
+    if Estimator is not shoal.KMeans:
+        models.append(Estimator(4).partial_fit([[0.0], [1.0]]))
+    for model in models:
+        with pytest.raises(NotFittedError, match=f"this {Estimator.__name__} has no centers to save yet"):
+            model.save(tmp_path / "model.safetensors")
+    assert not any(tmp_path.iterdir())
+
+
 def test_callbacks_see_every_batch():
     X = blobs(1000, 3, 4)
     seen = []
