@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -17,6 +16,7 @@ from . import _core, _params
 from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
 from ._claims import Claims, floats, need
 from ._core import Source, Step
+from ._warn import warn
 
 INITS = ("auto", "random", "k-means++", "plain-k-means++")
 LATER_INITS = ("afk-mc2", "k-means||")
@@ -198,17 +198,16 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)
-        self._warn_if_few(stacklevel=5)
+        self._warn_if_few()
 
-    def _warn_if_few(self, stacklevel: int = 4) -> None:
+    def _warn_if_few(self) -> None:
         """Warn of clusters without rows."""
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
-            warnings.warn(
+            warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
                 f"({self.n_clusters}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=stacklevel,
             )
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:

@@ -137,8 +137,8 @@ def memory(name: str, value: Any) -> int:
     if 0 <= amount <= MOST_BYTES:
         return amount
     raise ParameterError(
-        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, at most 2**64 - 1, "
-        f"got {shown(value)}"
+        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, at most "
+        f"2**64 - 1, got {shown(value)}"
     )
 
 

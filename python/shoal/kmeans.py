@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from . import _core, _params
 from ._centers import METRICS, PHASES, CenterClusterer
 from ._claims import Claims
 from ._core import Run, Source, Step
+from ._warn import warn
 
 __all__ = ["KMeans"]
 
@@ -200,11 +200,10 @@ class KMeans(CenterClusterer):
             return make(self.init, None, int(n_init))
         if not callable(self.init):
             if n_init != 1:
-                warnings.warn(
+                warn(
                     "Explicit initial center position passed: performing only one init in KMeans instead of "
                     f"n_init={n_init}.",
                     RuntimeWarning,
-                    stacklevel=4,
                 )
             return make("given", self._given(self.init, source), 1)
         random_state = _params.random_state_of(seed)

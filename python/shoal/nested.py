@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from . import _core, _params
 from ._claims import Claims
 from ._core import Run, Source, Step
 from ._streams import StreamClusterer
+from ._warn import warn
 
 __all__ = ["NestedMiniBatchKMeans"]
 
@@ -216,11 +216,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         n, k = source.shape[0], int(self.n_clusters)
         if self.batch_size < k:
-            warnings.warn(
+            warn(
                 f"batch_size={self.batch_size} is below n_clusters={k}: the first batch has "
                 f"{min(n, 10 * k)} rows.",
                 RuntimeWarning,
-                stacklevel=4,
             )
         return super()._make_run(source, rows, weights)
 
