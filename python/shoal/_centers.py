@@ -44,6 +44,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     tol: Any
     random_state: Any
     n_jobs: Any
+    bounds_memory: Any
     #: Methods without such a parameter know this one.
     metric: str = "euclidean"
     #: Whether `max_iter` may be None: no limit.
@@ -209,6 +210,14 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 f"({self.n_clusters}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
             )
+
+    def _warn_if_boundless(self, asked: str) -> None:
+        """Warn that memory had no room for the bounds `asked` for."""
+        warn(
+            f"bounds_memory={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
+            "measured. The result is the same.",
+            RuntimeWarning,
+        )
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:
         """Cluster the rows of X and give their labels.

@@ -59,7 +59,7 @@ class KMeans(CenterClusterer):
         sphere.
     bounds_memory : str or int, default="1GB"
         Most memory that bounds of distances may take, in bytes or as ``"500MB"``: with less, more centers
-        share one, down to none. Not used by ``"lloyd"``.
+        share one, down to none, with a warning where `algorithm` names them. Not used by ``"lloyd"``.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
@@ -220,6 +220,13 @@ class KMeans(CenterClusterer):
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         self.algorithm_ = run.algorithm
+
+    def _conclude(self, run: Any) -> None:
+        super()._conclude(run)
+        # The first sweep has no bounds yet.
+        named = self.algorithm not in ("auto", "lloyd")
+        if named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:
+            self._warn_if_boundless(f"algorithm={self.algorithm!r}")
 
     def _about(self) -> dict[str, Any]:
         return {"algorithm": self.algorithm_}

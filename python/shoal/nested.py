@@ -11,7 +11,7 @@ import numpy.typing as npt
 from . import _core, _params
 from ._claims import Claims
 from ._core import Run, Source, Step
-from ._streams import StreamClusterer
+from ._streams import State, StreamClusterer
 from ._warn import warn
 
 __all__ = ["NestedMiniBatchKMeans"]
@@ -50,7 +50,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         ``"none"`` none. ``"auto"`` is ``"elkan"`` once few labels change, and none for short rows. With less
         than they need of `bounds_memory`, more panels share one.
     bounds_memory : str or int, default="1GB"
-        Most memory that bounds may take, in bytes or as ``"500MB"``.
+        Most memory that bounds may take, in bytes or as ``"500MB"``. A warning says so when there is no room
+        for any of those that `bounds` names.
     buffer_memory : str or int, default="1GB"
         Most memory of rows that :meth:`partial_fit` keeps.
     max_iter : int or None, default=None
@@ -114,7 +115,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     Notes
     -----
     Memory beyond the rows, for each row of the batch: 4 bytes of label, 8 of row number while the batch is
-    not all rows, and 4 for every bound and one more. Rows of a batch are read in ascending order, whichever
+    not all rows, and 4 for every bound and two more. Rows of a batch are read in ascending order, whichever
     were drawn. Rows with weights are all read in every step.
 
     :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to
@@ -213,14 +214,18 @@ class NestedMiniBatchKMeans(StreamClusterer):
             "threads": _params.threads(self.n_jobs),
         }
 
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
-        n, k = source.shape[0], int(self.n_clusters)
+    def _warn_of_small_batches(self, n: int | None = None) -> None:
+        """Warn of batches with fewer rows than clusters; `n` rows there are, if that is known."""
+        k = int(self.n_clusters)
         if self.batch_size < k:
+            rows = f"up to {10 * k}" if n is None else min(n, 10 * k)
             warn(
-                f"batch_size={self.batch_size} is below n_clusters={k}: the first batch has "
-                f"{min(n, 10 * k)} rows.",
+                f"batch_size={self.batch_size} is below n_clusters={k}: the first batch has {rows} rows.",
                 RuntimeWarning,
             )
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        self._warn_of_small_batches(source.shape[0])
         return super()._make_run(source, rows, weights)
 
     def _update(self, run: Any, step: Step | None) -> None:
@@ -228,6 +233,18 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self.batch_sizes_ = np.array([kept[2] for kept in self._history], dtype=np.int64)
         self.rows_used_, self.rows_retired_ = run.rows()
         self.bounds_ = run.algorithm
+
+    def _conclude(self, run: Any) -> None:
+        super()._conclude(run)
+        # The first step has no bounds yet.
+        named = self.bounds not in ("auto", "none")
+        if named and self.bounds_ == "none" and self.n_iter_ > 1:
+            self._warn_if_boundless(f"bounds={self.bounds!r}")
+
+    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
+        if source is not None:
+            self._warn_of_small_batches()
+        return super()._make_stream(source, rows, state)
 
     def _about(self) -> dict[str, Any]:
         figures = {"rows_used": self.rows_used_, "rows_retired": self.rows_retired_}

@@ -147,8 +147,15 @@ def test_bounds_say_what_memory_left_of_them():
     X = blobs(6000, 20, 2, np.float32)
     given = {"batch_size": 500, "bounds": "elkan", "random_state": 0}
     found = {}
-    for memory in ("1GB", 4 * 2 * 6000, 4 * 6000, 0):
-        model = NestedMiniBatchKMeans(200, bounds_memory=memory, **given).fit(X)
+    for memory in ("1GB", 4 * 3 * 6000, 4 * 2 * 6000, 0):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = NestedMiniBatchKMeans(200, bounds_memory=memory, **given).fit(X)
+        said = [
+            f"bounds_memory={memory} has no room for the bounds of bounds='elkan'" in str(w.message)
+            for w in caught
+        ]
+        assert said == ([True] if model.bounds_ == "none" else [])
         found[memory] = (model.bounds_, model.cluster_centers_.tobytes())
     assert [bounds for bounds, _ in found.values()] == ["elkan", "hamerly", "none", "none"]
     assert len({centers for _, centers in found.values()}) == 1
@@ -172,6 +179,17 @@ def test_too_small_a_batch_is_raised_with_a_warning():
     ):
         model = NestedMiniBatchKMeans(20, batch_size=5, random_state=0).fit(X)
     assert model.batch_sizes_[0] == 200
+    stream = NestedMiniBatchKMeans(20, batch_size=5, random_state=0)
+    with pytest.warns(RuntimeWarning, match="the first batch has up to 200 rows") as caught:
+        stream.partial_fit(X[:1000])
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # It is said once.
+        pickle.loads(pickle.dumps(stream.partial_fit(X[1000:]))).partial_fit(X)
+        NestedMiniBatchKMeans(20, bounds_memory=0, random_state=0).fit(X)
+        NestedMiniBatchKMeans(20, bounds_memory=0, bounds="none", random_state=0).fit(X)
+        NestedMiniBatchKMeans(20, bounds="elkan", max_iter=1, random_state=0).fit(X)
     large = NestedMiniBatchKMeans(20, batch_size=5000, random_state=0).fit(X)
     assert set(large.batch_sizes_.tolist()) == {3000}
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 
 import joblib
 import numpy as np
@@ -218,6 +219,21 @@ def test_warnings_name_the_line_of_the_user(model, use):
         WARNING_USES[use](clone(model), rows)
     assert any(warning.category is ConvergenceWarning for warning in caught)
     assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("algorithm", ["elkan", "yinyang", "hamerly", "exponion"])
+def test_no_memory_for_bounds_is_said(algorithm):
+    given = {"random_state": 0, "algorithm": algorithm}
+    with pytest.warns(RuntimeWarning, match=f"bounds_memory=1kB .* algorithm='{algorithm}'") as caught:
+        model = KMeans(9, bounds_memory="1kB", **given).fit(X)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert model.algorithm_ == "lloyd"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert KMeans(9, **given).fit(X).inertia_ == model.inertia_
+        KMeans(9, max_iter=1, **given).fit(X)
+        for other in ("auto", "lloyd"):
+            KMeans(9, algorithm=other, bounds_memory=0, random_state=0).fit(X)
 
 
 # ---------------------------------------------------------------- callbacks
