@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -147,7 +147,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
     _unlimited = True
     shuffle: Any
 
-    batch_sizes_: npt.NDArray[np.int64]
     bounds_: str
     rows_used_: int
     rows_retired_: int
@@ -230,7 +229,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
-        self.batch_sizes_ = np.array([kept[2] for kept in self._history], dtype=np.int64)
         self.rows_used_, self.rows_retired_ = run.rows()
         self.bounds_ = run.algorithm
 
@@ -256,8 +254,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self.rows_retired_ = about.count("rows_retired")
         self.bounds_ = str(about.text("bounds"))
 
-    @classmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        model = super()._restored(arrays, meta)
-        model.batch_sizes_ = model.history_["batch_size"]
-        return model
+    @property
+    def batch_sizes_(self) -> npt.NDArray[np.int64]:
+        """Rows of the batch, for each step of the fit."""
+        sizes: npt.NDArray[np.int64] = self.history_["batch_size"]
+        return sizes
