@@ -128,12 +128,15 @@ def test_the_history_says_what_batches_did():
 
 
 def test_the_step_measures_the_batch_about_the_centers_before():
+    # The batch itself is not shown, but of zeros and ones the center tells how many were drawn.
+    zeros_and_ones = np.arange(200.0)[:, None] % 2
+    model = MiniBatchKMeans(1, init=[[0.25]], batch_size=50, random_state=0, **PURE)
+    step = next(model.iter_fit(zeros_and_ones))
+    ones = round(model.cluster_centers_[0, 0] * 51 - 0.25)
+    assert 0 < ones < 50
+    assert step.objective == pytest.approx(ones * 0.75**2 + (50 - ones) * 0.25**2, rel=1e-12)
     X = blobs(200, 3, 4)
     slow = minibatch_reference.Sculley(X[:4])
-    model = MiniBatchKMeans(4, init=X[:4], batch_size=50, **PURE)
-    steps = model.iter_fit(X)
-    # The batch itself is not shown: a batch of everything that is equal rows is known all the same.
-    assert next(steps).objective > 0
     rows = np.repeat([[1.0, 2.0, 3.0]], 30, axis=0)
     one = MiniBatchKMeans(4, init=X[:4], batch_size=30, **PURE)
     step = next(one.iter_fit(rows))
