@@ -42,7 +42,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     check_is_fitted(
         estimator,
         "cluster_centers_",
-        msg="this %(name)s has no centers to save yet: call fit, or partial_fit with more rows",
+        msg="this %(name)s is not fitted yet: it has no centers to save",
     )
     # A class derived from one of ours is kept as ours.
     kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))

@@ -674,7 +674,9 @@ def test_what_has_no_centers_is_not_saved(Estimator, tmp_path):
     if Estimator is not shoal.KMeans:
         models.append(Estimator(4).partial_fit([[0.0], [1.0]]))
     for model in models:
-        with pytest.raises(NotFittedError, match=f"this {Estimator.__name__} has no centers to save yet"):
+        with pytest.raises(
+            NotFittedError, match=f"this {Estimator.__name__} is not fitted yet: it has no centers"
+        ):
             model.save(tmp_path / "model.safetensors")
     assert not any(tmp_path.iterdir())
 
