@@ -132,12 +132,15 @@ class Clusterer(BaseEstimator):
             for watcher in watchers:
                 if isinstance(watcher, Callback):
                     watcher.begin(self)
-            while (step := run.step()) is not None:
+            # A batch or another fit that comes between two steps ends this one.
+            while self._run is run and (step := run.step()) is not None:
                 self._history.append(record(step))
                 self.stop_reason_ = step.stop_reason
                 self._update(run, step)
                 # All of them see every step, also the one that another ends the run with.
                 wishes = [watcher for watcher in watchers if watcher(self, step)]
+                if self._run is not run:
+                    return
                 if wishes and step.stop_reason is None:
                     reason = wishes[0].reason if isinstance(wishes[0], Callback) else "callback"
                     run.stop(reason)
@@ -145,7 +148,8 @@ class Clusterer(BaseEstimator):
                     self._history[-1] = record(step)
                     self.stop_reason_ = reason
                 yield step
-            self._conclude(run)
+            if self._run is run:
+                self._conclude(run)
         finally:
             if self._run is run:
                 self._visited = None
@@ -242,7 +246,7 @@ class Clusterer(BaseEstimator):
         Raises
         ------
         sklearn.exceptions.NotFittedError
-            Before ``fit``.
+            When there are no centers yet.
         OSError
             When the file cannot be written.
         """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -17,6 +16,7 @@ from . import _core, _params
 from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
 from ._claims import Claims, floats, need
 from ._core import Source, Step
+from ._warn import warn
 
 INITS = ("auto", "random", "k-means++", "plain-k-means++")
 LATER_INITS = ("afk-mc2", "k-means||")
@@ -44,6 +44,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     tol: Any
     random_state: Any
     n_jobs: Any
+    bounds_memory: Any
     #: Methods without such a parameter know this one.
     metric: str = "euclidean"
     #: Whether `max_iter` may be None: no limit.
@@ -88,7 +89,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
         After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the step; `labels_`
         and `inertia_` are made on access. Leaving the loop early leaves a usable estimator. Parameters and X
-        are checked at once. ``fit(X)`` is the whole of this iterator.
+        are checked at once. ``fit(X)`` is the whole of this iterator. It ends early where the loop calls
+        another method that learns.
 
         Parameters
         ----------
@@ -197,18 +199,25 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)
-        self._warn_if_few(stacklevel=5)
+        self._warn_if_few()
 
-    def _warn_if_few(self, stacklevel: int = 4) -> None:
+    def _warn_if_few(self) -> None:
         """Warn of clusters without rows."""
         found = int(np.count_nonzero(self.counts_))
         if found < self.n_clusters:
-            warnings.warn(
+            warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
                 f"({self.n_clusters}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
-                stacklevel=stacklevel,
             )
+
+    def _warn_if_boundless(self, asked: str) -> None:
+        """Warn that memory had no room for the bounds `asked` for."""
+        warn(
+            f"bounds_memory={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
+            "measured. The result is the same.",
+            RuntimeWarning,
+        )
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:
         """Cluster the rows of X and give their labels.

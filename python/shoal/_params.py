@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ UNITS = {
 
 #: The largest count that fits the columns of ``history_``.
 MOST = 2**63 - 1
+#: The most bytes that the compiled half can be told.
+MOST_BYTES = 2**64 - 1
 #: As many threads as a pool can have.
 MOST_THREADS = 2**16 - 1
 LONGEST_SHOWN = 100
@@ -123,19 +126,19 @@ def verbosity(value: Any) -> bool:
 
 def memory(name: str, value: Any) -> int:
     """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes."""
-    if is_whole(value) and value >= 0:
-        return int(value)
-    if isinstance(value, str):
+    amount = -1
+    if is_whole(value):
+        amount = int(value)
+    elif isinstance(value, str):
         digits = value.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
         unit = value.strip()[len(digits) :].strip().upper()
-        try:
-            amount = float(digits) * UNITS[unit]
-        except (KeyError, ValueError):
-            amount = -1.0
-        if 0 <= amount < math.inf:
-            return int(amount)
+        with suppress(KeyError, ValueError, OverflowError):
+            amount = int(float(digits) * UNITS[unit])
+    if 0 <= amount <= MOST_BYTES:
+        return amount
     raise ParameterError(
-        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, got {shown(value)}"
+        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, at most "
+        f"2**64 - 1, got {shown(value)}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -22,20 +23,26 @@ State = tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]
 class StreamClusterer(CenterClusterer):
     """Base of the estimators with `partial_fit`.
 
-    A method makes in `_make_stream` the run that takes batches.
+    A method says in `_begin` what makes its runs, and in `_options` with which parameters.
     """
+
+    #: Makes a run, in the compiled half.
+    _begin: Callable[..., Run]
 
     n_steps_: int
     compute_labels: Any
     _stream: Run | None
+    #: The parameters that `_stream` goes by.
+    _made_with: dict[str, Any] | None
     _state: State | None
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on with one batch of rows, of any size.
 
         The first one chooses the centers; with fewer rows than clusters it is kept until there are enough.
-        What a :meth:`fit` has learned is gone on with too. What is kept does not grow with the number of
-        batches: `history_` stays that of the fit. A refused batch leaves everything as it was.
+        What a :meth:`fit` has learned is gone on with too. Parameters count as they are now. What is kept
+        does not grow with the number of batches: `history_` stays that of the fit. A refused batch leaves
+        everything as it was.
 
         Parameters
         ----------
@@ -69,24 +76,64 @@ class StreamClusterer(CenterClusterer):
         self._go_on_with(stream, step is not None)
         return self
 
+    def _options(self) -> dict[str, Any]:
+        """Give the parameters that a run goes by, as the compiled half takes them."""
+        raise NotImplementedError
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        return self._begun(source, rows, weights, stream=False)
+
     def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
         """Make the run that takes batches, for the first of them or from a state."""
-        raise NotImplementedError
+        if source is not None:
+            return self._begun(source, rows, None, stream=True)
+        return self._begin(
+            None,
+            # Centers that were given are in the state already.
+            seeding=self._seeding_by_name(),
+            centers=None,
+            seed=0,
+            weights=None,
+            stream=True,
+            state=state,
+            **self._options(),
+        )
+
+    def _begun(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
+    ) -> Run:
+        seed = _params.seed(self.random_state)
+        seeding, centers = self._seeding(source, rows, seed)
+        return self._begin(
+            source,
+            seeding=seeding,
+            centers=centers,
+            seed=seed,
+            weights=weights,
+            stream=stream,
+            state=None,
+            **self._options(),
+        )
+
+    def _seeding_by_name(self) -> str:
+        return self.init if isinstance(self.init, str) else "auto"
+
+    def _settings(self) -> dict[str, Any]:
+        """Give all that a run of batches goes by, to see whether it has changed."""
+        return {"seeding": self._seeding_by_name(), **self._options()}
 
     def _stream_at_hand(self) -> Run | None:
         """Give the run that takes the next batch, if anything came before."""
-        stream: Run | None = self.__dict__.get("_stream")
-        if stream is None:
-            state = self._state_at_hand()
-            if state is None:
-                return None
-            stream = self._make_stream(None, None, state)
         if "cluster_centers_" in self.__dict__ and len(self.cluster_centers_) != self.n_clusters:
             raise ValueError(
                 f"n_clusters={self.n_clusters} differs from the {len(self.cluster_centers_)} centers that "
                 "there are: call fit, or clone the estimator"
             )
-        return stream
+        stream: Run | None = self.__dict__.get("_stream")
+        if stream is not None and self._made_with == self._settings():
+            return stream
+        state = self._state_at_hand()
+        return None if state is None else self._make_stream(None, None, state)
 
     def _state_at_hand(self) -> State | None:
         """Give what the next batch depends on, if anything came before."""
@@ -99,7 +146,7 @@ class StreamClusterer(CenterClusterer):
 
     def _go_on_with(self, stream: Run, begun: bool) -> None:
         """Take over what a run knows after a batch; `begun` says that it has centers."""
-        self._stream, self._state = stream, None
+        self._stream, self._state, self._made_with = stream, None, self._settings()
         # Those of the rows of a fit do not belong to the centers any more.
         self._run = self._visited = None
         if begun:
@@ -109,7 +156,7 @@ class StreamClusterer(CenterClusterer):
 
     def _forget(self) -> None:
         super()._forget()
-        self._stream = self._state = None
+        self._stream = self._state = self._made_with = None
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
@@ -132,7 +179,8 @@ class StreamClusterer(CenterClusterer):
         """Give plain values and arrays; what the next batch depends on is among them."""
         state = super().__getstate__()
         if "_history" in state:
-            state["_state"], state["_stream"] = self._state_at_hand(), None
+            state["_state"] = self._state_at_hand()
+            state["_stream"] = state["_made_with"] = None
         return state
 
     def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:

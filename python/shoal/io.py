@@ -35,11 +35,15 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     sklearn.exceptions.NotFittedError
-        Before ``fit``.
+        When there are no centers yet.
     OSError
         When the file cannot be written.
     """
-    check_is_fitted(estimator)
+    check_is_fitted(
+        estimator,
+        "cluster_centers_",
+        msg="this %(name)s is not fitted yet: it has no centers to save",
+    )
     # A class derived from one of ours is kept as ours.
     kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))
     arrays, meta = estimator._kept()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from . import _core, _params
 from ._centers import METRICS, PHASES, CenterClusterer
 from ._claims import Claims
 from ._core import Run, Source, Step
+from ._warn import warn
 
 __all__ = ["KMeans"]
 
@@ -59,7 +59,7 @@ class KMeans(CenterClusterer):
         sphere.
     bounds_memory : str or int, default="1GB"
         Most memory that bounds of distances may take, in bytes or as ``"500MB"``: with less, more centers
-        share one, down to none. Not used by ``"lloyd"``.
+        share one, down to none, with a warning where `algorithm` names them. Not used by ``"lloyd"``.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
@@ -200,11 +200,10 @@ class KMeans(CenterClusterer):
             return make(self.init, None, int(n_init))
         if not callable(self.init):
             if n_init != 1:
-                warnings.warn(
+                warn(
                     "Explicit initial center position passed: performing only one init in KMeans instead of "
                     f"n_init={n_init}.",
                     RuntimeWarning,
-                    stacklevel=4,
                 )
             return make("given", self._given(self.init, source), 1)
         random_state = _params.random_state_of(seed)
@@ -221,6 +220,13 @@ class KMeans(CenterClusterer):
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         self.algorithm_ = run.algorithm
+
+    def _conclude(self, run: Any) -> None:
+        super()._conclude(run)
+        # The first sweep has no bounds yet.
+        named = self.algorithm not in ("auto", "lloyd")
+        if named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:
+            self._warn_if_boundless(f"algorithm={self.algorithm!r}")
 
     def _about(self) -> dict[str, Any]:
         return {"algorithm": self.algorithm_}

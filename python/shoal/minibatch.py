@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from . import _core, _params
-from ._core import Run, Source
-from ._streams import State, StreamClusterer
+from ._streams import StreamClusterer
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -125,6 +122,8 @@ class MiniBatchKMeans(StreamClusterer):
     8.0
     """
 
+    _begin = staticmethod(_core.minibatch)
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -191,6 +190,7 @@ class MiniBatchKMeans(StreamClusterer):
         >>> one.merge(other).cluster_centers_.tolist()
         [[0.75], [9.0]]
         """
+        self._check()
         if not isinstance(other, MiniBatchKMeans):
             raise TypeError(f"other must be a MiniBatchKMeans, got {_params.shown(other)}")
         for name, model in (("this", self), ("the other", other)):
@@ -218,48 +218,20 @@ class MiniBatchKMeans(StreamClusterer):
                 f"half_life must be None or a finite number of rows above 0, got {p.shown(self.half_life)}"
             )
 
-    def _run_of(
-        self,
-        source: Source | None,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
-        *,
-        seed: int = 0,
-        weights: npt.NDArray[np.float64] | None = None,
-        stream: bool = False,
-        state: State | None = None,
-    ) -> Run:
-        return _core.minibatch(
-            source,
-            n_clusters=int(self.n_clusters),
-            seeding=seeding,
-            centers=centers,
-            batch_size=int(self.batch_size),
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            max_no_improvement=None if self.max_no_improvement is None else int(self.max_no_improvement),
-            reassignment_ratio=float(self.reassignment_ratio),
-            half_life=None if self.half_life is None else float(self.half_life),
-            seed=seed,
-            threads=_params.threads(self.n_jobs),
-            weights=weights,
-            stream=stream,
-            state=state,
-        )
+    def _options(self) -> dict[str, Any]:
+        return {
+            "n_clusters": int(self.n_clusters),
+            "batch_size": int(self.batch_size),
+            "max_iter": int(self.max_iter),
+            "tol": float(self.tol),
+            "max_no_improvement": None if self.max_no_improvement is None else int(self.max_no_improvement),
+            "reassignment_ratio": float(self.reassignment_ratio),
+            "half_life": None if self.half_life is None else float(self.half_life),
+            "threads": _params.threads(self.n_jobs),
+        }
 
     def _step_limit(self) -> int | None:
         if self._visited is None:
             return None
         n = self._visited[0].shape[0]
         return int(self.max_iter) * n // min(int(self.batch_size), n)
-
-    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
-        seed = _params.seed(self.random_state)
-        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, weights=weights)
-
-    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
-        if source is None:
-            # Centers that were given are in the state already.
-            return self._run_of(None, self.init if isinstance(self.init, str) else "auto", None, state=state)
-        seed = _params.seed(self.random_state)
-        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, stream=True)

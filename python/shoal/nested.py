@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +12,7 @@ from . import _core, _params
 from ._claims import Claims
 from ._core import Run, Source, Step
 from ._streams import State, StreamClusterer
+from ._warn import warn
 
 __all__ = ["NestedMiniBatchKMeans"]
 
@@ -50,7 +50,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         ``"none"`` none. ``"auto"`` is ``"elkan"`` once few labels change, and none for short rows. With less
         than they need of `bounds_memory`, more panels share one.
     bounds_memory : str or int, default="1GB"
-        Most memory that bounds may take, in bytes or as ``"500MB"``.
+        Most memory that bounds may take, in bytes or as ``"500MB"``. A warning says so when there is no room
+        for any of those that `bounds` names.
     buffer_memory : str or int, default="1GB"
         Most memory of rows that :meth:`partial_fit` keeps.
     max_iter : int or None, default=None
@@ -114,7 +115,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     Notes
     -----
     Memory beyond the rows, for each row of the batch: 4 bytes of label, 8 of row number while the batch is
-    not all rows, and 4 for every bound and one more. Rows of a batch are read in ascending order, whichever
+    not all rows, and 4 for every bound and two more. Rows of a batch are read in ascending order, whichever
     were drawn. Rows with weights are all read in every step.
 
     :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to
@@ -142,10 +143,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
     (4000, 1000.0)
     """
 
+    _begin = staticmethod(_core.nested)
     _unlimited = True
     shuffle: Any
 
-    batch_sizes_: npt.NDArray[np.int64]
     bounds_: str
     rows_used_: int
     rows_retired_: int
@@ -189,7 +190,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         p = _params
         super()._rules(problems)
         problems.check(p.whole, "batch_size", self.batch_size, 1)
-        if not p.is_real(self.rho) or math.isnan(self.rho) or self.rho < 0:
+        known = p.is_number(self.rho) or (p.is_real(self.rho) and self.rho == math.inf)
+        if not known or self.rho < 0:
             problems.add(f"rho must be a number of at least 0, or infinity, got {p.shown(self.rho)}")
         problems.check(p.one_of, "bounds", self.bounds, BOUNDS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
@@ -197,61 +199,50 @@ class NestedMiniBatchKMeans(StreamClusterer):
         if not isinstance(self.shuffle, (bool, np.bool_)):
             problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
 
-    def _run_of(
-        self,
-        source: Source | None,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
-        *,
-        seed: int = 0,
-        weights: npt.NDArray[np.float64] | None = None,
-        stream: bool = False,
-        state: State | None = None,
-    ) -> Run:
-        return _core.nested(
-            source,
-            n_clusters=int(self.n_clusters),
-            seeding=seeding,
-            centers=centers,
-            batch_size=int(self.batch_size),
-            rho=float(self.rho),
-            bounds=self.bounds,
-            bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
-            buffer_memory=_params.memory("buffer_memory", self.buffer_memory),
-            max_iter=None if self.max_iter is None else int(self.max_iter),
-            tol=float(self.tol),
-            shuffle=bool(self.shuffle),
-            seed=seed,
-            threads=_params.threads(self.n_jobs),
-            weights=weights,
-            stream=stream,
-            state=state,
-        )
+    def _options(self) -> dict[str, Any]:
+        return {
+            "n_clusters": int(self.n_clusters),
+            "batch_size": int(self.batch_size),
+            "rho": float(self.rho),
+            "bounds": self.bounds,
+            "bounds_memory": _params.memory("bounds_memory", self.bounds_memory),
+            "buffer_memory": _params.memory("buffer_memory", self.buffer_memory),
+            "max_iter": None if self.max_iter is None else int(self.max_iter),
+            "tol": float(self.tol),
+            "shuffle": bool(self.shuffle),
+            "threads": _params.threads(self.n_jobs),
+        }
+
+    def _warn_of_small_batches(self, n: int | None = None) -> None:
+        """Warn of batches with fewer rows than clusters; `n` rows there are, if that is known."""
+        k = int(self.n_clusters)
+        if self.batch_size < k:
+            rows = f"up to {10 * k}" if n is None else min(n, 10 * k)
+            warn(
+                f"batch_size={self.batch_size} is below n_clusters={k}: the first batch has {rows} rows.",
+                RuntimeWarning,
+            )
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
-        n, k = source.shape[0], int(self.n_clusters)
-        if self.batch_size < k:
-            warnings.warn(
-                f"batch_size={self.batch_size} is below n_clusters={k}: the first batch has "
-                f"{min(n, 10 * k)} rows.",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-        seed = _params.seed(self.random_state)
-        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, weights=weights)
-
-    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
-        if source is None:
-            # Centers that were given are in the state already.
-            return self._run_of(None, self.init if isinstance(self.init, str) else "auto", None, state=state)
-        seed = _params.seed(self.random_state)
-        return self._run_of(source, *self._seeding(source, rows, seed), seed=seed, stream=True)
+        self._warn_of_small_batches(source.shape[0])
+        return super()._make_run(source, rows, weights)
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
-        self.batch_sizes_ = np.array([kept[2] for kept in self._history], dtype=np.int64)
         self.rows_used_, self.rows_retired_ = run.rows()
         self.bounds_ = run.algorithm
+
+    def _conclude(self, run: Any) -> None:
+        super()._conclude(run)
+        # The first step has no bounds yet.
+        named = self.bounds not in ("auto", "none")
+        if named and self.bounds_ == "none" and self.n_iter_ > 1:
+            self._warn_if_boundless(f"bounds={self.bounds!r}")
+
+    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
+        if source is not None:
+            self._warn_of_small_batches()
+        return super()._make_stream(source, rows, state)
 
     def _about(self) -> dict[str, Any]:
         figures = {"rows_used": self.rows_used_, "rows_retired": self.rows_retired_}
@@ -263,8 +254,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self.rows_retired_ = about.count("rows_retired")
         self.bounds_ = str(about.text("bounds"))
 
-    @classmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        model = super()._restored(arrays, meta)
-        model.batch_sizes_ = model.history_["batch_size"]
-        return model
+    @property
+    def batch_sizes_(self) -> npt.NDArray[np.int64]:
+        """Rows of the batch, for each step of the fit."""
+        sizes: npt.NDArray[np.int64] = self.history_["batch_size"]
+        return sizes

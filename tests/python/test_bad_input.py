@@ -146,6 +146,12 @@ def test_more_clusters_than_rows():
         ({"random_state": "a"}, "random_state must be None, an int, a numpy RandomState or Generator"),
         ({"bounds_memory": "1XB"}, "bounds_memory must be an amount of memory such as '1GB'.*, got '1XB'"),
         ({"bounds_memory": -1}, "bounds_memory must be an amount of memory"),
+        (
+            {"bounds_memory": 2**64},
+            r"bounds_memory must be an amount .* at most 2\*\*64 - 1, got 184467440737",
+        ),
+        ({"bounds_memory": "1e30GB"}, "bounds_memory must be an amount .*, got '1e30GB'"),
+        ({"bounds_memory": "1e400"}, "bounds_memory must be an amount .*, got '1e400'"),
         ({"callbacks": 3}, "callbacks must be None or a list of callables, got 3"),
         ({"callbacks": "a"}, "callbacks must be None or a list of callables, got 'a'"),
         ({"callbacks": [print, 3]}, "callbacks must be callables, got 3"),

@@ -166,7 +166,7 @@ def test_mini_batches(capsys, rows, tmp_path):
     assert status == 0
     assert "inertia" not in out
     assert (np.load(labels) == np.load(again)).all()
-    assert "no such parameter" in failure(capsys, *given, "--metric", "cosine", status=2)
+    assert "minibatch has no parameter 'metric'" in failure(capsys, *given, "--metric", "cosine", status=2)
     assert "half_life" in failure(capsys, *given, "--set", "half_life=0")
 
 
@@ -376,6 +376,11 @@ def test_info(capsys, rows, model, tmp_path):
     assert found["version"] == shoal.__version__
     assert found["params"]["n_init"] == 2
     assert "n_init=2" in run(capsys, "info", model)[1]
+    endless = tmp_path / "endless.safetensors"
+    shoal.NestedMiniBatchKMeans(2, rho=float("inf"), random_state=0).fit(np.load(rows)).save(endless)
+    out = run(capsys, "info", endless, "--json")[1]
+    # JSON knows no infinity.
+    assert json.loads(out, parse_constant=pytest.fail)["params"]["rho"] == "inf"
     (tmp_path / "note.txt").write_text("hello there")
     assert "neither" in failure(capsys, "info", tmp_path / "note.txt")
     failure(capsys, "info", tmp_path)

@@ -139,6 +139,17 @@ def test_the_table(capsys, rows, two):
     assert "0.00%" in out
 
 
+def test_there_are_no_percents_of_nothing():
+    outcomes = [
+        compare.Outcome(name, 1.0, 1, 9, "tolerance", 0.0, [SimpleNamespace(seconds=1.0, energy=energy)])
+        for name, energy in (("kmeans", 0.0), ("vrkm", 0.5))
+    ]
+    _, *body = compare.as_table(outcomes, 0.0).splitlines()
+    assert [line.split()[-2:] for line in body] == [["0", "-"], ["0.5", "-"]]
+    _, *body = compare.as_table(outcomes[1:], 0.5).splitlines()
+    assert [line.split()[-2:] for line in body] == [["0.5", "0.00%"]]
+
+
 def test_progress_says_which_method_is_at_work(capsys, rows, two):
     status, _, err = run(capsys, "compare", rows, "-k", 10, "--methods", two)
     assert status == 0

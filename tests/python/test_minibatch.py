@@ -128,12 +128,15 @@ def test_the_history_says_what_batches_did():
 
 
 def test_the_step_measures_the_batch_about_the_centers_before():
+    # The batch itself is not shown, but of zeros and ones the center tells how many were drawn.
+    zeros_and_ones = np.arange(200.0)[:, None] % 2
+    model = MiniBatchKMeans(1, init=[[0.25]], batch_size=50, random_state=0, **PURE)
+    step = next(model.iter_fit(zeros_and_ones))
+    ones = round(model.cluster_centers_[0, 0] * 51 - 0.25)
+    assert 0 < ones < 50
+    assert step.objective == pytest.approx(ones * 0.75**2 + (50 - ones) * 0.25**2, rel=1e-12)
     X = blobs(200, 3, 4)
     slow = minibatch_reference.Sculley(X[:4])
-    model = MiniBatchKMeans(4, init=X[:4], batch_size=50, **PURE)
-    steps = model.iter_fit(X)
-    # The batch itself is not shown: a batch of everything that is equal rows is known all the same.
-    assert next(steps).objective > 0
     rows = np.repeat([[1.0, 2.0, 3.0]], 30, axis=0)
     one = MiniBatchKMeans(4, init=X[:4], batch_size=30, **PURE)
     step = next(one.iter_fit(rows))
@@ -192,6 +195,38 @@ def test_a_loop_left_early_leaves_a_usable_estimator():
     assert model.counts_.sum() == before + 70
     with pytest.raises(AttributeError, match="predict"):
         _ = model.labels_
+
+
+def test_a_batch_within_the_loop_ends_it():
+    X = blobs(2000, 3, 5)
+    within, after = (MiniBatchKMeans(5, random_state=0, batch_size=100, **PURE) for _ in range(2))
+    for step in within.iter_fit(X):
+        if step.iteration == 3:
+            within.partial_fit(X[:70])
+    for step in after.iter_fit(X):
+        if step.iteration == 3:
+            break
+    after.partial_fit(X[:70])
+    assert same(within, after)
+    assert within.n_steps_ == 4
+    assert same(within.partial_fit(X), after.partial_fit(X)), "there is one course"
+
+
+def test_a_fit_within_the_loop_ends_it():
+    X = blobs(2000, 3, 5)
+    model = MiniBatchKMeans(5, random_state=0, batch_size=100)
+    whole = MiniBatchKMeans(5, random_state=0, batch_size=100).fit(X[:1000])
+    steps = []
+    for step in model.iter_fit(X):
+        steps.append(step)
+        model.fit(X[:1000])
+    assert len(steps) == 1
+    assert same(model, whole)
+    assert (model.labels_ == whole.labels_).all()
+    watched = MiniBatchKMeans(5, random_state=0, batch_size=100)
+    watched.set_params(callbacks=[lambda estimator, step: estimator.partial_fit(X[:70]) and None])
+    watched.fit(X)
+    assert watched.n_steps_ == 2
 
 
 def test_one_batch_is_at_most_all_rows():
@@ -574,6 +609,41 @@ def test_another_number_of_clusters_in_the_midst_is_refused():
         model.partial_fit(X)
 
 
+@pytest.mark.parametrize("pickled", [False, True])
+def test_parameters_that_change_between_batches_count_from_then_on(pickled):
+    X = np.arange(40.0)[:, None]
+    model = MiniBatchKMeans(1, init=[[0.0]], **PURE).partial_fit(X)
+    model.set_params(half_life=10.0, n_jobs=2)
+    if pickled:
+        model = pickle.loads(pickle.dumps(model))
+    model.partial_fit(np.full((20, 1), 100.0))
+    # What came before counts a quarter: 40 rows and the first center.
+    share = 0.25 * 41
+    assert model.counts_[0] == pytest.approx(share + 20, rel=1e-12)
+    middle = (0.25 * X.sum() + 20 * 100) / (share + 20)
+    assert model.cluster_centers_[0, 0] == pytest.approx(middle, rel=1e-12)
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_another_number_of_clusters_while_the_first_rows_wait(pickled):
+    X = blobs(30, 2, 3)
+    model = MiniBatchKMeans(8, random_state=0).partial_fit(X[:5]).set_params(n_clusters=12)
+    if pickled:
+        model = pickle.loads(pickle.dumps(model))
+    assert not hasattr(model.partial_fit(X[5:10]), "cluster_centers_")
+    assert model.partial_fit(X[10:]).cluster_centers_.shape == (12, 2)
+    given = MiniBatchKMeans(8, init=X[:8]).partial_fit(X).set_params(n_clusters=12)
+    with pytest.raises(ValueError, match="n_clusters=12 differs from the 8 centers"):
+        given.partial_fit(X)
+
+
+def test_merging_checks_parameters_too():
+    X = blobs(50, 2, 2)
+    model = MiniBatchKMeans(2, random_state=0).partial_fit(X).set_params(half_life="long")
+    with pytest.raises(ValueError, match="half_life must be"):
+        model.merge(MiniBatchKMeans(2, random_state=0).partial_fit(X))
+
+
 def test_rows_that_are_not_finite_are_named_by_where_they_lie():
     X = blobs(500, 3, 2)
     X[321, 1] = np.nan
@@ -596,6 +666,19 @@ def test_saved_and_loaded(tmp_path):
     stream = MiniBatchKMeans(4, random_state=0).partial_fit(X)
     stream.save(tmp_path / "stream.safetensors")
     assert same(shoal.load(tmp_path / "stream.safetensors"), stream)
+
+
+@pytest.mark.parametrize("Estimator", [shoal.KMeans, MiniBatchKMeans, shoal.NestedMiniBatchKMeans])
+def test_what_has_no_centers_is_not_saved(Estimator, tmp_path):
+    models = [Estimator(4)]
+    if Estimator is not shoal.KMeans:
+        models.append(Estimator(4).partial_fit([[0.0], [1.0]]))
+    for model in models:
+        with pytest.raises(
+            NotFittedError, match=f"this {Estimator.__name__} is not fitted yet: it has no centers"
+        ):
+            model.save(tmp_path / "model.safetensors")
+    assert not any(tmp_path.iterdir())
 
 
 def test_callbacks_see_every_batch():

@@ -147,8 +147,13 @@ def test_bounds_say_what_memory_left_of_them():
     X = blobs(6000, 20, 2, np.float32)
     given = {"batch_size": 500, "bounds": "elkan", "random_state": 0}
     found = {}
-    for memory in ("1GB", 4 * 2 * 6000, 4 * 6000, 0):
-        model = NestedMiniBatchKMeans(200, bounds_memory=memory, **given).fit(X)
+    for memory in ("1GB", 4 * 3 * 6000, 4 * 2 * 6000, 0):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = NestedMiniBatchKMeans(200, bounds_memory=memory, **given).fit(X)
+        said = f"bounds_memory={memory} has no room for the bounds of bounds='elkan'"
+        are = [str(warning.message).startswith(said) for warning in caught]
+        assert are == ([True] if model.bounds_ == "none" else [])
         found[memory] = (model.bounds_, model.cluster_centers_.tobytes())
     assert [bounds for bounds, _ in found.values()] == ["elkan", "hamerly", "none", "none"]
     assert len({centers for _, centers in found.values()}) == 1
@@ -172,6 +177,17 @@ def test_too_small_a_batch_is_raised_with_a_warning():
     ):
         model = NestedMiniBatchKMeans(20, batch_size=5, random_state=0).fit(X)
     assert model.batch_sizes_[0] == 200
+    stream = NestedMiniBatchKMeans(20, batch_size=5, random_state=0)
+    with pytest.warns(RuntimeWarning, match="the first batch has up to 200 rows") as caught:
+        stream.partial_fit(X[:1000])
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # It is said once.
+        pickle.loads(pickle.dumps(stream.partial_fit(X[1000:]))).partial_fit(X)
+        NestedMiniBatchKMeans(20, bounds_memory=0, random_state=0).fit(X)
+        NestedMiniBatchKMeans(20, bounds_memory=0, bounds="none", random_state=0).fit(X)
+        NestedMiniBatchKMeans(20, bounds="elkan", max_iter=1, random_state=0).fit(X)
     large = NestedMiniBatchKMeans(20, batch_size=5000, random_state=0).fit(X)
     assert set(large.batch_sizes_.tolist()) == {3000}
 
@@ -186,9 +202,15 @@ def test_all_problems_are_named_at_once():
     for name in ["n_clusters", "init", "batch_size", "rho", "bounds", "bounds_memory", "buffer_memory",
                  "max_iter", "tol", "shuffle", "compute_labels"]:  # fmt: skip
         assert f"{name} must be" in str(refused.value), name
-    for rho in (-1.0, None, "100", True):
+    for rho in (-1.0, None, "100", True, 10**400, float("-inf"), np.float32("nan")):
         with pytest.raises(ValueError, match="rho must be a number of at least 0, or infinity"):
             NestedMiniBatchKMeans(2, rho=rho).fit([[0.0], [1.0]])
+    for memory in (2**64, "1e30GB"):
+        with pytest.raises(ValueError, match=r"bounds_memory must be .*; buffer_memory must be "):
+            NestedMiniBatchKMeans(2, bounds_memory=memory, buffer_memory=memory).partial_fit([[0.0], [1.0]])
+    most = NestedMiniBatchKMeans(2, bounds_memory=2**64 - 1, buffer_memory=2**64 - 1, bounds="elkan")
+    assert most.partial_fit([[0.0], [1.0], [2.0]]).rows_used_ == 3
+    assert most.fit([[0.0], [1.0], [2.0]]).bounds_ == "elkan"
     with pytest.raises(ValueError, match="n_samples=2 should be >= n_clusters=3"):
         NestedMiniBatchKMeans(3).fit([[0.0], [1.0]])
 
@@ -271,6 +293,25 @@ class TestPartialFit:
             assert (each.rows_retired_, each.counts_.sum()) == (2000, counts + each.rows_used_)
             assert 500 < each.rows_used_ <= 1000
             assert each.cluster_centers_.tobytes() == models[0].cluster_centers_.tobytes()
+
+    def test_parameters_that_change_count_from_then_on(self):
+        X = blobs(5000, 4, 6)
+        live, pickled, unchanged = (
+            NestedMiniBatchKMeans(8, batch_size=100, buffer_memory=1000 * 32, random_state=1)
+            for _ in range(3)
+        )
+        for model in (live, pickled, unchanged):
+            model.partial_fit(X[:500])
+        for model in (live, pickled):
+            model.set_params(buffer_memory="1GB")
+        pickled = pickle.loads(pickle.dumps(pickled))
+        for model in (live, pickled, unchanged):
+            model.partial_fit(X[500:])
+        assert live.cluster_centers_.tobytes() == pickled.cluster_centers_.tobytes()
+        assert live.rows_retired_ == pickled.rows_retired_ == 0 < unchanged.rows_retired_
+        live.set_params(n_clusters=9)
+        with pytest.raises(ValueError, match="n_clusters=9 differs from the 8 centers"):
+            live.partial_fit(X)
 
     def test_weights(self):
         X = blobs(2000, 4, 6)

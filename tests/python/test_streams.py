@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 
 import joblib
 import numpy as np
@@ -17,6 +18,8 @@ import reference
 import shoal
 from shoal import KMeans, callbacks
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.pipeline import make_pipeline
 
 X = np.random.default_rng(0).normal(size=(1200, 4))
 HELD_OUT = np.random.default_rng(1).normal(size=(300, 4))
@@ -188,6 +191,49 @@ def test_parameters_and_rows_are_checked_at_once():
         KMeans(0).iter_fit(X)
     with pytest.raises(ValueError, match="n_samples=3"):
         KMeans(4).iter_fit(X[:3])
+
+
+WARNING_USES = {
+    "fit": lambda model, rows: model.fit(rows),
+    "fit_predict": lambda model, rows: model.fit_predict(rows),
+    "fit_transform": lambda model, rows: model.fit_transform(rows),
+    "iter_fit": lambda model, rows: list(model.iter_fit(rows)),
+    "pipeline": lambda model, rows: make_pipeline(model).fit(rows),
+}
+
+
+@pytest.mark.parametrize("use", WARNING_USES)
+@pytest.mark.parametrize(
+    "model",
+    [
+        KMeans(4, init=np.arange(4.0)[:, None], n_init=3),
+        shoal.MiniBatchKMeans(4, random_state=0),
+        shoal.MiniBatchKMeans(4, random_state=0, compute_labels=False),
+        shoal.NestedMiniBatchKMeans(4, batch_size=3, random_state=0),
+    ],
+    ids=["kmeans", "minibatch", "minibatch without labels", "nested"],
+)
+def test_warnings_name_the_line_of_the_user(model, use):
+    rows = np.repeat([[0.0], [5.0]], 40, axis=0)
+    with pytest.warns() as caught:
+        WARNING_USES[use](clone(model), rows)
+    assert any(warning.category is ConvergenceWarning for warning in caught)
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("algorithm", ["elkan", "yinyang", "hamerly", "exponion"])
+def test_no_memory_for_bounds_is_said(algorithm):
+    given = {"random_state": 0, "algorithm": algorithm}
+    with pytest.warns(RuntimeWarning, match=f"bounds_memory=1kB .* algorithm='{algorithm}'") as caught:
+        model = KMeans(9, bounds_memory="1kB", **given).fit(X)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert model.algorithm_ == "lloyd"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert KMeans(9, **given).fit(X).inertia_ == model.inertia_
+        KMeans(9, max_iter=1, **given).fit(X)
+        for other in ("auto", "lloyd"):
+            KMeans(9, algorithm=other, bounds_memory=0, random_state=0).fit(X)
 
 
 # ---------------------------------------------------------------- callbacks

@@ -289,7 +289,6 @@ def as_table(outcomes: Sequence[Outcome], best: float) -> str:
     body = []
     for outcome in outcomes:
         near = outcome.seconds_to(NEAR * best)
-        above = outcome.energy / best - 1.0 if best else 0.0
         body.append(
             (
                 outcome.method,
@@ -299,7 +298,8 @@ def as_table(outcomes: Sequence[Outcome], best: float) -> str:
                 str(outcome.rows_seen),
                 "-" if outcome.inertia is None else f"{outcome.inertia:.9g}",
                 f"{outcome.energy:.9g}",
-                f"{above:.2%}",
+                # Of nothing there are no percents.
+                f"{outcome.energy / best - 1.0:.2%}" if best else "-",
             )
         )
     return table(head, body)

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from typing import Any
 
 
 def show(args: argparse.Namespace, result: dict[str, Any], text: str | None = None) -> None:
     """Print a result: one JSON object, or lines."""
     if args.json:
-        print(json.dumps(result, indent=2))
+        print(json.dumps(plain(result), indent=2, allow_nan=False))
         return
     if text is None:
         width = max(map(len, result))
         text = "\n".join(f"{name:<{width}}  {value}" for name, value in result.items() if value is not None)
     print(text)
+
+
+def plain(value: Any) -> Any:
+    """Give a result as JSON can hold it, which knows no infinity: that and NaN become texts."""
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def spent(timings: dict[str, float]) -> str:

@@ -1,0 +1,21 @@
+"""Where a warning belongs: at the line of the user that led to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import sklearn
+
+#: Where the code lies that users did not write; scikit-learn wraps some methods.
+NOT_THEIRS = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, sklearn.__file__))
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn, at the innermost line outside of shoal and scikit-learn."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(NOT_THEIRS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
