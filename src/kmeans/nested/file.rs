@@ -58,7 +58,7 @@ impl<T: Compute> Nested<T> {
             let mut votes = Self::plan(self.params.clone());
             (votes.dim, votes.centers, votes.fed) = (self.dim, self.centers.clone(), true);
             votes.gone = self.sums.clone().map(Carried::into_clusters);
-            votes.retired = self.retired + self.batch() as u64;
+            votes.retired = self.retired + self.voted;
             votes.weights.clone_from(&self.weights);
             (votes.threshold, votes.iteration, votes.rows_seen) =
                 (self.threshold, self.iteration, self.rows_seen);

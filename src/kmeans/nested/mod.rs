@@ -56,6 +56,8 @@ pub struct Nested<T> {
     sums: Option<Carried>,
     /// `sums` may be carried on: else the next round makes them afresh.
     carry: bool,
+    /// Rows of a fit that have a vote in `sums`: those of its last whole round.
+    voted: u64,
     /// The rows of the source are those that [`Nested::feed`] was given, and kept.
     fed: bool,
     kept: Kept<T>,
@@ -131,6 +133,7 @@ impl<T: Compute> Nested<T> {
             due: 0,
             sums: None,
             carry: false,
+            voted: 0,
             fed: false,
             kept: Kept::default(),
             gone: None,
@@ -255,7 +258,7 @@ impl<T: Compute> Nested<T> {
     fn retire_all(&mut self) {
         if let Some(sums) = self.sums.take() {
             self.gone = Some(sums.into_clusters());
-            self.retired += self.batch() as u64;
+            self.retired += self.voted;
         }
         self.labels = Labels::default();
         (self.rows, self.due, self.carry, self.finished) = (Vec::new(), 0, false, None);
@@ -273,7 +276,8 @@ impl<T: Compute> Nested<T> {
         let origin = &before[..self.dim];
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(origin, self.dim)));
-        let carried = self.sums.take().filter(|_| self.carry);
+        // A sweep that fails leaves the votes of the round before, but labels that are not theirs.
+        let carried = self.sums.clone().filter(|_| std::mem::take(&mut self.carry));
         let batch = self.batch();
         let (labels, gone) = (&mut self.labels, self.gone.as_ref());
         let mut swept = with_batch(data, &self.rows, batch, |rows| {
@@ -303,6 +307,7 @@ impl<T: Compute> Nested<T> {
         let distances = swept.distances;
         self.carry = swept.pays_to_carry(batch as u64);
         self.sums = Some(swept.into_carried());
+        self.voted = batch as u64;
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh.
         self.current = self.changed == 0 && moved == 0.0;
         if grows {

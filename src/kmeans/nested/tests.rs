@@ -223,6 +223,32 @@ fn an_interrupted_round_goes_on_to_a_fixed_point() {
     }
 }
 
+#[test]
+fn an_interrupted_round_keeps_the_votes_before_it() {
+    let source = values(3000, 5, 3);
+    let data = Dense::new(&source, 5).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    // A round that carries sums on, and one over a batch that has just grown.
+    for carried in [true, false] {
+        let mut run = Nested::<f64>::plan(params(12, 200));
+        while !(run.batch() > 200 && run.carry && (run.due > run.batch() as u64) != carried) {
+            run.step(&data, &cx).unwrap();
+        }
+        let (votes, voted) = (run.sums.clone().unwrap().into_clusters(), run.batch() as u64);
+        cx.interrupt().set();
+        assert!(matches!(run.step(&data, &cx), Err(Error::Interrupted)));
+        cx.interrupt().clear();
+        assert_eq!(run.batch() as u64 == voted, carried);
+        let again = Nested::<f64>::of_file(run.params.clone(), &run.to_file()).unwrap();
+        for mut run in [run, again] {
+            run.feed(&Dense::new(&source[..50 * 5], 5).unwrap(), &cx).unwrap();
+            let gone = run.gone.as_ref().unwrap();
+            assert_eq!((run.retired, gone.weights(), gone.sums()), (voted, votes.weights(), votes.sums()));
+            assert_eq!(run.weights.iter().sum::<f64>(), (voted + run.batch() as u64) as f64);
+        }
+    }
+}
+
 /// All votes: those that can be seen, and those of rows that retired.
 fn assert_all_votes(run: &Nested<f32>, fed: u64, what: &str) {
     let votes: f64 = run.weights.iter().sum();
