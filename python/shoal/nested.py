@@ -114,7 +114,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     Notes
     -----
     Memory beyond the rows, for each row of the batch: 4 bytes of label, 8 of row number while the batch is
-    not all rows, and 4 for every bound and one more. Rows of a batch are read in ascending order, whichever
+    not all rows, and 4 for every bound and two more. Rows of a batch are read in ascending order, whichever
     were drawn. Rows with weights are all read in every step.
 
     :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to

@@ -147,7 +147,7 @@ def test_bounds_say_what_memory_left_of_them():
     X = blobs(6000, 20, 2, np.float32)
     given = {"batch_size": 500, "bounds": "elkan", "random_state": 0}
     found = {}
-    for memory in ("1GB", 4 * 2 * 6000, 4 * 6000, 0):
+    for memory in ("1GB", 4 * 3 * 6000, 4 * 2 * 6000, 0):
         model = NestedMiniBatchKMeans(200, bounds_memory=memory, **given).fit(X)
         found[memory] = (model.bounds_, model.cluster_centers_.tobytes())
     assert [bounds for bounds, _ in found.values()] == ["elkan", "hamerly", "none", "none"]
