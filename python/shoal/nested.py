@@ -52,7 +52,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     bounds_memory : str or int, default="1GB"
         Most memory that bounds may take, in bytes or as ``"500MB"``.
     buffer_memory : str or int, default="1GB"
-        Most memory of rows that :meth:`partial_fit` keeps.
+        Most memory of rows that :meth:`partial_fit` keeps, each with 8 bytes for its weight.
     max_iter : int or None, default=None
         Most steps; None: as many as it takes.
     tol : float, default=0.0

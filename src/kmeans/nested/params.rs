@@ -176,7 +176,7 @@ impl NestedParams {
         self
     }
 
-    /// The most bytes of rows that are kept of those that come in pieces (default 1 GB); older ones retire.
+    /// The most bytes of rows, with 8 for the weight of each, that are kept of those that come in pieces (default 1 GB); older ones retire.
     #[must_use]
     pub fn buffer_memory(mut self, bytes: u64) -> Self {
         self.buffer_memory = bytes;

@@ -6,9 +6,9 @@ use super::Nested;
 use crate::data::{DataSource, Dense, Weighted, check_finite, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
-use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::solver::{Solver, Step};
+use crate::tuning::tile_rows;
 
 /// Rows that came in pieces, in the order in which they came and in the type that they are computed in.
 #[derive(Clone, Debug)]
@@ -25,7 +25,19 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Compute> Kept<T> {
-    /// Appends the rows `start..end` of `more`, and their part of `weights`.
+    /// Makes room for `n` more rows: for twice as many as there are, where that is more, but never for more than `capacity`.
+    fn make_room(&mut self, n: usize, dim: usize, capacity: u64) -> Result<()> {
+        let before = self.rows.len() / dim;
+        let rows = (before + n).max((2 * before).min(usize::try_from(capacity).unwrap_or(usize::MAX)));
+        let full = self.rows.capacity() < self.rows.len() + n * dim;
+        if full && self.rows.try_reserve_exact((rows - before) * dim).is_err() {
+            let bytes = rows as u128 * dim as u128 * size_of::<T>() as u128;
+            return Err(Error::Memory(format!("{rows} rows that are kept take {bytes} bytes")));
+        }
+        Ok(())
+    }
+
+    /// Appends the rows `start..end` of `more`, and their part of `weights`; there will be at most `capacity` rows.
     fn take(
         &mut self,
         more: &dyn DataSource<T>,
@@ -34,14 +46,19 @@ impl<T: Compute> Kept<T> {
     ) -> Result<()> {
         let (dim, n) = (more.dim(), (end - start) as usize);
         let before = self.rows.len() / dim;
-        make_room(&mut self.rows, "rows that are kept", n as u64, dim)?;
+        self.make_room(n, dim, capacity)?;
+        // A block may be the whole source: what is converted at a time is not.
+        let tile = tile_rows(1);
         let (rows, mut scratch) = (&mut self.rows, Vec::new());
         let read = more.for_each_block(1, &mut |block| {
             let (first, last) = (block.first_row, block.first_row + block.len as u64);
             let range = start.max(first)..end.min(last);
             if range.start < range.end {
                 let within = (range.start - first) as usize..(range.end - first) as usize;
-                block.rows.tile(within, &mut scratch).iter().for_each(|row| rows.extend_from_slice(row));
+                for first in within.clone().step_by(tile) {
+                    let tile = block.rows.tile(first..within.end.min(first + tile), &mut scratch);
+                    tile.iter().for_each(|row| rows.extend_from_slice(row));
+                }
             }
             Ok(if last >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
@@ -53,6 +70,7 @@ impl<T: Compute> Kept<T> {
             self.weights.resize(before, 1.0);
             match weights {
                 Some(weights) => self.weights.extend_from_slice(&weights[start as usize..end as usize]),
+        capacity: u64,
                 None => self.weights.resize(before + n, 1.0),
             }
         }
@@ -72,6 +90,8 @@ impl<T: Compute> Kept<T> {
     }
 }
 
+            let room = (self.rows.capacity() / dim).min(usize::try_from(capacity).unwrap_or(usize::MAX));
+            self.weights.reserve_exact(room.max(before + n).saturating_sub(self.weights.len()));
 impl<T: Compute> Nested<T> {
     /// Takes more rows. They wait until the rule for growth admits them, or there is no room for them to wait. There is one round over the
     /// batch, one more each time it grows, and as many as it takes for it to grow while as many rows wait as it has; gives the last of
@@ -99,7 +119,7 @@ impl<T: Compute> Nested<T> {
                 self.retire_half(cx)?;
             }
             let end = n.min(taken + (capacity - self.n_kept()));
-            self.kept.take(more, weights.as_deref(), (taken, end))?;
+            self.kept.take(more, weights.as_deref(), (taken, end), capacity)?;
             taken = end;
         }
         if self.centers.is_empty() && self.n_kept() < self.params.n_clusters as u64 {
@@ -128,7 +148,8 @@ impl<T: Compute> Nested<T> {
             return Err(Error::Empty("X holds no rows".into()));
         }
         params.check(u64::MAX, dim)?;
-        let row = (dim * size_of::<T>()) as u64;
+        // With a weight, which later rows may bring.
+        let row = (dim * size_of::<T>() + size_of::<f64>()) as u64;
         let least = (params.n_clusters as u64 + 1) * row;
         if params.buffer_memory < least {
             return Err(Error::param(format!(

@@ -263,14 +263,15 @@ fn pieces_of_any_length_are_fed() {
     let source: Vec<f32> = values(n, d, 5).iter().map(|&x| x as f32).collect();
     let cx = Executor::new(Some(2)).unwrap();
     for (piece, buffer) in
-        [(7, 1 << 30), (500, 1 << 30), (6000, 1 << 30), (500, 1000 * 12), (6000, 1000 * 12), (90, 9 * 12)]
+        [(7, 1 << 30), (500, 1 << 30), (6000, 1 << 30), (500, 1000 * 20), (6000, 1000 * 20), (90, 9 * 20)]
     {
         let mut run = Nested::<f32>::plan(params(k, 100).buffer_memory(buffer));
         let mut fed = 0;
         for rows in source.chunks(piece * d) {
             let step = run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap();
             fed += (rows.len() / d) as u64;
-            assert!(run.kept.rows.len() as u64 * 4 <= buffer);
+            // With 8 bytes for a weight.
+            assert!(run.kept.rows.capacity() as u64 / d as u64 * 20 <= buffer);
             assert_eq!(step.is_some(), fed >= k as u64);
             if step.is_some() {
                 assert_all_votes(&run, fed, &format!("{piece} {buffer} {fed}"));
@@ -327,9 +328,21 @@ fn what_is_refused_leaves_the_state_as_it_was() {
     let mut small = Nested::<f64>::plan(params(3, 50).buffer_memory(63));
     let refused = small.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap_err().to_string();
     assert!(
-        refused.contains("buffer_memory must have room for more rows than clusters, 64 bytes, got 63"),
+        refused.contains("buffer_memory must have room for more rows than clusters, 96 bytes, got 63"),
         "{refused}"
     );
+}
+
+#[test]
+fn pieces_of_any_storage_are_kept_as_they_are_computed() {
+    let bytes: Vec<u8> = (0..3 * 5000u32).map(|i| (i * 7919 % 251) as u8).collect();
+    let wide: Vec<f32> = bytes.iter().map(|&x| f32::from(x)).collect();
+    let cx = Executor::new(Some(2)).unwrap();
+    let [mut stored, mut plain] = [(); 2].map(|()| Nested::<f32>::plan(params(5, 100)));
+    stored.feed(&RawRows::new(&bytes, 3).unwrap(), &cx).unwrap();
+    plain.feed(&Dense::new(&wide, 3).unwrap(), &cx).unwrap();
+    assert_eq!(stored.kept.rows, wide);
+    assert_eq!(stored.to_file(), plain.to_file());
 }
 
 fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memory: u64) {
