@@ -53,7 +53,8 @@ pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
 
 /// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
 pub trait StreamSolver<T: Compute>: CenterSolver<T> {
-    /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it was.
+    /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it
+    /// was, but for rows that had to make room for others meanwhile.
     ///
     /// # Errors
     /// Those of the source, [`Error::NotFinite`].

@@ -292,3 +292,7 @@ class TestPartialFit:
         assert pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_)) == before
         with pytest.raises(ValueError, match="buffer_memory must have room"):
             NestedMiniBatchKMeans(8, buffer_memory=10).partial_fit(X)
+        large = X[:3].copy()
+        large[2, 1] = 1e200
+        with pytest.raises(ValueError, match="squared distances overflow near row 2"):
+            model.partial_fit(large)

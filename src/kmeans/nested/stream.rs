@@ -3,12 +3,34 @@
 use std::ops::ControlFlow;
 
 use super::Nested;
-use crate::data::{DataSource, Dense, Weighted, check_finite, count_rows, weights_of};
+use crate::data::{DataSource, Dense, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
+use crate::solver::sweep::{Chunk, sweep};
 use crate::solver::{Solver, Step};
 use crate::tuning::tile_rows;
+
+/// The largest weighted squared length of a row that is kept: the squared distances of 2^50 such rows have a finite sum.
+const MOST: f64 = f64::MAX * f64::EPSILON;
+
+/// Refuses rows that hold a value that is not finite, or whose squared distances may overflow: once kept, they would fail every round.
+fn check_rows<T: Compute>(rows: &dyn DataSource<T>, k: usize, cx: &Executor) -> Result<()> {
+    let absorb = |chunk: Chunk<'_, T>, (): (), (): &mut (), (): &mut ()| {
+        for (i, row) in chunk.rows.iter().enumerate() {
+            let weight = chunk.weights.map_or(1.0, |weights| weights[i].max(1.0));
+            let length: f64 = row.iter().map(|x| x.to_f64() * x.to_f64()).sum();
+            let small = weight * length <= MOST && weight <= MOST;
+            if !small {
+                let (first_row, rows) = (chunk.first_row + i as u64, MatRef::new(row, row.len()));
+                return Err(Chunk { first_row, rows, weights: None }.not_finite());
+            }
+        }
+        Ok(())
+    };
+    sweep(rows, cx, tile_rows(k), (), &mut (), (|| (), || ()), absorb, |(), ()| ())
+}
 
 /// Rows that came in pieces, in the order in which they came and in the type that they are computed in.
 #[derive(Clone, Debug)]
@@ -43,6 +65,7 @@ impl<T: Compute> Kept<T> {
         more: &dyn DataSource<T>,
         weights: Option<&[f64]>,
         (start, end): (u64, u64),
+        capacity: u64,
     ) -> Result<()> {
         let (dim, n) = (more.dim(), (end - start) as usize);
         let before = self.rows.len() / dim;
@@ -67,10 +90,11 @@ impl<T: Compute> Kept<T> {
             return Err(e);
         }
         if weights.is_some() || !self.weights.is_empty() {
+            let room = (self.rows.capacity() / dim).min(usize::try_from(capacity).unwrap_or(usize::MAX));
+            self.weights.reserve_exact(room.max(before + n).saturating_sub(self.weights.len()));
             self.weights.resize(before, 1.0);
             match weights {
                 Some(weights) => self.weights.extend_from_slice(&weights[start as usize..end as usize]),
-        capacity: u64,
                 None => self.weights.resize(before + n, 1.0),
             }
         }
@@ -90,8 +114,6 @@ impl<T: Compute> Kept<T> {
     }
 }
 
-            let room = (self.rows.capacity() / dim).min(usize::try_from(capacity).unwrap_or(usize::MAX));
-            self.weights.reserve_exact(room.max(before + n).saturating_sub(self.weights.len()));
 impl<T: Compute> Nested<T> {
     /// Takes more rows. They wait until the rule for growth admits them, or there is no room for them to wait. There is one round over the
     /// batch, one more each time it grows, and as many as it takes for it to grow while as many rows wait as it has; gives the last of
@@ -102,24 +124,53 @@ impl<T: Compute> Nested<T> {
     /// row has retired, rounds end in a fixed point of Lloyd's algorithm.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Empty`], [`Error::InvalidParam`], those of the source: the
-    /// state is then as before. [`Error::Interrupted`]: some of the rows may have been taken; the next call goes on with them.
+    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Empty`], [`Error::InvalidParam`], those of the source,
+    /// [`Error::Interrupted`]: the state is then as before, but for bounds, which begin anew. Only where older rows had to retire meanwhile,
+    /// what an interrupt or the source left of the new ones stays, and the next call goes on with them.
     pub(super) fn feed(&mut self, more: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
-        let (n, capacity) = (count_rows(more)?, self.capacity(more)?);
-        check_finite(more, cx)?;
+        let capacity = self.capacity(more)?;
+        check_rows(more, self.params.n_clusters, cx)?;
         let weights = weights_of(more)?;
+        let before = self.without_rows();
+        let kept = (self.kept.rows.len(), self.kept.weights.len());
         if !self.fed {
             self.retire_all();
             self.fed = true;
         }
         self.dim = more.dim();
-        let mut taken = 0;
+        let retired = self.retired;
+        let outcome = self.take_in(more, weights.as_deref(), capacity, cx);
+        if outcome.is_err() && self.retired == retired {
+            self.kept.rows.truncate(kept.0);
+            self.kept.weights.truncate(kept.1);
+            *self = Self { kept: std::mem::take(&mut self.kept), ..before };
+        }
+        outcome
+    }
+
+    /// A copy of all but the rows that are kept, and bounds.
+    fn without_rows(&mut self) -> Self {
+        let (kept, bounds) = (std::mem::take(&mut self.kept), self.labels.bounds.take());
+        let copy = self.clone();
+        (self.kept, self.labels.bounds) = (kept, bounds);
+        copy
+    }
+
+    /// Keeps rows that were checked, and makes the rounds that are due.
+    fn take_in(
+        &mut self,
+        more: &dyn DataSource<T>,
+        weights: Option<&[f64]>,
+        capacity: u64,
+        cx: &Executor,
+    ) -> Result<Option<Step>> {
+        let (n, mut taken) = (count_rows(more)?, 0);
         while taken < n {
             if self.n_kept() == capacity {
                 self.retire_half(cx)?;
             }
             let end = n.min(taken + (capacity - self.n_kept()));
-            self.kept.take(more, weights.as_deref(), (taken, end), capacity)?;
+            self.kept.take(more, weights, (taken, end), capacity)?;
             taken = end;
         }
         if self.centers.is_empty() && self.n_kept() < self.params.n_clusters as u64 {
@@ -134,7 +185,8 @@ impl<T: Compute> Nested<T> {
         }
     }
 
-    fn n_kept(&self) -> u64 {
+    /// Rows that are kept.
+    pub(super) fn n_kept(&self) -> u64 {
         (self.kept.rows.len() / self.dim.max(1)) as u64
     }
 
@@ -170,7 +222,7 @@ impl<T: Compute> Nested<T> {
     }
 
     /// The older half of the rows that are kept retires, after those that wait were admitted.
-    fn retire_half(&mut self, cx: &Executor) -> Result<()> {
+    pub(super) fn retire_half(&mut self, cx: &Executor) -> Result<()> {
         if (self.batch() as u64) < self.n_kept() || self.labels.torn {
             self.due = self.n_kept();
             self.round_of_kept(cx)?;

@@ -1,7 +1,7 @@
 //! What batches, votes and their growth keep to, seen from inside.
 
 use super::*;
-use crate::data::{Dense, RawRows};
+use crate::data::{Dense, RawRows, Weighted};
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
@@ -324,6 +324,11 @@ fn what_is_refused_leaves_the_state_as_it_was() {
     assert_eq!(text(&[1.0; 3], 3), "X has 3 columns, but the first rows had 2");
     assert_eq!(text(&[], 2), "X holds no rows");
     assert!(text(&[1.0, f64::NAN], 2).starts_with("X holds NaN at row 0, column 1"));
+    // Their squared distances overflow: kept, they would fail every round.
+    assert_eq!(
+        text(&[1.0, 2.0, 3.0, 1e200], 2),
+        "X holds values so large that squared distances overflow near row 1: scale the data"
+    );
     assert_eq!(before, (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration));
     let mut small = Nested::<f64>::plan(params(3, 50).buffer_memory(63));
     let refused = small.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap_err().to_string();
@@ -331,6 +336,89 @@ fn what_is_refused_leaves_the_state_as_it_was() {
         refused.contains("buffer_memory must have room for more rows than clusters, 96 bytes, got 63"),
         "{refused}"
     );
+}
+
+#[test]
+fn a_round_that_fails_takes_its_rows_back() {
+    let source = values(600, 2, 1);
+    let cx = Executor::new(Some(1)).unwrap();
+    let data = Dense::new(&source, 2).unwrap();
+    // Too few values, and centers that are too far away from any row.
+    for given in [vec![1.0; 5], vec![1e200; 6]] {
+        let mut run = Nested::<f64>::plan(params(3, 50).seeding(Seeding::Given(given)));
+        let first = Weighted::new(Dense::new(&source[..4], 2).unwrap(), &[1.0, 2.0]).unwrap();
+        let few = Dense::new(&source[..4], 2).unwrap();
+        for first in [&few as &dyn DataSource<f64>, &first] {
+            assert!(run.feed(&data, &cx).is_err());
+            assert_eq!((run.dim, run.fed, run.n_kept(), run.batch(), run.due), (0, false, 0, 0, 0));
+            assert!(run.feed(first, &cx).unwrap().is_none());
+            let before = run.to_file();
+            assert!(run.feed(&data, &cx).is_err());
+            assert_eq!(run.to_file(), before);
+            run = Nested::plan(run.params.clone());
+        }
+    }
+}
+
+/// A source that sets the interrupt in its second pass.
+struct Interrupting<'a>(Dense<'a, f64>, &'a Executor, std::sync::atomic::AtomicU64);
+
+impl DataSource<f64> for Interrupting<'_> {
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        self.0.rows()
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(crate::data::Block<'_, f64>) -> Result<std::ops::ControlFlow<()>>,
+    ) -> Result<()> {
+        if self.2.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+            self.1.interrupt().set();
+        }
+        self.0.for_each_block(tile_rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<f64>) -> Result<()> {
+        self.0.gather(rows, out)
+    }
+}
+
+#[test]
+fn an_interrupted_batch_is_taken_back_unless_rows_had_to_retire() {
+    let source = values(900, 2, 1);
+    let cx = Executor::new(Some(1)).unwrap();
+    let piece =
+        |range: std::ops::Range<usize>| Dense::new(&source[2 * range.start..2 * range.end], 2).unwrap();
+    let mut fitted = Nested::<f64>::plan(params(3, 50));
+    fitted.step(&piece(0..300), &cx).unwrap();
+    let mut fed = Nested::<f64>::plan(params(3, 50));
+    fed.feed(&piece(0..300), &cx).unwrap();
+    for mut run in [Nested::<f64>::plan(params(3, 50)), fitted, fed] {
+        let (before, rows) = (run.to_file(), run.rows());
+        let broken = Interrupting(piece(300..600), &cx, 0.into());
+        assert!(matches!(run.feed(&broken, &cx), Err(Error::Interrupted)));
+        cx.interrupt().clear();
+        assert_eq!((run.to_file(), run.rows()), (before, rows));
+        let mut other = run.clone();
+        for run in [&mut run, &mut other] {
+            run.feed(&piece(300..600), &cx).unwrap();
+        }
+        assert_eq!(run.centers, other.centers);
+    }
+    // Nothing can bring rows back that retired: the others stay, and count once.
+    let mut full = Nested::<f64>::plan(params(3, 50).buffer_memory(400 * 24));
+    full.feed(&piece(0..400), &cx).unwrap();
+    let broken = Interrupting(piece(400..700), &cx, 1.into());
+    assert!(matches!(full.feed(&broken, &cx), Err(Error::Interrupted)));
+    cx.interrupt().clear();
+    full.feed(&piece(700..900), &cx).unwrap();
+    let votes: f64 = full.weights.iter().sum();
+    assert_eq!(votes, (full.retired + full.batch() as u64) as f64);
 }
 
 #[test]
