@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Nested;
-use crate::data::{Access, AnySource, DataSource, Source, count_rows};
+use crate::data::{Access, AnySource, DataSource, Source, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::kmeans::KMeansModel;
@@ -387,7 +387,8 @@ impl Method for NestedMiniBatch {
 /// Rows that are looked through for other values at a time.
 const LOOKED_THROUGH: u64 = 1024;
 
-/// Replaces seeds that equal an earlier one by other rows, as long as there are any: nothing ever moves a cluster that begins empty.
+/// Replaces seeds that equal an earlier one by other rows that weigh something, as long as there are any: nothing ever moves a cluster that
+/// begins empty.
 pub(super) fn make_distinct<T: Compute>(
     seeds: &mut Seeds<T>,
     data: &dyn DataSource<T>,
@@ -400,13 +401,20 @@ pub(super) fn make_distinct<T: Compute>(
     let mut twice: Vec<usize> =
         (0..seeds.rows.len()).filter(|&j| !known.insert(key(&seeds.centers[j * d..(j + 1) * d]))).collect();
     twice.reverse();
+    if twice.is_empty() {
+        return Ok(());
+    }
+    let weights = weights_of(data)?;
     let n = count_rows(data)?;
     let order = Shuffle::new(n, seed);
     for start in (0..n).step_by(LOOKED_THROUGH as usize) {
         if twice.is_empty() {
             break;
         }
-        let rows: Vec<u64> = (start..n.min(start + LOOKED_THROUGH)).map(|i| order.at(i)).collect();
+        let mut rows: Vec<u64> = (start..n.min(start + LOOKED_THROUGH)).map(|i| order.at(i)).collect();
+        if let Some(weights) = &weights {
+            rows.retain(|&row| weights[row as usize] > 0.0);
+        }
         let values = crate::data::take(data, &rows)?;
         for (&row, values) in rows.iter().zip(values.chunks_exact(d)) {
             if values.iter().all(|x| x.finite())

@@ -433,6 +433,20 @@ fn pieces_of_any_storage_are_kept_as_they_are_computed() {
     assert_eq!(stored.to_file(), plain.to_file());
 }
 
+#[test]
+fn seeds_that_are_replaced_weigh_something() {
+    // Half of the rows are the same, and of the others every second one weighs nothing.
+    let source: Vec<f64> = (0..400).map(|i| if i % 2 == 0 { -1.0 } else { f64::from(i) }).collect();
+    let weights: Vec<f64> = (0..400).map(|i| f64::from(u8::from(i % 4 != 3))).collect();
+    let data = Weighted::new(Dense::new(&source, 1).unwrap(), &weights[..]).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    for seed in 0..5 {
+        let mut run = Nested::<f64>::plan(params(60, 400).rng_seed(seed));
+        run.step(&data, &cx).unwrap();
+        assert!(run.weights.iter().all(|&w| w > 0.0), "{:?}", run.weights);
+    }
+}
+
 fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memory: u64) {
     let (n, d, k) = (4500, 18, 150);
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
