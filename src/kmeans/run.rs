@@ -68,6 +68,11 @@ pub trait StreamSolver<T: Compute>: CenterSolver<T> {
         (0, 0)
     }
 
+    /// Rows that the next batch is worked on together with.
+    fn kept(&self) -> u64 {
+        0
+    }
+
     /// Takes over what another state has learned.
     ///
     /// # Errors
@@ -233,6 +238,12 @@ impl<M: Method> FitRun<M> {
     #[cfg(feature = "python")]
     pub(crate) fn rows(&mut self) -> (u64, u64) {
         either!(&mut self.typed, run => M::stream(run.solver_mut()).map_or((0, 0), |stream| stream.rows()))
+    }
+
+    /// As [`StreamSolver::kept`].
+    #[cfg(feature = "python")]
+    pub(crate) fn kept(&mut self) -> u64 {
+        either!(&mut self.typed, run => M::stream(run.solver_mut()).map_or(0, |stream| stream.kept()))
     }
 
     /// Takes over what another state has learned.

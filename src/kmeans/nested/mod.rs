@@ -427,3 +427,7 @@ impl<T: Compute> StreamSolver<T> for Nested<T> {
         (self.batch() as u64, self.retired)
     }
 }
+
+    fn kept(&self) -> u64 {
+        self.n_kept()
+    }

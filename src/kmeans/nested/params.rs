@@ -249,7 +249,7 @@ impl NestedParams {
     }
 
     /// Rows of the first batch, of `n`.
-    pub(super) fn first_batch(&self, n: u64) -> u64 {
+    pub(crate) fn first_batch(&self, n: u64) -> u64 {
         let k = self.n_clusters as u64;
         if self.batch_size < k { (10 * k).min(n) } else { self.batch_size.min(n) }
     }
