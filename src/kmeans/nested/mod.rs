@@ -37,6 +37,9 @@ use crate::shuffle::Shuffle;
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 
+/// Rounds over a batch without a new lowest energy after which it settles no further: ties may go back and forth for ever.
+const PATIENCE: u64 = 30;
+
 /// Nested mini-batch k-means as a state. `O(b)` labels and row numbers for a batch of `b` rows, and `O(k d)` sums.
 ///
 /// `Step::objective` is the inertia of the batch: of the labels of the step about the centers that it started from.
@@ -68,6 +71,9 @@ pub struct Nested<T> {
     weights: Vec<f64>,
     /// Of the last round.
     energy: f64,
+    /// The lowest of the rounds over this batch, and rounds since then.
+    lowest: f64,
+    stalled: u64,
     /// `energy` was summed row by row.
     exact: bool,
     /// `labels` and `energy` belong to `centers`.
@@ -140,6 +146,8 @@ impl<T: Compute> Nested<T> {
             retired: 0,
             weights: Vec::new(),
             energy: f64::NAN,
+            lowest: f64::INFINITY,
+            stalled: 0,
             exact: false,
             current: false,
             changed: 0,
@@ -182,6 +190,7 @@ impl<T: Compute> Nested<T> {
         self.labels.grow(|i| places.as_ref().map_or(i, |at| at[i] as usize), due, self.params.bounds_memory);
         // New rows are summed with all others.
         self.carry = false;
+        (self.lowest, self.stalled) = (f64::INFINITY, 0);
         Ok(())
     }
 
@@ -251,6 +260,7 @@ impl<T: Compute> Nested<T> {
         self.labels.bounds = None;
         self.due -= m as u64;
         self.retired += m as u64;
+        (self.lowest, self.stalled) = (f64::INFINITY, 0);
         Ok(())
     }
 
@@ -277,7 +287,8 @@ impl<T: Compute> Nested<T> {
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(origin, self.dim)));
         // A sweep that fails leaves the votes of the round before, but labels that are not theirs.
-        let carried = self.sums.clone().filter(|_| std::mem::take(&mut self.carry));
+        let carries = std::mem::take(&mut self.carry);
+        let carried = self.sums.as_ref().filter(|_| carries).cloned();
         let batch = self.batch();
         let (labels, gone) = (&mut self.labels, self.gone.as_ref());
         let mut swept = with_batch(data, &self.rows, batch, |rows| {
@@ -285,14 +296,22 @@ impl<T: Compute> Nested<T> {
         })?;
         labels.torn = false;
         self.exact = swept.exact();
-        self.energy = swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy);
+        // A small difference of large sums may come out negative.
+        self.energy = (swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy)).max(0.0);
+        // A sum that is made afresh has lost the rounding of those that were carried: it begins a new row of them.
+        if self.energy < self.lowest || (carries && self.exact) {
+            (self.lowest, self.stalled) = (self.energy, 0);
+        } else {
+            self.stalled += 1;
+        }
+        let stalled = self.stalled >= PATIENCE;
         if self.threshold.is_none() {
             let variance = swept.moments.as_ref().map_or(0.0, |all| mean_variance(all, origin));
             self.threshold = Some(self.params.tolerance * variance);
         }
         self.changed = swept.changed;
         let moved = to_means(&mut self.centers, self.dim, Metric::Euclidean, &swept.clusters);
-        let grows = (batch as u64) < n && self.settled(&swept.clusters, centers);
+        let grows = (batch as u64) < n && (stalled || self.settled(&swept.clusters, centers));
         let now = MatRef::new(&self.centers, self.dim);
         swept.clusters.follow(centers, now);
         if let Some(gone) = &mut self.gone {
@@ -319,6 +338,8 @@ impl<T: Compute> Nested<T> {
             Some(StopReason::LabelsStable)
         } else if full && self.params.tolerance > 0.0 && self.threshold.is_some_and(|t| moved <= t) {
             Some(StopReason::Tolerance)
+        } else if full && stalled {
+            Some(StopReason::Patience)
         } else if self.params.max_iter.is_some_and(|most| self.iteration >= most) {
             Some(StopReason::MaxIterations)
         } else {
@@ -426,8 +447,8 @@ impl<T: Compute> StreamSolver<T> for Nested<T> {
     fn rows(&self) -> (u64, u64) {
         (self.batch() as u64, self.retired)
     }
-}
 
     fn kept(&self) -> u64 {
         self.n_kept()
     }
+}

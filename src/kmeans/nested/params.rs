@@ -155,7 +155,7 @@ impl NestedParams {
     }
 
     /// The batch doubles once the statistical error of every center exceeds this times its last move (default 100). 0 doubles at every
-    /// round, infinity only when no label changes any more.
+    /// round, infinity only when no label changes any more, or the energy has had no new lowest for 30 rounds.
     #[must_use]
     pub fn rho(mut self, rho: f64) -> Self {
         self.rho = rho;
@@ -183,7 +183,7 @@ impl NestedParams {
         self
     }
 
-    /// Most rounds (default: as many as it takes).
+    /// Most rounds (default: as many as it takes, but no more than 30 without a lower energy).
     #[must_use]
     pub fn max_iter(mut self, rounds: Option<u64>) -> Self {
         self.max_iter = rounds;

@@ -447,6 +447,29 @@ fn seeds_that_are_replaced_weigh_something() {
     }
 }
 
+#[test]
+fn rounds_end_that_find_no_lower_energy() {
+    let (n, k) = (3000, 60);
+    let source = values(n, 2, 3);
+    let data = Dense::new(&source, 2).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let mut run = Nested::<f64>::plan(params(k, 200).rho(f64::INFINITY));
+    let mut stuck = |wanted: Option<StopReason>, batch: usize| {
+        while run.batch() < batch {
+            run.step(&data, &cx).unwrap();
+        }
+        // As if the energy went round in a circle from here on.
+        (run.lowest, run.stalled, run.carry) = (-1.0, PATIENCE - 2, false);
+        let steps = [(); 2].map(|()| run.step(&data, &cx).unwrap());
+        assert!(steps.iter().all(|step| step.n_changed > 0 && step.batch_size == batch as u64), "{steps:?}");
+        assert_eq!(steps.map(|step| step.stop_reason), [None, wanted]);
+        run.due
+    };
+    assert_eq!(stuck(None, 200), 400);
+    assert_eq!(stuck(None, 400), 800);
+    assert_eq!(stuck(Some(StopReason::Patience), n), n as u64);
+}
+
 fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memory: u64) {
     let (n, d, k) = (4500, 18, 150);
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
