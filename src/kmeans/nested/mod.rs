@@ -401,7 +401,12 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             n_iter: self.iteration,
             n_steps: self.iteration,
             seeded_by: &self.seeded_by,
-            algorithm: self.labels.bounds.as_ref().map_or("none", |bounds| bounds.name()),
+            algorithm: self.labels.bounds.as_ref().map_or("none", |bounds| {
+                // Where all centers are in one panel, all kinds of bounds are the same one.
+                let (asked, one) =
+                    (self.params.bounds, self.params.n_clusters <= PackedCenters::<T>::panel_centers());
+                if one && asked != Bounds::Auto { asked.name() } else { bounds.name() }
+            }),
             timings: self.timings,
         }
     }

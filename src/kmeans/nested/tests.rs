@@ -470,6 +470,20 @@ fn rounds_end_that_find_no_lower_energy() {
     assert_eq!(stuck(Some(StopReason::Patience), n), n as u64);
 }
 
+#[test]
+fn bounds_of_one_panel_are_called_what_was_asked_for() {
+    let source = values(900, 3, 2);
+    let data = Dense::new(&source, 3).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    for bounds in [Bounds::Hamerly, Bounds::Yinyang, Bounds::Elkan] {
+        let mut run = Nested::<f64>::plan(params(4, 900).bounds(bounds));
+        for _ in 0..2 {
+            run.step(&data, &cx).unwrap();
+        }
+        assert_eq!(run.snapshot().algorithm, bounds.name());
+    }
+}
+
 fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memory: u64) {
     let (n, d, k) = (4500, 18, 150);
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
