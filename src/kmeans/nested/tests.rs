@@ -448,6 +448,50 @@ fn seeds_that_are_replaced_weigh_something() {
 }
 
 #[test]
+fn a_batch_of_all_rows_is_lloyd() {
+    let (n, d, k) = (5000, 4, 30);
+    let source = values(n, d, 6);
+    let data = Dense::new(&source, d).unwrap();
+    let cx = Executor::new(Some(2)).unwrap();
+    let seeding =
+        Seeding::Given(source[..k * d].iter().enumerate().map(|(i, x)| x + i as f64 * 1e-3).collect());
+    let lloyd = crate::KMeans::params(k).seeding(seeding.clone()).tolerance(0.0).max_iter(1000);
+    let lloyd = lloyd.algorithm(crate::Algorithm::Lloyd);
+    let mut theirs = lloyd.start(&data).unwrap();
+    while theirs.advance(&data, &cx).unwrap().is_some() {}
+    let mut ours = Nested::<f64>::plan(params(k, n as u64).seeding(seeding).bounds(Bounds::None));
+    for theirs in theirs.history() {
+        let ours = ours.step(&data, &cx).unwrap();
+        assert_eq!(ours, Step { elapsed: 0.0, ..*theirs });
+    }
+    assert!(theirs.history().len() > 5);
+    assert_eq!(ours.centers, theirs.centers::<f64>());
+    assert_eq!(ours.labels.of_rows, theirs.labels());
+}
+
+#[test]
+fn a_batch_stays_or_doubles_or_is_all() {
+    let (n, d) = (3333u64, 3);
+    let source = values(n as usize, d, 8);
+    let data = Dense::new(&source, d).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    for (rho, first) in [(0.0, 64), (1.0, 100), (5.0, 37), (100.0, 500), (f64::INFINITY, 1000)] {
+        let mut run = Nested::<f64>::plan(params(9, first).rho(rho));
+        let mut last = first;
+        loop {
+            let step = run.step(&data, &cx).unwrap();
+            let now = step.batch_size;
+            assert!(now == last || now == (2 * last).min(n), "{rho}: {last} rows, then {now}");
+            last = now;
+            if step.stop_reason.is_some() {
+                break;
+            }
+        }
+        assert_eq!(last, n);
+    }
+}
+
+#[test]
 fn rounds_end_that_find_no_lower_energy() {
     let (n, k) = (3000, 60);
     let source = values(n, 2, 3);
@@ -468,6 +512,45 @@ fn rounds_end_that_find_no_lower_energy() {
     assert_eq!(stuck(None, 200), 400);
     assert_eq!(stuck(None, 400), 800);
     assert_eq!(stuck(Some(StopReason::Patience), n), n as u64);
+}
+
+#[test]
+fn votes_that_retired_are_those_of_their_rows() {
+    let (n, d, k) = (800, 3, 6);
+    let source = values(n, d, 4);
+    let weights: Vec<f64> = (0..n).map(|i| [0.5, 2.0, 1.0][i % 3]).collect();
+    let cx = Executor::new(Some(1)).unwrap();
+    let plain = Dense::new(&source, d).unwrap();
+    let weighted = Weighted::new(plain, &weights[..]).unwrap();
+    for data in [&plain as &dyn DataSource<f64>, &weighted] {
+        let weight = |i: usize| data.weights().map_or(1.0, |weights| weights[i]);
+        let mut run = Nested::<f64>::plan(params(k, 100));
+        run.feed(data, &cx).unwrap();
+        run.due = n as u64;
+        run.round_of_kept(&cx).unwrap();
+        let labels = run.labels.of_rows.clone();
+        run.retire_half(&cx).unwrap();
+        assert_eq!((run.retired, run.n_kept(), run.batch()), (400, 400, 400));
+        assert_eq!(run.kept.rows, source[400 * d..]);
+        for round in 0..4 {
+            let gone = run.gone.as_ref().unwrap();
+            let (mut count, mut sum, mut energy) = (vec![0.0; k], vec![0.0; k * d], vec![0.0; k]);
+            for (i, &j) in labels[..400].iter().enumerate() {
+                let (row, j) = (&source[i * d..][..d], j as usize);
+                count[j] += weight(i);
+                sum[j * d..][..d].iter_mut().zip(row).for_each(|(s, x)| *s += weight(i) * x);
+                energy[j] += weight(i) * kernel::sq_dist(row, &run.centers[j * d..][..d]);
+            }
+            let close =
+                |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
+            assert!(close(gone.weights(), &count) && close(gone.sums(), &sum), "round {round}");
+            assert!(close(gone.energies(), &energy), "round {round}: {:?} {energy:?}", gone.energies());
+            run.round_of_kept(&cx).unwrap();
+        }
+        // All votes are those that retired and those of the rows that are there.
+        let total: f64 = (0..n).map(weight).sum();
+        assert!((run.weights.iter().sum::<f64>() - total).abs() <= 1e-9 * total);
+    }
 }
 
 #[test]
