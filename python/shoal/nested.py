@@ -53,9 +53,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
         Most memory that bounds may take, in bytes or as ``"500MB"``. A warning says so when there is no room
         for any of those that `bounds` names.
     buffer_memory : str or int, default="1GB"
-        Most memory of rows that :meth:`partial_fit` keeps.
+        Most memory of rows that :meth:`partial_fit` keeps, each with 8 bytes for its weight.
     max_iter : int or None, default=None
-        Most steps; None: as many as it takes.
+        Most steps; None: as many as it takes. 30 steps over a batch without a new lowest objective let it
+        grow, or end the run (``"patience"``).
     tol : float, default=0.0
         With all rows in the batch the run also ends when the squared length of the centers' move is at most
         `tol` times the mean variance of the features (in the first batch).

@@ -53,7 +53,8 @@ pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
 
 /// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
 pub trait StreamSolver<T: Compute>: CenterSolver<T> {
-    /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it was.
+    /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it
+    /// was, but for rows that had to make room for others meanwhile.
     ///
     /// # Errors
     /// Those of the source, [`Error::NotFinite`].
@@ -65,6 +66,11 @@ pub trait StreamSolver<T: Compute>: CenterSolver<T> {
     /// Rows that are looked at again, and rows that are not, but whose votes count.
     fn rows(&self) -> (u64, u64) {
         (0, 0)
+    }
+
+    /// Rows that the next batch is worked on together with.
+    fn kept(&self) -> u64 {
+        0
     }
 
     /// Takes over what another state has learned.
@@ -232,6 +238,12 @@ impl<M: Method> FitRun<M> {
     #[cfg(feature = "python")]
     pub(crate) fn rows(&mut self) -> (u64, u64) {
         either!(&mut self.typed, run => M::stream(run.solver_mut()).map_or((0, 0), |stream| stream.rows()))
+    }
+
+    /// As [`StreamSolver::kept`].
+    #[cfg(feature = "python")]
+    pub(crate) fn kept(&mut self) -> u64 {
+        either!(&mut self.typed, run => M::stream(run.solver_mut()).map_or(0, |stream| stream.kept()))
     }
 
     /// Takes over what another state has learned.

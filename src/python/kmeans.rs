@@ -169,6 +169,7 @@ pub(super) fn nested(
         return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
     }
     let rows = source.0.layout().rows;
-    let batch = usize::try_from(batch_size).unwrap_or(usize::MAX).min(rows);
-    Ok(Run::new(params.start(&input)?, input, n_clusters, threads).with_steps(4 * batch, rows))
+    let run = params.start(&input)?;
+    let batch = usize::try_from(params.first_batch(rows as u64)).unwrap_or(rows);
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(4 * batch, rows))
 }

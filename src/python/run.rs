@@ -39,6 +39,7 @@ trait AnyRun: Send {
     fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>>;
     fn state(&mut self) -> Option<Contents>;
     fn rows(&mut self) -> (u64, u64);
+    fn kept(&mut self) -> u64;
     fn merge(&mut self, other: &Contents) -> Result<()>;
 }
 
@@ -95,6 +96,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn rows(&mut self) -> (u64, u64) {
         self.rows()
+    }
+    fn kept(&mut self) -> u64 {
+        self.kept()
     }
     fn merge(&mut self, other: &Contents) -> Result<()> {
         self.merge_state(other)
@@ -181,7 +185,9 @@ impl Run {
         let run = &mut *state;
         let batch = Input::new(&source.0, weights.as_ref())?;
         // A first batch is seeded from too.
-        let rows = if run.is_new() { 4 * batch.layout().rows } else { batch.layout().rows };
+        let kept = usize::try_from(run.kept()).unwrap_or(usize::MAX);
+        let rows = batch.layout().rows.saturating_add(kept);
+        let rows = if run.is_new() { rows.saturating_mul(4) } else { rows };
         let step = enter(py, self.threads, self.cost(&batch, rows), |cx| run.partial_fit(&batch, cx))?;
         Ok(step.map(Step::from))
     }

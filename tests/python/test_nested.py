@@ -159,6 +159,12 @@ def test_bounds_say_what_memory_left_of_them():
     assert len({centers for _, centers in found.values()}) == 1
 
 
+@pytest.mark.parametrize("bounds", ["elkan", "yinyang", "hamerly", "none"])
+def test_bounds_of_few_centers_are_called_what_was_asked_for(bounds):
+    model = NestedMiniBatchKMeans(3, batch_size=100, bounds=bounds, random_state=0).fit(blobs(2000, 3, 2))
+    assert model.bounds_ == bounds
+
+
 def test_labels_only_if_wanted():
     X = blobs(3000, 3, 2)
     model = NestedMiniBatchKMeans(5, batch_size=50, compute_labels=False, random_state=0).fit(X)
@@ -330,6 +336,10 @@ class TestPartialFit:
                 model.partial_fit(bad)
         with pytest.raises(ValueError, match="sample_weight must not be zero"):
             model.partial_fit(X, sample_weight=np.zeros(500))
+        large = X[:3].copy()
+        large[2, 1] = 1e200
+        with pytest.raises(ValueError, match="squared distances overflow near row 2"):
+            model.partial_fit(large)
         assert pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_)) == before
         with pytest.raises(ValueError, match="buffer_memory must have room"):
             NestedMiniBatchKMeans(8, buffer_memory=10).partial_fit(X)

@@ -58,7 +58,7 @@ impl<T: Compute> Nested<T> {
             let mut votes = Self::plan(self.params.clone());
             (votes.dim, votes.centers, votes.fed) = (self.dim, self.centers.clone(), true);
             votes.gone = self.sums.clone().map(Carried::into_clusters);
-            votes.retired = self.retired + self.batch() as u64;
+            votes.retired = self.retired + self.voted;
             votes.weights.clone_from(&self.weights);
             (votes.threshold, votes.iteration, votes.rows_seen) =
                 (self.threshold, self.iteration, self.rows_seen);
@@ -94,6 +94,8 @@ impl<T: Compute> Nested<T> {
             "energy_afresh": energy_afresh.to_bits(),
             "retired": self.retired,
             "changed": self.changed,
+            "lowest": self.lowest.to_bits(),
+            "stalled": self.stalled,
             "threshold": self.threshold.map(f64::to_bits),
             "iteration": self.iteration,
             "rows_seen": self.rows_seen,
@@ -152,6 +154,8 @@ impl<T: Compute> Nested<T> {
         state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabelled;
         state.retired = count(&numbers, "retired")?;
         state.changed = count(&numbers, "changed")?;
+        state.lowest = f64::from_bits(count(&numbers, "lowest")?);
+        state.stalled = count(&numbers, "stalled")?;
         state.threshold = figure(&numbers, "threshold")?;
         state.iteration = count(&numbers, "iteration")?;
         state.rows_seen = count(&numbers, "rows_seen")?;

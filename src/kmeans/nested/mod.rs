@@ -37,6 +37,9 @@ use crate::shuffle::Shuffle;
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 
+/// Rounds over a batch without a new lowest energy after which it settles no further: ties may go back and forth for ever.
+const PATIENCE: u64 = 30;
+
 /// Nested mini-batch k-means as a state. `O(b)` labels and row numbers for a batch of `b` rows, and `O(k d)` sums.
 ///
 /// `Step::objective` is the inertia of the batch: of the labels of the step about the centers that it started from.
@@ -56,6 +59,8 @@ pub struct Nested<T> {
     sums: Option<Carried>,
     /// `sums` may be carried on: else the next round makes them afresh.
     carry: bool,
+    /// Rows of a fit that have a vote in `sums`: those of its last whole round.
+    voted: u64,
     /// The rows of the source are those that [`Nested::feed`] was given, and kept.
     fed: bool,
     kept: Kept<T>,
@@ -66,6 +71,9 @@ pub struct Nested<T> {
     weights: Vec<f64>,
     /// Of the last round.
     energy: f64,
+    /// The lowest of the rounds over this batch, and rounds since then.
+    lowest: f64,
+    stalled: u64,
     /// `energy` was summed row by row.
     exact: bool,
     /// `labels` and `energy` belong to `centers`.
@@ -131,12 +139,15 @@ impl<T: Compute> Nested<T> {
             due: 0,
             sums: None,
             carry: false,
+            voted: 0,
             fed: false,
             kept: Kept::default(),
             gone: None,
             retired: 0,
             weights: Vec::new(),
             energy: f64::NAN,
+            lowest: f64::INFINITY,
+            stalled: 0,
             exact: false,
             current: false,
             changed: 0,
@@ -179,6 +190,7 @@ impl<T: Compute> Nested<T> {
         self.labels.grow(|i| places.as_ref().map_or(i, |at| at[i] as usize), due, self.params.bounds_memory);
         // New rows are summed with all others.
         self.carry = false;
+        (self.lowest, self.stalled) = (f64::INFINITY, 0);
         Ok(())
     }
 
@@ -248,6 +260,7 @@ impl<T: Compute> Nested<T> {
         self.labels.bounds = None;
         self.due -= m as u64;
         self.retired += m as u64;
+        (self.lowest, self.stalled) = (f64::INFINITY, 0);
         Ok(())
     }
 
@@ -255,7 +268,7 @@ impl<T: Compute> Nested<T> {
     fn retire_all(&mut self) {
         if let Some(sums) = self.sums.take() {
             self.gone = Some(sums.into_clusters());
-            self.retired += self.batch() as u64;
+            self.retired += self.voted;
         }
         self.labels = Labels::default();
         (self.rows, self.due, self.carry, self.finished) = (Vec::new(), 0, false, None);
@@ -273,7 +286,9 @@ impl<T: Compute> Nested<T> {
         let origin = &before[..self.dim];
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(origin, self.dim)));
-        let carried = self.sums.take().filter(|_| self.carry);
+        // A sweep that fails leaves the votes of the round before, but labels that are not theirs.
+        let carries = std::mem::take(&mut self.carry);
+        let carried = self.sums.as_ref().filter(|_| carries).cloned();
         let batch = self.batch();
         let (labels, gone) = (&mut self.labels, self.gone.as_ref());
         let mut swept = with_batch(data, &self.rows, batch, |rows| {
@@ -281,14 +296,22 @@ impl<T: Compute> Nested<T> {
         })?;
         labels.torn = false;
         self.exact = swept.exact();
-        self.energy = swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy);
+        // A small difference of large sums may come out negative.
+        self.energy = (swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy)).max(0.0);
+        // A sum that is made afresh has lost the rounding of those that were carried: it begins a new row of them.
+        if self.energy < self.lowest || (carries && self.exact) {
+            (self.lowest, self.stalled) = (self.energy, 0);
+        } else {
+            self.stalled += 1;
+        }
+        let stalled = self.stalled >= PATIENCE;
         if self.threshold.is_none() {
             let variance = swept.moments.as_ref().map_or(0.0, |all| mean_variance(all, origin));
             self.threshold = Some(self.params.tolerance * variance);
         }
         self.changed = swept.changed;
         let moved = to_means(&mut self.centers, self.dim, Metric::Euclidean, &swept.clusters);
-        let grows = (batch as u64) < n && self.settled(&swept.clusters, centers);
+        let grows = (batch as u64) < n && (stalled || self.settled(&swept.clusters, centers));
         let now = MatRef::new(&self.centers, self.dim);
         swept.clusters.follow(centers, now);
         if let Some(gone) = &mut self.gone {
@@ -303,6 +326,7 @@ impl<T: Compute> Nested<T> {
         let distances = swept.distances;
         self.carry = swept.pays_to_carry(batch as u64);
         self.sums = Some(swept.into_carried());
+        self.voted = batch as u64;
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh.
         self.current = self.changed == 0 && moved == 0.0;
         if grows {
@@ -314,6 +338,8 @@ impl<T: Compute> Nested<T> {
             Some(StopReason::LabelsStable)
         } else if full && self.params.tolerance > 0.0 && self.threshold.is_some_and(|t| moved <= t) {
             Some(StopReason::Tolerance)
+        } else if full && stalled {
+            Some(StopReason::Patience)
         } else if self.params.max_iter.is_some_and(|most| self.iteration >= most) {
             Some(StopReason::MaxIterations)
         } else {
@@ -375,7 +401,12 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             n_iter: self.iteration,
             n_steps: self.iteration,
             seeded_by: &self.seeded_by,
-            algorithm: self.labels.bounds.as_ref().map_or("none", |bounds| bounds.name()),
+            algorithm: self.labels.bounds.as_ref().map_or("none", |bounds| {
+                // Where all centers are in one panel, all kinds of bounds are the same one.
+                let (asked, one) =
+                    (self.params.bounds, self.params.n_clusters <= PackedCenters::<T>::panel_centers());
+                if one && asked != Bounds::Auto { asked.name() } else { bounds.name() }
+            }),
             timings: self.timings,
         }
     }
@@ -420,5 +451,9 @@ impl<T: Compute> StreamSolver<T> for Nested<T> {
 
     fn rows(&self) -> (u64, u64) {
         (self.batch() as u64, self.retired)
+    }
+
+    fn kept(&self) -> u64 {
+        self.n_kept()
     }
 }

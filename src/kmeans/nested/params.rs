@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::Nested;
-use crate::data::{Access, AnySource, DataSource, Source, count_rows};
+use crate::data::{Access, AnySource, DataSource, Source, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::kmeans::KMeansModel;
@@ -155,7 +155,7 @@ impl NestedParams {
     }
 
     /// The batch doubles once the statistical error of every center exceeds this times its last move (default 100). 0 doubles at every
-    /// round, infinity only when no label changes any more.
+    /// round, infinity only when no label changes any more, or the energy has had no new lowest for 30 rounds.
     #[must_use]
     pub fn rho(mut self, rho: f64) -> Self {
         self.rho = rho;
@@ -176,14 +176,14 @@ impl NestedParams {
         self
     }
 
-    /// The most bytes of rows that are kept of those that come in pieces (default 1 GB); older ones retire.
+    /// The most bytes of rows, with 8 for the weight of each, that are kept of those that come in pieces (default 1 GB); older ones retire.
     #[must_use]
     pub fn buffer_memory(mut self, bytes: u64) -> Self {
         self.buffer_memory = bytes;
         self
     }
 
-    /// Most rounds (default: as many as it takes).
+    /// Most rounds (default: as many as it takes, but no more than 30 without a lower energy).
     #[must_use]
     pub fn max_iter(mut self, rounds: Option<u64>) -> Self {
         self.max_iter = rounds;
@@ -249,7 +249,7 @@ impl NestedParams {
     }
 
     /// Rows of the first batch, of `n`.
-    pub(super) fn first_batch(&self, n: u64) -> u64 {
+    pub(crate) fn first_batch(&self, n: u64) -> u64 {
         let k = self.n_clusters as u64;
         if self.batch_size < k { (10 * k).min(n) } else { self.batch_size.min(n) }
     }
@@ -387,7 +387,8 @@ impl Method for NestedMiniBatch {
 /// Rows that are looked through for other values at a time.
 const LOOKED_THROUGH: u64 = 1024;
 
-/// Replaces seeds that equal an earlier one by other rows, as long as there are any: nothing ever moves a cluster that begins empty.
+/// Replaces seeds that equal an earlier one by other rows that weigh something, as long as there are any: nothing ever moves a cluster that
+/// begins empty.
 pub(super) fn make_distinct<T: Compute>(
     seeds: &mut Seeds<T>,
     data: &dyn DataSource<T>,
@@ -400,13 +401,20 @@ pub(super) fn make_distinct<T: Compute>(
     let mut twice: Vec<usize> =
         (0..seeds.rows.len()).filter(|&j| !known.insert(key(&seeds.centers[j * d..(j + 1) * d]))).collect();
     twice.reverse();
+    if twice.is_empty() {
+        return Ok(());
+    }
+    let weights = weights_of(data)?;
     let n = count_rows(data)?;
     let order = Shuffle::new(n, seed);
     for start in (0..n).step_by(LOOKED_THROUGH as usize) {
         if twice.is_empty() {
             break;
         }
-        let rows: Vec<u64> = (start..n.min(start + LOOKED_THROUGH)).map(|i| order.at(i)).collect();
+        let mut rows: Vec<u64> = (start..n.min(start + LOOKED_THROUGH)).map(|i| order.at(i)).collect();
+        if let Some(weights) = &weights {
+            rows.retain(|&row| weights[row as usize] > 0.0);
+        }
         let values = crate::data::take(data, &rows)?;
         for (&row, values) in rows.iter().zip(values.chunks_exact(d)) {
             if values.iter().all(|x| x.finite())

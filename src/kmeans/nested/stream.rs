@@ -3,12 +3,34 @@
 use std::ops::ControlFlow;
 
 use super::Nested;
-use crate::data::{DataSource, Dense, Weighted, check_finite, count_rows, weights_of};
+use crate::data::{DataSource, Dense, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
-use crate::matrix::make_room;
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
+use crate::solver::sweep::{Chunk, sweep};
 use crate::solver::{Solver, Step};
+use crate::tuning::tile_rows;
+
+/// The largest weighted squared length of a row that is kept: the squared distances of 2^50 such rows have a finite sum.
+const MOST: f64 = f64::MAX * f64::EPSILON;
+
+/// Refuses rows that hold a value that is not finite, or whose squared distances may overflow: once kept, they would fail every round.
+fn check_rows<T: Compute>(rows: &dyn DataSource<T>, k: usize, cx: &Executor) -> Result<()> {
+    let absorb = |chunk: Chunk<'_, T>, (): (), (): &mut (), (): &mut ()| {
+        for (i, row) in chunk.rows.iter().enumerate() {
+            let weight = chunk.weights.map_or(1.0, |weights| weights[i].max(1.0));
+            let length: f64 = row.iter().map(|x| x.to_f64() * x.to_f64()).sum();
+            let small = weight * length <= MOST && weight <= MOST;
+            if !small {
+                let (first_row, rows) = (chunk.first_row + i as u64, MatRef::new(row, row.len()));
+                return Err(Chunk { first_row, rows, weights: None }.not_finite());
+            }
+        }
+        Ok(())
+    };
+    sweep(rows, cx, tile_rows(k), (), &mut (), (|| (), || ()), absorb, |(), ()| ())
+}
 
 /// Rows that came in pieces, in the order in which they came and in the type that they are computed in.
 #[derive(Clone, Debug)]
@@ -25,23 +47,41 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Compute> Kept<T> {
-    /// Appends the rows `start..end` of `more`, and their part of `weights`.
+    /// Makes room for `n` more rows: for twice as many as there are, where that is more, but never for more than `capacity`.
+    fn make_room(&mut self, n: usize, dim: usize, capacity: u64) -> Result<()> {
+        let before = self.rows.len() / dim;
+        let rows = (before + n).max((2 * before).min(usize::try_from(capacity).unwrap_or(usize::MAX)));
+        let full = self.rows.capacity() < self.rows.len() + n * dim;
+        if full && self.rows.try_reserve_exact((rows - before) * dim).is_err() {
+            let bytes = rows as u128 * dim as u128 * size_of::<T>() as u128;
+            return Err(Error::Memory(format!("{rows} rows that are kept take {bytes} bytes")));
+        }
+        Ok(())
+    }
+
+    /// Appends the rows `start..end` of `more`, and their part of `weights`; there will be at most `capacity` rows.
     fn take(
         &mut self,
         more: &dyn DataSource<T>,
         weights: Option<&[f64]>,
         (start, end): (u64, u64),
+        capacity: u64,
     ) -> Result<()> {
         let (dim, n) = (more.dim(), (end - start) as usize);
         let before = self.rows.len() / dim;
-        make_room(&mut self.rows, "rows that are kept", n as u64, dim)?;
+        self.make_room(n, dim, capacity)?;
+        // A block may be the whole source: what is converted at a time is not.
+        let tile = tile_rows(1);
         let (rows, mut scratch) = (&mut self.rows, Vec::new());
         let read = more.for_each_block(1, &mut |block| {
             let (first, last) = (block.first_row, block.first_row + block.len as u64);
             let range = start.max(first)..end.min(last);
             if range.start < range.end {
                 let within = (range.start - first) as usize..(range.end - first) as usize;
-                block.rows.tile(within, &mut scratch).iter().for_each(|row| rows.extend_from_slice(row));
+                for first in within.clone().step_by(tile) {
+                    let tile = block.rows.tile(first..within.end.min(first + tile), &mut scratch);
+                    tile.iter().for_each(|row| rows.extend_from_slice(row));
+                }
             }
             Ok(if last >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         });
@@ -50,6 +90,8 @@ impl<T: Compute> Kept<T> {
             return Err(e);
         }
         if weights.is_some() || !self.weights.is_empty() {
+            let room = (self.rows.capacity() / dim).min(usize::try_from(capacity).unwrap_or(usize::MAX));
+            self.weights.reserve_exact(room.max(before + n).saturating_sub(self.weights.len()));
             self.weights.resize(before, 1.0);
             match weights {
                 Some(weights) => self.weights.extend_from_slice(&weights[start as usize..end as usize]),
@@ -82,24 +124,54 @@ impl<T: Compute> Nested<T> {
     /// row has retired, rounds end in a fixed point of Lloyd's algorithm.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Empty`], [`Error::InvalidParam`], those of the source: the
-    /// state is then as before. [`Error::Interrupted`]: some of the rows may have been taken; the next call goes on with them.
+    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Empty`], [`Error::InvalidParam`], those of the source,
+    /// [`Error::Interrupted`]: the state is then as before, but for bounds, which begin anew. Only where older rows had to retire meanwhile,
+    /// what an interrupt or the source left of the new ones stays, and the next call goes on with them.
     pub(super) fn feed(&mut self, more: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
-        let (n, capacity) = (count_rows(more)?, self.capacity(more)?);
-        check_finite(more, cx)?;
+        let capacity = self.capacity(more)?;
+        check_rows(more, self.params.n_clusters, cx)?;
         let weights = weights_of(more)?;
+        let before = self.without_rows();
+        let kept = (self.kept.rows.len(), self.kept.weights.len());
         if !self.fed {
             self.retire_all();
             self.fed = true;
         }
         self.dim = more.dim();
-        let mut taken = 0;
+        let retired = self.retired;
+        let outcome = self.take_in(more, weights.as_deref(), capacity, cx);
+        if outcome.is_err() && self.retired == retired {
+            self.kept.rows.truncate(kept.0);
+            self.kept.weights.truncate(kept.1);
+            *self = Self { kept: std::mem::take(&mut self.kept), ..before };
+        }
+        outcome
+    }
+
+    /// A copy of all but the rows that are kept, and bounds.
+    fn without_rows(&mut self) -> Self {
+        let (kept, bounds) = (std::mem::take(&mut self.kept), self.labels.bounds.take());
+        let copy = self.clone();
+        (self.kept, self.labels.bounds) = (kept, bounds);
+        copy
+    }
+
+    /// Keeps rows that were checked, and makes the rounds that are due.
+    fn take_in(
+        &mut self,
+        more: &dyn DataSource<T>,
+        weights: Option<&[f64]>,
+        capacity: u64,
+        cx: &Executor,
+    ) -> Result<Option<Step>> {
+        let (n, mut taken) = (count_rows(more)?, 0);
         while taken < n {
-            if self.n_kept() == capacity {
+            // More than once, where there is less room than there was.
+            while self.n_kept() >= capacity {
                 self.retire_half(cx)?;
             }
             let end = n.min(taken + (capacity - self.n_kept()));
-            self.kept.take(more, weights.as_deref(), (taken, end))?;
+            self.kept.take(more, weights, (taken, end), capacity)?;
             taken = end;
         }
         if self.centers.is_empty() && self.n_kept() < self.params.n_clusters as u64 {
@@ -114,7 +186,8 @@ impl<T: Compute> Nested<T> {
         }
     }
 
-    fn n_kept(&self) -> u64 {
+    /// Rows that are kept.
+    pub(super) fn n_kept(&self) -> u64 {
         (self.kept.rows.len() / self.dim.max(1)) as u64
     }
 
@@ -128,7 +201,8 @@ impl<T: Compute> Nested<T> {
             return Err(Error::Empty("X holds no rows".into()));
         }
         params.check(u64::MAX, dim)?;
-        let row = (dim * size_of::<T>()) as u64;
+        // With a weight, which later rows may bring.
+        let row = (dim * size_of::<T>() + size_of::<f64>()) as u64;
         let least = (params.n_clusters as u64 + 1) * row;
         if params.buffer_memory < least {
             return Err(Error::param(format!(
@@ -149,7 +223,7 @@ impl<T: Compute> Nested<T> {
     }
 
     /// The older half of the rows that are kept retires, after those that wait were admitted.
-    fn retire_half(&mut self, cx: &Executor) -> Result<()> {
+    pub(super) fn retire_half(&mut self, cx: &Executor) -> Result<()> {
         if (self.batch() as u64) < self.n_kept() || self.labels.torn {
             self.due = self.n_kept();
             self.round_of_kept(cx)?;

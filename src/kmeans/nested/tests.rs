@@ -1,7 +1,7 @@
 //! What batches, votes and their growth keep to, seen from inside.
 
 use super::*;
-use crate::data::{Dense, RawRows};
+use crate::data::{Dense, RawRows, Weighted};
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
@@ -223,6 +223,32 @@ fn an_interrupted_round_goes_on_to_a_fixed_point() {
     }
 }
 
+#[test]
+fn an_interrupted_round_keeps_the_votes_before_it() {
+    let source = values(3000, 5, 3);
+    let data = Dense::new(&source, 5).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    // A round that carries sums on, and one over a batch that has just grown.
+    for carried in [true, false] {
+        let mut run = Nested::<f64>::plan(params(12, 200));
+        while !(run.batch() > 200 && run.carry && (run.due > run.batch() as u64) != carried) {
+            run.step(&data, &cx).unwrap();
+        }
+        let (votes, voted) = (run.sums.clone().unwrap().into_clusters(), run.batch() as u64);
+        cx.interrupt().set();
+        assert!(matches!(run.step(&data, &cx), Err(Error::Interrupted)));
+        cx.interrupt().clear();
+        assert_eq!(run.batch() as u64 == voted, carried);
+        let again = Nested::<f64>::of_file(run.params.clone(), &run.to_file()).unwrap();
+        for mut run in [run, again] {
+            run.feed(&Dense::new(&source[..50 * 5], 5).unwrap(), &cx).unwrap();
+            let gone = run.gone.as_ref().unwrap();
+            assert_eq!((run.retired, gone.weights(), gone.sums()), (voted, votes.weights(), votes.sums()));
+            assert_eq!(run.weights.iter().sum::<f64>(), (voted + run.batch() as u64) as f64);
+        }
+    }
+}
+
 /// All votes: those that can be seen, and those of rows that retired.
 fn assert_all_votes(run: &Nested<f32>, fed: u64, what: &str) {
     let votes: f64 = run.weights.iter().sum();
@@ -237,14 +263,15 @@ fn pieces_of_any_length_are_fed() {
     let source: Vec<f32> = values(n, d, 5).iter().map(|&x| x as f32).collect();
     let cx = Executor::new(Some(2)).unwrap();
     for (piece, buffer) in
-        [(7, 1 << 30), (500, 1 << 30), (6000, 1 << 30), (500, 1000 * 12), (6000, 1000 * 12), (90, 9 * 12)]
+        [(7, 1 << 30), (500, 1 << 30), (6000, 1 << 30), (500, 1000 * 20), (6000, 1000 * 20), (90, 9 * 20)]
     {
         let mut run = Nested::<f32>::plan(params(k, 100).buffer_memory(buffer));
         let mut fed = 0;
         for rows in source.chunks(piece * d) {
             let step = run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap();
             fed += (rows.len() / d) as u64;
-            assert!(run.kept.rows.len() as u64 * 4 <= buffer);
+            // With 8 bytes for a weight.
+            assert!(run.kept.rows.capacity() as u64 / d as u64 * 20 <= buffer);
             assert_eq!(step.is_some(), fed >= k as u64);
             if step.is_some() {
                 assert_all_votes(&run, fed, &format!("{piece} {buffer} {fed}"));
@@ -297,13 +324,249 @@ fn what_is_refused_leaves_the_state_as_it_was() {
     assert_eq!(text(&[1.0; 3], 3), "X has 3 columns, but the first rows had 2");
     assert_eq!(text(&[], 2), "X holds no rows");
     assert!(text(&[1.0, f64::NAN], 2).starts_with("X holds NaN at row 0, column 1"));
+    // Their squared distances overflow: kept, they would fail every round.
+    assert_eq!(
+        text(&[1.0, 2.0, 3.0, 1e200], 2),
+        "X holds values so large that squared distances overflow near row 1: scale the data"
+    );
     assert_eq!(before, (run.centers.clone(), run.kept.rows.len(), run.weights.clone(), run.iteration));
     let mut small = Nested::<f64>::plan(params(3, 50).buffer_memory(63));
     let refused = small.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap_err().to_string();
     assert!(
-        refused.contains("buffer_memory must have room for more rows than clusters, 64 bytes, got 63"),
+        refused.contains("buffer_memory must have room for more rows than clusters, 96 bytes, got 63"),
         "{refused}"
     );
+}
+
+#[test]
+fn a_round_that_fails_takes_its_rows_back() {
+    let source = values(600, 2, 1);
+    let cx = Executor::new(Some(1)).unwrap();
+    let data = Dense::new(&source, 2).unwrap();
+    // Too few values, and centers that are too far away from any row.
+    for given in [vec![1.0; 5], vec![1e200; 6]] {
+        let mut run = Nested::<f64>::plan(params(3, 50).seeding(Seeding::Given(given)));
+        let first = Weighted::new(Dense::new(&source[..4], 2).unwrap(), &[1.0, 2.0]).unwrap();
+        let few = Dense::new(&source[..4], 2).unwrap();
+        for first in [&few as &dyn DataSource<f64>, &first] {
+            assert!(run.feed(&data, &cx).is_err());
+            assert_eq!((run.dim, run.fed, run.n_kept(), run.batch(), run.due), (0, false, 0, 0, 0));
+            assert!(run.feed(first, &cx).unwrap().is_none());
+            let before = run.to_file();
+            assert!(run.feed(&data, &cx).is_err());
+            assert_eq!(run.to_file(), before);
+            run = Nested::plan(run.params.clone());
+        }
+    }
+}
+
+/// A source that sets the interrupt in its second pass.
+struct Interrupting<'a>(Dense<'a, f64>, &'a Executor, std::sync::atomic::AtomicU64);
+
+impl DataSource<f64> for Interrupting<'_> {
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        self.0.rows()
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(crate::data::Block<'_, f64>) -> Result<std::ops::ControlFlow<()>>,
+    ) -> Result<()> {
+        if self.2.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+            self.1.interrupt().set();
+        }
+        self.0.for_each_block(tile_rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<f64>) -> Result<()> {
+        self.0.gather(rows, out)
+    }
+}
+
+#[test]
+fn an_interrupted_batch_is_taken_back_unless_rows_had_to_retire() {
+    let source = values(900, 2, 1);
+    let cx = Executor::new(Some(1)).unwrap();
+    let piece =
+        |range: std::ops::Range<usize>| Dense::new(&source[2 * range.start..2 * range.end], 2).unwrap();
+    let mut fitted = Nested::<f64>::plan(params(3, 50));
+    fitted.step(&piece(0..300), &cx).unwrap();
+    let mut fed = Nested::<f64>::plan(params(3, 50));
+    fed.feed(&piece(0..300), &cx).unwrap();
+    for mut run in [Nested::<f64>::plan(params(3, 50)), fitted, fed] {
+        let (before, rows) = (run.to_file(), run.rows());
+        let broken = Interrupting(piece(300..600), &cx, 0.into());
+        assert!(matches!(run.feed(&broken, &cx), Err(Error::Interrupted)));
+        cx.interrupt().clear();
+        assert_eq!((run.to_file(), run.rows()), (before, rows));
+        let mut other = run.clone();
+        for run in [&mut run, &mut other] {
+            run.feed(&piece(300..600), &cx).unwrap();
+        }
+        assert_eq!(run.centers, other.centers);
+    }
+    // Nothing can bring rows back that retired: the others stay, and count once.
+    let mut full = Nested::<f64>::plan(params(3, 50).buffer_memory(400 * 24));
+    full.feed(&piece(0..400), &cx).unwrap();
+    let broken = Interrupting(piece(400..700), &cx, 1.into());
+    assert!(matches!(full.feed(&broken, &cx), Err(Error::Interrupted)));
+    cx.interrupt().clear();
+    full.feed(&piece(700..900), &cx).unwrap();
+    let votes: f64 = full.weights.iter().sum();
+    assert_eq!(votes, (full.retired + full.batch() as u64) as f64);
+}
+
+#[test]
+fn pieces_of_any_storage_are_kept_as_they_are_computed() {
+    let bytes: Vec<u8> = (0..3 * 5000u32).map(|i| (i * 7919 % 251) as u8).collect();
+    let wide: Vec<f32> = bytes.iter().map(|&x| f32::from(x)).collect();
+    let cx = Executor::new(Some(2)).unwrap();
+    let [mut stored, mut plain] = [(); 2].map(|()| Nested::<f32>::plan(params(5, 100)));
+    stored.feed(&RawRows::new(&bytes, 3).unwrap(), &cx).unwrap();
+    plain.feed(&Dense::new(&wide, 3).unwrap(), &cx).unwrap();
+    assert_eq!(stored.kept.rows, wide);
+    assert_eq!(stored.to_file(), plain.to_file());
+}
+
+#[test]
+fn seeds_that_are_replaced_weigh_something() {
+    // Half of the rows are the same, and of the others every second one weighs nothing.
+    let source: Vec<f64> = (0..400).map(|i| if i % 2 == 0 { -1.0 } else { f64::from(i) }).collect();
+    let weights: Vec<f64> = (0..400).map(|i| f64::from(u8::from(i % 4 != 3))).collect();
+    let data = Weighted::new(Dense::new(&source, 1).unwrap(), &weights[..]).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    for seed in 0..5 {
+        let mut run = Nested::<f64>::plan(params(60, 400).rng_seed(seed));
+        run.step(&data, &cx).unwrap();
+        assert!(run.weights.iter().all(|&w| w > 0.0), "{:?}", run.weights);
+    }
+}
+
+#[test]
+fn a_batch_of_all_rows_is_lloyd() {
+    let (n, d, k) = (5000, 4, 30);
+    let source = values(n, d, 6);
+    let data = Dense::new(&source, d).unwrap();
+    let cx = Executor::new(Some(2)).unwrap();
+    let seeding =
+        Seeding::Given(source[..k * d].iter().enumerate().map(|(i, x)| x + i as f64 * 1e-3).collect());
+    let lloyd = crate::KMeans::params(k).seeding(seeding.clone()).tolerance(0.0).max_iter(1000);
+    let lloyd = lloyd.algorithm(crate::Algorithm::Lloyd);
+    let mut theirs = lloyd.start(&data).unwrap();
+    while theirs.advance(&data, &cx).unwrap().is_some() {}
+    let mut ours = Nested::<f64>::plan(params(k, n as u64).seeding(seeding).bounds(Bounds::None));
+    for theirs in theirs.history() {
+        let ours = ours.step(&data, &cx).unwrap();
+        assert_eq!(ours, Step { elapsed: 0.0, ..*theirs });
+    }
+    assert!(theirs.history().len() > 5);
+    assert_eq!(ours.centers, theirs.centers::<f64>());
+    assert_eq!(ours.labels.of_rows, theirs.labels());
+}
+
+#[test]
+fn a_batch_stays_or_doubles_or_is_all() {
+    let (n, d) = (3333u64, 3);
+    let source = values(n as usize, d, 8);
+    let data = Dense::new(&source, d).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    for (rho, first) in [(0.0, 64), (1.0, 100), (5.0, 37), (100.0, 500), (f64::INFINITY, 1000)] {
+        let mut run = Nested::<f64>::plan(params(9, first).rho(rho));
+        let mut last = first;
+        loop {
+            let step = run.step(&data, &cx).unwrap();
+            let now = step.batch_size;
+            assert!(now == last || now == (2 * last).min(n), "{rho}: {last} rows, then {now}");
+            last = now;
+            if step.stop_reason.is_some() {
+                break;
+            }
+        }
+        assert_eq!(last, n);
+    }
+}
+
+#[test]
+fn rounds_end_that_find_no_lower_energy() {
+    let (n, k) = (3000, 60);
+    // Rows spread evenly take many rounds.
+    let mut rng = Rng::keyed(3, Purpose::Seeding, 9);
+    let source: Vec<f64> = (0..2 * n).map(|_| rng.unit()).collect();
+    let data = Dense::new(&source, 2).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let mut run = Nested::<f64>::plan(params(k, 200).rho(f64::INFINITY));
+    let mut stuck = |wanted: Option<StopReason>, batch: usize| {
+        while run.batch() < batch {
+            run.step(&data, &cx).unwrap();
+        }
+        // As if the energy went round in a circle from here on.
+        (run.lowest, run.stalled, run.carry) = (-1.0, PATIENCE - 1, false);
+        let step = run.step(&data, &cx).unwrap();
+        assert!(step.n_changed > 0 && step.batch_size == batch as u64, "{step:?}");
+        assert_eq!(step.stop_reason, wanted);
+        run.due
+    };
+    assert_eq!(stuck(None, 200), 400);
+    assert_eq!(stuck(None, 400), 800);
+    assert_eq!(stuck(Some(StopReason::Patience), n), n as u64);
+}
+
+#[test]
+fn votes_that_retired_are_those_of_their_rows() {
+    let (n, d, k) = (800, 3, 6);
+    let source = values(n, d, 4);
+    let weights: Vec<f64> = (0..n).map(|i| [0.5, 2.0, 1.0][i % 3]).collect();
+    let cx = Executor::new(Some(1)).unwrap();
+    let plain = Dense::new(&source, d).unwrap();
+    let weighted = Weighted::new(plain, &weights[..]).unwrap();
+    for data in [&plain as &dyn DataSource<f64>, &weighted] {
+        let weight = |i: usize| data.weights().map_or(1.0, |weights| weights[i]);
+        let mut run = Nested::<f64>::plan(params(k, 100));
+        run.feed(data, &cx).unwrap();
+        run.due = n as u64;
+        run.round_of_kept(&cx).unwrap();
+        let labels = run.labels.of_rows.clone();
+        run.retire_half(&cx).unwrap();
+        assert_eq!((run.retired, run.n_kept(), run.batch()), (400, 400, 400));
+        assert_eq!(run.kept.rows, source[400 * d..]);
+        for round in 0..4 {
+            let gone = run.gone.as_ref().unwrap();
+            let (mut count, mut sum, mut energy) = (vec![0.0; k], vec![0.0; k * d], vec![0.0; k]);
+            for (i, &j) in labels[..400].iter().enumerate() {
+                let (row, j) = (&source[i * d..][..d], j as usize);
+                count[j] += weight(i);
+                sum[j * d..][..d].iter_mut().zip(row).for_each(|(s, x)| *s += weight(i) * x);
+                energy[j] += weight(i) * kernel::sq_dist(row, &run.centers[j * d..][..d]);
+            }
+            let close =
+                |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
+            assert!(close(gone.weights(), &count) && close(gone.sums(), &sum), "round {round}");
+            assert!(close(gone.energies(), &energy), "round {round}: {:?} {energy:?}", gone.energies());
+            run.round_of_kept(&cx).unwrap();
+        }
+        // All votes are those that retired and those of the rows that are there.
+        let total: f64 = (0..n).map(weight).sum();
+        assert!((run.weights.iter().sum::<f64>() - total).abs() <= 1e-9 * total);
+    }
+}
+
+#[test]
+fn bounds_of_one_panel_are_called_what_was_asked_for() {
+    let source = values(900, 3, 2);
+    let data = Dense::new(&source, 3).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    for bounds in [Bounds::Hamerly, Bounds::Yinyang, Bounds::Elkan] {
+        let mut run = Nested::<f64>::plan(params(4, 900).bounds(bounds));
+        for _ in 0..2 {
+            run.step(&data, &cx).unwrap();
+        }
+        assert_eq!(run.snapshot().algorithm, bounds.name());
+    }
 }
 
 fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memory: u64) {

@@ -217,6 +217,7 @@ impl PanelBounds {
     /// The exact method whose bounds these are most like.
     pub(super) fn name(&self) -> &'static str {
         match (self.group_panels, self.n_groups) {
+            (_, 0) => "hamerly",
             (1, _) => "elkan",
             (_, 1) => "hamerly",
             _ => "yinyang",
