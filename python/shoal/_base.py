@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Protocol, Self
@@ -76,7 +77,7 @@ def source_of(rows: npt.NDArray[Any] | DataSource) -> Source:
     return rows._source if isinstance(rows, DataSource) else array_source(rows)
 
 
-class Clusterer(BaseEstimator):
+class Clusterer(BaseEstimator, ABC):
     """Base of the estimators: one run loop, with callbacks and history."""
 
     n_features_in_: int
@@ -162,15 +163,15 @@ class Clusterer(BaseEstimator):
         limit: int | None = getattr(self, "max_iter", None)
         return limit
 
+    @abstractmethod
     def _update(self, run: Any, step: Step | None) -> None:
         """Set what is known after a step without a further pass."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
         """Give labels and inertia of rows about the present model."""
-        raise NotImplementedError
 
     def _conclude(self, run: Any) -> None:
         """Bring everything up to date at the end of a run, and let go of the rows."""
@@ -255,10 +256,10 @@ class Clusterer(BaseEstimator):
         save(self, path)
 
     @classmethod
+    @abstractmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
         """Make an estimator of what a file holds."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
         """Give what a file holds of this estimator."""
-        raise NotImplementedError

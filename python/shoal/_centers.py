@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -150,9 +151,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         problems.check(p.threads, self.n_jobs)
         problems.check(p.verbosity, self.verbose)
 
+    @abstractmethod
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
         """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
-        raise NotImplementedError
 
     def _seeding(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
         """Give the name of a seeding and the centers that go with it, as runs take them.

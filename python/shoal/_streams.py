@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -76,9 +77,9 @@ class StreamClusterer(CenterClusterer):
         self._go_on_with(stream, step is not None)
         return self
 
+    @abstractmethod
     def _options(self) -> dict[str, Any]:
         """Give the parameters that a run goes by, as the compiled half takes them."""
-        raise NotImplementedError
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         return self._begun(source, rows, weights, stream=False)

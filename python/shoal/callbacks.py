@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from abc import ABC, abstractmethod
 from typing import Any
 
 from ._core import Step
@@ -25,7 +26,7 @@ from ._params import ParameterError, is_real, shown, whole
 __all__ = ["Callback", "Deadline", "EarlyStopping", "LogSteps", "ProgressBar", "ValidationCurve"]
 
 
-class Callback:
+class Callback(ABC):
     """Base of the ready callbacks; derive from it to be told of a run's begin and end.
 
     Attributes
@@ -37,14 +38,14 @@ class Callback:
 
     reason: str = "callback"
 
-    def begin(self, estimator: Any) -> None:
+    def begin(self, estimator: Any) -> None:  # noqa: B027 - whoever needs it
         """Prepare for a run that is about to begin."""
 
+    @abstractmethod
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Look at a step; True ends the run."""
-        raise NotImplementedError
 
-    def end(self, estimator: Any) -> None:
+    def end(self, estimator: Any) -> None:  # noqa: B027 - as above
         """Clean up: the run is over, was left, or failed."""
 
 
