@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._ahead import Ahead
-from ._blocks import Blocks, Fresh, Single, begun, converted, is_once, is_stream, recut
+from ._blocks import Blocks, Fresh, Single, begun, checked, converted, is_once, is_stream, recut
 from ._core import Source
 from ._params import shown, whole
 
@@ -22,8 +22,15 @@ __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
 SUPPORTED = (
-    "arrays, streams of blocks, .npy files, and raw files of any other name given with shape= and dtype="
+    "arrays, streams of blocks, .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin and .ibin files, and raw "
+    "files of any other name given with shape= and dtype="
 )
+#: What opens the files that are memory-mapped and say themselves what they hold, by the end of their name.
+MAPPED: dict[str, Callable[[str], Source]] = {
+    ".npy": Source.open_npy,
+    **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), Source.open_vecs),
+    **dict.fromkeys((".fbin", ".u8bin", ".i8bin", ".ibin"), Source.open_bin),
+}
 
 BLOCK_BYTES = 8 << 20
 
@@ -123,7 +130,8 @@ class DataSource:
         size = None if rows is None else whole("rows", rows, 1)
         n, d = source.shape
         if self._make is not None:
-            return self._make() if size is None else recut(self._make(), size)
+            blocks = checked(self._make(), d, self.dtype)
+            return blocks if size is None else recut(blocks, size)
         assert n is not None
         if size is None:
             size = max(1, BLOCK_BYTES // max(1, d * self.dtype.itemsize))
@@ -229,8 +237,9 @@ def open(
     ----------
     obj : array-like, str, os.PathLike, iterator, callable or DataSource
         A 2-D array (any strides), anything that becomes one (a numeric frame, a list), the path of an
-        ``.npy`` file, or the path of a file of row-major numbers without a header, together with `shape` and
-        `dtype`. A file is memory-mapped. Or a stream: an iterator of blocks, each of which may be anything
+        ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin`` or ``.ibin`` file, or
+        the path of a file of row-major numbers without a header, together with `shape` and `dtype`. A file is
+        memory-mapped. Or a stream: an iterator of blocks, each of which may be anything
         that becomes an array, or a callable without arguments that returns a fresh one for each pass.
     shape : tuple of (int, int), optional
         Rows and columns of a raw file, whose rows begin at its first byte.
@@ -261,6 +270,9 @@ def open(
     keeps no other. All its blocks must have as many columns as the first one, and its type. The first block
     is read at once; a callable is called once more for that. What the iterator raises is raised as it is. A
     generator is closed at the end of each pass, also of one that ends early.
+
+    Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
+    checked at once, the others when they are read: a pass over a damaged file ends in an error.
 
     Examples
     --------
@@ -305,6 +317,11 @@ def open(
     return DataSource(array_source(as_rows(obj, partial(check_array, ensure_min_samples=0))))
 
 
+def says_itself(name: str) -> bool:
+    """Whether a file of that name says itself what rows it holds."""
+    return Path(name).suffix.lower() in MAPPED
+
+
 def open_path(
     path: str | bytes,
     shape: tuple[int, int] | None,
@@ -316,10 +333,10 @@ def open_path(
     if not name:
         raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
     suffix = Path(name).suffix.lower()
-    if suffix == ".npy":
+    if suffix in MAPPED:
         if shape is not None or dtype is not None:
-            raise ValueError(f"{name}: an .npy file has its own shape and dtype, leave them out")
-        return DataSource(Source.open_npy(name), name)
+            raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
+        return DataSource(MAPPED[suffix](name), name)
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-DATA_HELP = "an .npy file, or a raw one together with --shape and --dtype"
+DATA_HELP = "a file of rows: .npy, .fvecs, .fbin or the like, or a raw one together with --shape and --dtype"
 
 Verbs = Any
 Run = Callable[[argparse.Namespace], int]

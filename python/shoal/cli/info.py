@@ -22,7 +22,7 @@ def add(verbs: Verbs) -> None:
         "file",
         type=file_of,
         metavar="FILE",
-        help="an .npy file, a model, or a raw file with --shape and --dtype",
+        help="a file of rows, a model, or a raw file with --shape and --dtype",
     )
     add_layout(info)
     add_json(info)
@@ -32,14 +32,15 @@ def run(args: argparse.Namespace) -> int:
     """Say what a file holds."""
     import shoal
     from shoal import _core
+    from shoal.data import says_itself
 
-    if args.shape is None and args.dtype is None and not args.file.lower().endswith(".npy"):
+    if args.shape is None and args.dtype is None and not says_itself(args.file):
         with Path(args.file).open("rb") as file:
             start = file.read(9)
         if not start.startswith(b"\x93NUMPY"):
             if not args.file.lower().endswith(".safetensors") and start[8:] != b"{":
                 raise FailedError(
-                    f"{args.file}: is neither an .npy file nor a model; a raw file needs --shape and --dtype"
+                    f"{args.file}: is neither rows nor a model; a raw file needs --shape and --dtype"
                 )
             model = shoal.load(args.file)
             kind, _, meta = _core.load_model(args.file)
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         result = {
             "file": args.file,
             "kind": "rows",
-            "shape": [rows, cols] if args.json else f"{rows} x {cols}",
+            "shape": [rows, cols] if args.json else f"{'unknown' if rows is None else rows} x {cols}",
             "dtype": dtype,
             "computed_as": source._source.compute,
             "bytes": source.nbytes,
