@@ -510,3 +510,52 @@ def test_interrupted(tmp_path):
     assert err.endswith(b"shoal: interrupted\n")
     assert time.monotonic() - sent < 10
     assert sorted(p.name for p in tmp_path.iterdir()) == ["large.npy"]
+
+
+def test_shuffle(capsys, rows, tmp_path):
+    out = tmp_path / "shuffled.npy"
+    status, text, err = run(
+        capsys, "shuffle", rows, "-o", out, "--seed", 5, "--memory-limit", "2MB", "--json"
+    )
+    assert status == 0
+    assert "shuffle" in err
+    found = json.loads(text)
+    assert (found["rows"], found["columns"], found["dtype"], found["seed"]) == (150, 3, "float32", 5)
+    expected = shoal.shuffle(np.load(rows), tmp_path / "again.npy", random_state=5)
+    assert np.array_equal(np.load(out), next(expected.blocks()))
+    status, text, err = run(capsys, "shuffle", rows, "-o", out, "--quiet")
+    assert (status, err) == (0, "")
+    assert "rows" in text
+
+
+def test_shuffle_refuses(capsys, rows, tmp_path):
+    assert "also read" in failure(capsys, "shuffle", rows, "-o", rows)
+    assert "no folder" in failure(capsys, "shuffle", rows, "-o", tmp_path / "none" / "x.npy")
+    assert "memory_limit" in failure(
+        capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--memory-limit", "few"
+    )
+    assert "random_state" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--seed", -1)
+    assert ".npy" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.bin")
+    failure(capsys, "shuffle", rows, status=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]
+
+
+@pytest.mark.parametrize(("suffix", "lead"), [(".fbin", "whole"), (".fvecs", "rows")])
+def test_other_formats_are_known_to_every_verb(capsys, rows, model, tmp_path, suffix, lead):
+    values = np.load(rows)
+    other = tmp_path / f"rows{suffix}"
+    if lead == "whole":
+        other.write_bytes(np.array(values.shape, "<u4").tobytes() + values.tobytes())
+    else:
+        heads = np.full((len(values), 1), values.shape[1], "<i4").view("<f4")
+        other.write_bytes(np.hstack([heads, values]).tobytes())
+    found = json.loads(run(capsys, "info", other, "--json")[1])
+    assert (found["kind"], found["shape"], found["dtype"]) == ("rows", [150, 3], "float32")
+    assert (found["bytes"], found["access"]) == (1800, "random")
+    for verb in (["predict", model, other], ["predict", model, rows]):
+        assert run(capsys, *verb, "-o", tmp_path / f"{verb[-1].suffix[1:]}.npy", "--quiet")[0] == 0
+    assert np.array_equal(np.load(tmp_path / f"{suffix[1:]}.npy"), np.load(tmp_path / "npy.npy"))
+    assert run(capsys, "fit", other, "-k", 3, "-o", tmp_path / "m.safetensors", "--quiet")[0] == 0
+    assert run(capsys, "shuffle", other, "-o", tmp_path / "s.npy", "--quiet")[0] == 0
+    other.write_bytes(other.read_bytes()[:-1])
+    assert other.name in failure(capsys, "info", other)
