@@ -40,9 +40,9 @@ fn columns(source: Option<&Source>, centers: Option<&Bound<'_, PyAny>>) -> PyRes
     }
 }
 
-/// Exact k-means.
+/// Exact k-means; from a `state`, a run that goes on.
 #[pyfunction]
-#[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, algorithm, bounds_memory, seed, threads, weights))]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, algorithm, bounds_memory, seed, threads, weights, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn kmeans(
     source: &Source,
@@ -58,6 +58,7 @@ pub(super) fn kmeans(
     seed: u64,
     threads: Option<usize>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
+    state: Option<State<'_>>,
 ) -> PyResult<Run> {
     let algorithm = Algorithm::named(algorithm)
         .ok_or_else(|| PyValueError::new_err(format!("no such algorithm: {algorithm:?}")))?;
@@ -72,10 +73,15 @@ pub(super) fn kmeans(
         .bounds_memory(bounds_memory)
         .threads(threads);
     let input = Input::new(&source.0, weights.as_ref())?;
-    Ok(Run::new(params.start(&input)?, input, n_clusters, threads))
+    let run = match state {
+        Some((kind, arrays, meta)) => params.resume_fit(&of_python(&kind, arrays, meta)?, &input)?,
+        None => params.start(&input)?,
+    };
+    Ok(Run::new(run, input, n_clusters, threads))
 }
 
-/// Mini-batch k-means: a fit to the rows of `source`; with `stream`, or from a `state`, a run that takes batches.
+/// Mini-batch k-means: a fit to the rows of `source`, from its beginning or from a `state`; with `stream`, or from a `state` without
+/// rows, a run that takes batches.
 #[pyfunction]
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, max_iter, tol, max_no_improvement, reassignment_ratio, half_life, seed, threads, weights, stream, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
@@ -106,23 +112,28 @@ pub(super) fn minibatch(
         .reassignment_ratio(reassignment_ratio)
         .half_life(half_life)
         .threads(threads);
-    if let Some((kind, arrays, meta)) = state {
-        let run = params.resume(&of_python(&kind, arrays, meta)?)?;
-        return Ok(Run::of_batches(run, n_clusters, threads));
-    }
-    let source = source.ok_or_else(|| PyValueError::new_err("rows or a state are needed to begin with"))?;
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let source = match (source, &state) {
+        (Some(source), _) => source,
+        (None, Some(state)) => return Ok(Run::of_batches(params.resume(state)?, n_clusters, threads)),
+        (None, None) => return Err(PyValueError::new_err("rows or a state are needed to begin with")),
+    };
     let (input, layout) = (Input::new(&source.0, weights.as_ref())?, source.0.layout());
     if stream {
         return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
     }
-    let run = params.start(&input)?;
+    let run = match state {
+        Some(state) => params.resume_fit(&state, &input)?,
+        None => params.start(&input)?,
+    };
     let batch = usize::try_from(batch_size).unwrap_or(usize::MAX).min(layout.rows);
     let sample = batch_seeding_sample(batch as u64, n_clusters, 4 * layout.cols);
     let first = usize::try_from(sample).unwrap_or(usize::MAX).min(layout.rows).saturating_mul(4);
     Ok(Run::new(run, input, n_clusters, threads).with_steps(first, batch))
 }
 
-/// Nested mini-batch k-means: a fit to the rows of `source`; with `stream`, or from a `state`, a run that takes batches.
+/// Nested mini-batch k-means: a fit to the rows of `source`, from its beginning or from a `state`; with `stream`, or from a `state` without
+/// rows, a run that takes batches.
 #[pyfunction]
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, rho, bounds, bounds_memory, buffer_memory, max_iter, tol, shuffle, seed, threads, weights, stream, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
@@ -159,17 +170,21 @@ pub(super) fn nested(
         .tolerance(tol)
         .shuffle(shuffle)
         .threads(threads);
-    if let Some((kind, arrays, meta)) = state {
-        let run = params.resume(&of_python(&kind, arrays, meta)?)?;
-        return Ok(Run::of_batches(run, n_clusters, threads));
-    }
-    let source = source.ok_or_else(|| PyValueError::new_err("rows or a state are needed to begin with"))?;
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let source = match (source, &state) {
+        (Some(source), _) => source,
+        (None, Some(state)) => return Ok(Run::of_batches(params.resume(state)?, n_clusters, threads)),
+        (None, None) => return Err(PyValueError::new_err("rows or a state are needed to begin with")),
+    };
     let input = Input::new(&source.0, weights.as_ref())?;
     if stream {
         return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
     }
     let rows = source.0.layout().rows;
-    let run = params.start(&input)?;
+    let run = match state {
+        Some(state) => params.resume_fit(&state, &input)?,
+        None => params.start(&input)?,
+    };
     let batch = usize::try_from(params.first_batch(rows as u64)).unwrap_or(rows);
     Ok(Run::new(run, input, n_clusters, threads).with_steps(4 * batch, rows))
 }
