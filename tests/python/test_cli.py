@@ -182,7 +182,6 @@ def test_empty_names(capsys, rows):
 
 def test_unknown_methods_are_refused(capsys, rows):
     assert "no method 'means'" in failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
-    failure(capsys, "fit", rows, "-k", 3, "--checkpoint", "x", status=2)
 
 
 def test_wrong_usage(capsys, rows):
