@@ -1,0 +1,90 @@
+"""Rows that are made a block at a time, as often as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._core import Source
+from shoal._params import shown
+
+#: A block has about this many bytes: enough work for many threads, little beside the centers and sums. Two
+#: are alive at a time, one that is worked on and one that is read ahead.
+BLOCK_BYTES = 8 << 20
+#: So many names fit into a message.
+MOST_NAMES = 20
+
+Block = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows of a file or an object, and how a pass over them is made.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    rows : int or None
+        How many there are, if that is known.
+    cols : int
+        Columns.
+    dtype : numpy.dtype
+        Type of the numbers of every block.
+    blocks : callable
+        Gives an iterator of C-contiguous blocks of that width and type. Nothing stays open after its end.
+    once : bool
+        Whether there is only one pass.
+    """
+
+    name: str
+    rows: int | None
+    cols: int
+    dtype: np.dtype[Any]
+    blocks: Callable[[], Iterator[Block]]
+    once: bool = False
+
+    def source(self) -> Source:
+        """Give the rows to the compiled half, which reads a block ahead of the one that it works on."""
+        make = self.blocks
+        if self.once:
+            rest = self.blocks()
+
+            def make() -> Iterator[Block]:
+                return rest
+
+        return Source.from_stream(make, self.once, self.cols, self.dtype.name, self.rows)
+
+
+def block_rows(cols: int, dtype: np.dtype[Any]) -> int:
+    """Give the number of rows that make a block."""
+    return max(1, BLOCK_BYTES // (cols * dtype.itemsize))
+
+
+def required(package: str, extra: str, what: str) -> Any:
+    """Import an optional package, or say how it is installed."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        missing = package.partition(".")[0]
+        raise ImportError(f"{what} needs {missing}: pip install 'shoal[{extra}]'") from error
+
+
+def listed(names: list[str]) -> str:
+    """Give names as one line, for messages."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return (", ".join(shown(name) for name in names[:MOST_NAMES]) + more) or "none"
+
+
+def numbers(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
+    """Give the type in which numbers of `dtype` are handed on; `what` is refused where it holds none."""
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return np.dtype(np.float64)
+    if dtype.kind not in "biuf":
+        raise ValueError(f"{what} holds {dtype}: rows are real numbers")
+    return dtype.newbyteorder("=")

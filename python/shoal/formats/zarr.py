@@ -1,0 +1,59 @@
+"""Arrays of zarr stores, of format 2 and 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from . import chunked
+from .stream import Stream, required
+
+
+def open_zarr(name: str, key: str | None) -> Stream:
+    """Open a store that is one array, or the array `key` of a group, where the only one needs no name."""
+    zarr = required("zarr", "zarr", name)
+    # Of a store that is missing, zarr says that it is no group.
+    Path(name).stat()
+    with told_of(name):
+        stored = zarr.open(name, mode="r")
+        if isinstance(stored, zarr.Array):
+            if key is not None:
+                raise ValueError(f"{name}: is one array: there is none within it for key={key!r}")
+            return stream_of(stored, name)
+        arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
+        found = chunked.one_of(name, key, arrays)
+        return stream_of(stored[found], f"{name}[{found!r}]")
+
+
+def of_array(array: Any) -> Stream:
+    """Give an open array."""
+    return stream_of(array, f"zarr array {array.store_path}")
+
+
+def stream_of(array: Any, name: str) -> Stream:
+    """Give an array as rows: an array of zarr holds no file open."""
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        with told_of(name):
+            yield array
+
+    return chunked.stream_of(array, name, opened)
+
+
+@contextmanager
+def told_of(name: str) -> Iterator[None]:
+    """Let errors of zarr name the store: of damaged contents its parts raise nearly anything."""
+    try:
+        yield
+    except (AttributeError, LookupError, MemoryError, RuntimeError, TypeError) as error:
+        raise ValueError(f"{name}: cannot be read: {error or type(error).__name__}") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise ValueError(f"{name}: cannot be read: {error}") from error
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if text.startswith(name) else f"{name}: cannot be read: {text}") from error
