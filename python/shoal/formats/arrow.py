@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,20 +17,6 @@ REMEDY = "choose columns of numbers, or one of vectors (FixedSizeList), with col
 def pyarrow(what: str) -> Any:
     """Import pyarrow to read `what`."""
     return required("pyarrow", "arrow", what)
-
-
-@contextmanager
-def told_of(name: str, pa: Any) -> Iterator[None]:
-    """Let errors of pyarrow name the file: what it cannot read becomes a ValueError."""
-    try:
-        yield
-    except pa.ArrowException as error:
-        raise ValueError(f"{name}: cannot be read: {error}") from error
-    except OSError as error:
-        # Without a number it is no error of the system: pyarrow says so of damaged contents.
-        if error.errno is not None:
-            raise
-        raise ValueError(f"{name}: cannot be read: {error}") from error
 
 
 class Columns:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import chunked
-from .stream import Stream, required
+from .stream import Stream, required, told_of
 
 
 def open_hdf5(name: str, key: str | None) -> Stream:
@@ -52,15 +52,3 @@ def data_sets(h5py: Any, file: Any) -> list[str]:
 
     file.visititems(note)
     return names
-
-
-@contextmanager
-def told_of(name: str) -> Iterator[None]:
-    """Let errors of h5py name the file: of damaged contents it raises nearly anything."""
-    try:
-        yield
-    except (AttributeError, LookupError, MemoryError, RuntimeError, TypeError, OSError) as error:
-        raise ValueError(f"{name}: cannot be read: {error}") from error
-    except ValueError as error:
-        text = str(error)
-        raise ValueError(text if text.startswith(name) else f"{name}: cannot be read: {text}") from error

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrow import Columns, pyarrow, told_of
-from .stream import Block, Stream
+from .arrow import Columns, pyarrow
+from .stream import Block, Stream, told_of
 
 #: A file with an index of its batches begins like this; what does not is taken for a stream of them.
 MAGIC = b"ARROW1"
@@ -22,7 +22,7 @@ PAGE = 4096
 def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
     """Open an ``.arrow`` or ``.feather`` file."""
     pa = pyarrow(name)
-    with told_of(name, pa):
+    with told_of(name):
         buffer = mapped(name, pa)
         indexed = is_indexed(name, buffer)
         reader = pa.ipc.open_file(buffer) if indexed else pa.ipc.open_stream(buffer)
@@ -36,7 +36,7 @@ def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
             rows = sum(batch.num_rows for batch in batches(pa, buffer, fields[:1], indexed=False))
 
     def blocks() -> Iterator[Block]:
-        with told_of(name, pa):
+        with told_of(name):
             buffer = mapped(name, pa)
             for block in found.blocks(batches(pa, buffer, fields, indexed=is_indexed(name, buffer))):
                 if found.is_vector:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .arrow import Columns, pyarrow, told_of
-from .stream import Block, Stream
+from .arrow import Columns, pyarrow
+from .stream import Block, Stream, told_of
 
 #: A column of a row group is read in pieces of this many bytes, not as a whole.
 BUFFER_BYTES = 1 << 20
@@ -20,8 +19,8 @@ NUMBERS = 1 << 21
 
 def open_parquet(name: str, columns: Sequence[Any] | None) -> Stream:
     """Open a ``.parquet`` file, or those in a folder, in the order of their names."""
-    pa = pyarrow(name)
-    parts = [Part(part, pa) for part in parts_of(name)]
+    pyarrow(name)
+    parts = [Part(part) for part in parts_of(name)]
     first = Columns(parts[0].name, parts[0].schema, columns)
     found = [Columns(part.name, part.schema, columns) for part in parts]
     for other in found:
@@ -52,19 +51,19 @@ def parts_of(name: str) -> list[str]:
 class Part:
     """One Parquet file: what its end says of it."""
 
-    def __init__(self, name: str, pa: Any) -> None:
+    def __init__(self, name: str) -> None:
         from pyarrow import parquet
 
-        self.name, self._pa, self._open = name, pa, parquet.ParquetFile
-        if not Path(name).exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
-        with told_of(name, pa), self._open(name) as file:
+        self.name, self._open = name, parquet.ParquetFile
+        # The library's own errors do not say which file is missing.
+        Path(name).open("rb").close()
+        with told_of(name), self._open(name) as file:
             self._metadata, self.schema, self.rows = file.metadata, file.schema_arrow, file.metadata.num_rows
 
     def blocks(self, columns: Columns) -> Iterator[Block]:
         """Decode it from the beginning to the end, by one thread, that of the read-ahead."""
         with (
-            told_of(self.name, self._pa),
+            told_of(self.name),
             self._open(
                 self.name,
                 metadata=self._metadata,

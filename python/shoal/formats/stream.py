@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -73,6 +74,21 @@ def required(package: str, extra: str, what: str) -> Any:
     except ImportError as error:
         missing = package.partition(".")[0]
         raise ImportError(f"{what} needs {missing}: pip install 'shoal[{extra}]'") from error
+
+
+@contextmanager
+def told_of(name: str) -> Iterator[None]:
+    """Let errors of another library name the file: of damaged contents they raise nearly anything."""
+    try:
+        yield
+    except OSError as error:
+        # Without a number it is no error of the system.
+        if error.errno is not None:
+            raise
+        raise ValueError(f"{name}: cannot be read: {error}") from error
+    except (AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        text = str(error) or type(error).__name__
+        raise ValueError(text if text.startswith(name) else f"{name}: cannot be read: {text}") from error
 
 
 def listed(names: list[str]) -> str:

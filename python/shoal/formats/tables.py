@@ -7,7 +7,7 @@ from typing import Any
 
 from shoal._core import Source
 
-from .arrow import Columns, pyarrow, told_of, width
+from .arrow import Columns, pyarrow, width
 from .parquet import BUFFER_BYTES, NUMBERS
 from .stream import Block, Stream
 
@@ -65,8 +65,7 @@ def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Source | N
     found = Columns(name, table.schema, columns)
     batches = table.select(found.names).to_batches()
     if len(batches) == 1:
-        with told_of(name, pa):
-            return Source.from_array(found.block(batches[0], 0))
+        return Source.from_array(found.block(batches[0], 0))
     return streamed(name, table.num_rows, found, lambda: batches).source()
 
 
@@ -113,10 +112,8 @@ def streamed(
     once: bool = False,
 ) -> Stream:
     """Give batches as a stream of rows."""
-    pa = pyarrow(name)
 
     def blocks() -> Iterator[Block]:
-        with told_of(name, pa):
-            yield from found.blocks(batches())
+        return found.blocks(batches())
 
     return Stream(name, rows, found.cols, found.dtype, blocks, once)

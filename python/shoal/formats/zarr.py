@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import chunked
-from .stream import Stream, required
+from .stream import Stream, required, told_of
 
 
 def open_zarr(name: str, key: str | None) -> Stream:
@@ -41,19 +41,3 @@ def stream_of(array: Any, name: str) -> Stream:
             yield array
 
     return chunked.stream_of(array, name, opened)
-
-
-@contextmanager
-def told_of(name: str) -> Iterator[None]:
-    """Let errors of zarr name the store: of damaged contents its parts raise nearly anything."""
-    try:
-        yield
-    except (AttributeError, LookupError, MemoryError, RuntimeError, TypeError) as error:
-        raise ValueError(f"{name}: cannot be read: {error or type(error).__name__}") from error
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise ValueError(f"{name}: cannot be read: {error}") from error
-    except ValueError as error:
-        text = str(error)
-        raise ValueError(text if text.startswith(name) else f"{name}: cannot be read: {text}") from error
