@@ -1,9 +1,9 @@
 """One sweep over a file that is not in the page cache, against reading alone and computing alone.
 
-For .npy, Parquet and Arrow IPC files of uint8 vectors (FixedSizeList). Reading alone is plain read() for .npy,
-pyarrow alone for the others; computing alone is the same sweep over rows in memory. What both can overlap to is
-the longer of the two: `ratio` is the time of the sweep over that. Then a whole fit of a file that is in the cache,
-against the same rows in memory: the same bits, in how much more time.
+For .npy, Parquet and Arrow IPC files of uint8 vectors (FixedSizeList). Reading alone is plain read() for
+.npy, pyarrow alone for the others; computing alone is the same sweep over rows in memory. The sweep cannot
+be faster than the longer of the two: `ratio` is its time over that. Then a whole fit of a file that is in the
+cache, against the same rows in memory: the same bits, in how much more time.
 """
 
 from __future__ import annotations

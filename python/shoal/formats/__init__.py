@@ -9,6 +9,8 @@ from typing import Any
 
 from shoal._core import Source
 
+from .stream import Stream
+
 #: What reads files of a suffix: a module here, its function, and which option of `shoal.open` it takes.
 SUFFIXES = {
     ".arrow": ("ipc", "open_ipc", "columns"),
@@ -35,7 +37,7 @@ def suffix_of(name: str) -> str:
     return suffix
 
 
-def of_file(name: str, suffix: str, columns: Sequence[Any] | None, key: str | None) -> Source:
+def of_file(name: str, suffix: str, columns: Sequence[Any] | None, key: str | None) -> Stream | Source:
     """Open a file of one of `SUFFIXES`."""
     module, function, option = SUFFIXES[suffix]
     given = {"columns": columns, "key": key}
@@ -43,11 +45,11 @@ def of_file(name: str, suffix: str, columns: Sequence[Any] | None, key: str | No
     for other, unwanted in given.items():
         if unwanted is not None:
             raise ValueError(f"{name}: {other}={unwanted!r} does not belong to {suffix} files")
-    opened = getattr(import_module(f".{module}", __name__), function)(name, value)
-    return opened if isinstance(opened, Source) else opened.source()
+    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, value)
+    return opened
 
 
-def of_object(obj: Any, columns: Sequence[Any] | None = None) -> Source | None:
+def of_object(obj: Any, columns: Sequence[Any] | None = None) -> Stream | Source | None:
     """Give an object of another library as rows that stay where they are; None where it is array-like.
 
     Its class tells which library that is, without importing any.
@@ -64,11 +66,11 @@ def of_object(obj: Any, columns: Sequence[Any] | None = None) -> Source | None:
     if "h5py" in libraries and hasattr(obj, "chunks"):
         from .hdf5 import of_dataset
 
-        return of_dataset(obj).source()
+        return of_dataset(obj)
     if "zarr" in libraries and hasattr(obj, "chunks"):
         from .zarr import of_array
 
-        return of_array(obj).source()
+        return of_array(obj)
     if hasattr(obj, "__arrow_c_stream__") and not hasattr(obj, "__array__"):
         from .tables import of_exporter
 

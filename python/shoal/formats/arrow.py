@@ -121,7 +121,7 @@ class Columns:
 
 def chosen(name: str, columns: Sequence[Any], there: list[str]) -> list[str]:
     """Give the names of `columns`, if all of them are there."""
-    names = [columns] if isinstance(columns, str) else list(columns)
+    names = list(columns)
     for column in names:
         if column not in there:
             raise ValueError(f"{name}: there is no column {shown(column)}; there are: {listed(there)}")

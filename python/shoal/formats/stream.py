@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._core import Source
 from shoal._params import shown
 
 #: A block has about this many bytes: enough work for many threads, little beside the centers and sums. Two
@@ -38,7 +37,7 @@ class Stream:
     dtype : numpy.dtype
         Type of the numbers of every block.
     blocks : callable
-        Gives an iterator of C-contiguous blocks of that width and type. Nothing stays open after its end.
+        Gives a generator of blocks of that width and type. Nothing stays open after its end.
     once : bool
         Whether there is only one pass.
     """
@@ -49,17 +48,6 @@ class Stream:
     dtype: np.dtype[Any]
     blocks: Callable[[], Iterator[Block]]
     once: bool = False
-
-    def source(self) -> Source:
-        """Give the rows to the compiled half, which reads a block ahead of the one that it works on."""
-        make = self.blocks
-        if self.once:
-            rest = self.blocks()
-
-            def make() -> Iterator[Block]:
-                return rest
-
-        return Source.from_stream(make, self.once, self.cols, self.dtype.name, self.rows)
 
 
 def block_rows(cols: int, dtype: np.dtype[Any]) -> int:

@@ -15,7 +15,7 @@ from .stream import Block, Stream
 COUNTED = ("parquet", "ipc", "feather")
 
 
-def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Source | None:
+def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
     """Give an object of pyarrow as rows; None for tables of numbers, which are array-like."""
     pa = pyarrow("a table")
     if isinstance(obj, pa.RecordBatchReader):
@@ -31,7 +31,7 @@ def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Source | None:
     return of_data_set(obj, columns) if hasattr(obj, "to_batches") else None
 
 
-def of_polars(obj: Any, columns: Sequence[Any] | None) -> Source | None:
+def of_polars(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
     """Give a frame of polars with a column of vectors as rows; None for others, which are array-like."""
     kinds = getattr(obj, "schema", {})
     wanted = list(kinds) if columns is None else columns
@@ -41,7 +41,7 @@ def of_polars(obj: Any, columns: Sequence[Any] | None) -> Source | None:
     return of_table(pa.table(obj), columns, "polars frame")
 
 
-def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Source:
+def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Stream:
     """Give what any object streams: with a length it can do so again, without one only once."""
     name = type(obj).__name__
     pa = pyarrow(name)
@@ -52,10 +52,10 @@ def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Source:
     if not hasattr(obj, "__len__"):
         return of_reader(reader(), columns, name)
     found = Columns(name, reader().schema, columns)
-    return streamed(name, len(obj), found, reader).source()
+    return streamed(name, len(obj), found, reader)
 
 
-def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Source | None:
+def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Stream | Source | None:
     """Give a table with a column of vectors: in place where it lies in one piece, else as a stream."""
     pa = pyarrow(name)
     wanted = table.schema.names if columns is None else columns
@@ -66,16 +66,16 @@ def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Source | N
     batches = table.select(found.names).to_batches()
     if len(batches) == 1:
         return Source.from_array(found.block(batches[0], 0))
-    return streamed(name, table.num_rows, found, lambda: batches).source()
+    return streamed(name, table.num_rows, found, lambda: batches)
 
 
-def of_reader(reader: Any, columns: Sequence[Any] | None, name: str = "RecordBatchReader") -> Source:
+def of_reader(reader: Any, columns: Sequence[Any] | None, name: str = "RecordBatchReader") -> Stream:
     """Give a reader of record batches, which can be read once."""
     found = Columns(name, reader.schema, columns)
-    return streamed(name, None, found, lambda: reader, once=True).source()
+    return streamed(name, None, found, lambda: reader, once=True)
 
 
-def of_data_set(data: Any, columns: Sequence[Any] | None) -> Source:
+def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
     """Give a data set of pyarrow: its files are read one after the other."""
     from pyarrow import dataset
 
@@ -100,7 +100,7 @@ def of_data_set(data: Any, columns: Sequence[Any] | None) -> Source:
             **options,
         )
 
-    return streamed(name, data.count_rows() if counted else None, found, batches).source()
+    return streamed(name, data.count_rows() if counted else None, found, batches)
 
 
 def streamed(
