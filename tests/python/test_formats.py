@@ -512,7 +512,7 @@ def test_columns_that_are_not_there(tmp_path):
 def test_parts_that_do_not_fit_together(tmp_path):
     folder = tmp_path / "parts.parquet"
     folder.mkdir()
-    with pytest.raises(FileNotFoundError, match="no .parquet files in the folder"):
+    with pytest.raises(FileNotFoundError, match=r"no \.parquet files in the folder"):
         shoal.open(folder)
     parquet.write_table(numbers(made("float32")), folder / "a.parquet")
     parquet.write_table(numbers(made("float64")), folder / "b.parquet")
@@ -528,7 +528,7 @@ def test_parts_that_do_not_fit_together(tmp_path):
     [
         (
             lambda p: hdf5_file(p / "x.h5", np.zeros(3)),
-            r"x\.h5\['X'\]: rows are a 2-D array, got shape \(3,\)",
+            r"x\.h5\['/X'\]: rows are a 2-D array, got shape \(3,\)",
         ),
         (lambda p: hdf5_file(p / "x.h5", np.zeros((0, 3))), "0 rows of 3 columns are nothing to work on"),
         (
@@ -586,7 +586,7 @@ def test_damaged_files_are_refused_or_read(kind, tmp_path):
     path = WRITERS[kind](tmp_path, X)
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     whole = [file.read_bytes() for file in files]
-    seen = set()
+    refusals = []
     for _ in range(60):
         file = rng.integers(len(files))
         if not whole[file]:
@@ -596,12 +596,11 @@ def test_damaged_files_are_refused_or_read(kind, tmp_path):
             source = shoal.open(path)
             for block in source.blocks():
                 assert block.shape[1:] == source.shape[1:]
-            seen.add("read")
         except (ValueError, OSError) as error:
-            assert path.name in str(error)
-            seen.add("refused")
+            refusals.append(str(error))
         files[file].write_bytes(whole[file])
-    assert "refused" in seen
+    assert refusals
+    assert all(path.name in refusal for refusal in refusals)
     assert (np.concatenate(list(shoal.open(path).blocks())) == X).all()
 
 

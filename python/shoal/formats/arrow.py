@@ -48,7 +48,8 @@ class Columns:
         self.is_vector = width(pa, kinds[0]) is not None
         self.cols = width(pa, kinds[0]) or len(kinds)
         of = [stored(pa, kind).value_type if self.is_vector else kind for kind in kinds]
-        self.dtype: np.dtype[Any] = np.result_type(*(kind.to_pandas_dtype() for kind in of))
+        # Distinct ones: NumPy takes no more than 64.
+        self.dtype: np.dtype[Any] = np.result_type(*dict.fromkeys(kind.to_pandas_dtype() for kind in of))
 
     def _refuse(self, pa: Any, column: str, kind: Any, among: int) -> None:
         """Refuse a column that cannot be (part of) the rows."""

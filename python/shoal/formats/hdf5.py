@@ -17,8 +17,10 @@ def open_hdf5(name: str, key: str | None) -> Stream:
     # The library's own errors do not say which file is missing.
     Path(name).open("rb").close()
     with told_of(name), h5py.File(name, "r") as file:
-        found = chunked.one_of(name, key, data_sets(h5py, file))
-        array = file[found]
+        array = None if key is None else file.get(key)
+        if not isinstance(array, h5py.Dataset):
+            array = file[chunked.one_of(name, key, data_sets(h5py, file))]
+        found: str = array.name
 
         @contextmanager
         def opened() -> Iterator[Any]:

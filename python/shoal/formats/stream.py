@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,9 +72,11 @@ def told_of(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         # Without a number it is no error of the system.
-        if error.errno is not None:
-            raise
-        raise ValueError(f"{name}: cannot be read: {error}") from error
+        if error.errno is None:
+            raise ValueError(f"{name}: cannot be read: {error}") from error
+        if error.filename is None:
+            raise OSError(error.errno, os.strerror(error.errno), name) from error
+        raise
     except (AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
         text = str(error) or type(error).__name__
         raise ValueError(text if text.startswith(name) else f"{name}: cannot be read: {text}") from error

@@ -22,9 +22,11 @@ def open_zarr(name: str, key: str | None) -> Stream:
             if key is not None:
                 raise ValueError(f"{name}: is one array: there is none within it for key={key!r}")
             return stream_of(stored, name)
-        arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
-        found = chunked.one_of(name, key, arrays)
-        return stream_of(stored[found], f"{name}[{found!r}]")
+        array = None if key is None else stored.get(key)
+        if not isinstance(array, zarr.Array):
+            arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
+            array = stored[chunked.one_of(name, key, arrays)]
+        return stream_of(array, f"{name}[{array.path!r}]")
 
 
 def of_array(array: Any) -> Stream:
