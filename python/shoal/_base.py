@@ -13,10 +13,11 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
+from ._blocks import is_stream
 from ._core import Source, Step
 from ._params import verbosity
 from .callbacks import Callback, ProgressBar
-from .data import DataSource, array_source, as_rows, open_path
+from .data import DataSource, array_source, as_rows, open_path, open_stream
 
 #: Fields of `history_`, those of a step.
 STEP_FIELDS: tuple[tuple[str, str], ...] = (
@@ -58,13 +59,15 @@ def record(step: Step) -> tuple[Any, ...]:
 
 
 def is_opened(X: Any) -> bool:
-    """Whether X is a path or a source, and no array of its own."""
-    return isinstance(X, (str, os.PathLike, DataSource))
+    """Whether X is a path, a source or a stream, and no array of its own."""
+    return isinstance(X, (str, os.PathLike, DataSource)) or is_stream(X)
 
 
 def opened(X: Any) -> DataSource:
-    """Open a path; a source is open."""
-    return X if isinstance(X, DataSource) else open_path(os.fspath(X), None, None)
+    """Open a path or a stream; a source is open."""
+    if isinstance(X, DataSource):
+        return X
+    return open_stream(X) if is_stream(X) else open_path(os.fspath(X), None, None)
 
 
 def as_source(X: Any) -> Source:
@@ -118,6 +121,8 @@ class Clusterer(BaseEstimator, ABC):
         self._labels: npt.NDArray[np.int32] | None = None
         self._inertia: float | None = None
         self._history: Any = []
+        # Whether the rows of the fit could be read once, and are gone.
+        self._used_up = False
         self.stop_reason_ = None
 
     def _watchers(self) -> list[Any]:
@@ -128,6 +133,7 @@ class Clusterer(BaseEstimator, ABC):
         """Advance `run` to its end, a step at a time; the only loop on this side."""
         self._forget()
         self._run, self._visited = run, (source, weights)
+        self._used_up = source.access == "once"
         watchers = self._watchers()
         try:
             for watcher in watchers:
@@ -190,7 +196,7 @@ class Clusterer(BaseEstimator, ABC):
         if value is not None:
             return value
         run, visited = self.__dict__.get("_run"), self.__dict__.get("_visited")
-        if run is not None and len(self._history):
+        if run is not None and len(self._history) and not self._used_up:
             if visited is None:
                 self._complete(run)
             else:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
 from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
+from ._blocks import refuse_once
 from ._claims import Claims, floats, need
 from ._core import Source, Step
 from ._warn import warn
@@ -50,6 +51,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     metric: str = "euclidean"
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
+    #: Whether a fit can do with rows that can be read once.
+    _one_pass = False
 
     # ---------------------------------------------------------------- fitting
 
@@ -60,10 +63,13 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ----------
         X : rows of shape (n_samples, n_features)
             An array (any strides and real type), a list, a numeric frame, a memory map, the path of an
-            ``.npy`` file, or a :class:`~shoal.DataSource`. NaN and infinity are refused.
+            ``.npy`` file, a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh
+            iterator of blocks for each pass; an iterator, where one pass is enough. NaN and infinity are
+            refused.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1.
+            Weight of every row, finite, at least 0, not all 0. None: 1. For a stream of unknown length an
+            array, whose length shows to be right at the end of the first pass.
 
         Returns
         -------
@@ -110,11 +116,13 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             As :meth:`fit`.
         """
         self._check()
+        if not self._one_pass:
+            refuse_once(X, type(self).__name__)
         rows = self._checked(X, reset=True)
         source = source_of(rows)
         n = source.shape[0]
         weights = _params.weights(sample_weight, n)
-        if n < self.n_clusters:
+        if n is not None and n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
         return self._iterate(self._make_run(source, rows, weights), source, weights)
 
@@ -233,6 +241,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ndarray of shape (n_samples,), int32
             `labels_`.
         """
+        refuse_once(X, f"{type(self).__name__}.fit_predict")
         fitted = self.fit(X, sample_weight=sample_weight)
         if fitted.__dict__.get("_labels") is None:
             # It was told to make none.
@@ -252,6 +261,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ndarray of shape (n_samples, n_clusters)
             As :meth:`transform`.
         """
+        refuse_once(X, f"{type(self).__name__}.fit_transform")
         return self.fit(X, sample_weight=sample_weight)._distances(X)
 
     # ---------------------------------------------------------------- using
@@ -262,7 +272,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`; computed in the type of the centers.
+            As for :meth:`fit`, an iterator too; computed in the type of the centers.
 
         Returns
         -------

@@ -12,7 +12,7 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 
 /// Chunks shorter than this many tiles are collected, so that there is work for many threads at a time.
-const BLOCK_TILES: usize = 32;
+pub(crate) const BLOCK_TILES: usize = 32;
 
 /// Some rows, one after the other, and their weights.
 ///

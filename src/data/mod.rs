@@ -26,11 +26,15 @@ mod subset;
 pub(crate) use adapters::{Counted, no_weight, normalize_rows};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
 pub use any::{AnySource, Own, Source};
+#[cfg(feature = "python")]
+pub(crate) use chunks::BLOCK_TILES;
 pub use chunks::{Chunk, Chunks};
 pub use dtype::Dtype;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
+#[cfg(feature = "python")]
+pub(crate) use reblock::Reblock;
 pub(crate) use subset::Subset;
 
 /// How a source can be read; each level includes the ones before it.
