@@ -13,11 +13,10 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
-from ._blocks import is_stream
 from ._core import Source, Step
 from ._params import verbosity
 from .callbacks import Callback, ProgressBar
-from .data import DataSource, array_source, as_rows, open_path, open_stream
+from .data import DataSource, array_source, as_rows, open_object, open_path
 
 #: Fields of `history_`, those of a step.
 STEP_FIELDS: tuple[tuple[str, str], ...] = (
@@ -58,21 +57,17 @@ def record(step: Step) -> tuple[Any, ...]:
     return (*(getattr(step, name) for name, _ in STEP_FIELDS[:-1]), step.stop_reason or "")
 
 
-def is_opened(X: Any) -> bool:
-    """Whether X is a path, a source or a stream, and no array of its own."""
-    return isinstance(X, (str, os.PathLike, DataSource)) or is_stream(X)
-
-
-def opened(X: Any) -> DataSource:
-    """Open a path or a stream; a source is open."""
+def opened(X: Any) -> DataSource | None:
+    """Open a path, a stream or an object that holds rows elsewhere; a source is open. None for an array."""
     if isinstance(X, DataSource):
         return X
-    return open_stream(X) if is_stream(X) else open_path(os.fspath(X), None, None)
+    return open_path(os.fspath(X)) if isinstance(X, (str, os.PathLike)) else open_object(X)
 
 
 def as_source(X: Any) -> Source:
     """Give rows of any kind as a source, for functions; estimators look at feature names too."""
-    return source_of(opened(X) if is_opened(X) else as_rows(X, check_array))
+    source = opened(X)
+    return source_of(as_rows(X, check_array) if source is None else source)
 
 
 def source_of(rows: npt.NDArray[Any] | DataSource) -> Source:
@@ -94,8 +89,8 @@ class Clusterer(BaseEstimator, ABC):
 
     def _checked(self, X: Any, *, reset: bool) -> npt.NDArray[Any] | DataSource:
         """Give `X` as an array of numbers or an open source, checked as for `_rows`."""
-        if is_opened(X):
-            source = opened(X)
+        source = opened(X)
+        if source is not None:
             found = source.shape[1]
             if reset:
                 self.n_features_in_ = found
