@@ -12,7 +12,7 @@ from .parquet import BUFFER_BYTES, NUMBERS
 from .stream import Block, Stream
 
 #: Data sets in these formats know their rows without reading them.
-COUNTED = ("parquet", "ipc", "feather")
+COUNTED = ("parquet", "arrow", "feather")
 
 
 def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
