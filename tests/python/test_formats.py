@@ -1,6 +1,7 @@
 """Files and objects of other libraries: the rows that they hold, and what is refused."""
 
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -381,7 +382,7 @@ def test_objects_that_stream():
         assert source.access == "once"
         assert source.dtype == X.dtype
         assert (np.concatenate(list(source.blocks())) == X).all()
-        with pytest.raises(ValueError, match="once"):
+        with pytest.raises(ValueError, match=r"[Oo]nce"):
             KMeans(3).fit(make())
         model = MiniBatchKMeans(3, random_state=0).partial_fit(make())
         assert model.counts_.sum() == MiniBatchKMeans(3, random_state=0).partial_fit(X).counts_.sum()
@@ -724,6 +725,17 @@ def test_memory_does_not_grow_with_the_file(suffix, tmp_path):
     )
     # The rows are 51 MB, what Parquet decodes them to some 200 MB.
     assert int(found) < 120e6
+
+
+def test_the_fit_of_the_readme(tmp_path, monkeypatch):
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "parquet" in block]
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    names = {"np": np, "shoal": shoal, "X": X}
+    exec(code, names)
+    expected = KMeans(n_clusters=50, random_state=0, max_iter=20).fit(streamed(X, 300))
+    assert (names["model"].labels_ == expected.labels_).all()
 
 
 def test_command_line(tmp_path):
