@@ -62,10 +62,10 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, the path of an
-            ``.npy`` file, a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh
-            iterator of blocks for each pass; an iterator, where one pass is enough. NaN and infinity are
-            refused.
+            An array (any strides and real type), a list, a numeric frame, a memory map, the path of a file or
+            an object of another library that :func:`shoal.open` takes, a :class:`~shoal.DataSource`, or a
+            callable without arguments that returns a fresh iterator of blocks for each pass; an iterator,
+            where one pass is enough. NaN and infinity are refused.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
             Weight of every row, finite, at least 0, not all 0. None: 1. For a stream of unknown length an

@@ -24,7 +24,8 @@ __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
 SUPPORTED = (
-    "arrays, streams of blocks, .npy files, and raw files of any other name given with shape= and dtype="
+    f"arrays, streams of blocks, .npy, {', '.join(formats.SUFFIXES)} files, and raw files of any other name "
+    "given with shape= and dtype="
 )
 
 BLOCK_BYTES = 8 << 20

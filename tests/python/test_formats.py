@@ -570,6 +570,15 @@ def test_files_that_are_not_there(name, tmp_path):
     assert caught.value.filename == str(tmp_path / name)
 
 
+def test_files_of_unknown_kinds(tmp_path):
+    path = tmp_path / "x.csv"
+    path.touch()
+    with pytest.raises(ValueError, match=r"that end in \.csv are not supported yet; supported") as caught:
+        KMeans(2).fit(path)
+    for suffix in (".npy", ".parquet", ".arrow", ".feather", ".h5", ".hdf5", ".zarr", ".safetensors"):
+        assert f" {suffix}" in str(caught.value)
+
+
 @pytest.mark.parametrize("contents", [b"", b"no such thing" * 100, b"ARROW1\0\0", b"FEA1" * 9, b"PAR1PAR1"])
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.feather", "x.h5", "x.safetensors"])
 def test_files_of_something_else(name, contents, tmp_path):
