@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 from ._core import Source, Step
 from ._params import verbosity
 from .callbacks import Callback, ProgressBar
-from .data import DataSource, array_source, as_rows, open_path
+from .data import DataSource, array_source, as_rows, open_object, open_path
 
 #: Fields of `history_`, those of a step.
 STEP_FIELDS: tuple[tuple[str, str], ...] = (
@@ -63,19 +63,17 @@ def record(step: Step) -> tuple[Any, ...]:
     return (*(getattr(step, name) for name, _ in STEP_FIELDS[:-1]), step.stop_reason or "")
 
 
-def is_opened(X: Any) -> bool:
-    """Whether X is a path or a source, and no array of its own."""
-    return isinstance(X, (str, os.PathLike, DataSource))
-
-
-def opened(X: Any) -> DataSource:
-    """Open a path; a source is open."""
-    return X if isinstance(X, DataSource) else open_path(os.fspath(X), None, None)
+def opened(X: Any) -> DataSource | None:
+    """Open a path, a stream or an object that holds rows elsewhere; a source is open. None for an array."""
+    if isinstance(X, DataSource):
+        return X
+    return open_path(os.fspath(X)) if isinstance(X, (str, os.PathLike)) else open_object(X)
 
 
 def as_source(X: Any) -> Source:
     """Give rows of any kind as a source, for functions; estimators look at feature names too."""
-    return source_of(opened(X) if is_opened(X) else as_rows(X, check_array))
+    source = opened(X)
+    return source_of(as_rows(X, check_array) if source is None else source)
 
 
 def source_of(rows: npt.NDArray[Any] | DataSource) -> Source:
@@ -97,8 +95,8 @@ class Clusterer(BaseEstimator, ABC):
 
     def _checked(self, X: Any, *, reset: bool) -> npt.NDArray[Any] | DataSource:
         """Give `X` as an array of numbers or an open source, checked as for `_rows`."""
-        if is_opened(X):
-            source = opened(X)
+        source = opened(X)
+        if source is not None:
             found = source.shape[1]
             if reset:
                 self.n_features_in_ = found
@@ -124,6 +122,8 @@ class Clusterer(BaseEstimator, ABC):
         self._labels: npt.NDArray[np.int32] | None = None
         self._inertia: float | None = None
         self._history: Any = []
+        # Whether the rows of the fit could be read once, and are gone.
+        self._used_up = False
         self.stop_reason_ = None
 
     def _watchers(self) -> list[Any]:
@@ -139,6 +139,7 @@ class Clusterer(BaseEstimator, ABC):
         if done:
             self.stop_reason_ = done[-1].stop_reason
             self._update(run, done[-1])
+        self._used_up = source.access == "once"
         watchers = self._watchers()
         try:
             for watcher in watchers:
@@ -219,7 +220,7 @@ class Clusterer(BaseEstimator, ABC):
         if value is not None:
             return value
         run, visited = self.__dict__.get("_run"), self.__dict__.get("_visited")
-        if run is not None and len(self._history):
+        if run is not None and len(self._history) and not self._used_up:
             if visited is None:
                 self._complete(run)
             else:

@@ -15,9 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
 from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
+from ._blocks import refuse_once
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Source, Step
 from ._warn import warn
+from .data import DataSource
 
 INITS = ("auto", "random", "k-means++", "plain-k-means++")
 LATER_INITS = ("afk-mc2", "k-means||")
@@ -52,6 +54,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     metric: str = "euclidean"
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
+    #: Whether a fit can do with rows that can be read once.
+    _one_pass = False
 
     # ---------------------------------------------------------------- fitting
 
@@ -61,11 +65,14 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, the path of an
-            ``.npy`` file, or a :class:`~shoal.DataSource`. NaN and infinity are refused.
+            An array (any strides and real type), a list, a numeric frame, a memory map, the path of a file or
+            an object of another library that :func:`shoal.open` takes, a :class:`~shoal.DataSource`, or a
+            callable without arguments that returns a fresh iterator of blocks for each pass; an iterator,
+            where one pass is enough. NaN and infinity are refused.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1.
+            Weight of every row, finite, at least 0, not all 0. None: 1. For a stream of unknown length an
+            array, whose length shows to be right at the end of the first pass.
 
         Returns
         -------
@@ -111,28 +118,33 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ValueError, TypeError, OSError, KeyboardInterrupt
             As :meth:`fit`.
         """
+        source, rows, weights = self._taken(X, sample_weight)
+        return self._iterate(self._make_run(source, rows, weights), source, weights)
+
+    def _taken(
+        self, X: Any, sample_weight: Any
+    ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
+        """Check parameters and rows of a fit: the source, as functions of the user take it, and weights."""
         self._check()
+        if not self._one_pass:
+            refuse_once(X, type(self).__name__)
         rows = self._checked(X, reset=True)
         source = source_of(rows)
         n = source.shape[0]
         weights = _params.weights(sample_weight, n)
-        if n < self.n_clusters:
+        if n is not None and n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
-        return self._iterate(self._make_run(source, rows, weights), source, weights)
+        return source, rows, weights
 
     def _go_on(self, state: State, X: Any, sample_weight: Any) -> Iterator[Step]:
         """Iterate over the steps that are left of the fit that `state` was kept of."""
-        self._check()
-        rows = self._checked(X, reset=True)
-        source = source_of(rows)
-        weights = _params.weights(sample_weight, source.shape[0])
-        kind, arrays, texts = state
-        names, known = Claims.read(texts, "features").texts("feature_names", optional=True), None
+        source, rows, weights = self._taken(X, sample_weight)
+        names, known = Claims.read(state[2], "features").texts("feature_names", optional=True), None
         if hasattr(self, "feature_names_in_"):
             known = self.feature_names_in_.tolist()
         if names != known:
             raise ValueError(f"the checkpoint is of other rows: its features are {names}, those of X {known}")
-        return self._iterate(self._resumed_run(source, rows, weights, (kind, arrays, texts)), source, weights)
+        return self._iterate(self._resumed_run(source, rows, weights, state), source, weights)
 
     @abstractmethod
     def _resumed_run(
@@ -255,6 +267,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ndarray of shape (n_samples,), int32
             `labels_`.
         """
+        refuse_once(X, f"{type(self).__name__}.fit_predict")
         fitted = self.fit(X, sample_weight=sample_weight)
         if fitted.__dict__.get("_labels") is None:
             # It was told to make none.
@@ -274,6 +287,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ndarray of shape (n_samples, n_clusters)
             As :meth:`transform`.
         """
+        refuse_once(X, f"{type(self).__name__}.fit_transform")
         return self.fit(X, sample_weight=sample_weight)._distances(X)
 
     # ---------------------------------------------------------------- using
@@ -284,7 +298,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`; computed in the type of the centers.
+            As for :meth:`fit`, an iterator too; computed in the type of the centers.
 
         Returns
         -------

@@ -14,6 +14,7 @@ from ._base import source_of
 from ._centers import CenterClusterer, State
 from ._claims import Claims, need, part, put
 from ._core import Run, Source, Step
+from .data import DataSource
 
 #: Before the names of what a file holds of a state.
 PREFIX = "state."
@@ -46,10 +47,11 @@ class StreamClusterer(CenterClusterer):
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`; later batches are computed in the type of the first.
+            As for :meth:`fit`; later batches are computed in the type of the first. Of a stream, an iterator
+            too, each block is a batch: those before one that fails have been learned.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1.
+            Weight of every row, finite, at least 0, not all 0. None: 1, as it must be for a stream.
 
         Returns
         -------
@@ -64,6 +66,8 @@ class StreamClusterer(CenterClusterer):
         self._check()
         stream = self._stream_at_hand()
         rows = self._checked(X, reset=stream is None)
+        if isinstance(rows, DataSource) and rows.access != "random":
+            return self._take_blocks(rows, sample_weight)
         source = source_of(rows)
         weights = _params.weights(sample_weight, source.shape[0])
         if stream is None:
@@ -73,6 +77,19 @@ class StreamClusterer(CenterClusterer):
         else:
             step = stream.partial_fit(source, weights)
         self._go_on_with(stream, step is not None)
+        return self
+
+    def _take_blocks(self, rows: DataSource, sample_weight: Any) -> Self:
+        """Go on with the blocks of a stream, each a batch."""
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight does not go with a stream here: call partial_fit with each of its blocks, and "
+                "the weights of that block"
+            )
+        with rows._ahead() as blocks:
+            for block in blocks:
+                if len(block):
+                    self.partial_fit(block)
         return self
 
     @abstractmethod
@@ -176,7 +193,7 @@ class StreamClusterer(CenterClusterer):
         super()._complete(run)
 
     def _conclude(self, run: Any) -> None:
-        if self.compute_labels:
+        if self.compute_labels and not self._used_up:
             super()._conclude(run)
             return
         self._state = run.state()

@@ -22,6 +22,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ._blocks import refuse_once
 from ._core import Step
 from ._files import check_place
 from ._params import ParameterError, is_real, shown, whole
@@ -269,6 +270,7 @@ class ValidationCurve(Callback):
     """
 
     def __init__(self, X_val: Any, every: int = 1) -> None:
+        refuse_once(X_val, type(self).__name__)
         self.X_val = X_val
         self.every = whole("every", every, 1)
         self._reset()

@@ -8,7 +8,6 @@
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
-use self::reblock::Reblock;
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
@@ -29,12 +28,15 @@ mod subset;
 pub(crate) use adapters::{Counted, no_weight, normalize_rows};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
 pub use any::{AnySource, Own, Source};
+#[cfg(feature = "python")]
 pub use chunks::{Chunk, Chunks};
 pub use dtype::Dtype;
 pub(crate) use fingerprint::fingerprint;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
+#[cfg(feature = "python")]
+use reblock::Reblock;
 pub(crate) use subset::Subset;
 
 /// How a source can be read; each level includes the ones before it.

@@ -7,11 +7,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::array::Centers;
+use super::enter::enter;
 use super::kernel::metric_of;
 use super::persist::of_python;
 use super::rows::Input;
 use super::run::Run;
 use super::source::Source;
+use crate::error::Result;
 use crate::kmeans::{Algorithm, Bounds, KMeans, MiniBatch, NestedMiniBatch};
 use crate::seeding::Seeding;
 use crate::tuning::batch_seeding_sample;
@@ -34,10 +36,15 @@ pub(super) fn seeding_of(name: &str, centers: Option<&Bound<'_, PyAny>>, cols: u
 /// Columns of the rows, or of the centers where there are no rows.
 fn columns(source: Option<&Source>, centers: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
     match (source, centers) {
-        (Some(source), _) => Ok(source.0.layout().cols),
+        (Some(source), _) => Ok(source.0.cols()),
         (None, Some(centers)) => centers.getattr("shape")?.get_item(1)?.extract(),
         (None, None) => Ok(0),
     }
+}
+
+/// What `start` makes, which may take a pass over a stream.
+fn begun<R: Send>(py: Python<'_>, input: &Input, start: impl FnOnce() -> Result<R> + Send) -> PyResult<R> {
+    enter(py, Some(1), input.rows().effort(0.0), |_| start())
 }
 
 /// Exact k-means; from a `state`, a run that goes on.
@@ -45,6 +52,7 @@ fn columns(source: Option<&Source>, centers: Option<&Bound<'_, PyAny>>) -> PyRes
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, algorithm, bounds_memory, seed, threads, weights, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn kmeans(
+    py: Python<'_>,
     source: &Source,
     n_clusters: usize,
     seeding: &str,
@@ -63,7 +71,7 @@ pub(super) fn kmeans(
     let algorithm = Algorithm::named(algorithm)
         .ok_or_else(|| PyValueError::new_err(format!("no such algorithm: {algorithm:?}")))?;
     let params = KMeans::params(n_clusters)
-        .seeding(seeding_of(seeding, centers, source.0.layout().cols)?)
+        .seeding(seeding_of(seeding, centers, source.0.cols())?)
         .rng_seed(seed)
         .n_init(n_init)
         .max_iter(max_iter)
@@ -73,10 +81,11 @@ pub(super) fn kmeans(
         .bounds_memory(bounds_memory)
         .threads(threads);
     let input = Input::new(&source.0, weights.as_ref())?;
-    let run = match state {
-        Some((kind, arrays, meta)) => params.resume_fit(&of_python(&kind, arrays, meta)?, &input)?,
-        None => params.start(&input)?,
-    };
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
     Ok(Run::new(run, input, n_clusters, threads))
 }
 
@@ -86,6 +95,7 @@ pub(super) fn kmeans(
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, max_iter, tol, max_no_improvement, reassignment_ratio, half_life, seed, threads, weights, stream, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn minibatch(
+    py: Python<'_>,
     source: Option<&Source>,
     n_clusters: usize,
     seeding: &str,
@@ -118,18 +128,19 @@ pub(super) fn minibatch(
         (None, Some(state)) => return Ok(Run::of_batches(params.resume(state)?, n_clusters, threads)),
         (None, None) => return Err(PyValueError::new_err("rows or a state are needed to begin with")),
     };
-    let (input, layout) = (Input::new(&source.0, weights.as_ref())?, source.0.layout());
+    let input = Input::new(&source.0, weights.as_ref())?;
     if stream {
-        return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
+        let run = begun(py, &input, || params.stream(&input))?;
+        return Ok(Run::of_batches(run, n_clusters, threads));
     }
-    let run = match state {
-        Some(state) => params.resume_fit(&state, &input)?,
-        None => params.start(&input)?,
-    };
-    let batch = usize::try_from(batch_size).unwrap_or(usize::MAX).min(layout.rows);
-    let sample = batch_seeding_sample(batch as u64, n_clusters, 4 * layout.cols);
-    let first = usize::try_from(sample).unwrap_or(usize::MAX).min(layout.rows).saturating_mul(4);
-    Ok(Run::new(run, input, n_clusters, threads).with_steps(first, batch))
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
+    let rows = source.0.len().map_or(u64::MAX, |rows| rows as u64);
+    let batch = batch_size.min(rows);
+    let first = batch_seeding_sample(batch, n_clusters, 4 * source.0.cols()).min(rows);
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * first as f64, batch as f64))
 }
 
 /// Nested mini-batch k-means: a fit to the rows of `source`, from its beginning or from a `state`; with `stream`, or from a `state` without
@@ -138,6 +149,7 @@ pub(super) fn minibatch(
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, rho, bounds, bounds_memory, buffer_memory, max_iter, tol, shuffle, seed, threads, weights, stream, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn nested(
+    py: Python<'_>,
     source: Option<&Source>,
     n_clusters: usize,
     seeding: &str,
@@ -178,13 +190,14 @@ pub(super) fn nested(
     };
     let input = Input::new(&source.0, weights.as_ref())?;
     if stream {
-        return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
+        let run = begun(py, &input, || params.stream(&input))?;
+        return Ok(Run::of_batches(run, n_clusters, threads));
     }
-    let rows = source.0.layout().rows;
-    let run = match state {
-        Some(state) => params.resume_fit(&state, &input)?,
-        None => params.start(&input)?,
-    };
-    let batch = usize::try_from(params.first_batch(rows as u64)).unwrap_or(rows);
-    Ok(Run::new(run, input, n_clusters, threads).with_steps(4 * batch, rows))
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
+    let rows = source.0.whole_effort();
+    let batch = source.0.len().map_or(0, |rows| params.first_batch(rows as u64));
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * batch as f64, rows))
 }

@@ -11,6 +11,7 @@ mod run;
 mod seeding;
 mod source;
 mod step;
+mod stream;
 
 use pyo3::prelude::*;
 
