@@ -113,6 +113,54 @@ def test_every_source_of_the_same_rows_will_do(name, tmp_path):
     assert_same(shoal.resume(path, str(rows)), expected)
 
 
+def blocks(size):
+    """The rows as blocks of that size."""
+    return (X[start : start + size] for start in range(0, len(X), size))
+
+
+@pytest.mark.parametrize("name", ["kmeans", "minibatch", "nested, in order"])
+def test_streams_that_begin_anew(name, tmp_path):
+    plan, path = METHODS[name], tmp_path / "run.safetensors"
+    expected = clone(plan).fit(lambda: blocks(700))
+    for after in range(1, len(expected.history_), 1 + len(expected.history_) // 6):
+        with pytest.raises(KeyboardInterrupt):
+            clone(plan, callbacks=[Checkpoint(path, every=1e6), Stop(after)]).fit(lambda: blocks(90))
+        assert_same(shoal.resume(path, lambda: blocks(300)), expected)
+    with pytest.raises(ValueError, match="values"):
+        shoal.resume(path, lambda: (2 * block for block in blocks(300)))
+
+
+def test_a_stream_that_is_read_once(tmp_path):
+    plan, path = shoal.MiniBatchKMeans(12, batch_size=50, random_state=3), tmp_path / "run.safetensors"
+    expected = clone(plan).fit(blocks(700))
+    steps = expected.history_["iteration"].tolist()
+    assert len(steps) > 20
+    for after in steps[:-1:5]:
+        with pytest.raises(KeyboardInterrupt):
+            clone(plan, callbacks=[Checkpoint(path, every=1e6), Stop(after)]).fit(blocks(90))
+        resumed = shoal.resume(path, blocks(300))
+        np.testing.assert_array_equal(resumed.cluster_centers_, expected.cluster_centers_)
+        np.testing.assert_array_equal(resumed.counts_, expected.counts_)
+        assert resumed.history_["objective"].tolist() == expected.history_["objective"].tolist()
+
+
+def test_a_stream_that_fails_half_way_leaves_the_steps_before(tmp_path):
+    path = tmp_path / "run.safetensors"
+
+    def failing():
+        yield from (X[:1000], X[1000:2000])
+        raise LookupError("the line went dead")
+
+    model = shoal.MiniBatchKMeans(5, batch_size=100, random_state=3, callbacks=[Checkpoint(path)])
+    with pytest.raises(LookupError, match="dead"):
+        model.fit(failing())
+    # The batches before are in; which of the last ones were asked for together with what failed is not said.
+    assert 1500 <= model.history_["rows_seen"][-1] <= 2000
+    assert np.isfinite(model.cluster_centers_).all()
+    expected = shoal.MiniBatchKMeans(5, batch_size=100, random_state=3).fit(blocks(700))
+    np.testing.assert_array_equal(shoal.resume(path, blocks(70)).cluster_centers_, expected.cluster_centers_)
+
+
 def test_one_is_written_when_it_is_time(tmp_path):
     path, times = tmp_path / "run.safetensors", []
 
