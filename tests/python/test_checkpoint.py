@@ -234,6 +234,33 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
         shoal.resume(path, X)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["kmeans", "kmeans, callable", "minibatch", "nested"])
+def test_a_damaged_file_is_refused_or_does_no_harm(name, tmp_path):
+    path, few = tmp_path / "run.safetensors", X[:200]
+    plan = clone(METHODS[name], callbacks=[Checkpoint(path)])
+    for step in plan.iter_fit(few):
+        if step.iteration == 2:
+            break
+    whole, chance, refused = path.read_bytes(), random.Random(name), 0
+    again = {"init": first_rows} if callable(plan.init) else {}
+    # The header is where damage does the most.
+    header = int.from_bytes(whole[:8], "little")
+    for _ in range(80):
+        damaged = bytearray(whole)
+        at = chance.randrange(8 + header) if chance.random() < 0.7 else chance.randrange(len(whole))
+        damaged[at] = chance.randrange(256)
+        path.write_bytes(damaged[: chance.randrange(len(whole))] if chance.random() < 0.1 else damaged)
+        try:
+            # However long a damaged limit lets it run.
+            model = shoal.resume(path, few, callbacks=[lambda _, step: True], **again)
+        except (ValueError, TypeError):
+            refused += 1
+        else:
+            assert np.isfinite(model.cluster_centers_).all()
+    assert refused > 20
+
+
 def test_a_callable_has_to_be_given_again(tmp_path):
     path = tmp_path / "run.safetensors"
     for _ in clone(METHODS["kmeans, callable"], callbacks=[Checkpoint(path)]).iter_fit(X):
