@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import formats
 from ._ahead import Ahead
 from ._blocks import Blocks, Fresh, Single, begun, checked, converted, is_once, is_stream, recut
 from ._core import Source
 from ._params import shown, whole
+from .formats.stream import Stream
 
 __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
 SUPPORTED = (
-    "arrays, streams of blocks, .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin and .ibin files, and raw "
-    "files of any other name given with shape= and dtype="
+    "arrays, streams of blocks, .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin, .ibin, "
+    f"{', '.join(formats.SUFFIXES)} files, and raw files of any other name given with shape= and dtype="
 )
 #: What opens the files that are memory-mapped and say themselves what they hold, by the end of their name.
 MAPPED: dict[str, Callable[[str], Source]] = {
@@ -124,7 +126,8 @@ class DataSource:
         Yields
         ------
         ndarray of shape (n_rows, n_columns)
-            A copy of the next rows, of type :attr:`dtype`. A stream with access ``"once"`` is used up by it.
+            A copy of the next rows, of type :attr:`dtype`, or the block of a stream itself, which may be
+            read-only. A stream with access ``"once"`` is used up by it.
         """
         source = self._source
         size = None if rows is None else whole("rows", rows, 1)
@@ -235,21 +238,33 @@ def open(
 
     Parameters
     ----------
-    obj : array-like, str, os.PathLike, iterator, callable or DataSource
-        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), the path of an
-        ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin`` or ``.ibin`` file, or
-        the path of a file of row-major numbers without a header, together with `shape` and `dtype`. A file is
-        memory-mapped. Or a stream: an iterator of blocks, each of which may be anything
-        that becomes an array, or a callable without arguments that returns a fresh one for each pass.
+    obj : array-like, path, iterator, callable, object of another library or DataSource
+        A 2-D array (any strides), or anything that becomes one (a numeric frame, a list).
+
+        The path of a file, a str or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``,
+        ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
+        a header, together with `shape` and `dtype`. Read a block at a time, as often as there are passes:
+        ``.parquet`` (or a folder of them), ``.arrow`` and ``.feather`` (extra ``arrow``), ``.h5`` and
+        ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
+
+        A stream: an iterator of blocks, each of which may be anything that becomes an array, or a callable
+        without arguments that returns a fresh one for each pass.
+
+        Rows of another library that are not loaded: ``h5py.Dataset`` (its file must stay open),
+        ``zarr.Array``, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``, and whatever else has
+        ``__arrow_c_stream__`` and does not become an array; it is read once if it has no length. A column
+        of vectors of a table of pyarrow or a frame of polars is read in place, if it is in one piece.
     shape : tuple of (int, int), optional
         Rows and columns of a raw file, whose rows begin at its first byte.
     dtype : dtype, optional
         Type of the numbers of a raw file, little-endian: bool, (u)int8 to (u)int64, float16 to float64,
         ``"bfloat16"``.
-    columns : sequence, optional
-        Of a frame: the columns to take.
+    columns : list of names, optional
+        Of a frame, and of Arrow and Parquet data: the columns to take. Those have either one column of
+        vectors (FixedSizeList, FixedShapeTensor), or columns of numbers, which get their common type.
+        Default: all.
     key : str, optional
-        Reserved for files that hold several arrays.
+        Of an HDF5, zarr or safetensors file: the name of the array. Default: the only one.
 
     Returns
     -------
@@ -263,6 +278,8 @@ def open(
         When it is not what it should be, or of a kind that is not supported.
     TypeError
         For complex and other values that are no numbers, and for sparse matrices.
+    ImportError
+        When a package is missing that a file needs; the message says what to install.
 
     Notes
     -----
@@ -274,6 +291,9 @@ def open(
     Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
     checked at once, the others when they are read: a pass over a damaged file ends in an error.
 
+    A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
+    of an HDF5 or zarr array, a whole compressed batch of Arrow.
+
     Examples
     --------
     >>> import numpy as np, shoal
@@ -284,33 +304,28 @@ def open(
     >>> stream.shape, stream.access
     ((None, 3), 'replay')
     """
-    if key is not None:
-        raise ValueError(
-            f"key={key!r}: no kind of file that holds several arrays is supported yet; supported: {SUPPORTED}"
-        )
+    if columns is not None:
+        columns = named(columns)
     if isinstance(obj, DataSource):
-        if shape is not None or dtype is not None or columns is not None:
+        if any(option is not None for option in (shape, dtype, columns, key)):
             raise ValueError(
-                "shape, dtype and columns belong to what is opened first: this is an open source"
+                "shape, dtype, columns and key belong to what is opened first: this is an open source"
             )
         return obj
     if isinstance(obj, (str, os.PathLike)):
-        if columns is not None:
-            raise ValueError(
-                f"columns={columns!r} is for frames: files of columns are not supported yet; "
-                f"supported: {SUPPORTED}"
-            )
-        return open_path(os.fspath(obj), shape, dtype, "obj")
+        return open_path(os.fspath(obj), shape, dtype, columns, key, argument="obj")
     if shape is not None or dtype is not None:
         raise ValueError("shape and dtype describe a raw file: an array has its own")
-    if is_stream(obj):
-        if columns is not None:
-            raise ValueError(f"columns={columns!r} is for frames: choose the columns of each block")
-        return open_stream(obj)
+    if key is not None:
+        raise ValueError(f"key={key!r} is for files of several arrays, got {type(obj).__name__}")
+    source = open_object(obj, columns)
+    if source is not None:
+        return source
     if columns is not None:
         if not hasattr(obj, "columns"):
             raise ValueError(f"columns={columns!r} is for frames, got {type(obj).__name__}")
-        obj = obj[list(columns)]
+        # As frames of pyarrow and polars have it, else as those of pandas.
+        obj = obj.select(columns) if hasattr(type(obj), "select") else obj[columns]
     from sklearn.utils.validation import check_array
 
     # Rows may be none at all here: what works on them says how many it needs.
@@ -319,23 +334,43 @@ def open(
 
 def says_itself(name: str) -> bool:
     """Whether a file of that name says itself what rows it holds."""
-    return Path(name).suffix.lower() in MAPPED
+    suffix = formats.suffix_of(name)
+    return suffix in MAPPED or suffix in formats.SUFFIXES
+
+
+def named(columns: Any) -> list[Any]:
+    """Give the columns that are asked for as a list; a single name may stand for itself."""
+    if isinstance(columns, str):
+        return [columns]
+    try:
+        return list(columns)
+    except TypeError:
+        raise ValueError(f"columns must be a list of names, got {shown(columns)}") from None
 
 
 def open_path(
     path: str | bytes,
-    shape: tuple[int, int] | None,
-    dtype: npt.DTypeLike | None,
+    shape: tuple[int, int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    columns: list[Any] | None = None,
+    key: str | None = None,
+    *,
     argument: str = "X",
 ) -> DataSource:
     """Open a file by its name, which came as `argument`."""
     name = os.fsdecode(path)
     if not name:
         raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
-    suffix = Path(name).suffix.lower()
+    suffix = formats.suffix_of(name)
+    known = suffix in MAPPED or suffix in formats.SUFFIXES
+    if known and (shape is not None or dtype is not None):
+        raise ValueError(f"{name}: {suffix} files have their own shape and dtype, leave them out")
+    if suffix in formats.SUFFIXES:
+        return found_source(formats.of_file(name, suffix, columns, key), name)
+    for option, given in (("columns", columns), ("key", key)):
+        if given is not None:
+            raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
     if suffix in MAPPED:
-        if shape is not None or dtype is not None:
-            raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
         return DataSource(MAPPED[suffix](name), name)
     if shape is None or dtype is None:
         if Path(name).is_dir():
@@ -354,6 +389,26 @@ def open_path(
             raise ValueError(f"dtype={found.str!r}: raw files must be little-endian")
         stored = found.name
     return DataSource(Source.open_raw(name, stored, rows, cols), name)
+
+
+def open_object(obj: Any, columns: list[Any] | None = None) -> DataSource | None:
+    """Open an object that is neither an array nor array-like: None for those that are."""
+    found = formats.of_object(obj, columns)
+    if found is not None:
+        return found_source(found, type(obj).__name__)
+    if not is_stream(obj):
+        return None
+    if columns is not None:
+        raise ValueError(f"columns={columns!r} is for frames: choose the columns of each block")
+    return open_stream(obj)
+
+
+def found_source(found: Stream | Source, name: str) -> DataSource:
+    """Make a source of what a module of `formats` gives."""
+    if isinstance(found, Source):
+        return DataSource(found, name)
+    make = Single(found.blocks()) if found.once else found.blocks
+    return stream_source(make, found.cols, found.dtype, name=found.name, once=found.once, rows=found.rows)
 
 
 def open_stream(obj: Any) -> DataSource:

@@ -182,7 +182,6 @@ def test_empty_names(capsys, rows):
 
 def test_unknown_methods_are_refused(capsys, rows):
     assert "no method 'means'" in failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
-    failure(capsys, "fit", rows, "-k", 3, "--checkpoint", "x", status=2)
 
 
 def test_wrong_usage(capsys, rows):
@@ -559,3 +558,23 @@ def test_other_formats_are_known_to_every_verb(capsys, rows, model, tmp_path, su
     assert run(capsys, "shuffle", other, "-o", tmp_path / "s.npy", "--quiet")[0] == 0
     other.write_bytes(other.read_bytes()[:-1])
     assert other.name in failure(capsys, "info", other)
+
+
+def test_info_of_tensors_and_streams(capsys, rows, tmp_path):
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet, table
+    from safetensors.numpy import save_file
+
+    X = np.load(rows)
+    save_file({"x": X}, tmp_path / "x.safetensors")
+    found = json.loads(run(capsys, "info", tmp_path / "x.safetensors", "--json")[1])
+    assert (found["kind"], found["shape"], found["access"]) == ("rows", [150, 3], "random")
+    parquet.write_table(table({str(i): X[:, i] for i in range(3)}), tmp_path / "x.parquet")
+    found = json.loads(run(capsys, "info", tmp_path / "x.parquet", "--json")[1])
+    assert (found["kind"], found["shape"], found["access"]) == ("rows", [150, 3], "replay")
+    assert "in order" in failure(capsys, "compare", tmp_path / "x.parquet", "-k", 2)
+    status, _, _ = run(capsys, "shuffle", tmp_path / "x.parquet", "-o", tmp_path / "s.npy", "--quiet")
+    assert status == 0
+    assert np.array_equal(np.sort(np.load(tmp_path / "s.npy"), axis=0), np.sort(X, axis=0))
+    save_file({"x": X, "y": X}, tmp_path / "x.safetensors")
+    assert "x.safetensors" in failure(capsys, "info", tmp_path / "x.safetensors")
