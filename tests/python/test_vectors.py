@@ -61,10 +61,11 @@ def test_rows_are_those_of_the_file(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [*VECS, *BINS])
 def test_a_file_has_its_own_shape(tmp_path, suffix):
     path = written(tmp_path, suffix, numbers(BINS.get(suffix) or VECS[suffix][1], 3, 2))
-    with pytest.raises(ValueError, match="has its own shape and dtype"):
+    with pytest.raises(ValueError, match="have their own shape and dtype"):
         shoal.open(path, shape=(3, 2), dtype="u1")
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @settings(deadline=None, max_examples=150)
 @given(data=st.data())
 def test_damaged_files_are_rows_or_errors(tmp_path_factory, data):
