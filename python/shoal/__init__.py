@@ -41,6 +41,8 @@ __all__ = [
     "nearest",
     "open",
     "show_versions",
+    "shuffle",
+    "write",
 ]
 
 #: Where the names above lie, and what they are called there. They are imported when they are first asked
@@ -57,6 +59,8 @@ _HOMES = {
     "nearest": ("neighbors", "nearest"),
     "open": ("data", "open"),
     "show_versions": ("versions", "show_versions"),
+    "shuffle": ("writing", "shuffle"),
+    "write": ("writing", "write"),
 }
 _MODULES = (
     "callbacks",
@@ -69,6 +73,7 @@ _MODULES = (
     "nested",
     "seeding",
     "versions",
+    "writing",
 )
 
 

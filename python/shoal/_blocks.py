@@ -117,6 +117,24 @@ def put_back(
         blocks.close()
 
 
+def checked(blocks: Blocks, cols: int, dtype: np.dtype[Any]) -> Generator[npt.NDArray[Any]]:
+    """Give blocks that all have `cols` columns and one type; those without rows are left out."""
+    try:
+        for i, block in enumerate(blocks):
+            if not len(block):
+                continue
+            if block.shape[1] != cols:
+                raise ValueError(f"block {i} of X has {block.shape[1]} columns, the first one has {cols}")
+            if block.dtype != dtype:
+                raise ValueError(
+                    f"block {i} of X holds {block.dtype}, the first one {dtype}: make them one type"
+                )
+            yield block
+    finally:
+        if isinstance(blocks, Generator):
+            blocks.close()
+
+
 def recut(blocks: Blocks, rows: int) -> Generator[npt.NDArray[Any]]:
     """Give the same rows in blocks of `rows` each, but for the last."""
     waiting: list[npt.NDArray[Any]] = []

@@ -18,6 +18,7 @@ from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
 from ._blocks import refuse_once
 from ._claims import Claims, floats, need
 from ._core import Source, Step
+from ._results import label_into
 from ._warn import warn
 
 INITS = ("auto", "random", "k-means++", "plain-k-means++")
@@ -266,28 +267,40 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     # ---------------------------------------------------------------- using
 
-    def predict(self, X: Any) -> npt.NDArray[np.int32]:
+    def predict(self, X: Any, out: Any = None, distances: Any = None) -> npt.NDArray[np.int32]:
         """Label rows with their nearest centers.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
             As for :meth:`fit`, an iterator too; computed in the type of the centers.
+        out : ndarray of shape (n_samples,), int32, or path, optional
+            Where the labels go: an array, or an ``.npy`` file, which appears whole or not at all and is
+            written block by block, so that the labels of any number of rows take no memory.
+        distances : ndarray of shape (n_samples,), float64, or path, optional
+            Where the Euclidean distance of every row to its center goes, likewise; with ``metric="cosine"``
+            that of the normalised row.
 
         Returns
         -------
         ndarray of shape (n_samples,), int32
-            The nearest center of every row; the lower index wins a tie.
+            The nearest center of every row; the lower index wins a tie. This is `out` where that is an array,
+            and a read-only memory map where it is a path.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before :meth:`fit`.
         ValueError, TypeError, OSError
-            As :meth:`fit`, and for another number of features.
+            As :meth:`fit`, and for another number of features; for an array of another type or length, and a
+            file that cannot be written, before a row is read where that can be told. What an array holds
+            after an error is undefined.
         MemoryError
             When the result is larger than memory.
         """
+        if out is not None or distances is not None:
+            check_is_fitted(self, "cluster_centers_")
+            return label_into(self, X, out, distances)
         source = self._fitted_rows(X)
         return _core.predict(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
 

@@ -90,8 +90,7 @@ class StreamClusterer(CenterClusterer):
             )
         with rows._ahead() as blocks:
             for block in blocks:
-                if len(block):
-                    self.partial_fit(block)
+                self.partial_fit(block)
         return self
 
     @abstractmethod

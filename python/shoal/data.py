@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from . import formats
 from ._ahead import Ahead
-from ._blocks import Blocks, Fresh, Single, begun, converted, is_once, is_stream, recut
+from ._blocks import Blocks, Fresh, Single, begun, checked, converted, is_once, is_stream, recut
 from ._core import Source
 from ._params import shown, whole
 from .formats.stream import Stream
@@ -24,9 +24,15 @@ __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
 SUPPORTED = (
-    f"arrays, streams of blocks, .npy, {', '.join(formats.SUFFIXES)} files, and raw files of any other name "
-    "given with shape= and dtype="
+    f"arrays, streams of blocks, .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin, .ibin, "
+    f"{', '.join(formats.SUFFIXES)} files, and raw files of any other name given with shape= and dtype="
 )
+#: What opens the files that are memory-mapped and say themselves what they hold, by the end of their name.
+MAPPED: dict[str, Callable[[str], Source]] = {
+    ".npy": Source.open_npy,
+    **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), Source.open_vecs),
+    **dict.fromkeys((".fbin", ".u8bin", ".i8bin", ".ibin"), Source.open_bin),
+}
 
 BLOCK_BYTES = 8 << 20
 
@@ -127,7 +133,8 @@ class DataSource:
         size = None if rows is None else whole("rows", rows, 1)
         n, d = source.shape
         if self._make is not None:
-            return self._make() if size is None else recut(self._make(), size)
+            blocks = checked(self._make(), d, self.dtype)
+            return blocks if size is None else recut(blocks, size)
         assert n is not None
         if size is None:
             size = max(1, BLOCK_BYTES // max(1, d * self.dtype.itemsize))
@@ -234,9 +241,10 @@ def open(
     obj : array-like, path, iterator, callable, object of another library or DataSource
         A 2-D array (any strides), or anything that becomes one (a numeric frame, a list).
 
-        The path of a file, a str or an os.PathLike. Mapped: ``.npy``, ``.safetensors``, and files of
-        row-major numbers without a header, together with `shape` and `dtype`. Read a block at a time, as
-        often as there are passes: ``.parquet`` (or a folder of them), ``.arrow`` and ``.feather`` (extra
+        The path of a file, a str or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``,
+        ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major
+        numbers without a header, together with `shape` and `dtype`. Read a block at a time, as often as
+        there are passes: ``.parquet`` (or a folder of them), ``.arrow`` and ``.feather`` (extra
         ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
 
         A stream: an iterator of blocks, each of which may be anything that becomes an array, or a callable
@@ -282,6 +290,9 @@ def open(
 
     A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
     of an HDF5 or zarr array, a whole compressed batch of Arrow.
+
+    Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
+    checked at once, the others when they are read: a pass over a damaged file ends in an error.
 
     Examples
     --------
@@ -331,6 +342,12 @@ def named(columns: Any) -> list[Any]:
         raise ValueError(f"columns must be a list of names, got {shown(columns)}") from None
 
 
+def says_itself(name: str) -> bool:
+    """Whether a file of that name says itself what rows it holds."""
+    suffix = formats.suffix_of(name)
+    return suffix in MAPPED or suffix in formats.SUFFIXES
+
+
 def open_path(
     path: str | bytes,
     shape: tuple[int, int] | None = None,
@@ -345,16 +362,15 @@ def open_path(
     if not name:
         raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
     suffix = formats.suffix_of(name)
-    known = suffix == ".npy" or suffix in formats.SUFFIXES
-    if known and (shape is not None or dtype is not None):
-        raise ValueError(f"{name}: {suffix} files have their own shape and dtype, leave them out")
+    if says_itself(name) and (shape is not None or dtype is not None):
+        raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
     if suffix in formats.SUFFIXES:
         return found_source(formats.of_file(name, suffix, columns, key), name)
     for option, given in (("columns", columns), ("key", key)):
         if given is not None:
             raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
-    if suffix == ".npy":
-        return DataSource(Source.open_npy(name), name)
+    if suffix in MAPPED:
+        return DataSource(MAPPED[suffix](name), name)
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)

@@ -14,14 +14,18 @@ use crate::matrix::{MatRef, make_room};
 
 mod adapters;
 mod any;
+pub mod bin;
 mod chunks;
 mod dtype;
+mod failure;
 mod finite;
 mod memory;
 pub mod npy;
 pub mod raw;
 mod reblock;
+mod shuffler;
 mod subset;
+pub mod vecs;
 
 pub(crate) use adapters::{Counted, no_weight, normalize_rows};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
@@ -35,6 +39,7 @@ pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
 #[cfg(feature = "python")]
 pub(crate) use reblock::Reblock;
+pub use shuffler::Shuffler;
 pub(crate) use subset::Subset;
 
 /// How a source can be read; each level includes the ones before it.

@@ -1,5 +1,6 @@
 //! This module knows what Python calls a source: an array, a file or a stream, with its storage type.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyReadonlyArray1, PyUntypedArray};
@@ -11,8 +12,8 @@ use super::array::{Array, array2, vector};
 use super::enter::enter;
 use super::rows::Rows;
 use super::stream::Stream;
-use crate::data::{Access, Dtype, npy, raw};
-use crate::error::Error;
+use crate::data::{Access, Dtype, Mapped, bin, npy, raw, vecs};
+use crate::error::{Error, Result};
 use crate::float::Float;
 
 /// Any supported source; the storage type is kept.
@@ -30,6 +31,18 @@ impl Source {
     #[staticmethod]
     fn open_npy(py: Python<'_>, path: &str) -> PyResult<Self> {
         Ok(Self(Rows::File(py.detach(|| npy::open(path))?)))
+    }
+
+    /// An `.fvecs`, `.bvecs` or `.ivecs` file.
+    #[staticmethod]
+    fn open_vecs(py: Python<'_>, path: &str) -> PyResult<Self> {
+        Ok(Self(Rows::File(py.detach(|| vecs::open(path))?)))
+    }
+
+    /// An `.fbin`, `.u8bin`, `.i8bin` or `.ibin` file.
+    #[staticmethod]
+    fn open_bin(py: Python<'_>, path: &str) -> PyResult<Self> {
+        Ok(Self(Rows::File(py.detach(|| bin::open(path))?)))
     }
 
     #[staticmethod]
@@ -103,8 +116,8 @@ impl Source {
         }
         let bytes = py.detach(|| match &self.0 {
             Rows::Array(array) => array.rows().copy_bytes(start..stop),
-            Rows::File(file) => file.view().copy_bytes(start..stop),
-            Rows::Part { file, rows } => file.view().copy_bytes(rows.start + start..rows.start + stop),
+            Rows::File(file) => copied(file, start..stop),
+            Rows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
             Rows::Stream(_) => Err(no_parts()),
         })?;
         let flat = PyArray1::from_vec(py, bytes).call_method1("view", (dtype.name(),))?;
@@ -152,6 +165,12 @@ impl Source {
             array2(py, enter(py, Some(1), cost, |_| Ok(self.0.take::<f32>(rows)))?.map_err(not_there)?, cols)
         }
     }
+}
+
+/// The stored bytes of consecutive rows.
+fn copied(file: &Mapped, rows: Range<usize>) -> Result<Vec<u8>> {
+    file.check_leads(rows.clone())?;
+    file.view().copy_bytes(rows)
 }
 
 /// The refusal of single rows, where it is about a row that is not there.

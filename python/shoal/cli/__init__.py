@@ -1,4 +1,4 @@
-"""The command line: ``shoal fit``, ``compare``, ``predict``, ``info`` and ``demo``, a module each.
+"""The command line: ``shoal fit``, ``compare``, ``predict``, ``shuffle``, ``info`` and ``demo``.
 
 Progress and messages go to stderr, results to stdout. Exit status: 0 done, 1 failed (one line on stderr that
 begins with ``shoal: error:``), 2 wrong usage, 130 interrupted. Files appear whole or not at all. With
@@ -13,13 +13,20 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from . import compare, demo, fit, info, predict
+from . import compare, demo, fit, info, predict, shuffle
 from .errors import UsageError, line_of, was_interrupted
 
 __all__ = ["main"]
 
 #: In the order of the help.
-VERBS = {"fit": fit, "compare": compare, "predict": predict, "info": info, "demo": demo}
+VERBS = {
+    "fit": fit,
+    "compare": compare,
+    "predict": predict,
+    "shuffle": shuffle,
+    "info": info,
+    "demo": demo,
+}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -22,7 +22,7 @@ def add(verbs: Verbs) -> None:
         "file",
         type=file_of,
         metavar="FILE",
-        help="an .npy file, a model, or a raw file with --shape and --dtype",
+        help="a file of rows, a model, or a raw file with --shape and --dtype",
     )
     add_layout(info)
     add_json(info)
@@ -33,13 +33,13 @@ def run(args: argparse.Namespace) -> int:
     import shoal
     from shoal import _core
 
-    if args.shape is None and args.dtype is None and not args.file.lower().endswith(".npy"):
+    if args.shape is None and args.dtype is None and not is_rows(args):
         with Path(args.file).open("rb") as file:
             start = file.read(9)
         if not start.startswith(b"\x93NUMPY"):
             if not args.file.lower().endswith(".safetensors") and start[8:] != b"{":
                 raise FailedError(
-                    f"{args.file}: is neither an .npy file nor a model; a raw file needs --shape and --dtype"
+                    f"{args.file}: is neither rows nor a model; a raw file needs --shape and --dtype"
                 )
             model = shoal.load(args.file)
             kind, _, meta = _core.load_model(args.file)
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         result = {
             "file": args.file,
             "kind": "rows",
-            "shape": [rows, cols] if args.json else f"{rows} x {cols}",
+            "shape": [rows, cols] if args.json else f"{'unknown' if rows is None else rows} x {cols}",
             "dtype": dtype,
             "computed_as": source._source.compute,
             "bytes": source.nbytes,
@@ -89,6 +89,16 @@ def run(args: argparse.Namespace) -> int:
         }
     show(args, result)
     return 0
+
+
+def is_rows(args: argparse.Namespace) -> bool:
+    """Whether the file is to be described as rows: a model's name may end as that of a file of tensors."""
+    from shoal.data import says_itself
+    from shoal.formats.safetensors import is_foreign
+
+    if not args.file.lower().endswith(".safetensors") or args.key is not None:
+        return says_itself(args.file)
+    return is_foreign(args.file)
 
 
 def other_array(name: str, problem: str) -> dict[str, Any] | None:
