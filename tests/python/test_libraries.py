@@ -521,6 +521,24 @@ def test_columns_that_are_not_there(tmp_path):
             shoal.open(tmp_path / name, **given)
 
 
+def test_no_rows_at_all(tmp_path):
+    table = vectors(made("float32", rows=0))
+    parquet.write_table(table, tmp_path / "x.parquet")
+    ipc_file(tmp_path / "x.arrow", table)
+    for given in (table, table.schema.empty_table(), tmp_path / "x.parquet", tmp_path / "x.arrow"):
+        source = shoal.open(given)
+        assert source.shape == (0, 5)
+        assert sum(len(block) for block in source.blocks()) == 0
+        with pytest.raises(ValueError, match=r"n_samples=0|no rows|0 rows"):
+            KMeans(1).fit(given)
+
+
+def test_hundreds_of_columns(tmp_path):
+    X = made("int16", rows=30, cols=300)
+    parquet.write_table(numbers(X), tmp_path / "x.parquet")
+    assert (np.concatenate(list(shoal.open(tmp_path / "x.parquet").blocks())) == X).all()
+
+
 def test_parts_that_do_not_fit_together(tmp_path):
     folder = tmp_path / "parts.parquet"
     folder.mkdir()

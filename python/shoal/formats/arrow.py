@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -39,8 +40,9 @@ class Columns:
         self.names = list(there) if columns is None else chosen(name, columns, there)
         if not self.names:
             raise ValueError(f"{name}: there are no columns")
+        times = Counter(there)
         for column in self.names:
-            if there.count(column) > 1:
+            if times[column] > 1:
                 raise ValueError(f"{name}: several columns are called {column!r}")
         kinds = [schema.field(column).type for column in self.names]
         for column, kind in zip(self.names, kinds, strict=True):
@@ -122,13 +124,15 @@ class Columns:
 
 def chosen(name: str, columns: Sequence[Any], there: list[str]) -> list[str]:
     """Give the names of `columns`, if all of them are there."""
-    names = list(columns)
-    for column in names:
-        if column not in there:
+    names: dict[str, None] = {}
+    known = set(there)
+    for column in columns:
+        if not isinstance(column, str) or column not in known:
             raise ValueError(f"{name}: there is no column {shown(column)}; there are: {listed(there)}")
-        if names.count(column) > 1:
+        if column in names:
             raise ValueError(f"{name}: columns names {column!r} twice")
-    return names
+        names[column] = None
+    return list(names)
 
 
 def is_number(pa: Any, kind: Any) -> bool:
