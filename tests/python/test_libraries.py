@@ -204,6 +204,32 @@ def test_from_given_centers_every_source_is_the_same_bits(tmp_path):
         assert (model.labels_ == expected.labels_).all(), kind
 
 
+def test_functions_take_files(tmp_path):
+    X = made("float32", rows=600)
+    weights = np.random.default_rng(1).uniform(0.1, 2.0, size=len(X))
+    parquet.write_table(vectors(X), tmp_path / "x.parquet", row_group_size=100)
+    path, anew = tmp_path / "x.parquet", streamed(X, 70)
+    for given, here in ((path, X), (shoal.open(path), X)):
+        labels, sq_dists = shoal.nearest(given, X[:9], n_nearest=2)
+        expected = shoal.nearest(here, X[:9], n_nearest=2)
+        assert (labels == expected[0]).all()
+        assert (sq_dists == expected[1]).all()
+        assert shoal.metrics.inertia(given, X[:9], weights) == shoal.metrics.inertia(here, X[:9], weights)
+    found = shoal.kmeans_plusplus(path, 7, sample_weight=weights, random_state=0)
+    assert (found[1] == shoal.kmeans_plusplus(anew, 7, sample_weight=weights, random_state=0)[1]).all()
+    assert (found[0] == X[found[1]]).all()
+    model = KMeans(7, random_state=0).fit(path, sample_weight=weights)
+    assert (model.labels_ == KMeans(7, random_state=0).fit(anew, sample_weight=weights).labels_).all()
+    assert (model.transform(path) == model.transform(X)).all()
+    batches = MiniBatchKMeans(7, random_state=0).partial_fit(path).partial_fit(path)
+    assert (
+        batches.cluster_centers_
+        == MiniBatchKMeans(7, random_state=0).partial_fit(X).partial_fit(X).cluster_centers_
+    ).all()
+    with pytest.raises(ValueError, match="sample_weight has 599 values, X has 600 rows"):
+        KMeans(7).fit(path, sample_weight=weights[1:])
+
+
 def test_columns_of_files(tmp_path):
     X = made("float32")
     table = vectors(X, "v", id=np.arange(len(X)), weight=X[:, 0].astype("float64"), words=["x"] * len(X))
