@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._core import Step
     from ._core import version as __version__
     from .data import DataSource, open
-    from .io import load
+    from .io import load, resume
     from .kmeans import KMeans
     from .minibatch import MiniBatchKMeans
     from .neighbors import nearest
@@ -40,6 +40,7 @@ __all__ = [
     "metrics",
     "nearest",
     "open",
+    "resume",
     "show_versions",
     "shuffle",
     "write",
@@ -58,6 +59,7 @@ _HOMES = {
     "load": ("io", "load"),
     "nearest": ("neighbors", "nearest"),
     "open": ("data", "open"),
+    "resume": ("io", "resume"),
     "show_versions": ("versions", "show_versions"),
     "shuffle": ("writing", "shuffle"),
     "write": ("writing", "write"),

@@ -51,6 +51,12 @@ class Run(Protocol):
     def inertia(self) -> float:
         """Give the inertia, after `finish`."""
 
+    def history(self) -> list[Step]:
+        """Give all steps so far."""
+
+    def write_checkpoint(self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None:
+        """Write all that the next step depends on, and more arrays and texts."""
+
 
 def record(step: Step) -> tuple[Any, ...]:
     """Give a step as a row of `history_`."""
@@ -128,12 +134,30 @@ class Clusterer(BaseEstimator, ABC):
         """Advance `run` to its end, a step at a time; the only loop on this side."""
         self._forget()
         self._run, self._visited = run, (source, weights)
+        for step in (done := run.history()):
+            self._history.append(record(step))
+        if done:
+            self.stop_reason_ = done[-1].stop_reason
+            self._update(run, done[-1])
         self._used_up = source.access == "once"
         watchers = self._watchers()
         try:
             for watcher in watchers:
                 if isinstance(watcher, Callback):
                     watcher.begin(self)
+            yield from self._steps(run, watchers)
+            if self._run is run:
+                self._conclude(run)
+        finally:
+            if self._run is run:
+                self._visited = None
+            for watcher in watchers:
+                if isinstance(watcher, Callback):
+                    watcher.end(self)
+
+    def _steps(self, run: Any, watchers: list[Any]) -> Iterator[Step]:
+        """Make the steps that are left, watched; whatever ends them, the callbacks see how they were left."""
+        try:
             # A batch or another fit that comes between two steps ends this one.
             while self._run is run and (step := run.step()) is not None:
                 self._history.append(record(step))
@@ -150,19 +174,24 @@ class Clusterer(BaseEstimator, ABC):
                     self._history[-1] = record(step)
                     self.stop_reason_ = reason
                 yield step
-            if self._run is run:
-                self._conclude(run)
         finally:
-            if self._run is run:
-                self._visited = None
             for watcher in watchers:
-                if isinstance(watcher, Callback):
-                    watcher.end(self)
+                if isinstance(watcher, Callback) and self._run is run:
+                    watcher.leave(self)
 
     def _step_limit(self) -> int | None:
         """Give the most steps that a fit can make, if there is such a number."""
         limit: int | None = getattr(self, "max_iter", None)
         return limit
+
+    def _write_checkpoint(self, path: str) -> None:
+        """Write the fit that is on its way, as it is after its last whole step."""
+        arrays, texts = self._described()
+        self._run.write_checkpoint(path, arrays, texts)
+
+    @abstractmethod
+    def _described(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+        """Give the parameters and what is known of the features, as arrays and texts."""
 
     @abstractmethod
     def _update(self, run: Any, step: Step | None) -> None:

@@ -16,14 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _params
 from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
 from ._blocks import refuse_once
-from ._claims import Claims, floats, need
+from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Source, Step
 from ._results import label_into
 from ._warn import warn
+from .data import DataSource
 
 INITS = ("auto", "random", "k-means++", "plain-k-means++")
 LATER_INITS = ("afk-mc2", "k-means||")
 METRICS = ("euclidean", "cosine")
+#: What a run keeps: its kind, arrays and texts.
+State = tuple[str, Arrays, Texts]
 #: Keys of `timings_`.
 PHASES = ("seeding", "sweeps", "final")
 
@@ -116,6 +119,13 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ValueError, TypeError, OSError, KeyboardInterrupt
             As :meth:`fit`.
         """
+        source, rows, weights = self._taken(X, sample_weight)
+        return self._iterate(self._make_run(source, rows, weights), source, weights)
+
+    def _taken(
+        self, X: Any, sample_weight: Any
+    ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
+        """Check parameters and rows of a fit: the source, as functions of the user take it, and weights."""
         self._check()
         if not self._one_pass:
             refuse_once(X, type(self).__name__)
@@ -125,7 +135,23 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         weights = _params.weights(sample_weight, n)
         if n is not None and n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
-        return self._iterate(self._make_run(source, rows, weights), source, weights)
+        return source, rows, weights
+
+    def _go_on(self, state: State, X: Any, sample_weight: Any) -> Iterator[Step]:
+        """Iterate over the steps that are left of the fit that `state` was kept of."""
+        source, rows, weights = self._taken(X, sample_weight)
+        names, known = Claims.read(state[2], "features").texts("feature_names", optional=True), None
+        if hasattr(self, "feature_names_in_"):
+            known = self.feature_names_in_.tolist()
+        if names != known:
+            raise ValueError(f"the checkpoint is of other rows: its features are {names}, those of X {known}")
+        return self._iterate(self._resumed_run(source, rows, weights, state), source, weights)
+
+    @abstractmethod
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Any:
+        """Make the run that goes on from what another one has kept."""
 
     def _check(self) -> None:
         """Refuse parameters of a wrong type or range, all together."""
@@ -372,7 +398,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     # ---------------------------------------------------------------- keeping
 
-    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    def _described(self) -> tuple[Arrays, Texts]:
         params = self.get_params(deep=False)
         # What a file cannot hold, and what only matters to a fit.
         params.pop("callbacks")
@@ -381,11 +407,29 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 params[name] = value.item()
             elif not (value is None or isinstance(value, (bool, int, float, str))):
                 params[name] = "array" if name == "init" and not callable(value) else None
-        arrays = {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
+        arrays = {}
         if params["init"] == "array":
             arrays["init"] = np.ascontiguousarray(self.init, dtype=self.cluster_centers_.dtype)
         elif params["init"] is None:
             params["init"] = "auto"
+        names = getattr(self, "feature_names_in_", None)
+        about = {
+            "feature_names": None if names is None else names.tolist(),
+            "callable_init": callable(self.init),
+        }
+        return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
+
+    @classmethod
+    def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
+        """Make an estimator with the parameters that `_described` gave."""
+        given = Claims.read(meta, "params").parameters(cls._get_param_names())
+        if given.get("init") == "array":
+            given["init"] = floats(arrays, "init", (None, None))
+        return cls(**given)
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = self._described()
+        arrays |= {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
         history = self.history_
         figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
         arrays["history"] = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
@@ -396,12 +440,10 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             "inertia": self.__dict__.get("_inertia"),
             "timings": self.timings_,
             "init": self.init_,
-            "feature_names": names.tolist()
-            if (names := getattr(self, "feature_names_in_", None)) is not None
-            else None,
+            "feature_names": json.loads(texts["features"])["feature_names"],
             **self._about(),
         }
-        return arrays, {"params": json.dumps(params), "fitted": json.dumps(about)}
+        return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
 
     def _about(self) -> dict[str, Any]:
         """Give what a file holds of a fit that only this method has, as JSON takes it."""
@@ -411,17 +453,14 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """Take back what `_about` gave."""
 
     @classmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        params, about = Claims.read(meta, "params"), Claims.read(meta, "fitted")
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        about = Claims.read(meta, "fitted")
         centers = floats(arrays, "cluster_centers", (None, None))
         k, d = centers.shape
         counts = floats(arrays, "counts", (k,))
         need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
         need(bool((counts >= 0).all()), "it has a cluster of negative weight")
-        given = params.parameters(cls._get_param_names())
-        if given.get("init") == "array":
-            given["init"] = floats(arrays, "init", (None, None))
-        model = cls(**given)
+        model = cls._of_params(arrays, meta)
         _params.one_of("metric", model.metric, METRICS)
         model._forget()
         model.cluster_centers_, model.counts_ = centers, counts

@@ -64,6 +64,19 @@ class Source:
 
 @final
 class Step:
+    def __new__(
+        cls,
+        *,
+        iteration: int,
+        rows_seen: int,
+        batch_size: int,
+        objective: float,
+        center_shift: float,
+        n_changed: int,
+        n_distances: int,
+        elapsed: float,
+        stop_reason: str | None,
+    ) -> Step: ...
     @property
     def iteration(self) -> int: ...
     @property
@@ -110,6 +123,11 @@ class Run:
     def rows(self) -> tuple[int, int]: ...
     def state(self) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None: ...
     def merge(self, kind: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None: ...
+    def checkpoint(self) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]: ...
+    def write_checkpoint(
+        self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]
+    ) -> None: ...
+    def history(self) -> list[Step]: ...
     def centers(self) -> npt.NDArray[Any]: ...
     def counts(self) -> npt.NDArray[np.float64]: ...
     def finish(self) -> None: ...
@@ -140,6 +158,7 @@ def kmeans(
     seed: int,
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
 ) -> Run: ...
 def minibatch(
     source: Source | None,

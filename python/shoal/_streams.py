@@ -11,15 +11,13 @@ import numpy.typing as npt
 
 from . import _params
 from ._base import source_of
-from ._centers import CenterClusterer
-from ._claims import Claims, need
+from ._centers import CenterClusterer, State
+from ._claims import Claims, need, part, put
 from ._core import Run, Source, Step
 from .data import DataSource
 
 #: Before the names of what a file holds of a state.
 PREFIX = "state."
-#: What a run keeps between two batches: its kind, arrays and texts.
-State = tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]
 
 
 class StreamClusterer(CenterClusterer):
@@ -100,18 +98,28 @@ class StreamClusterer(CenterClusterer):
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         return self._begun(source, rows, weights, stream=False)
 
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Run:
+        return self._from(state, source, weights)
+
     def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
         """Make the run that takes batches, for the first of them or from a state."""
         if source is not None:
             return self._begun(source, rows, None, stream=True)
+        assert state is not None
+        return self._from(state, None, None)
+
+    def _from(self, state: State, source: Source | None, weights: npt.NDArray[np.float64] | None) -> Run:
+        """Make a run that goes on from a state."""
         return self._begin(
-            None,
+            source,
             # Centers that were given are in the state already.
             seeding=self._seeding_by_name(),
             centers=None,
             seed=0,
-            weights=None,
-            stream=True,
+            weights=weights,
+            stream=False,
             state=state,
             **self._options(),
         )
@@ -205,15 +213,13 @@ class StreamClusterer(CenterClusterer):
         state = self._state_at_hand()
         assert state is not None
         kind, more, meta = state
-        arrays.update({PREFIX + name: array for name, array in more.items()})
-        texts.update({PREFIX + name: text for name, text in {"kind": kind, **meta}.items()})
-        return arrays, texts
+        more, meta = put(PREFIX, more, {"kind": kind, **meta})
+        return arrays | more, texts | meta
 
     @classmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
         model = super()._restored(arrays, meta)
-        more = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
-        texts = {name.removeprefix(PREFIX): text for name, text in meta.items() if name.startswith(PREFIX)}
+        more, texts = part(PREFIX, arrays, meta)
         need("kind" in texts, "it lacks the state to go on from")
         model._state = (texts.pop("kind"), more, texts)
         stream = model._make_stream(None, None, model._state)

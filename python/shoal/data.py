@@ -24,7 +24,7 @@ __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
 SUPPORTED = (
-    f"arrays, streams of blocks, .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin, .ibin, "
+    "arrays, streams of blocks, .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin, .ibin, "
     f"{', '.join(formats.SUFFIXES)} files, and raw files of any other name given with shape= and dtype="
 )
 #: What opens the files that are memory-mapped and say themselves what they hold, by the end of their name.
@@ -241,11 +241,11 @@ def open(
     obj : array-like, path, iterator, callable, object of another library or DataSource
         A 2-D array (any strides), or anything that becomes one (a numeric frame, a list).
 
-        The path of a file, a str or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``,
-        ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major
-        numbers without a header, together with `shape` and `dtype`. Read a block at a time, as often as
-        there are passes: ``.parquet`` (or a folder of them), ``.arrow`` and ``.feather`` (extra
-        ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
+        The path of a file, a str or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``,
+        ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
+        a header, together with `shape` and `dtype`. Read a block at a time, as often as there are passes:
+        ``.parquet`` (or a folder of them), ``.arrow`` and ``.feather`` (extra ``arrow``), ``.h5`` and
+        ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
 
         A stream: an iterator of blocks, each of which may be anything that becomes an array, or a callable
         without arguments that returns a fresh one for each pass.
@@ -288,11 +288,11 @@ def open(
     is read at once; a callable is called once more for that. What the iterator raises is raised as it is. A
     generator is closed at the end of each pass, also of one that ends early.
 
-    A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
-    of an HDF5 or zarr array, a whole compressed batch of Arrow.
-
     Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
     checked at once, the others when they are read: a pass over a damaged file ends in an error.
+
+    A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
+    of an HDF5 or zarr array, a whole compressed batch of Arrow.
 
     Examples
     --------
@@ -332,6 +332,12 @@ def open(
     return DataSource(array_source(as_rows(obj, partial(check_array, ensure_min_samples=0))))
 
 
+def says_itself(name: str) -> bool:
+    """Whether a file of that name says itself what rows it holds."""
+    suffix = formats.suffix_of(name)
+    return suffix in MAPPED or suffix in formats.SUFFIXES
+
+
 def named(columns: Any) -> list[Any]:
     """Give the columns that are asked for as a list; a single name may stand for itself."""
     if isinstance(columns, str):
@@ -340,12 +346,6 @@ def named(columns: Any) -> list[Any]:
         return list(columns)
     except TypeError:
         raise ValueError(f"columns must be a list of names, got {shown(columns)}") from None
-
-
-def says_itself(name: str) -> bool:
-    """Whether a file of that name says itself what rows it holds."""
-    suffix = formats.suffix_of(name)
-    return suffix in MAPPED or suffix in formats.SUFFIXES
 
 
 def open_path(
@@ -362,7 +362,8 @@ def open_path(
     if not name:
         raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
     suffix = formats.suffix_of(name)
-    if says_itself(name) and (shape is not None or dtype is not None):
+    known = suffix in MAPPED or suffix in formats.SUFFIXES
+    if known and (shape is not None or dtype is not None):
         raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
     if suffix in formats.SUFFIXES:
         return found_source(formats.of_file(name, suffix, columns, key), name)

@@ -122,11 +122,11 @@ def shuffle(
     ...     sorted(rows.take(range(5))[:, 0].tolist())
     [0.0, 2.0, 4.0, 6.0, 8.0]
     """
-    problems = _params.Problems()
-    problems.check(_memory, memory_limit)
-    problems.check(_params.seed, 0 if hasattr(random_state, "bytes") else random_state)
+    problems, found = _params.Problems(), list[int]()
+    problems.check(lambda: found.append(_memory(memory_limit)))
+    problems.check(lambda: found.append(_params.seed(random_state)))
     problems.refuse()
-    limit = _memory(memory_limit)
+    limit, seed = found
     name = _name_of(out)
     rows = _rows_of(source, name)
     n, d = rows.shape
@@ -134,7 +134,7 @@ def shuffle(
     width = d * rows.dtype.itemsize
     # Those of a stream come as they are.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
-    writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, _params.seed(random_state), limit)
+    writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
     with contextlib.closing(writer), _Progress(n if progress else None, on=progress) as show:
         with rows._ahead(block) as ahead:
             for each in ahead:

@@ -18,9 +18,11 @@ pub mod bin;
 mod chunks;
 mod dtype;
 mod failure;
+mod fingerprint;
 mod finite;
 mod memory;
 pub mod npy;
+pub(crate) mod pass;
 pub mod raw;
 mod reblock;
 mod shuffler;
@@ -30,15 +32,13 @@ pub mod vecs;
 pub(crate) use adapters::{Counted, no_weight, normalize_rows};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
 pub use any::{AnySource, Own, Source};
-#[cfg(feature = "python")]
-pub(crate) use chunks::BLOCK_TILES;
 pub use chunks::{Chunk, Chunks};
 pub use dtype::Dtype;
+pub(crate) use fingerprint::fingerprint;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
-#[cfg(feature = "python")]
-pub(crate) use reblock::Reblock;
+use reblock::Reblock;
 pub use shuffler::Shuffler;
 pub(crate) use subset::Subset;
 
@@ -138,6 +138,31 @@ pub trait DataSource<T: Float>: Sync {
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()>;
 
+    /// As [`for_each_block`](DataSource::for_each_block), from row `row` on: tiles count from there. What was handed out before need not be
+    /// read again where the last pass of this kind was left by [`ControlFlow::Break`] at that row, or within its last block; so a pass can be
+    /// made in steps, also over rows that can be read once.
+    ///
+    /// # Errors
+    /// As [`for_each_block`](DataSource::for_each_block); [`Error::Source`] for a row that went by and cannot be read again.
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut blocks = Reblock::new(self.dim(), tile_rows, 1, f).starting_at(row);
+        let mut ended = false;
+        self.for_each_block(tile_rows, &mut |block| {
+            let skipped = usize::try_from(row.saturating_sub(block.first_row)).unwrap_or(usize::MAX);
+            if skipped < block.len {
+                let weights = block.weights.map(|weights| &weights[skipped..]);
+                ended = blocks.push(block.rows, skipped..block.len, weights, false)?.is_break();
+            }
+            Ok(if ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if ended { Ok(()) } else { blocks.finish() }
+    }
+
     /// Appends the given rows to `out`, in the order given. Only sources with [`Access::Random`] can.
     ///
     /// # Errors
@@ -167,6 +192,14 @@ impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         (**self).for_each_block(tile_rows, f)
+    }
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        (**self).for_each_block_from(row, tile_rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         (**self).gather(rows, out)

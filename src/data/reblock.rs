@@ -15,6 +15,8 @@ pub(crate) struct Reblock<'f, T: Float> {
     block_rows: usize,
     dim: usize,
     first_row: u64,
+    /// Of the last block that was passed on.
+    block_start: u64,
     waiting: Vec<T>,
     waiting_weights: Vec<f64>,
     weighted: bool,
@@ -52,12 +54,24 @@ impl<'f, T: Float> Reblock<'f, T> {
             block_rows: tile_rows.saturating_mul(block_tiles),
             dim,
             first_row: 0,
+            block_start: 0,
             waiting: Vec::new(),
             waiting_weights: Vec::new(),
             weighted: false,
             scratch: Vec::new(),
             f,
         }
+    }
+
+    /// The first row that will be taken is row `row`.
+    pub(super) fn starting_at(mut self, row: u64) -> Self {
+        (self.first_row, self.block_start) = (row, row);
+        self
+    }
+
+    /// The first row of the last block that was passed on.
+    pub(super) fn block_start(&self) -> u64 {
+        self.block_start
     }
 
     /// Takes the rows `rows` of a piece, with their weights; `last` says that none will follow.
@@ -89,6 +103,7 @@ impl<'f, T: Float> Reblock<'f, T> {
                 rows: &part,
                 weights: weights.map(|weights| &weights[..whole]),
             };
+            self.block_start = self.first_row;
             self.first_row += whole as u64;
             rows.start += whole;
             weights = weights.map(|weights| &weights[whole..]);
@@ -125,6 +140,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         }
         let rows = MatRef::new(&self.waiting, self.dim);
         let weights = self.weighted.then_some(&self.waiting_weights[..]);
+        self.block_start = self.first_row;
         let next = (self.f)(Block { first_row: self.first_row, len, rows: &rows, weights })?;
         self.first_row += len as u64;
         self.waiting.clear();

@@ -184,15 +184,14 @@ impl Shuffler {
     /// Writes what all buckets have in memory to the disk.
     fn spill(&mut self) -> Result<()> {
         let io = |e| Error::io(&self.path, e);
-        let folder = match &self.folder {
-            Some(folder) => folder,
-            None => {
-                let beside = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let made =
-                    tempfile::Builder::new().prefix(".shoal-").tempdir_in(beside.unwrap_or(Path::new(".")));
-                // The name of the folder would say nothing to the user.
-                self.folder.insert(made.map_err(|e| io(e.kind().into()))?)
-            }
+        let folder = if let Some(folder) = &self.folder {
+            folder
+        } else {
+            let beside = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let made =
+                tempfile::Builder::new().prefix(".shoal-").tempdir_in(beside.unwrap_or(Path::new(".")));
+            // The name of the folder would say nothing to the user.
+            self.folder.insert(made.map_err(|e| io(e.kind().into()))?)
         };
         for bucket in self.open.iter_mut().chain(&mut self.closed).filter(|bucket| !bucket.buffer.is_empty())
         {
@@ -225,6 +224,10 @@ impl Shuffler {
     pub fn write_some(&mut self, cx: &Executor) -> Result<Option<u64>> {
         if !self.writing {
             self.writing = true;
+            // Where not everything fits, what is sorted gets the memory.
+            if self.folder.is_some() {
+                self.spill()?;
+            }
             self.closed = std::mem::take(&mut self.open);
             self.closed.reverse();
         }
@@ -364,13 +367,13 @@ mod tests {
     #[test]
     fn every_order_is_equally_likely() {
         // Several buckets of one or two rows each.
-        let seeds = 24 * 150u64;
+        let seeds = 24 * 30u64;
         let mut seen = std::collections::BTreeMap::new();
         for seed in 0..seeds {
             *seen.entry(shuffled(4, seed, 200, true, 3)).or_insert(0.0f64) += 1.0;
         }
         assert_eq!(seen.len(), 24);
-        let chi_squared: f64 = seen.values().map(|c| (c - 150.0).powi(2) / 150.0).sum();
+        let chi_squared: f64 = seen.values().map(|c| (c - 30.0).powi(2) / 30.0).sum();
         // Six standard deviations above the mean of 23 degrees of freedom.
         assert!(chi_squared < 64.0, "{seen:?}");
     }

@@ -17,7 +17,7 @@ use crate::data::AnySource;
 use crate::error::Result;
 use crate::kmeans::{FitRun, Method, Timings};
 use crate::parallel::Executor;
-use crate::persist::Contents;
+use crate::persist::{self, Contents};
 use crate::solver::{self, StopReason};
 
 /// What Python asks of a fit, whatever the method.
@@ -41,6 +41,8 @@ trait AnyRun: Send {
     fn rows(&mut self) -> (u64, u64);
     fn kept(&mut self) -> u64;
     fn merge(&mut self, other: &Contents) -> Result<()>;
+    fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
+    fn history(&self) -> Vec<solver::Step>;
 }
 
 impl<M: Method> AnyRun for FitRun<M> {
@@ -102,6 +104,12 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn merge(&mut self, other: &Contents) -> Result<()> {
         self.merge_state(other)
+    }
+    fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
+        self.checkpoint(rows)
+    }
+    fn history(&self) -> Vec<solver::Step> {
+        self.history().to_vec()
     }
 }
 
@@ -195,6 +203,38 @@ impl Run {
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Option<Loaded<'py>>> {
         let contents = self.locked()?.state();
         contents.map(|contents| as_python(py, contents)).transpose()
+    }
+
+    /// All that the next step depends on, but for the rows, as arrays and texts.
+    fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
+        let (mut state, input) = (self.locked()?, self.input()?);
+        let run = &mut *state;
+        let contents = enter(py, Some(1), 0.0, |_| run.checkpoint(input))?;
+        as_python(py, contents)
+    }
+
+    /// The same as a file, with more arrays and texts; an older one of that name is replaced at the end, at once.
+    fn write_checkpoint(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        arrays: BTreeMap<String, Bound<'_, PyAny>>,
+        meta: BTreeMap<String, String>,
+    ) -> PyResult<()> {
+        let (mut state, input) = (self.locked()?, self.input()?);
+        let more = of_python("", arrays, meta)?;
+        let run = &mut *state;
+        enter(py, Some(1), 0.0, |_| {
+            let mut contents = run.checkpoint(input)?;
+            contents.arrays.extend(more.arrays);
+            contents.meta.extend(more.meta);
+            persist::write(path, &contents)
+        })
+    }
+
+    /// All steps so far.
+    fn history(&self) -> PyResult<Vec<Step>> {
+        Ok(self.locked()?.history().into_iter().map(Step::from).collect())
     }
 
     /// Rows that are looked at again, and rows that are not, but whose votes count.

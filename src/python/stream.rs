@@ -1,7 +1,7 @@
 //! This module knows rows that Python makes, a block at a time: each pass pulls them anew, one block ahead of the work.
 
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyStopIteration;
@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 
 use super::array::Array;
 use super::enter::check;
-use crate::data::{Access, BLOCK_TILES, Block, DataSource, Dtype, Reblock};
+use crate::data::pass::{OpenPass, Pass, Piece};
+use crate::data::{Access, Block, DataSource, Dtype, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
 
@@ -26,7 +27,8 @@ pub(super) struct Stream {
     /// As told at the start.
     rows: Option<usize>,
     /// Rows of the first pass that went to the end.
-    found: OnceLock<u64>,
+    found: Arc<OnceLock<u64>>,
+    open: OpenPass<Blocks, Array>,
 }
 
 impl Stream {
@@ -40,7 +42,7 @@ impl Stream {
         if cols == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));
         }
-        Ok(Self { make, once, dtype, cols, rows, found: OnceLock::new() })
+        Ok(Self { make, once, dtype, cols, rows, found: Arc::default(), open: OpenPass::default() })
     }
 
     pub(super) fn dtype(&self) -> Dtype {
@@ -59,25 +61,64 @@ impl Stream {
         if self.once { Access::Once } else { Access::Replay }
     }
 
-    /// A pass, at its first row.
-    fn pass(&self) -> Result<Pass<'_>> {
+    /// A pass at its first row.
+    fn pass(&self) -> Result<Pass<Blocks, Array>> {
         let ahead = Python::attach(|py| self.make.call0(py)).map_err(Error::foreign)?;
-        Ok(Pass { stream: self, ahead, blocks: 0, rows: 0 })
+        let Self { dtype, cols, rows, .. } = *self;
+        let found = Arc::clone(&self.found);
+        Ok(Pass::new(Blocks { ahead, dtype, cols, told: rows, found, blocks: 0, rows: 0, over: false }))
     }
 }
 
-/// One pass on its way.
-struct Pass<'a> {
-    stream: &'a Stream,
+/// The blocks of one pass.
+struct Blocks {
     ahead: Py<PyAny>,
+    dtype: Dtype,
+    cols: usize,
+    /// Rows that there should be.
+    told: Option<usize>,
+    found: Arc<OnceLock<u64>>,
     /// Blocks and rows so far.
     blocks: u64,
     rows: u64,
+    over: bool,
 }
 
-impl Pass<'_> {
+impl Iterator for Blocks {
+    type Item = Result<Array>;
+
+    fn next(&mut self) -> Option<Result<Array>> {
+        while !self.over {
+            match self.pull() {
+                // Blocks without rows may have any width.
+                Ok(Some(block)) if block.rows().layout().rows == 0 => (),
+                Ok(Some(block)) => return Some(Ok(block)),
+                Ok(None) => self.over = true,
+                Err(error) => {
+                    self.over = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+        None
+    }
+}
+
+impl<T: Float> Piece<T> for Array {
+    fn reader(&self) -> &dyn TileReader<T> {
+        self.rows()
+    }
+    fn len(&self) -> usize {
+        self.rows().layout().rows
+    }
+    fn weights(&self) -> Option<&[f64]> {
+        None
+    }
+}
+
+impl Blocks {
     /// The next block, waited for; `None` after the last.
-    fn next(&mut self) -> Result<Option<Array>> {
+    fn pull(&mut self) -> Result<Option<Array>> {
         loop {
             check()?;
             let found = Python::attach(|py| -> PyResult<_> {
@@ -99,23 +140,23 @@ impl Pass<'_> {
     }
 
     fn checked(&mut self, block: Array) -> Result<Array> {
-        let (found, stream) = (block.rows().layout(), self.stream);
+        let found = block.rows().layout();
         let i = self.blocks;
         self.blocks += 1;
         self.rows += found.rows as u64;
         if found.rows == 0 {
             return Ok(block);
         }
-        if found.cols != stream.cols {
+        if found.cols != self.cols {
             return Err(Error::Shape(format!(
                 "block {i} of X has {} columns, the first one has {}",
-                found.cols, stream.cols
+                found.cols, self.cols
             )));
         }
-        if found.dtype != stream.dtype {
+        if found.dtype != self.dtype {
             return Err(Error::Shape(format!(
                 "block {i} of X holds {}, the first one {}: make them one type",
-                found.dtype, stream.dtype
+                found.dtype, self.dtype
             )));
         }
         Ok(block)
@@ -124,10 +165,10 @@ impl Pass<'_> {
     /// Refuses a pass that ended with other rows than were told, or found before.
     fn end(&self) -> Result<()> {
         let rows = self.rows;
-        if let Some(told) = self.stream.rows.filter(|&told| told as u64 != rows) {
+        if let Some(told) = self.told.filter(|&told| told as u64 != rows) {
             return Err(Error::Source(format!("X gave {rows} rows, where {told} were announced")));
         }
-        let before = *self.stream.found.get_or_init(|| rows);
+        let before = *self.found.get_or_init(|| rows);
         if before == rows {
             return Ok(());
         }
@@ -138,7 +179,7 @@ impl Pass<'_> {
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for Blocks {
     fn drop(&mut self) {
         // What closing says cannot be raised here any more.
         let _ = Python::attach(|py| self.ahead.call_method0(py, "close"));
@@ -163,17 +204,15 @@ impl<T: Float> DataSource<T> for Stream {
         tile_rows: usize,
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let mut blocks = Reblock::new(self.cols, tile_rows, BLOCK_TILES, f);
-        let mut pass = self.pass()?;
-        while let Some(block) = pass.next()? {
-            let rows = block.rows();
-            // Blocks without rows may have any width.
-            let n = rows.layout().rows;
-            if n > 0 && blocks.push(rows, 0..n, None, false)?.is_break() {
-                return Ok(());
-            }
-        }
-        blocks.finish()
+        self.pass()?.read(self.cols, tile_rows, f)
+    }
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.open.read_from(row, || self.pass(), (self.cols, tile_rows), f)
     }
     fn gather(&self, _rows: &[u64], _out: &mut Vec<T>) -> Result<()> {
         Err(Error::Source("single rows of a stream cannot be read; write it to a file and open that".into()))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 DATA_HELP = (
-    "a file of rows: .npy, .fvecs, .fbin, .parquet, .arrow, .h5, .zarr, .safetensors or the like, or a raw "
-    "one together with --shape and --dtype"
+    "rows: an .npy, .fvecs, .fbin (or the like), .parquet, .arrow, .feather, .h5, .zarr or .safetensors "
+    "file, or a raw one together with --shape and --dtype"
 )
 
 Verbs = Any

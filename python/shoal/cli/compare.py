@@ -131,7 +131,7 @@ def run(args: argparse.Namespace) -> int:
         source = opened.enter_context(rows_of(args, args.data))
         if source.access != "random":
             raise FailedError(
-                f"{args.data}: can only be read in order, and rows are held out here: write them to a .npy file "
+                f"{args.data}: can only be read in order, and rows are held out here: write them to a file "
                 "with `shoal shuffle`"
             )
         (rows, cols), dtype = source.shape, source.dtype.name

@@ -73,15 +73,6 @@ def header_of(name: str) -> tuple[dict[str, Any], int, int]:
     return header, 8 + length, size
 
 
-def is_foreign(name: str) -> bool:
-    """Whether a file holds tensors that shoal did not write: no model, and nothing damaged."""
-    try:
-        texts = header_of(name)[0].get("__metadata__")
-    except ValueError:
-        return False
-    return not (isinstance(texts, dict) and "shoal.format" in texts)
-
-
 def described(what: str, entry: Any) -> tuple[str, list[int], int, int]:
     """Give type, shape, first byte and the byte after the last of a tensor, checked as far as they go."""
     if isinstance(entry, dict):
