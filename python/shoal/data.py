@@ -364,7 +364,7 @@ def open_path(
     suffix = formats.suffix_of(name)
     known = suffix in MAPPED or suffix in formats.SUFFIXES
     if known and (shape is not None or dtype is not None):
-        raise ValueError(f"{name}: {suffix} files have their own shape and dtype, leave them out")
+        raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
     if suffix in formats.SUFFIXES:
         return found_source(formats.of_file(name, suffix, columns, key), name)
     for option, given in (("columns", columns), ("key", key)):

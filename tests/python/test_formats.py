@@ -204,6 +204,32 @@ def test_from_given_centers_every_source_is_the_same_bits(tmp_path):
         assert (model.labels_ == expected.labels_).all(), kind
 
 
+def test_functions_take_files(tmp_path):
+    X = made("float32", rows=600)
+    weights = np.random.default_rng(1).uniform(0.1, 2.0, size=len(X))
+    parquet.write_table(vectors(X), tmp_path / "x.parquet", row_group_size=100)
+    path, anew = tmp_path / "x.parquet", streamed(X, 70)
+    for given, here in ((path, X), (shoal.open(path), X)):
+        labels, sq_dists = shoal.nearest(given, X[:9], n_nearest=2)
+        expected = shoal.nearest(here, X[:9], n_nearest=2)
+        assert (labels == expected[0]).all()
+        assert (sq_dists == expected[1]).all()
+        assert shoal.metrics.inertia(given, X[:9], weights) == shoal.metrics.inertia(here, X[:9], weights)
+    found = shoal.kmeans_plusplus(path, 7, sample_weight=weights, random_state=0)
+    assert (found[1] == shoal.kmeans_plusplus(anew, 7, sample_weight=weights, random_state=0)[1]).all()
+    assert (found[0] == X[found[1]]).all()
+    model = KMeans(7, random_state=0).fit(path, sample_weight=weights)
+    assert (model.labels_ == KMeans(7, random_state=0).fit(anew, sample_weight=weights).labels_).all()
+    assert (model.transform(path) == model.transform(X)).all()
+    batches = MiniBatchKMeans(7, random_state=0).partial_fit(path).partial_fit(path)
+    assert (
+        batches.cluster_centers_
+        == MiniBatchKMeans(7, random_state=0).partial_fit(X).partial_fit(X).cluster_centers_
+    ).all()
+    with pytest.raises(ValueError, match="sample_weight has 599 values, X has 600 rows"):
+        KMeans(7).fit(path, sample_weight=weights[1:])
+
+
 def test_columns_of_files(tmp_path):
     X = made("float32")
     table = vectors(X, "v", id=np.arange(len(X)), weight=X[:, 0].astype("float64"), words=["x"] * len(X))
@@ -511,7 +537,7 @@ def test_columns_that_are_not_there(tmp_path):
         (
             {"shape": (1, 1), "dtype": "u1"},
             "x.parquet",
-            "parquet: .parquet files have their own",
+            "an .parquet file has its own shape",
         ),
         ({}, "x.arrow", "x.arrow: there are no columns"),
         ({}, "two.parquet", "two.parquet: several columns are called 'a'"),
@@ -519,6 +545,24 @@ def test_columns_that_are_not_there(tmp_path):
     for given, name, text in refused:
         with pytest.raises(ValueError, match=text):
             shoal.open(tmp_path / name, **given)
+
+
+def test_no_rows_at_all(tmp_path):
+    table = vectors(made("float32", rows=0))
+    parquet.write_table(table, tmp_path / "x.parquet")
+    ipc_file(tmp_path / "x.arrow", table)
+    for given in (table, table.schema.empty_table(), tmp_path / "x.parquet", tmp_path / "x.arrow"):
+        source = shoal.open(given)
+        assert source.shape == (0, 5)
+        assert sum(len(block) for block in source.blocks()) == 0
+        with pytest.raises(ValueError, match=r"n_samples=0|no rows|0 rows"):
+            KMeans(1).fit(given)
+
+
+def test_hundreds_of_columns(tmp_path):
+    X = made("int16", rows=30, cols=300)
+    parquet.write_table(numbers(X), tmp_path / "x.parquet")
+    assert (np.concatenate(list(shoal.open(tmp_path / "x.parquet").blocks())) == X).all()
 
 
 def test_parts_that_do_not_fit_together(tmp_path):
@@ -758,6 +802,12 @@ def test_command_line(tmp_path):
         command = ["fit", str(tmp_path / data), "-k", "3", "--seed", "0", "--labels", str(labels), "--quiet"]
         subprocess.run([sys.executable, "-m", "shoal", *command, *option], check=True, capture_output=True)
         assert (np.load(labels) == expected.labels_).all()
+    tensor_file(tmp_path / "x.safetensors", X)
+    for data, option in (("x.parquet", ["--columns", "v"]), ("x.h5", ["--key", "X"]), ("x.safetensors", [])):
+        command = ["info", str(tmp_path / data), "--json", *option]
+        done = subprocess.run([sys.executable, "-m", "shoal", *command], check=True, capture_output=True)
+        found = json.loads(done.stdout)
+        assert (found["shape"], found["dtype"], found["bytes"]) == (list(X.shape), "float32", X.nbytes)
     refused = subprocess.run(
         [sys.executable, "-m", "shoal", "fit", str(tmp_path / "x.parquet"), "-k", "3"],
         capture_output=True,

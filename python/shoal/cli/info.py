@@ -33,7 +33,8 @@ def run(args: argparse.Namespace) -> int:
     from shoal import _core
     from shoal.data import says_itself
 
-    if args.shape is None and args.dtype is None and may_be_a_model(args.file):
+    described = not (args.shape is args.dtype is args.key is None)
+    if not described and may_be_a_model(args.file):
         try:
             kind, _, meta = _core.load_model(args.file)
         except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -39,8 +40,9 @@ class Columns:
         self.names = list(there) if columns is None else chosen(name, columns, there)
         if not self.names:
             raise ValueError(f"{name}: there are no columns")
+        times = Counter(there)
         for column in self.names:
-            if there.count(column) > 1:
+            if times[column] > 1:
                 raise ValueError(f"{name}: several columns are called {column!r}")
         kinds = [schema.field(column).type for column in self.names]
         for column, kind in zip(self.names, kinds, strict=True):
@@ -111,24 +113,59 @@ class Columns:
             )
 
     def blocks(self, batches: Iterable[Any]) -> Iterator[Block]:
-        """Give batches of any length as blocks that are no longer than most."""
-        start, most = 0, block_rows(self.cols, self.dtype)
+        """Give batches of any length as blocks: long ones are cut, short ones are collected."""
+        most = block_rows(self.cols, self.dtype)
+        start, waiting = 0, Collected(most, self.cols, self.dtype)
         for batch in batches:
             for first in range(0, batch.num_rows, most):
-                part = batch.slice(first, most)
-                yield self.block(part, start)
-                start += part.num_rows
+                block = self.block(batch.slice(first, most), start)
+                start += len(block)
+                if waiting.rows or 2 * len(block) <= most:
+                    yield from waiting.add(block)
+                else:
+                    yield block
+        yield from waiting.rest()
+
+
+class Collected:
+    """Rows of short batches, until they fill a block: work on a few rows would wait for the next ones."""
+
+    def __init__(self, most: int, cols: int, dtype: np.dtype[Any]) -> None:
+        self.rows = 0
+        self._shape, self._dtype = (most, cols), dtype
+        self._block: Block = np.empty((0, cols), dtype=dtype)
+
+    def add(self, rows: Block) -> Iterator[Block]:
+        """Take rows over, and give a block that they fill."""
+        while len(rows):
+            if not self.rows:
+                # A new one every time: the last one is still worked on.
+                self._block = np.empty(self._shape, dtype=self._dtype)
+            fitting = rows[: len(self._block) - self.rows]
+            self._block[self.rows : self.rows + len(fitting)] = fitting
+            self.rows += len(fitting)
+            rows = rows[len(fitting) :]
+            if self.rows == len(self._block):
+                yield from self.rest()
+
+    def rest(self) -> Iterator[Block]:
+        """Give what is there."""
+        if self.rows:
+            rows, self.rows = self.rows, 0
+            yield self._block[:rows]
 
 
 def chosen(name: str, columns: Sequence[Any], there: list[str]) -> list[str]:
     """Give the names of `columns`, if all of them are there."""
-    names = list(columns)
-    for column in names:
-        if column not in there:
+    names: dict[str, None] = {}
+    known = set(there)
+    for column in columns:
+        if not isinstance(column, str) or column not in known:
             raise ValueError(f"{name}: there is no column {shown(column)}; there are: {listed(there)}")
-        if names.count(column) > 1:
+        if column in names:
             raise ValueError(f"{name}: columns names {column!r} twice")
-    return names
+        names[column] = None
+    return list(names)
 
 
 def is_number(pa: Any, kind: Any) -> bool:
