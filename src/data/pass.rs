@@ -11,6 +11,8 @@ use crate::float::Float;
 
 /// Chunks shorter than this many tiles are collected, so that there is work for many threads at a time.
 const BLOCK_TILES: usize = 32;
+/// Values that are collected at most, but for one tile: many clusters make for long tiles.
+const BLOCK_VALUES: usize = 1 << 24;
 
 /// Some rows of a pass.
 pub(crate) trait Piece<T: Float> {
@@ -48,7 +50,8 @@ impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
     where
         P: Piece<T>,
     {
-        self.go_on(dim, 0, (tile_rows, BLOCK_TILES), f)
+        let tiles = (BLOCK_VALUES / dim.max(1).saturating_mul(tile_rows.max(1))).clamp(1, BLOCK_TILES);
+        self.go_on(dim, 0, (tile_rows, tiles), f)
     }
 
     /// The same from row `row` on, collected up to `block_tiles` tiles.

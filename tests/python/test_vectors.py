@@ -61,7 +61,7 @@ def test_rows_are_those_of_the_file(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [*VECS, *BINS])
 def test_a_file_has_its_own_shape(tmp_path, suffix):
     path = written(tmp_path, suffix, numbers(BINS.get(suffix) or VECS[suffix][1], 3, 2))
-    with pytest.raises(ValueError, match="have their own shape and dtype"):
+    with pytest.raises(ValueError, match="its own shape and dtype"):
         shoal.open(path, shape=(3, 2), dtype="u1")
 
 
