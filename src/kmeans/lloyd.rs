@@ -270,10 +270,11 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.current = false;
         self.choose_bounds();
         let centers = MatRef::new(&self.centers, self.dim);
-        let packed = self.labels.pack(centers);
+        let sparse = data.most_values().is_some();
+        let packed = self.labels.pack(centers, sparse);
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
-        let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(&origin, self.dim)));
+        let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));
         let carried = self.carried.take();
         let mut swept = self.labels.sweep(&packed, packed_origin.as_ref(), (carried, None), data, cx)?;
         self.energy = swept.clusters.energy();
@@ -343,7 +344,8 @@ impl<T: Compute> Start<T> for Lloyd<T> {
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
         let begun = Instant::now();
         if !self.current {
-            let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+            let sparse = data.most_values().is_some();
+            let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
             self.labels.bounds = None;
             let swept = self.labels.sweep(&packed, None, (None, None), data, cx)?;
             self.energy = swept.clusters.energy();

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::MiniBatchParams;
 use super::other_type;
 use super::progress::{Patience, Progress};
-use crate::data::{Access, DataSource, Dense, Permuted, Weighted, check_finite, take};
+use crate::data::{Access, DataSource, Dense, Permuted, Weighted, check_finite, row_values, take};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::kmeans::assign::label;
@@ -100,7 +100,7 @@ struct Loan<'a> {
 impl Spare {
     fn lend(&self, k: usize, dim: usize) -> Loan<'_> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::new(k, dim))), home: self }
+        Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::part(k, dim))), home: self }
     }
 
     fn clear(&self) {
@@ -203,7 +203,8 @@ impl<T: Compute> MiniBatchSolver<T> {
             let found = batch.dim();
             return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
         }
-        let packed = PackedCenters::new(MatRef::new(&self.state.centers, dim));
+        let sparse = batch.most_values().is_some();
+        let packed = PackedCenters::for_rows(MatRef::new(&self.state.centers, dim), sparse);
         let mut total = self.spare.lend(k, dim);
         let result = self.label_and_sum(batch, &packed, &mut total, cx).and_then(|rows| {
             let places = self.places(batch, rows, total.sums().weights())?;
@@ -271,12 +272,21 @@ impl<T: Compute> MiniBatchSolver<T> {
             if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
         };
         let merge = |(total, rows): &mut (Loan<'_>, u64), (part, more): &mut (Loan<'_>, u64)| {
-            total.sums().merge(part.sums());
+            total.sums().collect(part.sums());
             *rows += std::mem::take(more);
         };
         let make = (|| (self.spare.lend(k, dim), 0), <(Vec<u32>, Scratch<T>)>::default);
         let mut sums = (Loan { sums: total.sums.take(), home: total.home }, 0);
-        let done = sweep(batch, cx, batch_tile_rows(k, dim), (), &mut sums, make, absorb, merge);
+        let done = sweep(
+            batch,
+            cx,
+            batch_tile_rows(k, row_values(batch).min(dim)),
+            (),
+            &mut sums,
+            make,
+            absorb,
+            merge,
+        );
         total.sums = sums.0.sums.take();
         done?;
         if sums.1 == 0 { Err(Error::Empty("X holds no rows".into())) } else { Ok(sums.1) }

@@ -248,7 +248,8 @@ impl<T: Compute> Nested<T> {
 
     /// The first `m` rows of the batch leave: their votes stay. `data` are the rows.
     fn retire(&mut self, data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<()> {
-        let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+        let sparse = data.most_values().is_some();
+        let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
         let labels = &self.labels.of_rows[..m];
         let mut votes =
             with_batch(data, &[], m, |rows| super::labels::sum_labelled(labels, &packed, rows, cx))?;
@@ -282,10 +283,11 @@ impl<T: Compute> Nested<T> {
         self.choose_bounds();
         let before = self.centers.clone();
         let centers = MatRef::new(&before, self.dim);
-        let packed = self.labels.pack(centers);
+        let sparse = data.most_values().is_some();
+        let packed = self.labels.pack(centers, sparse);
         let origin = &before[..self.dim];
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
-        let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(origin, self.dim)));
+        let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(origin, self.dim), sparse));
         // A sweep that fails leaves the votes of the round before, but labels that are not theirs.
         let carries = std::mem::take(&mut self.carry);
         let carried = self.sums.as_ref().filter(|_| carries).cloned();
@@ -429,7 +431,8 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             let mut labels = Labels::default();
             make_room(&mut labels.of_rows, "labels", n, 1)?;
             labels.grow(|i| i, n as usize, 0);
-            let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+            let sparse = data.most_values().is_some();
+            let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
             let swept = labels.sweep(&packed, None, (None, None), data, cx)?;
             (labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy())
         };

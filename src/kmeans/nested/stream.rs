@@ -6,7 +6,6 @@ use super::Nested;
 use crate::data::{DataSource, Dense, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
-use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::sweep::{Chunk, sweep};
 use crate::solver::{Solver, Step};
@@ -18,12 +17,12 @@ const MOST: f64 = f64::MAX * f64::EPSILON;
 /// Refuses rows that hold a value that is not finite, or whose squared distances may overflow: once kept, they would fail every round.
 fn check_rows<T: Compute>(rows: &dyn DataSource<T>, k: usize, cx: &Executor) -> Result<()> {
     let absorb = |chunk: Chunk<'_, T>, (): (), (): &mut (), (): &mut ()| {
-        for (i, row) in chunk.rows.iter().enumerate() {
+        for i in 0..chunk.rows.rows() {
             let weight = chunk.weights.map_or(1.0, |weights| weights[i].max(1.0));
-            let length: f64 = row.iter().map(|x| x.to_f64() * x.to_f64()).sum();
+            let length: f64 = chunk.rows.stored(i).iter().map(|x| x.to_f64() * x.to_f64()).sum();
             let small = weight * length <= MOST && weight <= MOST;
             if !small {
-                let (first_row, rows) = (chunk.first_row + i as u64, MatRef::new(row, row.len()));
+                let (first_row, rows) = (chunk.first_row + i as u64, chunk.rows.slice(i, i + 1));
                 return Err(Chunk { first_row, rows, weights: None }.not_finite());
             }
         }
