@@ -136,9 +136,16 @@ fn a_stream_that_is_read_once_is_seeded_from_its_first_rows() {
     let once = Chunks::once(d, pieces(&values, d, None, &[64]));
     let mut run = params.start(&Any(AnySource::F32(&once))).unwrap();
     let cx = Executor::new(Some(2)).unwrap();
-    let step = run.advance(&Any(AnySource::F32(&once)), &cx).unwrap().unwrap();
-    assert_eq!((step.batch_size, step.rows_seen, step.iteration), (5000, 5000, 50));
-    assert_eq!(step.stop_reason, Some(StopReason::MaxIterations));
+    // The rows that the first centers are chosen from are taken in at once, then a batch a step.
+    let mut steps = Vec::new();
+    while let Some(step) = run.advance(&Any(AnySource::F32(&once)), &cx).unwrap() {
+        steps.push(step);
+    }
+    assert_eq!(steps[0].rows_seen, steps[0].batch_size);
+    assert!(steps.len() > 1 && steps[1..].iter().all(|step| step.batch_size == 100));
+    let last = steps.last().unwrap();
+    assert_eq!((last.rows_seen, last.iteration), (5000, 50));
+    assert_eq!(last.stop_reason, Some(StopReason::MaxIterations));
     assert_eq!(run.cluster_weights().iter().sum::<f64>(), 5009.0);
     let refused = run.finish(&Any(AnySource::F32(&once)), &cx).unwrap_err();
     assert!(refused.to_string().contains("predict"), "{refused}");

@@ -109,8 +109,40 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
         tile_rows: usize,
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let (mut seen, mut ended) = (0, false);
-        self.source.for_each_block(tile_rows, &mut |block| {
+        self.weigh(0, &|g| self.source.for_each_block(tile_rows, g), f)
+    }
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.weigh(row, &|g| self.source.for_each_block_from(row, tile_rows, g), f)
+    }
+    fn most_values(&self) -> Option<usize> {
+        self.source.most_values()
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.source.gather(rows, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.source.copy(rows, out)
+    }
+}
+
+/// What is called with every block.
+type Visit<'a, T> = dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>> + 'a;
+
+impl<S> Weighted<'_, S> {
+    /// Runs `f` on the blocks of `pass`, which begins with row `row`, with their weights.
+    fn weigh<T: Float>(
+        &self,
+        row: u64,
+        pass: &dyn Fn(&mut Visit<'_, T>) -> Result<()>,
+        f: &mut Visit<'_, T>,
+    ) -> Result<()> {
+        let (mut seen, mut ended) = (row, false);
+        pass(&mut |block| {
             seen = block.first_row + block.len as u64;
             // The number of rows of a stream shows only now.
             let Some(weights) = self.weights.get(block.first_row as usize..seen as usize) else {
@@ -121,15 +153,6 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
             Ok(next)
         })?;
         if ended { Ok(()) } else { check_length(self.weights.len(), seen) }
-    }
-    fn most_values(&self) -> Option<usize> {
-        self.source.most_values()
-    }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        self.source.gather(rows, out)
-    }
-    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        self.source.copy(rows, out)
     }
 }
 
@@ -275,6 +298,14 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Counted<S> {
     }
     fn most_values(&self) -> Option<usize> {
         self.source.most_values()
+    }
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.source.for_each_block_from(row, tile_rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         self.source.gather(rows, out)
@@ -592,6 +623,15 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Normalized<S> {
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.0.for_each_block(tile_rows, &mut |block| f(Block { rows: &NormalizedRows(block.rows), ..block }))
+    }
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let f = &mut |block: Block<'_, T>| f(Block { rows: &NormalizedRows(block.rows), ..block });
+        self.0.for_each_block_from(row, tile_rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         let before = out.len();

@@ -1,12 +1,12 @@
 //! This module knows rows that somebody else makes, a chunk at a time.
 
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 
 use super::adapters::{check_weights, no_weight};
-use super::reblock::Reblock;
-use super::{Access, Block, DataSource};
+use super::pass::{Pass, Piece};
+use super::{Access, Block, DataSource, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -49,11 +49,29 @@ impl<T> From<Vec<T>> for Chunk<T> {
     }
 }
 
-type Iter<'a, T> = Box<dyn Iterator<Item = Result<Chunk<T>>> + 'a>;
-type SendIter<'a, T> = Box<dyn Iterator<Item = Result<Chunk<T>>> + Send + 'a>;
+type Iter<'a, T> = Box<dyn Iterator<Item = Result<Chunk<T>>> + Send + 'a>;
+
+/// Chunks whose lengths and weights are checked as they come.
+struct Checked<'a, T> {
+    chunks: Iter<'a, T>,
+    dim: usize,
+    /// Whether they have weights, once it is known.
+    weighted: Option<bool>,
+    seen: u64,
+    heavy: bool,
+}
+
+/// Rows of `dim` columns.
+struct Rows<T> {
+    chunk: Chunk<T>,
+    dim: usize,
+    len: usize,
+}
+
+type Open<'a, T> = Pass<Checked<'a, T>, Rows<T>>;
 
 enum Feed<'a, T> {
-    Once(Mutex<Option<SendIter<'a, T>>>),
+    Once,
     Replay(Box<dyn Fn() -> Iter<'a, T> + Sync + 'a>),
 }
 
@@ -68,6 +86,8 @@ enum Feed<'a, T> {
 pub struct Chunks<'a, T> {
     dim: usize,
     feed: Feed<'a, T>,
+    /// The pass that was left, if it can be gone on with.
+    open: Mutex<Option<Open<'a, T>>>,
 }
 
 impl<T> fmt::Debug for Chunks<'_, T> {
@@ -77,7 +97,8 @@ impl<T> fmt::Debug for Chunks<'_, T> {
 }
 
 impl<'a, T: Float> Chunks<'a, T> {
-    /// Rows of `dim` columns that can be read once. A pass that ends early loses the rest.
+    /// Rows of `dim` columns that can be read once. A pass that ends early loses the rest, unless it was begun with
+    /// [`DataSource::for_each_block_from`].
     ///
     /// ```
     /// use shoal::data::{Chunk, Chunks, DataSource};
@@ -85,7 +106,8 @@ impl<'a, T: Float> Chunks<'a, T> {
     /// assert_eq!(stream.dim(), 1);
     /// ```
     pub fn once(dim: usize, chunks: impl Iterator<Item = Result<Chunk<T>>> + Send + 'a) -> Self {
-        Self { dim, feed: Feed::Once(Mutex::new(Some(Box::new(chunks)))) }
+        let pass = Pass::new(Checked::new(dim, Box::new(chunks)));
+        Self { dim, feed: Feed::Once, open: Mutex::new(Some(pass)) }
     }
 
     /// Rows of `dim` columns that `chunks` makes anew, and alike, for every pass.
@@ -97,14 +119,41 @@ impl<'a, T: Float> Chunks<'a, T> {
     /// ```
     pub fn replay<I>(dim: usize, chunks: impl Fn() -> I + Sync + 'a) -> Self
     where
-        I: Iterator<Item = Result<Chunk<T>>> + 'a,
+        I: Iterator<Item = Result<Chunk<T>>> + Send + 'a,
     {
-        Self { dim, feed: Feed::Replay(Box::new(move || Box::new(chunks()))) }
+        Self { dim, feed: Feed::Replay(Box::new(move || Box::new(chunks()))), open: Mutex::new(None) }
+    }
+
+    /// The pass to read row `row` from, where it can still be read.
+    fn pass(&self, row: u64) -> Result<Open<'a, T>> {
+        if self.dim == 0 {
+            return Err(Error::Empty("rows need at least 1 column, got 0".into()));
+        }
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let open = open.filter(|pass| pass.reaches(row));
+        match &self.feed {
+            Feed::Once => open.ok_or_else(|| {
+                Error::Source(
+                    "the rows of this stream were read already, and it can be read only once".into(),
+                )
+            }),
+            Feed::Replay(make) => Ok(match open {
+                Some(pass) if row > 0 => pass,
+                _ => Pass::new(Checked::new(self.dim, make())),
+            }),
+        }
+    }
+}
+
+impl<'a, T: Float> Checked<'a, T> {
+    fn new(dim: usize, chunks: Iter<'a, T>) -> Self {
+        Self { chunks, dim, weighted: None, seen: 0, heavy: false }
     }
 
     /// The number of rows of a chunk.
-    fn rows_of(&self, chunk: &Chunk<T>, weighted: bool) -> Result<usize> {
+    fn rows_of(&mut self, chunk: &Chunk<T>) -> Result<usize> {
         let (values, dim) = (chunk.values.len(), self.dim);
+        let weighted = *self.weighted.get_or_insert(chunk.weights.is_some());
         if !values.is_multiple_of(dim) {
             return Err(Error::Shape(format!("a chunk of {values} values is no rows of {dim} columns")));
         }
@@ -121,6 +170,49 @@ impl<'a, T: Float> Chunks<'a, T> {
     }
 }
 
+impl<T: Float> Iterator for Checked<'_, T> {
+    type Item = Result<Rows<T>>;
+
+    fn next(&mut self) -> Option<Result<Rows<T>>> {
+        loop {
+            let chunk = match self.chunks.next() {
+                Some(Ok(chunk)) if chunk.values.is_empty() => continue,
+                Some(Ok(chunk)) => chunk,
+                Some(Err(error)) => return Some(Err(error)),
+                None if self.weighted == Some(true) && !self.heavy => return Some(Err(no_weight())),
+                None => return None,
+            };
+            let rows = self.rows_of(&chunk).and_then(|len| {
+                if let Some(weights) = &chunk.weights {
+                    check_weights(weights, self.seen)?;
+                    self.heavy |= weights.iter().any(|&w| w > 0.0);
+                }
+                self.seen += len as u64;
+                Ok(Rows { chunk, dim: self.dim, len })
+            });
+            return Some(rows);
+        }
+    }
+}
+
+impl<T: Float> TileReader<T> for Rows<T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> MatRef<'s, T> {
+        MatRef::new(&self.chunk.values, self.dim).slice(rows.start, rows.end)
+    }
+}
+
+impl<T: Float> Piece<T> for Rows<T> {
+    fn reader(&self) -> &dyn TileReader<T> {
+        self
+    }
+    fn len(&self) -> usize {
+        self.len
+    }
+    fn weights(&self) -> Option<&[f64]> {
+        self.chunk.weights.as_deref()
+    }
+}
+
 impl<T: Float> DataSource<T> for Chunks<'_, T> {
     fn dim(&self) -> usize {
         self.dim
@@ -130,7 +222,7 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
     }
     fn access(&self) -> Access {
         match self.feed {
-            Feed::Once(_) => Access::Once,
+            Feed::Once => Access::Once,
             Feed::Replay(_) => Access::Replay,
         }
     }
@@ -139,41 +231,18 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
         tile_rows: usize,
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        if self.dim == 0 {
-            return Err(Error::Empty("rows need at least 1 column, got 0".into()));
-        }
-        let chunks: Iter<'_, T> = match &self.feed {
-            Feed::Replay(make) => make(),
-            Feed::Once(chunks) => {
-                chunks.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(|| {
-                    Error::Source(
-                        "the rows of this stream were read already, and it can be read only once".into(),
-                    )
-                })?
-            }
-        };
-        let mut blocks = Reblock::new(self.dim, tile_rows, BLOCK_TILES, f);
-        let (mut weighted, mut seen, mut heavy) = (None, 0, false);
-        for chunk in chunks {
-            let chunk = chunk?;
-            if chunk.values.is_empty() {
-                continue;
-            }
-            let rows = self.rows_of(&chunk, *weighted.get_or_insert(chunk.weights.is_some()))?;
-            if let Some(weights) = &chunk.weights {
-                check_weights(weights, seen)?;
-                heavy |= weights.iter().any(|&w| w > 0.0);
-            }
-            seen += rows as u64;
-            let piece = MatRef::new(&chunk.values, self.dim);
-            if blocks.push(&piece, 0..rows, chunk.weights.as_deref(), false)?.is_break() {
-                return Ok(());
-            }
-        }
-        if weighted == Some(true) && !heavy {
-            return Err(no_weight());
-        }
-        blocks.finish()
+        self.pass(0)?.go_on(self.dim, 0, (tile_rows, BLOCK_TILES), f)
+    }
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut pass = self.pass(row)?;
+        pass.go_on(self.dim, row, (tile_rows, 1), f)?;
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(pass);
+        Ok(())
     }
     fn gather(&self, _rows: &[u64], _out: &mut Vec<T>) -> Result<()> {
         Err(Error::Source("single rows of a stream cannot be read; write it to a file and open that".into()))
@@ -246,5 +315,43 @@ mod tests {
     fn its_errors_are_passed_on() {
         let broken = Chunks::<f32>::once(1, [Err(Error::Empty("broken".into()))].into_iter());
         assert_eq!(seen(&broken).unwrap_err().to_string(), "broken");
+    }
+
+    #[test]
+    fn a_pass_that_was_left_goes_on_where_it_is_told_to() {
+        // Pieces of 0 to 4 rows, 200 rows in all.
+        let whole = seen(&Chunks::replay(2, stream)).unwrap();
+        let once = Chunks::once(2, stream());
+        let replay = Chunks::replay(2, stream);
+        for source in [&once, &replay] {
+            let (mut at, mut found) = (0, Vec::new());
+            // A few rows of every block are taken, not always all of them.
+            for step in 1.. {
+                let mut taken = 0;
+                source
+                    .for_each_block_from(at, 3, &mut |block| {
+                        assert_eq!(block.first_row, at);
+                        taken = block.len.min(1 + step % 3);
+                        let mut scratch = Vec::new();
+                        block.rows.tile(0..taken, &mut scratch).iter().for_each(|row| found.push(row[1]));
+                        Ok(ControlFlow::Break(()))
+                    })
+                    .unwrap();
+                if taken == 0 {
+                    break;
+                }
+                at += taken as u64;
+            }
+            assert_eq!(found, whole);
+        }
+        // What went by is gone, but for passes that can be made anew.
+        let mut first = None;
+        let mut look = |block: Block<'_, f32>| {
+            first = Some(block.rows.tile(0..1, &mut Vec::new()).row(0)[1]);
+            Ok(ControlFlow::Break(()))
+        };
+        assert!(once.for_each_block_from(1, 3, &mut look).is_err());
+        replay.for_each_block_from(1, 3, &mut look).unwrap();
+        assert_eq!(first, Some(whole[1]));
     }
 }

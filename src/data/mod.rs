@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
+use self::reblock::Reblock;
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
@@ -18,9 +19,11 @@ mod any;
 mod chunks;
 mod csr;
 mod dtype;
+mod fingerprint;
 mod finite;
 mod memory;
 pub mod npy;
+pub(crate) mod pass;
 pub mod raw;
 mod reblock;
 mod subset;
@@ -31,6 +34,7 @@ pub use any::{AnySource, Own, Source};
 pub use chunks::{Chunk, Chunks};
 pub use csr::{Csr, Index};
 pub use dtype::Dtype;
+pub(crate) use fingerprint::fingerprint;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
@@ -180,6 +184,31 @@ pub trait DataSource<T: Float>: Sync {
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()>;
 
+    /// As [`for_each_block`](DataSource::for_each_block), from row `row` on: tiles count from there. What was handed out before need not be
+    /// read again where the last pass of this kind was left by [`ControlFlow::Break`] at that row, or within its last block; so a pass can be
+    /// made in steps, also over rows that can be read once.
+    ///
+    /// # Errors
+    /// As [`for_each_block`](DataSource::for_each_block); [`Error::Source`] for a row that went by and cannot be read again.
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut blocks = Reblock::new(self.dim(), tile_rows, 1, f).starting_at(row);
+        let mut ended = false;
+        self.for_each_block(tile_rows, &mut |block| {
+            let skipped = usize::try_from(row.saturating_sub(block.first_row)).unwrap_or(usize::MAX);
+            if skipped < block.len {
+                let weights = block.weights.map(|weights| &weights[skipped..]);
+                ended = blocks.push(block.rows, skipped..block.len, weights, false)?.is_break();
+            }
+            Ok(if ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if ended { Ok(()) } else { blocks.finish() }
+    }
+
     /// Appends the given rows to `out`, in the order given. Only sources with [`Access::Random`] can.
     ///
     /// # Errors
@@ -223,6 +252,14 @@ impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
     }
     fn most_values(&self) -> Option<usize> {
         (**self).most_values()
+    }
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        (**self).for_each_block_from(row, tile_rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         (**self).gather(rows, out)

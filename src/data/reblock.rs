@@ -15,6 +15,8 @@ pub(super) struct Reblock<'f, T: Float> {
     /// Rows that are collected from pieces shorter than this; a multiple of `tile_rows`.
     block_rows: usize,
     first_row: u64,
+    /// Of the last block that was passed on.
+    block_start: u64,
     waiting: RowBuf<T>,
     waiting_weights: Vec<f64>,
     weighted: bool,
@@ -60,12 +62,24 @@ impl<'f, T: Float> Reblock<'f, T> {
             tile_rows,
             block_rows: tile_rows.saturating_mul(block_tiles),
             first_row: 0,
+            block_start: 0,
             waiting: RowBuf::new(dim),
             waiting_weights: Vec::new(),
             weighted: false,
             scratch: Converted::default(),
             f,
         }
+    }
+
+    /// The first row that will be taken is row `row`.
+    pub(super) fn starting_at(mut self, row: u64) -> Self {
+        (self.first_row, self.block_start) = (row, row);
+        self
+    }
+
+    /// The first row of the last block that was passed on.
+    pub(super) fn block_start(&self) -> u64 {
+        self.block_start
     }
 
     /// Takes the rows `rows` of a piece, with their weights; `last` says that none will follow.
@@ -97,6 +111,7 @@ impl<'f, T: Float> Reblock<'f, T> {
                 rows: &part,
                 weights: weights.map(|weights| &weights[..whole]),
             };
+            self.block_start = self.first_row;
             self.first_row += whole as u64;
             rows.start += whole;
             weights = weights.map(|weights| &weights[whole..]);
@@ -132,6 +147,7 @@ impl<'f, T: Float> Reblock<'f, T> {
             return Ok(ControlFlow::Continue(()));
         }
         let weights = self.weighted.then_some(&self.waiting_weights[..]);
+        self.block_start = self.first_row;
         let next = (self.f)(Block { first_row: self.first_row, len, rows: &self.waiting, weights })?;
         self.first_row += len as u64;
         self.waiting.clear(self.waiting.cols());

@@ -18,11 +18,10 @@ pub(super) const NO_LABEL: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) of_rows: Vec<u32>,
+    /// As they were before the last sweep.
+    before: Vec<u32>,
     /// What bounded sweeps know.
     pub(super) bounds: Option<PanelBounds>,
-    /// A sweep was broken off: some labels are newer than others, and which of them change next says nothing. Whoever asked for the sweep
-    /// says when it is over.
-    pub(super) torn: bool,
 }
 
 /// Labels and bounds of a chunk: upper ones, those of all other centers together, and those by group.
@@ -208,7 +207,7 @@ impl Part {
 impl Labels {
     /// None yet, of `n` rows.
     pub(super) fn new(n: usize) -> Self {
-        Self { of_rows: vec![NO_LABEL; n], bounds: None, torn: false }
+        Self { of_rows: vec![NO_LABEL; n], ..Self::default() }
     }
 
     /// Rows are added, without labels: there are `n` now, and what was row `i` is row `at(i)`, in the same order. Bounds follow as far as
@@ -220,17 +219,24 @@ impl Labels {
             let label = std::mem::replace(&mut self.of_rows[i], NO_LABEL);
             self.of_rows[at(i)] = label;
         }
-        if self.torn || !self.bounds.as_mut().is_some_and(|bounds| bounds.grow(at, n, budget)) {
+        if !self.bounds.as_mut().is_some_and(|bounds| bounds.grow(at, n, budget)) {
             self.bounds = None;
         }
     }
 
+    /// Whether some rows have no label yet.
+    pub(super) fn are_missing(&self) -> bool {
+        self.of_rows.contains(&NO_LABEL)
+    }
+
+    /// Takes the labels back that the last sweep made; bounds are lost, and with them the order in which they pack the centers.
+    pub(super) fn undo(&mut self) {
+        std::mem::swap(&mut self.of_rows, &mut self.before);
+        self.bounds = None;
+    }
+
     /// Packs the centers for a sweep over rows that are `sparse`, or dense.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
-        if self.torn {
-            // Bounds are lost with the sweep that was broken off. The order in which they pack the centers must go with them.
-            self.bounds = None;
-        }
         match &mut self.bounds {
             Some(bounds) => bounds.pack(centers, sparse),
             None => PackedCenters::for_rows(centers, sparse),
@@ -238,8 +244,25 @@ impl Labels {
     }
 
     /// Labels every row, and sums all rows; with `carried`, the sums by the labels as they are, only those whose label changes. `gone` are
-    /// sums of rows that are no longer there, but count. `moments` is a point for the sums of all rows.
+    /// sums of rows that are no longer there, but count. `moments` is a point for the sums of all rows. After an error the labels are those
+    /// of the sweep before.
     pub(super) fn sweep<T: Compute>(
+        &mut self,
+        packed: &PackedCenters<T>,
+        moments: Option<&PackedCenters<T>>,
+        (carried, gone): (Option<Carried>, Option<&ClusterSums>),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Swept> {
+        self.before.clone_from(&self.of_rows);
+        let swept = self.made_anew(packed, moments, (carried, gone), data, cx);
+        if swept.is_err() {
+            self.undo();
+        }
+        swept
+    }
+
+    fn made_anew<T: Compute>(
         &mut self,
         packed: &PackedCenters<T>,
         moments: Option<&PackedCenters<T>>,
@@ -279,9 +302,6 @@ impl Labels {
             return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
         }
         let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
-        if std::mem::replace(&mut self.torn, true) {
-            self.of_rows.fill(NO_LABEL);
-        }
         let empty = || Part::new(k, dim, moments.is_some());
         let Some(bounds) = &mut self.bounds else {
             let absorb = |chunk: Chunk<'_, T>,

@@ -3,6 +3,7 @@
 //! One file an algorithm; all exact ones have the same fixed points and give the same labels.
 
 mod assign;
+mod checkpoint;
 mod empty;
 mod file;
 mod labels;
@@ -13,6 +14,7 @@ mod nested;
 mod panel_bounds;
 mod params;
 mod run;
+mod starts;
 mod state;
 
 #[cfg(feature = "python")]
@@ -21,5 +23,6 @@ pub use lloyd::{Lloyd, Timings};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
-pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, LloydStarts, Metric};
+pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
 pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, StreamSolver};
+pub use starts::LloydStarts;

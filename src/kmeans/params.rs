@@ -1,15 +1,15 @@
 //! This module knows the parameters of k-means, and how a fit is put together from them.
 
-use super::lloyd::{Lloyd, Timings};
 use super::model::KMeansModel;
-use super::run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, shape};
-use crate::data::{Access, DataSource, Source};
+use super::run::{FitRun, FitSteps, Method, shape};
+use super::starts::LloydStarts;
+use crate::data::{Access, Source};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
+use crate::persist::Contents;
 use crate::seeding::Seeding;
-use crate::solver::{Restarts, Solver, Start, Step};
 
 /// What "near" means.
 ///
@@ -246,9 +246,36 @@ impl KMeansParams {
         let n = n.unwrap_or_default();
         self.check(n, d)?;
         // What a fit asks for later, in places where not to get it would end the process: better refused now.
-        let a_row = if matches!(self.seeding, Seeding::PlusPlus { .. }) { 4 + 16 } else { 4 };
+        let a_row = if matches!(self.seeding, Seeding::PlusPlus { .. }) { 8 + 16 } else { 8 };
         make_room(&mut Vec::<u8>::new(), "labels and seeding", n, a_row)?;
         Ok(FitRun::new(self, rows, Some(n)))
+    }
+
+    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
+    /// have ended that the checkpoint is of, bit for bit, but for times and for the number of distances measured.
+    ///
+    /// ```
+    /// use shoal::{Executor, KMeans};
+    /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i * i % 59)]).collect();
+    /// let (params, cx) = (KMeans::params(5), Executor::new(None).unwrap());
+    /// let mut run = params.start(&rows).unwrap();
+    /// run.advance(&rows, &cx).unwrap();
+    /// let checkpoint = run.checkpoint(&rows).unwrap();
+    ///
+    /// let mut again = params.resume_fit(&checkpoint, &rows).unwrap();
+    /// for run in [&mut run, &mut again] {
+    ///     while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// }
+    /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
+    /// assert_eq!(run.history().len(), again.history().len());
+    /// ```
+    ///
+    /// # Errors
+    /// As [`KMeansParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
+    pub fn resume_fit<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<KMeansRun> {
+        let (n, d) = shape(rows, Access::Replay)?;
+        self.check(n.unwrap_or_default(), d)?;
+        FitRun::resumed(self, checkpoint, rows, (n, d))
     }
 
     /// An iterator over the steps of a fit; its `model` is valid after every one.
@@ -287,61 +314,21 @@ impl Method for KMeans {
     type Solver<T: Compute> = LloydStarts<T>;
 
     fn solver<T: Compute>(params: &KMeansParams) -> LloydStarts<T> {
-        let starts = if matches!(params.seeding, Seeding::Given(_)) { 1 } else { params.n_init };
-        LloydStarts {
-            starts: Restarts::new(Lloyd::plan(params.clone()), starts, params.max_iter),
-            lost: Timings::default(),
-        }
-    }
-}
-
-/// The starts of [`Lloyd`] that a fit consists of; the one with the lowest inertia wins.
-pub struct LloydStarts<T> {
-    starts: Restarts<Lloyd<T>>,
-    /// Seconds of the starts that are over and lost.
-    lost: Timings,
-}
-
-impl<T: Compute> Solver<T> for LloydStarts<T> {
-    type Model = KMeansModel;
-
-    fn needs(&self) -> Access {
-        self.starts.needs()
+        LloydStarts::plan(params)
     }
 
-    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let step = self.starts.step(data, cx)?;
-        if let Some(lost) = self.starts.take_lost() {
-            self.lost = sum(self.lost, lost.timings());
-        }
-        Ok(step)
+    fn of_checkpoint<T: Compute>(
+        params: &KMeansParams,
+        contents: &Contents,
+    ) -> Result<LloydStarts<T>, String> {
+        LloydStarts::of_checkpoint(params, contents)
     }
-
-    fn model(&self) -> KMeansModel {
-        KMeansModel::new(&self.snapshot())
-    }
-}
-
-impl<T: Compute> CenterSolver<T> for LloydStarts<T> {
-    fn snapshot(&self) -> Snapshot<'_, T> {
-        let best = self.starts.best();
-        let challenger = self.starts.challenger().map(Lloyd::timings).unwrap_or_default();
-        Snapshot { timings: sum(self.lost, sum(best.timings(), challenger)), ..best.snapshot() }
-    }
-
-    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
-        self.starts.best_mut().finish(data, cx)
-    }
-}
-
-/// Seconds of both.
-fn sum(a: Timings, b: Timings) -> Timings {
-    Timings { seeding: a.seeding + b.seeding, sweeps: a.sweeps + b.sweeps, finish: a.finish + b.finish }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kmeans::Timings;
 
     #[test]
     fn timings_are_those_of_all_starts() {

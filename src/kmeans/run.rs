@@ -43,6 +43,9 @@ pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
     /// What it shows now.
     fn snapshot(&self) -> Snapshot<'_, T>;
 
+    /// All that the next step depends on, but for the rows and what can be made anew from them.
+    fn checkpoint(&self) -> Contents;
+
     /// Makes labels and inertia those of the present centers, with a pass over `data` if it takes one; gives the inertia. The run can go
     /// on afterwards.
     ///
@@ -102,6 +105,15 @@ pub trait Method {
     /// The state before the first step.
     fn solver<T: Compute>(params: &Self::Params) -> Self::Solver<T>;
 
+    /// The state that [`CenterSolver::checkpoint`] gave.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    fn of_checkpoint<T: Compute>(
+        params: &Self::Params,
+        contents: &Contents,
+    ) -> Result<Self::Solver<T>, String>;
+
     /// Its state as one that takes batches, if it can.
     fn stream<T: Compute>(_solver: &mut Self::Solver<T>) -> Option<&mut dyn StreamSolver<T>> {
         None
@@ -112,12 +124,14 @@ pub trait Method {
 ///
 /// See [`KMeansParams::start`](super::KMeansParams::start) for an example.
 pub struct FitRun<M: Method> {
-    typed: Typed<M>,
+    pub(super) typed: Typed<M>,
     /// Rows of a source that does not know how many it has: counted once, at the start, where it can be read again.
-    rows: Option<u64>,
+    pub(super) rows: Option<u64>,
+    /// By which the rows are known again, once somebody has asked.
+    pub(super) print: Option<u64>,
 }
 
-enum Typed<M: Method> {
+pub(super) enum Typed<M: Method> {
     F32(Run<M::Solver<f32>>),
     F64(Run<M::Solver<f64>>),
 }
@@ -169,17 +183,17 @@ impl<M: Method> FitRun<M> {
             AnySource::F32(_) => Typed::F32(Run::new(M::solver(params))),
             AnySource::F64(_) => Typed::F64(Run::new(M::solver(params))),
         };
-        Self { typed, rows: n }
+        Self { typed, rows: n, print: None }
     }
 
     /// A run that goes on from a solver of `f32` rows.
     pub(super) fn from_f32(solver: M::Solver<f32>) -> Self {
-        Self { typed: Typed::F32(Run::new(solver)), rows: None }
+        Self { typed: Typed::F32(Run::new(solver)), rows: None, print: None }
     }
 
     /// A run that goes on from a solver of `f64` rows.
     pub(super) fn from_f64(solver: M::Solver<f64>) -> Self {
-        Self { typed: Typed::F64(Run::new(solver)), rows: None }
+        Self { typed: Typed::F64(Run::new(solver)), rows: None, print: None }
     }
 
     /// Rules that stop the run, beside those of the parameters.

@@ -58,6 +58,27 @@ pub const NESTED_MODEL: &str = "nested-kmeans-model";
 /// ```
 pub const NESTED_STATE: &str = "nested-kmeans-state";
 
+/// The kind of files that hold a k-means fit on its way.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::KMEANS_CHECKPOINT, "kmeans-checkpoint");
+/// ```
+pub const KMEANS_CHECKPOINT: &str = "kmeans-checkpoint";
+
+/// The kind of files that hold a mini-batch k-means fit on its way.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::MINIBATCH_CHECKPOINT, "minibatch-kmeans-checkpoint");
+/// ```
+pub const MINIBATCH_CHECKPOINT: &str = "minibatch-kmeans-checkpoint";
+
+/// The kind of files that hold a nested mini-batch k-means fit on its way.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::NESTED_CHECKPOINT, "nested-kmeans-checkpoint");
+/// ```
+pub const NESTED_CHECKPOINT: &str = "nested-kmeans-checkpoint";
+
 const PREFIX: &str = "shoal.";
 /// Texts that every file has; the rest is the kind's.
 const RESERVED: [&str; 3] = ["format", "kind", "version"];
@@ -117,6 +138,28 @@ impl Contents {
     /// ```
     pub fn array(&self, name: &str) -> Result<&Array, String> {
         self.arrays.get(name).ok_or_else(|| format!("lacks the array {name:?}"))
+    }
+
+    /// Refuses contents of another kind, as text.
+    pub(crate) fn must_be(&self, kind: &str) -> Result<(), String> {
+        if self.kind == kind { Ok(()) } else { Err(format!("holds a {:?}, not a {kind:?}", self.kind)) }
+    }
+
+    /// Takes over what `part` holds, with `name` and a dot before every name of its.
+    pub(crate) fn put(&mut self, name: &str, part: Self) {
+        self.arrays.extend(part.arrays.into_iter().map(|(own, array)| (format!("{name}.{own}"), array)));
+        self.meta.extend(part.meta.into_iter().map(|(own, text)| (format!("{name}.{own}"), text)));
+    }
+
+    /// What was [`put`](Self::put) under `name`, if anything was.
+    pub(crate) fn part(&self, name: &str) -> Option<Self> {
+        fn of<V: Clone>(all: &BTreeMap<String, V>, name: &str) -> BTreeMap<String, V> {
+            let own = |full: &String| full.strip_prefix(name)?.strip_prefix('.').map(str::to_owned);
+            all.iter().filter_map(|(full, value)| Some((own(full)?, value.clone()))).collect()
+        }
+        let part =
+            Self { kind: self.kind.clone(), arrays: of(&self.arrays, name), meta: of(&self.meta, name) };
+        (!part.arrays.is_empty() || !part.meta.is_empty()).then_some(part)
     }
 
     /// A text that is a JSON object.

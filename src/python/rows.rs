@@ -65,6 +65,14 @@ impl<T: Float> DataSource<T> for Rows {
     ) -> Result<()> {
         self.with(|source| source.for_each_block(tile_rows, f))
     }
+    fn for_each_block_from(
+        &self,
+        row: u64,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.with(|source| source.for_each_block_from(row, tile_rows, f))
+    }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         self.with(|source| source.gather(rows, out))
     }

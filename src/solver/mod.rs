@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::parallel::Executor;
 
+pub(crate) use restarts::RestartsState;
 pub use restarts::{Restarts, Start};
 pub(crate) use run::require;
 pub use run::{Observer, Run, Steps};
@@ -41,6 +42,27 @@ pub enum StopReason {
 }
 
 impl StopReason {
+    /// All of them.
+    const ALL: [Self; 7] = [
+        Self::LabelsStable,
+        Self::Tolerance,
+        Self::MaxIterations,
+        Self::Deadline,
+        Self::Target,
+        Self::Patience,
+        Self::Observer,
+    ];
+
+    /// The reason of that name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
+    /// Whether somebody outside ended the run, who may want it to go on.
+    pub(crate) fn from_outside(self) -> bool {
+        matches!(self, Self::Deadline | Self::Target | Self::Observer)
+    }
+
     /// The name that Python and the command line show.
     pub fn name(self) -> &'static str {
         match self {

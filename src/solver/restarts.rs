@@ -40,22 +40,55 @@ pub struct Restarts<S> {
     rows_seen: u64,
 }
 
+/// What [`Restarts`] keep between two steps, beside the plan.
+pub(crate) struct RestartsState<S> {
+    pub(crate) started: u64,
+    pub(crate) current: Option<S>,
+    pub(crate) best: Option<(f64, S)>,
+    pub(crate) steps: u64,
+    pub(crate) ended: Option<Step>,
+    pub(crate) iteration: u64,
+    pub(crate) rows_seen: u64,
+}
+
 impl<S> Restarts<S> {
     /// `starts` starts of `plan`, of at most `max_steps` steps each.
     pub fn new(plan: S, starts: u64, max_steps: u64) -> Self {
-        Self {
-            plan,
-            starts,
-            max_steps,
+        let state = RestartsState {
             started: 0,
             current: None,
             best: None,
-            lost: None,
             steps: 0,
             ended: None,
             iteration: 0,
             rows_seen: 0,
+        };
+        Self::resumed(plan, (starts, max_steps), state)
+    }
+
+    /// Starts that go on from what [`Restarts::state`] gave.
+    pub(crate) fn resumed(plan: S, (starts, max_steps): (u64, u64), state: RestartsState<S>) -> Self {
+        let RestartsState { started, current, best, steps, ended, iteration, rows_seen } = state;
+        Self {
+            plan,
+            starts,
+            max_steps,
+            started,
+            current,
+            best,
+            lost: None,
+            steps,
+            ended,
+            iteration,
+            rows_seen,
         }
+    }
+
+    /// What the next step depends on.
+    pub(crate) fn state(&self) -> RestartsState<&S> {
+        let Self { started, steps, ended, iteration, rows_seen, .. } = *self;
+        let best = self.best.as_ref().map(|(objective, best)| (*objective, best));
+        RestartsState { started, current: self.current.as_ref(), best, steps, ended, iteration, rows_seen }
     }
 
     /// The winner so far, or the start that is on its way, or the plan.

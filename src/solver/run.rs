@@ -49,6 +49,15 @@ impl<S> Run<S> {
         Self { solver, rules: StopRules::default(), observers: Vec::new(), history: Vec::new(), elapsed: 0.0 }
     }
 
+    /// A run of `solver` that goes on after the steps of `history`; who ended it from outside did so for a while.
+    pub(crate) fn resumed(solver: S, mut history: Vec<Step>) -> Self {
+        if let Some(last) = history.last_mut() {
+            last.stop_reason = last.stop_reason.filter(|reason| !reason.from_outside());
+        }
+        let elapsed = history.last().map_or(0.0, |last| last.elapsed);
+        Self { history, elapsed, ..Self::new(solver) }
+    }
+
     /// Adds rules that stop the run.
     #[must_use]
     pub fn stop(mut self, rules: StopRules) -> Self {

@@ -1,11 +1,11 @@
 //! This module knows the state of mini-batch k-means as arrays and texts.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::progress::Progress;
 use super::solver::State;
 use crate::kernel::Compute;
-use crate::kmeans::state::{count, figure, matrix, rows, stored_rows};
+use crate::kmeans::state::{count, figure, keep, matrix, rows, stored_rows, text};
 use crate::persist::schema::MINIBATCH_STATE;
 use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
@@ -16,9 +16,7 @@ impl<T: Compute> State<T> {
         let mut contents = Contents::new(MINIBATCH_STATE);
         let k = self.clusters.weights().len();
         let cols = self.dim.max(1);
-        let mut keep = |name: &str, array: crate::error::Result<Array>| {
-            contents.arrays.insert(name.into(), array.expect("as many values as the shape says"));
-        };
+        let mut keep = |name: &str, array| keep(&mut contents, name, array);
         let typed = |values: &[T]| stored_rows(values, cols);
         keep("centers", typed(&self.centers));
         keep("sums", Array::new(&[k, cols], self.clusters.sums()));
@@ -34,6 +32,7 @@ impl<T: Compute> State<T> {
             "n_steps": self.n_steps,
             "rows_seen": self.rows_seen,
             "n_iter": self.n_iter,
+            "position": self.position,
             "since_reassigned": self.since_reassigned,
             "stalled": self.progress.stalled,
             "inertia": bits(self.progress.inertia),
@@ -47,9 +46,6 @@ impl<T: Compute> State<T> {
 
     /// What [`State::to_file`] gave; the error says what is wrong.
     pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
-        if contents.kind != MINIBATCH_STATE {
-            return Err(format!("holds a {:?}, not a {MINIBATCH_STATE:?}", contents.kind));
-        }
         let numbers = contents.object("state")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
         let centers: Vec<T> = rows(contents, "centers", dim)?;
@@ -73,19 +69,18 @@ impl<T: Compute> State<T> {
         if !(sound(&weights) && sound(&waiting_weights)) {
             return Err("it holds a weight that is negative or not finite".into());
         }
-        let seeded_by =
-            numbers.get("seeded_by").and_then(Value::as_str).ok_or("its \"seeded_by\" is no text")?;
         Ok(Self {
             dim,
             centers,
             clusters: ClusterSums::of(if k == 0 { 0 } else { dim }, sums, weights),
             waiting,
             waiting_weights,
-            seeded_by: seeded_by.into(),
+            seeded_by: text(&numbers, "seeded_by")?,
             seed: count(&numbers, "seed")?,
             n_steps: count(&numbers, "n_steps")?,
             rows_seen: count(&numbers, "rows_seen")?,
             n_iter: count(&numbers, "n_iter")?,
+            position: count(&numbers, "position")?,
             since_reassigned: count(&numbers, "since_reassigned")?,
             progress: Progress {
                 inertia: figure(&numbers, "inertia")?,

@@ -236,6 +236,19 @@ impl MiniBatchParams {
         Ok(FitRun::new(self, rows, None))
     }
 
+    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
+    /// have ended that the checkpoint is of, bit for bit, but for times.
+    ///
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    ///
+    /// # Errors
+    /// As [`MiniBatchParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
+    pub fn resume_fit<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<MiniBatchRun> {
+        let (n, d) = shape(rows, Access::Once)?;
+        self.check(n, d)?;
+        FitRun::resumed(self, checkpoint, rows, (n, d))
+    }
+
     /// An iterator over the steps of a fit; its `model` is valid after every one.
     ///
     /// ```
@@ -320,6 +333,13 @@ impl Method for MiniBatch {
 
     fn solver<T: Compute>(params: &MiniBatchParams) -> MiniBatchSolver<T> {
         MiniBatchSolver::new(params.clone())
+    }
+
+    fn of_checkpoint<T: Compute>(
+        params: &MiniBatchParams,
+        contents: &Contents,
+    ) -> Result<MiniBatchSolver<T>, String> {
+        MiniBatchSolver::of_checkpoint(params.clone(), contents)
     }
 
     fn stream<T: Compute>(solver: &mut MiniBatchSolver<T>) -> Option<&mut dyn StreamSolver<T>> {

@@ -5,6 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
+use serde_json::json;
+
 use super::MiniBatchParams;
 use super::other_type;
 use super::progress::{Patience, Progress};
@@ -16,10 +18,11 @@ use crate::kmeans::lloyd::Timings;
 use crate::kmeans::model::KMeansModel;
 use crate::kmeans::params::Metric;
 use crate::kmeans::run::{CenterSolver, Snapshot, StreamSolver};
-use crate::kmeans::state::is_wide;
+use crate::kmeans::state::{is_wide, stored_timings, timings_of};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::persist::Contents;
+use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Odds, Seeding, draw, enough_rows};
 use crate::solver::sweep::{Chunk, sweep};
@@ -45,6 +48,8 @@ pub(super) struct State<T> {
     pub(super) rows_seen: u64,
     /// Passes that these rows make.
     pub(super) n_iter: u64,
+    /// Rows of the present pass that were taken, where rows come in passes.
+    pub(super) position: u64,
     /// Rows since starving centers were last looked for.
     pub(super) since_reassigned: u64,
     pub(super) progress: Progress,
@@ -65,6 +70,7 @@ impl<T: Compute> State<T> {
             n_steps: 0,
             rows_seen: 0,
             n_iter: 0,
+            position: 0,
             since_reassigned: 0,
             progress: Progress::default(),
             threshold: None,
@@ -85,6 +91,8 @@ pub struct MiniBatchSolver<T: Compute> {
     /// How rows are drawn where they have weights.
     odds: Option<Odds>,
     spare: Spare,
+    /// What came of looking whether there are more rows, once a batch was in: said with the next step.
+    failed: Option<Error>,
 }
 
 /// Sums that outlive a batch, so that the next one need not clear `k d` values for every thread.
@@ -150,11 +158,23 @@ impl<T: Compute> MiniBatchSolver<T> {
 
     fn of(params: MiniBatchParams, state: State<T>) -> Self {
         let (timings, spare) = (Timings::default(), Spare::default());
-        Self { params, state, timings, finished: None, odds: None, spare }
+        Self { params, state, timings, finished: None, odds: None, spare, failed: None }
     }
 
     /// With these parameters, from what [`StreamSolver::state`] gave.
     pub(super) fn restored(params: MiniBatchParams, state: &Contents) -> Result<Self, String> {
+        state.must_be(MINIBATCH_STATE)?;
+        Self::of_file(params, state)
+    }
+
+    /// With these parameters, from what [`CenterSolver::checkpoint`] gave.
+    pub(super) fn of_checkpoint(params: MiniBatchParams, checkpoint: &Contents) -> Result<Self, String> {
+        checkpoint.must_be(MINIBATCH_CHECKPOINT)?;
+        let timings = timings_of(&checkpoint.object("timings")?)?;
+        Ok(Self { timings, ..Self::of_file(params, checkpoint)? })
+    }
+
+    fn of_file(params: MiniBatchParams, state: &Contents) -> Result<Self, String> {
         let state = State::of_file(state)?;
         let k = state.clusters.weights().len();
         if !state.centers.is_empty() && k != params.n_clusters {
@@ -417,14 +437,21 @@ impl<T: Compute> MiniBatchSolver<T> {
         Ok(self.step_of(&moved, stop))
     }
 
-    /// A pass over all rows, in consecutive batches.
-    fn pass(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+    /// The next batch of a pass, of consecutive rows; before there are centers as many as it takes to choose them.
+    fn next_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
         let once = data.access() == Access::Once;
         let enough = self.enough(self.sample_rows(data.dim()));
-        let (mut all, mut stop, mut buffer) = (Moved::default(), None, Vec::new());
-        data.for_each_block(size, &mut |block| {
+        let (mut all, mut over, mut buffer) = (None::<Moved>, true, Vec::new());
+        let read = data.for_each_block_from(self.state.position, size, &mut |block| {
             for start in (0..block.len).step_by(size) {
+                if all.is_some() {
+                    over = false;
+                    return Ok(ControlFlow::Break(()));
+                }
                 cx.check()?;
                 let range = start..block.len.min(start + size);
                 let rows = block.rows.tile(range.clone(), &mut buffer);
@@ -438,28 +465,42 @@ impl<T: Compute> MiniBatchSolver<T> {
                 let weighted = weights.map(|weights| Weighted::vouched(rows, weights));
                 let batch = weighted.as_ref().map_or(&rows as &dyn DataSource<T>, |weighted| weighted);
                 self.measure_variance(batch)?;
-                let Some(moved) = self.take_in(batch, enough, Some(size), cx).map_err(named)? else {
-                    continue;
-                };
-                all = all.and(moved);
-                if let Some(n) = data.rows() {
-                    stop = stop.or(self.stop_after(&moved, n));
-                }
-                if stop.is_some() {
+                all = self.take_in(batch, enough, Some(size), cx).map_err(named)?;
+                self.state.n_iter += u64::from(self.state.position == 0);
+                self.state.position += range.len() as u64;
+                if data.rows() == Some(self.state.position) {
                     return Ok(ControlFlow::Break(()));
                 }
             }
             Ok(ControlFlow::Continue(()))
-        })?;
-        if self.state.centers.is_empty() {
+        });
+        match read {
+            Err(error) if all.is_some() => (self.failed, over) = (Some(error), false),
+            other => other?,
+        }
+        let position = self.state.position;
+        if over && let Some(n) = data.rows().filter(|&n| n != position) {
+            return Err(Error::Source(format!(
+                "the source gave {position} rows in a pass, and {n} were expected: every pass must give the same ones"
+            )));
+        }
+        let moved = if let Some(moved) = all {
+            moved
+        } else if self.state.centers.is_empty() {
             // Fewer rows than it would have liked to seed from.
             let n = (self.state.waiting.len() / self.state.dim.max(1)) as u64;
             enough_rows(n, self.params.n_clusters)?;
-            all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
+            self.seed_from_waiting(None, Some(size), cx)?
+        } else {
+            // The last step could not see that there were no more rows.
+            Moved::default()
+        };
+        let stop = data.rows().and_then(|n| self.stop_after(&moved, n));
+        if over {
+            self.state.position = 0;
         }
-        self.state.n_iter += 1;
-        let over = once || self.state.n_iter >= self.params.max_iter;
-        Ok(self.step_of(&all, stop.or(over.then_some(StopReason::MaxIterations))))
+        let last = over && (once || self.state.n_iter >= self.params.max_iter);
+        Ok(self.step_of(&moved, stop.or(last.then_some(StopReason::MaxIterations))))
     }
 
     /// A batch, where there may be no centers yet: they are chosen once `enough` rows are there, and then all rows that waited are taken in
@@ -653,7 +694,7 @@ impl<T: Compute> Solver<T> for MiniBatchSolver<T> {
         }
         match data.rows().filter(|_| data.access() == Access::Random) {
             Some(n) => self.draw_step(data, n, cx),
-            None => self.pass(data, cx),
+            None => self.next_step(data, cx),
         }
     }
 
@@ -680,6 +721,14 @@ impl<T: Compute> CenterSolver<T> for MiniBatchSolver<T> {
             algorithm: "minibatch",
             timings: self.timings,
         }
+    }
+
+    fn checkpoint(&self) -> Contents {
+        let mut contents = Contents { kind: MINIBATCH_CHECKPOINT.into(), ..self.state.to_file() };
+        contents
+            .meta
+            .insert("timings".into(), json!({ "timings": stored_timings(self.timings) }).to_string());
+        contents
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
@@ -712,6 +761,7 @@ impl<T: Compute> StreamSolver<T> for MiniBatchSolver<T> {
         if is_wide(other).map_err(Error::Shape)? != (size_of::<T>() == size_of::<f64>()) {
             return Err(other_type());
         }
+        other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;
         self.state.merge(&State::of_file(other).map_err(Error::Shape)?)?;
         self.finished = None;
         Ok(())

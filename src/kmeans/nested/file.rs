@@ -1,55 +1,18 @@
 //! This module knows the state of nested mini-batch k-means between two calls as arrays and texts.
 
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::stream::Kept;
 use super::{Nested, NestedParams};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Carried, NO_LABEL};
-use crate::kmeans::state::{count, figure, rows, stored_rows};
-use crate::persist::schema::NESTED_STATE;
+use crate::kmeans::state::{
+    carried_of, count, figure, flag, keep, keep_carried, keep_sums, list, number, rows, stored_rows, sums_of,
+    text,
+};
+use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
 use crate::persist::{Array, Contents};
 use crate::seeding::Seeding;
-use crate::stats::ClusterSums;
-
-fn keep(contents: &mut Contents, name: &str, array: crate::error::Result<Array>) {
-    contents.arrays.insert(name.into(), array.expect("as many values as the shape says"));
-}
-
-fn keep_sums(contents: &mut Contents, prefix: &str, sums: &ClusterSums) {
-    for (name, values) in sums.parts() {
-        keep(contents, &format!("{prefix}_{name}"), Array::new(&[values.len()], values));
-    }
-}
-
-/// Values of any number.
-fn list<E: crate::persist::Number>(contents: &Contents, name: &str) -> Result<Vec<E>, String> {
-    let length = contents.array(name)?.shape().iter().product();
-    contents.values(name, &[length])
-}
-
-fn sums_of(contents: &Contents, prefix: &str, k: usize, dim: usize) -> Result<ClusterSums, String> {
-    let part = |name: &str| {
-        let values: Vec<f64> = list(contents, &format!("{prefix}_{name}"))?;
-        if values.iter().all(|x| x.is_finite()) {
-            Ok(values)
-        } else {
-            Err(format!("its {prefix:?} are not finite"))
-        }
-    };
-    let parts = [part("sums")?, part("lows")?, part("weights")?, part("squares")?, part("energies")?];
-    if parts[2].len() != k || parts[2].iter().any(|&w| w < 0.0) {
-        return Err(format!("its {prefix:?} are not those of {k} clusters"));
-    }
-    ClusterSums::of_parts(dim, parts).ok_or_else(|| format!("its {prefix:?} do not fit together"))
-}
-
-fn flag(numbers: &Map<String, Value>, name: &str) -> Result<bool, String> {
-    numbers
-        .get(name)
-        .and_then(Value::as_bool)
-        .ok_or_else(|| format!("its {name:?} is neither true nor false"))
-}
 
 impl<T: Compute> Nested<T> {
     /// All that the next rows depend on. The rows of a fit are as good as retired: nobody has them any more.
@@ -63,9 +26,18 @@ impl<T: Compute> Nested<T> {
             (votes.threshold, votes.iteration, votes.rows_seen) =
                 (self.threshold, self.iteration, self.rows_seen);
             votes.seeded_by.clone_from(&self.seeded_by);
-            return votes.to_file();
+            return votes.whole(NESTED_STATE);
         }
-        let mut contents = Contents::new(NESTED_STATE);
+        self.whole(NESTED_STATE)
+    }
+
+    /// All that the next round depends on but the rows of a fit, which whoever goes on with it has.
+    pub(super) fn to_checkpoint(&self) -> Contents {
+        self.whole(NESTED_CHECKPOINT)
+    }
+
+    fn whole(&self, kind: &str) -> Contents {
+        let mut contents = Contents::new(kind);
         let cols = self.dim.max(1);
         keep(&mut contents, "centers", stored_rows(&self.centers, cols));
         keep(&mut contents, "rows", stored_rows(&self.kept.rows, cols));
@@ -75,9 +47,9 @@ impl<T: Compute> Nested<T> {
         if let (true, Seeding::Given(centers)) = (self.centers.is_empty(), &self.params.seeding) {
             keep(&mut contents, "given", Array::new(&[centers.len()], centers));
         }
-        let (age, energy_afresh) = self.sums.as_ref().map_or((0, 0.0), Carried::age);
+        keep(&mut contents, "places", Array::new(&[self.rows.len()], &self.rows));
         if let Some(sums) = &self.sums {
-            keep_sums(&mut contents, "votes", sums.clusters());
+            keep_carried(&mut contents, "votes", sums);
         }
         if let Some(gone) = &self.gone {
             keep_sums(&mut contents, "gone", gone);
@@ -86,13 +58,13 @@ impl<T: Compute> Nested<T> {
         let numbers = json!({
             "dim": self.dim,
             "due": self.due,
-            "has_votes": self.sums.is_some(),
-            "has_gone": self.gone.is_some(),
+            "fed": self.fed,
             "carry": self.carry,
-            "torn": self.labels.torn,
-            "age": age,
-            "energy_afresh": energy_afresh.to_bits(),
+            "voted": self.voted,
             "retired": self.retired,
+            "energy": self.energy.to_bits(),
+            "exact": self.exact,
+            "current": self.current,
             "changed": self.changed,
             "lowest": self.lowest.to_bits(),
             "stalled": self.stalled,
@@ -108,18 +80,28 @@ impl<T: Compute> Nested<T> {
 
     /// What [`Nested::to_file`] gave, to go on with under `params`; the error says what is wrong.
     pub(super) fn of_file(params: NestedParams, contents: &Contents) -> Result<Self, String> {
-        if contents.kind != NESTED_STATE {
-            return Err(format!("holds a {:?}, not a {NESTED_STATE:?}", contents.kind));
-        }
+        let state = Self::of_whole(params, NESTED_STATE, contents)?;
+        if state.fed { Ok(state) } else { Err("its rows are missing".into()) }
+    }
+
+    /// What [`Nested::to_checkpoint`] gave.
+    pub(super) fn of_checkpoint(params: NestedParams, contents: &Contents) -> Result<Self, String> {
+        Self::of_whole(params, NESTED_CHECKPOINT, contents)
+    }
+
+    fn of_whole(params: NestedParams, kind: &str, contents: &Contents) -> Result<Self, String> {
+        contents.must_be(kind)?;
         let numbers = contents.object("state")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
         let mut state = Self::plan(params);
-        (state.dim, state.fed) = (dim, true);
+        state.dim = dim;
+        // Before the first rows came nothing was said of it.
+        state.fed = flag(&numbers, "fed")? || kind == NESTED_STATE;
         state.params.seed = count(&numbers, "seed")?;
         state.centers = rows(contents, "centers", dim)?;
         state.kept = Kept { rows: rows(contents, "rows", dim)?, weights: list(contents, "row_weights")? };
         state.labels.of_rows = list(contents, "labels")?;
-        state.labels.torn = flag(&numbers, "torn")?;
+        state.rows = list(contents, "places")?;
         state.weights = list(contents, "weights")?;
         let (k, kept) = (state.centers.len() / dim.max(1), state.kept.rows.len() / dim.max(1));
         let finite = |values: &[T]| values.iter().all(|x| x.finite());
@@ -132,8 +114,13 @@ impl<T: Compute> Nested<T> {
         }
         state.due = count(&numbers, "due")?;
         let known = |&j: &u32| (j as usize) < k || j == NO_LABEL;
-        if state.batch() > kept || state.due > kept as u64 || !state.labels.of_rows.iter().all(known) {
+        let too_many = state.fed && (state.batch() > kept || state.due > kept as u64);
+        if too_many || !state.labels.of_rows.iter().all(known) {
             return Err("its \"labels\" do not belong to its \"rows\"".into());
+        }
+        let ascending = state.rows.is_sorted_by(|a, b| a < b);
+        if !(state.rows.is_empty() || (ascending && !state.fed && state.rows.len() == state.batch())) {
+            return Err("its \"places\" do not belong to its \"labels\"".into());
         }
         if k == 0 {
             if contents.arrays.contains_key("given") {
@@ -142,25 +129,21 @@ impl<T: Compute> Nested<T> {
         } else if k != state.params.n_clusters || state.weights.len() > k {
             return Err(format!("holds {k} centers, and n_clusters={}", state.params.n_clusters));
         }
-        let age = u32::try_from(count(&numbers, "age")?).map_err(|_| "its \"age\" is too large")?;
-        let energy_afresh = f64::from_bits(count(&numbers, "energy_afresh")?);
-        if flag(&numbers, "has_votes")? {
-            state.sums = Some(Carried::of(sums_of(contents, "votes", k, dim)?, age, energy_afresh));
-        }
-        if flag(&numbers, "has_gone")? {
-            state.gone = Some(sums_of(contents, "gone", k, dim)?);
-        }
-        let unlabelled = state.labels.of_rows.contains(&NO_LABEL);
+        state.sums = carried_of(contents, "votes", k, dim)?;
+        state.gone = sums_of(contents, "gone", k, dim)?;
+        let unlabelled = state.labels.are_missing();
         state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabelled;
+        (state.exact, state.current) = (flag(&numbers, "exact")?, flag(&numbers, "current")?);
+        state.energy = number(&numbers, "energy")?;
+        state.voted = count(&numbers, "voted")?;
         state.retired = count(&numbers, "retired")?;
         state.changed = count(&numbers, "changed")?;
-        state.lowest = f64::from_bits(count(&numbers, "lowest")?);
+        state.lowest = number(&numbers, "lowest")?;
         state.stalled = count(&numbers, "stalled")?;
         state.threshold = figure(&numbers, "threshold")?;
         state.iteration = count(&numbers, "iteration")?;
         state.rows_seen = count(&numbers, "rows_seen")?;
-        state.seeded_by =
-            numbers.get("seeded_by").and_then(Value::as_str).ok_or("its \"seeded_by\" is no text")?.into();
+        state.seeded_by = text(&numbers, "seeded_by")?;
         Ok(state)
     }
 }

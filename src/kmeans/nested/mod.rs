@@ -217,7 +217,7 @@ impl<T: Compute> Nested<T> {
     fn choose_bounds(&mut self) {
         let begun = self.labels.bounds.is_some();
         // Before the first update nothing is known of where centers will be, and which of them are near each other.
-        if begun || self.iteration == 0 || self.labels.torn {
+        if begun || self.iteration == 0 {
             return;
         }
         let wanted = self.params.bounds.begin(self.dim, self.changed, self.batch() as u64);
@@ -288,15 +288,13 @@ impl<T: Compute> Nested<T> {
         let origin = &before[..self.dim];
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(origin, self.dim), sparse));
-        // A sweep that fails leaves the votes of the round before, but labels that are not theirs.
-        let carries = std::mem::take(&mut self.carry);
+        let carries = self.carry;
         let carried = self.sums.as_ref().filter(|_| carries).cloned();
         let batch = self.batch();
         let (labels, gone) = (&mut self.labels, self.gone.as_ref());
         let mut swept = with_batch(data, &self.rows, batch, |rows| {
             labels.sweep(&packed, packed_origin.as_ref(), (carried, gone), rows, cx)
         })?;
-        labels.torn = false;
         self.exact = swept.exact();
         // A small difference of large sums may come out negative.
         self.energy = (swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy)).max(0.0);
@@ -411,6 +409,10 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             }),
             timings: self.timings,
         }
+    }
+
+    fn checkpoint(&self) -> Contents {
+        self.to_checkpoint()
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {

@@ -283,6 +283,13 @@ impl NestedParams {
     /// # Errors
     /// As [`NestedParams::fit`].
     pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<NestedRun> {
+        let (n, d) = self.shape_of(rows)?;
+        self.check(n, d)?;
+        Ok(FitRun::new(self, rows, Some(n)))
+    }
+
+    /// The number of rows and of columns, once it is known that they can be read as the parameters ask for.
+    fn shape_of<S: Source + ?Sized>(&self, rows: &S) -> Result<(u64, usize)> {
         let access = access(rows);
         if self.shuffle && access < Access::Random {
             return Err(Error::Source(format!(
@@ -291,9 +298,7 @@ impl NestedParams {
             )));
         }
         let (n, d) = shape(rows, Access::Replay)?;
-        let n = n.unwrap_or_default();
-        self.check(n, d)?;
-        Ok(FitRun::new(self, rows, Some(n)))
+        Ok((n.unwrap_or_default(), d))
     }
 
     /// A run without rows of its own, for [`FitRun::partial_fit`] with rows of the type of `rows`, of any number at a time. They wait until
@@ -352,6 +357,20 @@ impl NestedParams {
         run().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))
     }
 
+    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
+    /// have ended that the checkpoint is of, bit for bit, but for times and for the number of distances measured.
+    ///
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    ///
+    /// # Errors
+    /// As [`NestedParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
+    pub fn resume_fit<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<NestedRun> {
+        let (n, d) = self.shape_of(rows)?;
+        self.check(n, d)?;
+        let n = Some(n);
+        FitRun::resumed(self, checkpoint, rows, (n, d))
+    }
+
     /// An iterator over the steps of a fit; its `model` is valid after every one.
     ///
     /// See [`NestedMiniBatch`] for an example.
@@ -377,6 +396,10 @@ impl Method for NestedMiniBatch {
 
     fn solver<T: Compute>(params: &NestedParams) -> Nested<T> {
         Nested::plan(params.clone())
+    }
+
+    fn of_checkpoint<T: Compute>(params: &NestedParams, contents: &Contents) -> Result<Nested<T>, String> {
+        Nested::of_checkpoint(params.clone(), contents)
     }
 
     fn stream<T: Compute>(solver: &mut Nested<T>) -> Option<&mut dyn StreamSolver<T>> {

@@ -223,7 +223,7 @@ impl<T: Compute> Nested<T> {
 
     /// The older half of the rows that are kept retires, after those that wait were admitted.
     pub(super) fn retire_half(&mut self, cx: &Executor) -> Result<()> {
-        if (self.batch() as u64) < self.n_kept() || self.labels.torn {
+        if (self.batch() as u64) < self.n_kept() || self.labels.are_missing() {
             self.due = self.n_kept();
             self.round_of_kept(cx)?;
         }

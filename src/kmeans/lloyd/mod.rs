@@ -3,6 +3,8 @@
 //! Sources: Lloyd, "Least squares quantization in PCM", 1982; tolerance and empty clusters as in scikit-learn. With the cosine metric rows
 //! come normalised and centers are put back on the unit sphere (Dhillon and Modha, 2001).
 
+mod file;
+
 use std::time::Instant;
 
 use super::assign::inertia;
@@ -139,6 +141,11 @@ impl<T: Compute> Lloyd<T> {
         self.timings
     }
 
+    /// The seed of its random draws.
+    pub(super) fn seed(&self) -> u64 {
+        self.params.seed
+    }
+
     /// What it shows between two steps.
     pub(super) fn snapshot(&self) -> Snapshot<'_, T> {
         Snapshot {
@@ -169,7 +176,7 @@ impl<T: Compute> Lloyd<T> {
     /// Begins bounded sweeps, if it is time for them.
     fn choose_bounds(&mut self) {
         // The first sweep makes labels, and centers that are worth grouping.
-        if self.labels.torn || self.labels.bounds.is_some() || self.iteration == 0 {
+        if self.labels.bounds.is_some() || self.iteration == 0 {
             return;
         }
         let mut wanted = match self.params.algorithm {
@@ -267,7 +274,6 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let begun = Instant::now();
-        self.current = false;
         self.choose_bounds();
         let centers = MatRef::new(&self.centers, self.dim);
         let sparse = data.most_values().is_some();
@@ -275,16 +281,17 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));
-        let carried = self.carried.take();
+        // What a sweep that fails leaves is the state before it.
+        let carried = self.carried.clone();
         let mut swept = self.labels.sweep(&packed, packed_origin.as_ref(), (carried, None), data, cx)?;
-        self.energy = swept.clusters.energy();
-        self.exact = swept.exact();
+        let energy = swept.clusters.energy();
+        let relocated = empty::relocate(data, cx, &packed, &self.labels.of_rows, &mut swept.clusters)
+            .inspect_err(|_| self.labels.undo())?;
+        (self.energy, self.exact) = (energy, swept.exact());
         if self.threshold.is_none() {
             let variance = swept.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
             self.threshold = Some(self.params.tolerance * variance);
         }
-        let relocated = empty::relocate(data, cx, &packed, &self.labels.of_rows, &mut swept.clusters)?;
-        self.labels.torn = false;
         let moved = self.update(&mut swept.clusters);
         self.weights = swept.clusters.weights().to_vec();
         let n = self.labels.of_rows.len() as u64;
@@ -351,7 +358,6 @@ impl<T: Compute> Start<T> for Lloyd<T> {
             self.energy = swept.clusters.energy();
             self.exact = true;
             self.weights = swept.clusters.weights().to_vec();
-            self.labels.torn = false;
             self.current = true;
         } else if !self.exact {
             self.energy = inertia(&self.centers, Some(&self.labels.of_rows), Metric::Euclidean, data, cx)?;

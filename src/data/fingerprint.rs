@@ -1,0 +1,101 @@
+//! This module knows how the same rows are known again, without reading all of them.
+
+use std::ops::ControlFlow;
+
+use super::{Access, DataSource};
+use crate::error::Result;
+use crate::float::Float;
+use crate::rng::mix;
+use crate::rows::{RowBuf, SparseRef};
+
+/// Rows that are looked at.
+const ROWS: u64 = 1024;
+/// Values that are copied at a time.
+const VALUES: usize = 1 << 16;
+
+/// A number that changes with the values of some rows, with their number and length, and with any weight: rows at equal distances where
+/// single ones can be read, else the first ones of a pass. Of rows that can be read once only the length counts.
+pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
+    let dim = data.dim();
+    let mut print = mix(dim as u64);
+    let mut add = |bits: u64| print = mix(print ^ bits);
+    if data.access() > Access::Once {
+        data.rows().into_iter().for_each(&mut add);
+        data.weights().into_iter().flatten().for_each(|weight| add(weight.to_bits()));
+    }
+    match (data.access(), data.rows()) {
+        (Access::Random, Some(n)) => {
+            let some = n.min(ROWS);
+            let rows: Vec<u64> =
+                (0..some).map(|i| (u128::from(i) * u128::from(n) / u128::from(some)) as u64).collect();
+            if data.most_values().is_some() {
+                let mut copied = RowBuf::sparse(dim);
+                data.copy(&rows, &mut copied)?;
+                for (columns, values) in copied.as_sparse().iter().flat_map(SparseRef::iter) {
+                    columns.iter().for_each(|&column| add(u64::from(column.cast_unsigned())));
+                    values.iter().for_each(|x| add(x.to_f64().to_bits()));
+                }
+                return Ok(print);
+            }
+            let mut look_at = |values: &[T]| values.iter().for_each(|x| add(x.to_f64().to_bits()));
+            let mut values = Vec::new();
+            for rows in rows.chunks((VALUES / dim.max(1)).max(1)) {
+                values.clear();
+                data.gather(rows, &mut values)?;
+                look_at(&values);
+            }
+        }
+        (Access::Once, _) => {}
+        _ => {
+            let mut look_at = |values: &[T]| values.iter().for_each(|x| add(x.to_f64().to_bits()));
+            let (mut left, mut scratch) = (ROWS as usize, Vec::new());
+            data.for_each_block(1, &mut |block| {
+                let some = left.min(block.len);
+                for row in 0..some {
+                    block.rows.tile(row..row + 1, &mut scratch).iter().for_each(&mut look_at);
+                }
+                left -= some;
+                Ok(if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+            })?;
+        }
+    }
+    Ok(print)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Chunk, Chunks, Dense, Weighted};
+    use super::*;
+
+    #[test]
+    fn it_changes_with_values_shape_and_weights() {
+        let of = |values: &[f32], dim: usize| fingerprint(&Dense::new(values, dim).unwrap()).unwrap();
+        let values: Vec<f32> = (0..6000).map(|i| i as f32).collect();
+        let known = of(&values, 2);
+        assert_eq!(known, of(&values.clone(), 2));
+        assert_ne!(known, of(&values, 3));
+        assert_ne!(known, of(&values[..5998], 2));
+        let mut other = values.clone();
+        other[1] = -1.0;
+        assert_ne!(known, of(&other, 2));
+        let weighted = |last: f64| {
+            let mut weights = vec![1.0; 3000];
+            weights[2999] = last;
+            let rows = Dense::new(&values, 2).unwrap();
+            fingerprint::<f32>(&Weighted::new::<f32>(rows, weights).unwrap()).unwrap()
+        };
+        assert_ne!(known, weighted(1.0));
+        assert_ne!(weighted(1.0), weighted(2.0));
+    }
+
+    #[test]
+    fn passes_are_known_by_their_first_rows_however_they_are_cut() {
+        let of = |first: f32, cut: usize| {
+            let values: Vec<f32> = std::iter::once(first).chain((1..9000).map(|i| i as f32)).collect();
+            let pass = || values.chunks(3 * cut).map(|rows| Ok(Chunk::from(rows.to_vec())));
+            fingerprint(&Chunks::replay(3, pass)).unwrap()
+        };
+        assert_eq!(of(0.0, 1), of(0.0, 700));
+        assert_ne!(of(0.0, 1), of(1.0, 1));
+    }
+}

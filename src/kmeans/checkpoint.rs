@@ -1,0 +1,92 @@
+//! This module knows a fit on its way, of any k-means method, as the contents of a file, and how it goes on from there.
+
+use serde_json::{Value, json};
+
+use super::run::{CenterSolver, FitRun, Method, Typed};
+use super::state::{count, flag, history_of, keep_history};
+use crate::data::{AnySource, Source, fingerprint};
+use crate::error::{Error, Result};
+use crate::persist::Contents;
+use crate::solver::{Run, StopReason};
+
+/// A number for the rows, by which they are known again.
+fn print_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
+    match rows.any() {
+        AnySource::F32(data) => fingerprint(data),
+        AnySource::F64(data) => fingerprint(data),
+    }
+}
+
+impl<M: Method> FitRun<M> {
+    /// All that the next step depends on, but for the rows: with the same rows and parameters the run can be gone on with, here or
+    /// elsewhere. `rows` are those of the run; some of them are looked at once, so that others are refused later.
+    ///
+    /// See [`KMeansParams::resume_fit`](super::KMeansParams::resume_fit) for an example.
+    ///
+    /// # Errors
+    /// [`Error::Source`] before the first step, and those of the source.
+    pub fn checkpoint<S: Source + ?Sized>(&mut self, rows: &S) -> Result<Contents> {
+        if self.history().is_empty() {
+            return Err(Error::Source("no step was made yet: there is nothing to keep".into()));
+        }
+        let print = match self.print {
+            Some(print) => print,
+            None => *self.print.insert(print_of(rows)?),
+        };
+        let (mut contents, dim) = match &self.typed {
+            Typed::F32(run) => (run.solver().checkpoint(), run.solver().snapshot().dim),
+            Typed::F64(run) => (run.solver().checkpoint(), run.solver().snapshot().dim),
+        };
+        keep_history(&mut contents, self.history());
+        let about = json!({
+            "rows": self.rows,
+            "columns": dim,
+            "wide": matches!(self.typed, Typed::F64(_)),
+            "fingerprint": print,
+            "stop_reason": self.history().last().and_then(|last| last.stop_reason).map(StopReason::name),
+        });
+        contents.meta.insert("run".into(), about.to_string());
+        Ok(contents)
+    }
+
+    /// A run that goes on from a checkpoint over `rows` of that shape; its parameters were checked.
+    pub(super) fn resumed<S: Source + ?Sized>(
+        params: &M::Params,
+        checkpoint: &Contents,
+        rows: &S,
+        (n, d): (Option<u64>, usize),
+    ) -> Result<Self> {
+        let damaged = |problem: String| Error::Source(format!("the checkpoint: {problem}"));
+        let about = checkpoint.object("run").map_err(damaged)?;
+        let print = print_of(rows)?;
+        let known = about.get("rows").and_then(Value::as_u64);
+        let columns = count(&about, "columns").map_err(damaged)?;
+        let wide = matches!(rows.any(), AnySource::F64(_));
+        let kind = |wide: bool| if wide { "float64" } else { "float32" };
+        let was_wide = flag(&about, "wide").map_err(damaged)?;
+        let shown = |n: Option<u64>| n.map_or("?".into(), |n| n.to_string());
+        if columns != d as u64 || known != n || was_wide != wide {
+            return Err(Error::Source(format!(
+                "the checkpoint is of other rows: of {} x {columns} computed as {}, and X has {} x {d} computed as {}",
+                shown(known),
+                kind(was_wide),
+                shown(n),
+                kind(wide)
+            )));
+        }
+        if count(&about, "fingerprint").map_err(damaged)? != print {
+            return Err(Error::Source(
+                "the checkpoint is of other rows: their values, or sample_weight, differ from those of X"
+                    .into(),
+            ));
+        }
+        let reason = about.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named);
+        let history = history_of(checkpoint, reason).map_err(damaged)?;
+        let typed = if wide {
+            Typed::F64(Run::resumed(M::of_checkpoint(params, checkpoint).map_err(damaged)?, history))
+        } else {
+            Typed::F32(Run::resumed(M::of_checkpoint(params, checkpoint).map_err(damaged)?, history))
+        };
+        Ok(Self { typed, rows: n, print: Some(print) })
+    }
+}

@@ -1,0 +1,90 @@
+//! This module knows a start of exact k-means on its way as arrays and texts. Bounds are not kept: they begin anew.
+
+use serde_json::json;
+
+use super::Lloyd;
+use crate::kernel::Compute;
+use crate::kmeans::labels::{Labels, NO_LABEL};
+use crate::kmeans::params::{Algorithm, KMeansParams};
+use crate::kmeans::state::{
+    carried_of, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows, stored_timings,
+    text, timings_of,
+};
+use crate::persist::{Array, Contents};
+
+impl<T: Compute> Lloyd<T> {
+    /// All that the next sweep depends on.
+    pub(in crate::kmeans) fn to_file(&self) -> Contents {
+        let mut contents = Contents::new("");
+        let labels = &self.labels.of_rows;
+        keep(&mut contents, "centers", stored_rows(&self.centers, self.dim.max(1)));
+        keep(&mut contents, "labels", Array::new(&[labels.len()], labels));
+        keep(&mut contents, "weights", Array::new(&[self.weights.len()], &self.weights));
+        if let Some(carried) = &self.carried {
+            keep_carried(&mut contents, "carried", carried);
+        }
+        // What must come back exactly is kept as bits.
+        let numbers = json!({
+            "dim": self.dim,
+            "energy": self.energy.to_bits(),
+            "exact": self.exact,
+            "current": self.current,
+            "algorithm": self.algorithm.name(),
+            "changed": self.changed,
+            "unbounded_until": self.unbounded_until,
+            "threshold": self.threshold.map(f64::to_bits),
+            "iteration": self.iteration,
+            "rows_seen": self.rows_seen,
+            "seeded_by": self.seeded_by,
+            "timings": stored_timings(self.timings),
+        });
+        contents.meta.insert("state".into(), numbers.to_string());
+        contents
+    }
+
+    /// What [`Lloyd::to_file`] gave, to go on with under `params`; the error says what is wrong.
+    pub(in crate::kmeans) fn of_file(params: KMeansParams, contents: &Contents) -> Result<Self, String> {
+        let numbers = contents.object("state")?;
+        let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
+        let centers: Vec<T> = rows(contents, "centers", dim)?;
+        let k = centers.len() / dim.max(1);
+        if k != params.n_clusters {
+            return Err(format!("holds {k} centers, and n_clusters={}", params.n_clusters));
+        }
+        if !centers.iter().all(|x| x.finite()) {
+            return Err("it holds centers that are not finite".into());
+        }
+        let of_rows: Vec<u32> = list(contents, "labels")?;
+        if !of_rows.iter().all(|&j| (j as usize) < k || j == NO_LABEL) {
+            return Err("its \"labels\" are not those of its \"centers\"".into());
+        }
+        let weights: Vec<f64> = list(contents, "weights")?;
+        if weights.len() > k || !weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
+            return Err("its \"weights\" are not those of its \"centers\"".into());
+        }
+        let algorithm = Algorithm::named(&text(&numbers, "algorithm")?);
+        let mut labels = Labels::default();
+        labels.of_rows = of_rows;
+        // Sums that are carried are those of labels that all rows have.
+        let carried = carried_of(contents, "carried", k, dim)?.filter(|_| !labels.are_missing());
+        Ok(Self {
+            dim,
+            centers,
+            labels,
+            weights,
+            energy: number(&numbers, "energy")?,
+            exact: flag(&numbers, "exact")?,
+            carried,
+            algorithm: algorithm.ok_or("its \"algorithm\" is unknown")?,
+            changed: count(&numbers, "changed")?,
+            unbounded_until: count(&numbers, "unbounded_until")?,
+            current: flag(&numbers, "current")?,
+            threshold: figure(&numbers, "threshold")?,
+            iteration: count(&numbers, "iteration")?,
+            rows_seen: count(&numbers, "rows_seen")?,
+            seeded_by: text(&numbers, "seeded_by")?,
+            timings: timings_of(&numbers)?,
+            ..Self::plan(params)
+        })
+    }
+}

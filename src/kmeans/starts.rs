@@ -1,0 +1,125 @@
+//! This module knows exact k-means from several starts, and how such a fit on its way becomes arrays and texts.
+
+use serde_json::json;
+
+use super::lloyd::{Lloyd, Timings};
+use super::model::KMeansModel;
+use super::params::KMeansParams;
+use super::run::{CenterSolver, Snapshot};
+use super::state::{count, number, step_of, stored_step, stored_timings, timings_of};
+use crate::data::{Access, DataSource};
+use crate::error::Result;
+use crate::kernel::Compute;
+use crate::parallel::Executor;
+use crate::persist::Contents;
+use crate::persist::schema::KMEANS_CHECKPOINT;
+use crate::seeding::Seeding;
+use crate::solver::{Restarts, RestartsState, Solver, Start, Step};
+
+/// The starts of [`Lloyd`] that a fit consists of; the one with the lowest inertia wins.
+pub struct LloydStarts<T> {
+    starts: Restarts<Lloyd<T>>,
+    /// Seconds of the starts that are over and lost.
+    lost: Timings,
+}
+
+impl<T: Compute> LloydStarts<T> {
+    /// The number of starts, and the most steps of each.
+    fn counts(params: &KMeansParams) -> (u64, u64) {
+        let starts = if matches!(params.seeding, Seeding::Given(_)) { 1 } else { params.n_init };
+        (starts, params.max_iter)
+    }
+
+    pub(super) fn plan(params: &KMeansParams) -> Self {
+        let (starts, max_steps) = Self::counts(params);
+        let starts = Restarts::new(Lloyd::plan(params.clone()), starts, max_steps);
+        Self { starts, lost: Timings::default() }
+    }
+
+    /// With these parameters, from what [`CenterSolver::checkpoint`] gave; the error says what is wrong.
+    pub(super) fn of_checkpoint(params: &KMeansParams, contents: &Contents) -> Result<Self, String> {
+        contents.must_be(KMEANS_CHECKPOINT)?;
+        let numbers = contents.object("state")?;
+        let mut params = params.clone();
+        params.seed = count(&numbers, "seed")?;
+        let lloyd =
+            |name: &str| contents.part(name).map(|part| Lloyd::of_file(params.clone(), &part)).transpose();
+        let best = lloyd("best")?
+            .map(|best| Ok::<_, String>((number(&numbers, "best_objective")?, best)))
+            .transpose()?;
+        let state = RestartsState {
+            started: count(&numbers, "started")?,
+            current: lloyd("current")?,
+            best,
+            steps: count(&numbers, "steps")?,
+            ended: numbers.get("ended").filter(|ended| !ended.is_null()).map(step_of).transpose()?,
+            iteration: count(&numbers, "iteration")?,
+            rows_seen: count(&numbers, "rows_seen")?,
+        };
+        if state.current.is_none() && state.best.is_none() {
+            return Err("it holds no centers".into());
+        }
+        let starts = Restarts::resumed(Lloyd::plan(params.clone()), Self::counts(&params), state);
+        Ok(Self { starts, lost: timings_of(&numbers)? })
+    }
+}
+
+impl<T: Compute> Solver<T> for LloydStarts<T> {
+    type Model = KMeansModel;
+
+    fn needs(&self) -> Access {
+        self.starts.needs()
+    }
+
+    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let step = self.starts.step(data, cx)?;
+        if let Some(lost) = self.starts.take_lost() {
+            self.lost = sum(self.lost, lost.timings());
+        }
+        Ok(step)
+    }
+
+    fn model(&self) -> KMeansModel {
+        KMeansModel::new(&self.snapshot())
+    }
+}
+
+impl<T: Compute> CenterSolver<T> for LloydStarts<T> {
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        let best = self.starts.best();
+        let challenger = self.starts.challenger().map(Lloyd::timings).unwrap_or_default();
+        Snapshot { timings: sum(self.lost, sum(best.timings(), challenger)), ..best.snapshot() }
+    }
+
+    fn checkpoint(&self) -> Contents {
+        let mut contents = Contents::new(KMEANS_CHECKPOINT);
+        let state = self.starts.state();
+        let numbers = json!({
+            "seed": self.starts.best().seed(),
+            "started": state.started,
+            "steps": state.steps,
+            "ended": state.ended.as_ref().map(stored_step),
+            "iteration": state.iteration,
+            "rows_seen": state.rows_seen,
+            "best_objective": state.best.map(|(objective, _)| objective.to_bits()),
+            "timings": stored_timings(self.lost),
+        });
+        contents.meta.insert("state".into(), numbers.to_string());
+        if let Some(current) = state.current {
+            contents.put("current", current.to_file());
+        }
+        if let Some((_, best)) = state.best {
+            contents.put("best", best.to_file());
+        }
+        contents
+    }
+
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        self.starts.best_mut().finish(data, cx)
+    }
+}
+
+/// Seconds of both.
+fn sum(a: Timings, b: Timings) -> Timings {
+    Timings { seeding: a.seeding + b.seeding, sweeps: a.sweeps + b.sweeps, finish: a.finish + b.finish }
+}

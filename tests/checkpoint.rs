@@ -1,0 +1,283 @@
+//! Runs that are kept and gone on with, after every step and of every method: they end as if nothing had happened, to the bit. What is damaged
+//! or does not belong together is refused.
+
+use proptest::prelude::*;
+use shoal::data::{AnySource, Chunk, Chunks, Dense, Source, Weighted};
+use shoal::kmeans::{FitRun, KMeansParams, Method, MiniBatchParams, NestedParams};
+use shoal::persist::{self, Array, Contents};
+use shoal::solver::Step;
+use shoal::{Algorithm, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding};
+
+struct Any<'a>(AnySource<'a>);
+
+impl Source for Any<'_> {
+    fn any(&self) -> AnySource<'_> {
+        self.0
+    }
+}
+
+fn values(n: usize, d: usize) -> Vec<f32> {
+    let noise =
+        |i: usize| ((i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f32 / (1u32 << 24) as f32;
+    (0..n * d).map(|at| noise(at) + 1.5 * noise((at / d % 11) * d + at % d + 99_991)).collect()
+}
+
+/// How a method begins and goes on.
+trait Params {
+    type Method: Method;
+    fn begin(&self, rows: &Any<'_>) -> Result<FitRun<Self::Method>>;
+    fn go_on(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<FitRun<Self::Method>>;
+}
+
+macro_rules! params {
+    ($($params:ty => $method:ty),*) => {$(
+        impl Params for $params {
+            type Method = $method;
+            fn begin(&self, rows: &Any<'_>) -> Result<FitRun<$method>> {
+                self.start(rows)
+            }
+            fn go_on(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<FitRun<$method>> {
+                self.resume_fit(checkpoint, rows)
+            }
+        }
+    )*};
+}
+params!(KMeansParams => KMeans, MiniBatchParams => MiniBatch, NestedParams => NestedMiniBatch);
+
+/// A step but for what a run that was gone on with may do differently: it has no bounds at first.
+fn told(steps: &[Step]) -> Vec<Step> {
+    steps.iter().map(|&step| Step { n_distances: 0, elapsed: 0.0, ..step }).collect()
+}
+
+/// Everything that a finished run says.
+fn said<M: Method>(run: &FitRun<M>) -> (Vec<f64>, Vec<u32>, Vec<f64>, u64, u64, u64, Vec<Step>) {
+    let inertia = run.inertia().to_bits();
+    let counts = (run.n_iter(), run.n_steps());
+    (
+        run.centers(),
+        run.labels().to_vec(),
+        run.cluster_weights().to_vec(),
+        inertia,
+        counts.0,
+        counts.1,
+        told(run.history()),
+    )
+}
+
+/// Keeps a run in a file after so many steps, or after every step where that is `None`, and goes on with what the file holds.
+fn with_breaks<P: Params>(
+    params: &P,
+    rows: &Any<'_>,
+    after: Option<usize>,
+    finishes: bool,
+) -> FitRun<P::Method> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.safetensors");
+    let cx = Executor::new(Some(2)).unwrap();
+    let mut run = params.begin(rows).unwrap();
+    while run.advance(rows, &cx).unwrap().is_some() {
+        if after.is_none_or(|after| run.history().len() == after) {
+            persist::write(&path, &run.checkpoint(rows).unwrap()).unwrap();
+            run = params.go_on(&persist::read(&path).unwrap(), rows).unwrap();
+        }
+    }
+    if finishes {
+        run.finish(rows, &cx).unwrap();
+    }
+    run
+}
+
+fn same<P: Params>(name: &str, params: &P, rows: &Any<'_>, finishes: bool) {
+    let whole = with_breaks(params, rows, Some(0), finishes);
+    let steps = whole.history().len();
+    assert!(steps > 2, "{name}: {steps} steps");
+    let expected = said(&whole);
+    for after in (1..=steps).step_by(1 + steps / 12).map(Some).chain([None]) {
+        assert_eq!(
+            said(&with_breaks(params, rows, after, finishes)),
+            expected,
+            "{name}, after {after:?} of {steps}"
+        );
+    }
+}
+
+/// Every method that goes over rows in passes.
+fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
+    let exact = KMeans::params(30).seeding(Seeding::Random).rng_seed(5).tolerance(0.0);
+    for algorithm in
+        [Algorithm::Lloyd, Algorithm::Yinyang, Algorithm::Elkan, Algorithm::Exponion, Algorithm::Auto]
+    {
+        same(&format!("{name}, {algorithm:?}"), &exact.clone().algorithm(algorithm), rows, finishes);
+    }
+    same(&format!("{name}, three starts"), &exact.clone().n_init(3).max_iter(7), rows, finishes);
+    same(&format!("{name}, cosine"), &exact.clone().metric(Metric::Cosine).tolerance(1e-3), rows, finishes);
+    let nested = NestedMiniBatch::params(12).batch_size(100).rng_seed(9).shuffle(false);
+    same(&format!("{name}, nested"), &nested, rows, finishes);
+    let batches = MiniBatch::params(12).batch_size(100).rng_seed(2).max_iter(3).half_life(Some(900.0));
+    same(&format!("{name}, batches"), &batches, rows, finishes);
+}
+
+#[test]
+fn a_run_that_is_gone_on_with_ends_as_if_nothing_had_happened() {
+    let values = values(1500, 3);
+    let dense = Dense::new(&values, 3).unwrap();
+    in_passes("memory", &Any(AnySource::F32(&dense)), true);
+    same(
+        "nested",
+        &NestedMiniBatch::params(12).batch_size(100).rng_seed(9),
+        &Any(AnySource::F32(&dense)),
+        true,
+    );
+    let weights: Vec<f64> = (0..1500).map(|i| f64::from(i % 5) / 3.0).collect();
+    let weighted = Weighted::new::<f32>(dense, &weights[..]).unwrap();
+    in_passes("weights", &Any(AnySource::F32(&weighted)), true);
+    let replay = Chunks::replay(3, || values.chunks(3 * 77).map(|rows| Ok(Chunk::from(rows.to_vec()))));
+    in_passes("passes", &Any(AnySource::F32(&replay)), true);
+}
+
+#[test]
+fn a_stream_that_is_given_again_goes_on_where_it_was_left() {
+    let values = values(1500, 3);
+    let stream = || Chunks::once(3, values.chunks(3 * 77).map(|rows| Ok(Chunk::from(rows.to_vec()))));
+    let params = MiniBatch::params(4).batch_size(60).rng_seed(2);
+    let cx = Executor::new(Some(1)).unwrap();
+    let whole = |run: &mut FitRun<MiniBatch>, rows: &Any<'_>| {
+        while run.advance(rows, &cx).unwrap().is_some() {}
+        said(run)
+    };
+    let first = stream();
+    let expected =
+        whole(&mut params.start(&Any(AnySource::F32(&first))).unwrap(), &Any(AnySource::F32(&first)));
+    for steps in 1..expected.5 {
+        let broken = stream();
+        let mut run = params.start(&Any(AnySource::F32(&broken))).unwrap();
+        for _ in 0..steps {
+            run.advance(&Any(AnySource::F32(&broken)), &cx).unwrap();
+        }
+        if run.history().last().unwrap().stop_reason.is_some() {
+            break;
+        }
+        let checkpoint = run.checkpoint(&Any(AnySource::F32(&broken))).unwrap();
+        let again = stream();
+        let mut run = params.resume_fit(&checkpoint, &Any(AnySource::F32(&again))).unwrap();
+        assert_eq!(whole(&mut run, &Any(AnySource::F32(&again))), expected, "after {steps} steps");
+    }
+}
+
+/// A checkpoint of every method, and what it is of.
+fn some() -> (Vec<f32>, Vec<Contents>) {
+    fn one<P: Params>(params: &P, rows: &Any<'_>, cx: &Executor) -> Contents {
+        let mut run = params.begin(rows).unwrap();
+        for _ in 0..3 {
+            run.advance(rows, cx).unwrap();
+        }
+        run.checkpoint(rows).unwrap()
+    }
+    let values = values(600, 2);
+    let (exact, batches, nested) = three();
+    let contents = {
+        let dense = Dense::new(&values, 2).unwrap();
+        let (rows, cx) = (Any(AnySource::F32(&dense)), Executor::new(Some(1)).unwrap());
+        vec![one(&exact, &rows, &cx), one(&batches, &rows, &cx), one(&nested, &rows, &cx)]
+    };
+    (values, contents)
+}
+
+fn three() -> (KMeansParams, MiniBatchParams, NestedParams) {
+    (
+        KMeans::params(6).seeding(Seeding::Random).n_init(2).max_iter(2),
+        MiniBatch::params(6).batch_size(50),
+        NestedMiniBatch::params(6).batch_size(50),
+    )
+}
+
+/// Goes on with a checkpoint by the method of that number: what became of it.
+fn go_on(method: usize, checkpoint: &Contents, values: &[f32], d: usize) -> std::result::Result<(), String> {
+    fn by<P: Params>(params: &P, checkpoint: &Contents, rows: &Any<'_>) -> Result<()> {
+        let cx = Executor::new(Some(1))?;
+        let mut run = params.go_on(checkpoint, rows)?;
+        for _ in 0..3 {
+            run.advance(rows, &cx)?;
+        }
+        run.finish(rows, &cx).map(drop)
+    }
+    let dense = Dense::new(values, d).unwrap();
+    let rows = Any(AnySource::F32(&dense));
+    let (exact, batches, nested) = three();
+    let done = match method {
+        0 => by(&exact, checkpoint, &rows),
+        1 => by(&batches, checkpoint, &rows),
+        _ => by(&nested, checkpoint, &rows),
+    };
+    done.map_err(|error| error.to_string())
+}
+
+#[test]
+fn what_does_not_belong_together_is_refused() {
+    let (values, all) = some();
+    for (method, checkpoint) in all.iter().enumerate() {
+        go_on(method, checkpoint, &values, 2).unwrap();
+        let refused = go_on((method + 1) % 3, checkpoint, &values, 2).unwrap_err();
+        assert!(refused.contains("not a"), "{refused}");
+        let refused = go_on(method, checkpoint, &values, 3).unwrap_err();
+        assert!(refused.contains("600 x 2") && refused.contains("400 x 3"), "{refused}");
+        let mut others = values.clone();
+        others[0] += 1.0;
+        let refused = go_on(method, checkpoint, &others, 2).unwrap_err();
+        assert!(refused.contains("values"), "{refused}");
+        for name in checkpoint.arrays.keys() {
+            let mut less = checkpoint.clone();
+            less.arrays.remove(name);
+            // Some arrays are only there when they are needed; whatever is made of it, it is no panic.
+            if go_on(method, &less, &values, 2).is_ok() {
+                assert!(name.contains('_') || name == "given", "nobody misses {name}");
+            }
+        }
+        for name in checkpoint.meta.keys() {
+            for text in ["", "[]", "{}", "{\"seed\": -1}"] {
+                let mut other = checkpoint.clone();
+                other.meta.insert(name.clone(), text.into());
+                assert!(go_on(method, &other, &values, 2).is_err(), "{name} = {text:?}");
+            }
+        }
+    }
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows = [[0.0f64], [1.0], [5.0]];
+    let mut run = KMeans::params(2).start(&rows).unwrap();
+    assert!(run.checkpoint(&rows).unwrap_err().to_string().contains("no step"));
+    run.advance(&rows, &cx).unwrap();
+    let checkpoint = run.checkpoint(&rows).unwrap();
+    let single = [[0.0f32], [1.0], [5.0]];
+    let refused = KMeans::params(2).resume_fit(&checkpoint, &single).err().unwrap().to_string();
+    assert!(refused.contains("float64"), "{refused}");
+    let refused = KMeans::params(3).resume_fit(&checkpoint, &rows).err().unwrap().to_string();
+    assert!(refused.contains("n_clusters=3"), "{refused}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_damaged_checkpoint_never_ends_in_a_panic(method in 0..3usize, which in any::<u16>(), at in any::<u32>(), to in any::<u8>(), cut in any::<bool>()) {
+        let (values, all) = some();
+        let mut checkpoint = all[method].clone();
+        let arrays: Vec<String> = checkpoint.arrays.keys().cloned().collect();
+        let name = &arrays[usize::from(which) % arrays.len()];
+        let array = &checkpoint.arrays[name];
+        let (dtype, shape, mut bytes) = (array.dtype(), array.shape().to_vec(), array.bytes().to_vec());
+        if !bytes.is_empty() {
+            let at = at as usize % bytes.len();
+            bytes[at] = to;
+            let damaged = if cut && shape.len() == 1 {
+                let fewer = shape[0] / 2;
+                bytes.truncate(fewer * dtype.size());
+                Array::from_bytes(dtype, &[fewer], bytes).unwrap()
+            } else {
+                Array::from_bytes(dtype, &shape, bytes).unwrap()
+            };
+            checkpoint.arrays.insert(name.clone(), damaged);
+            // Refused, or gone on with: no panic, and no center that is no number.
+            drop(go_on(method, &checkpoint, &values, 2));
+        }
+    }
+}
