@@ -163,7 +163,7 @@ impl<T: Float> Rows<'_, T> {
 /// copied.push(rows, 0);
 /// assert!(copied.is_sparse() && copied.rows().stored(1) == [2.0]);
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct RowBuf<T> {
     cols: usize,
     /// All values of dense rows, the stored ones of sparse rows.
@@ -173,10 +173,16 @@ pub struct RowBuf<T> {
     pub(crate) starts: Vec<usize>,
 }
 
+impl<T> Default for RowBuf<T> {
+    fn default() -> Self {
+        Self { cols: 0, values: Vec::new(), columns: Vec::new(), starts: Vec::new() }
+    }
+}
+
 impl<T: Float> RowBuf<T> {
     /// No rows yet, of `cols` columns.
     pub fn new(cols: usize) -> Self {
-        Self { cols, values: Vec::new(), columns: Vec::new(), starts: Vec::new() }
+        Self { cols, ..Self::default() }
     }
 
     /// No sparse rows yet, of `cols` columns.
@@ -227,11 +233,6 @@ impl<T: Float> RowBuf<T> {
     /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// The most values that a row stores, where rows are sparse.
-    pub(crate) fn most_values(&self) -> Option<usize> {
-        self.is_sparse().then(|| self.starts.windows(2).map(|row| row[1] - row[0]).max().unwrap_or(0))
     }
 
     /// Bytes that the rows take.

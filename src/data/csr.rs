@@ -267,7 +267,10 @@ impl<T: Float> TileReader<T> for Csr<'_> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         let mut sparse = RowBuf::sparse(self.cols);
         self.append(rows, &mut sparse);
-        filled(sparse.rows(), scratch)
+        match sparse.as_sparse() {
+            Some(rows) => fill(rows, scratch),
+            None => unreachable!("it began as sparse"),
+        }
     }
     fn sparse<'s>(
         &'s self,
@@ -303,14 +306,20 @@ impl<T: Float> TileReader<T> for Csr<'_> {
     }
 }
 
-/// Rows with their zeros.
-fn filled<'s, T: Float>(rows: Rows<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+/// Rows with their zeros; dense ones as they are.
+fn filled<'s, T: Float>(rows: Rows<'s, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+    match rows {
+        Rows::Dense(rows) => rows,
+        Rows::Sparse(rows) => fill(rows, scratch),
+    }
+}
+
+/// Sparse rows with their zeros.
+fn fill<'s, T: Float>(rows: SparseRef<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
     let cols = rows.cols();
     scratch.clear();
     scratch.resize(rows.rows() * cols, T::ZERO);
-    if let Rows::Sparse(rows) = rows {
-        rows.iter().zip(scratch.chunks_exact_mut(cols)).for_each(|(row, out)| spread(row, out));
-    }
+    rows.iter().zip(scratch.chunks_exact_mut(cols)).for_each(|(row, out)| spread(row, out));
     MatRef::new(scratch, cols)
 }
 
@@ -365,12 +374,70 @@ impl Source for Csr<'_> {
     }
 }
 
+impl<T: Float> TileReader<T> for Rows<'_, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        filled(self.slice(rows.start, rows.end), scratch)
+    }
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        _picked: Option<&[u32]>,
+        _scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        match self {
+            Self::Dense(_) => None,
+            Self::Sparse(all) => Some(all.slice(rows.start, rows.end)),
+        }
+    }
+}
+
+impl<T: Float> DataSource<T> for Rows<'_, T> {
+    fn dim(&self) -> usize {
+        self.cols()
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(Rows::rows(self) as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn most_values(&self) -> Option<usize> {
+        match self {
+            Self::Dense(_) => None,
+            Self::Sparse(rows) => Some(rows.iter().map(|(columns, _)| columns.len()).max().unwrap_or(0)),
+        }
+    }
+    fn for_each_block(
+        &self,
+        _tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        one_block(self, Rows::rows(self), f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        if let Some(&beyond) = rows.iter().find(|&&row| row >= Rows::rows(self) as u64) {
+            return Err(no_such_row(beyond));
+        }
+        make_room(out, "copied rows", rows.len() as u64, self.cols())?;
+        let mut zeros = Vec::new();
+        for &row in rows {
+            out.extend_from_slice(self.tile(row as usize..row as usize + 1, &mut zeros).row(0));
+        }
+        Ok(())
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        if let Some(&beyond) = rows.iter().find(|&&row| row >= Rows::rows(self) as u64) {
+            return Err(no_such_row(beyond));
+        }
+        rows.iter().for_each(|&row| out.push(*self, row as usize));
+        Ok(())
+    }
+}
+
+/// As the rows that it holds.
 impl<T: Float> TileReader<T> for RowBuf<T> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        match self.rows() {
-            Rows::Dense(all) => all.slice(rows.start, rows.end),
-            Rows::Sparse(all) => filled(all.slice(rows.start, rows.end).into(), scratch),
-        }
+        filled(self.rows().slice(rows.start, rows.end), scratch)
     }
     fn sparse<'s>(
         &'s self,
@@ -382,6 +449,7 @@ impl<T: Float> TileReader<T> for RowBuf<T> {
     }
 }
 
+/// As the rows that it holds.
 impl<T: Float> DataSource<T> for RowBuf<T> {
     fn dim(&self) -> usize {
         self.cols()
@@ -393,31 +461,19 @@ impl<T: Float> DataSource<T> for RowBuf<T> {
         Access::Random
     }
     fn most_values(&self) -> Option<usize> {
-        self.most_values()
+        DataSource::most_values(&self.rows())
     }
     fn for_each_block(
         &self,
-        _tile_rows: usize,
+        tile_rows: usize,
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        one_block(self, self.len(), f)
+        self.rows().for_each_block(tile_rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        let mut zeros = Vec::new();
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= self.len() as u64) {
-            return Err(no_such_row(beyond));
-        }
-        make_room(out, "copied rows", rows.len() as u64, self.cols())?;
-        for &row in rows {
-            out.extend_from_slice(self.tile(row as usize..row as usize + 1, &mut zeros).row(0));
-        }
-        Ok(())
+        self.rows().gather(rows, out)
     }
     fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= self.len() as u64) {
-            return Err(no_such_row(beyond));
-        }
-        rows.iter().for_each(|&row| out.push(self.rows(), row as usize));
-        Ok(())
+        DataSource::copy(&self.rows(), rows, out)
     }
 }
