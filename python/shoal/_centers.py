@@ -59,8 +59,10 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, the path of an
-            ``.npy`` file, or a :class:`~shoal.DataSource`. NaN and infinity are refused.
+            An array (any strides and real type), a list, a numeric frame, a memory map, a sparse matrix or array
+            of SciPy, the path of an ``.npy`` file (or an ``.npz`` file with a sparse matrix), or a
+            :class:`~shoal.DataSource`. NaN and infinity are refused. Of a sparse matrix only the stored values
+            are worked on; CSR is read in place, other formats are converted with a warning.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
             Weight of every row, finite, at least 0, not all 0. None: 1.
@@ -75,7 +77,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ValueError
             For parameters, shapes or values that are refused; the message names them.
         TypeError
-            For sparse matrices and values that are no numbers.
+            For values that are no numbers.
         OSError
             When a file cannot be read.
         KeyboardInterrupt
@@ -343,7 +345,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def __sklearn_tags__(self) -> Any:
         """Say to scikit-learn what this estimator can do."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

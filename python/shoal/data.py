@@ -15,17 +15,21 @@ import numpy.typing as npt
 
 from ._core import Source
 from ._params import shown, whole
+from ._warn import warn
 
 __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
-SUPPORTED = "arrays, .npy files, and raw files of any other name given with shape= and dtype="
+SUPPORTED = (
+    "arrays, SciPy's sparse matrices, .npy files, .npz files of sparse matrices, "
+    "and raw files of any other name given with shape= and dtype="
+)
 
 BLOCK_BYTES = 8 << 20
 
 
 class DataSource:
-    """Rows that stay where they are: in an array, or in a file that is memory-mapped.
+    """Rows that stay where they are: in an array, in a sparse matrix, or in a file that is memory-mapped.
 
     Made by :func:`shoal.open`. Every estimator and function of shoal takes one as ``X``. The rows keep the
     type they are stored in; ``uint8``, ``int8``, ``int16``, ``uint16``, ``float16``, ``bfloat16`` and
@@ -40,6 +44,8 @@ class DataSource:
         NumPy lacks).
     access : str
         ``"random"``: any row at any time.
+    sparse : bool
+        Whether the rows are sparse: only the values that are stored are there, and zeros cost nothing.
     nbytes : int
         Size of all rows as stored, in bytes.
 
@@ -80,6 +86,11 @@ class DataSource:
         return self._source.access
 
     @property
+    def sparse(self) -> bool:
+        """Whether only the values that are stored are there."""
+        return self._source.sparse
+
+    @property
     def nbytes(self) -> int:
         """Size of all rows as stored, in bytes."""
         return self._source.nbytes
@@ -93,9 +104,10 @@ class DataSource:
         if self._open is None:
             return f"<DataSource {self._name}, closed>"
         rows, cols = self.shape
-        return f"<DataSource {self._name}: {rows} x {cols} {self._open.dtype}, access {self.access}>"
+        kind = f"sparse {self._open.dtype}" if self.sparse else self._open.dtype
+        return f"<DataSource {self._name}: {rows} x {cols} {kind}, access {self.access}>"
 
-    def blocks(self, rows: int | None = None) -> Iterator[npt.NDArray[Any]]:
+    def blocks(self, rows: int | None = None) -> Iterator[Any]:
         """Give all rows in order, a block at a time.
 
         Parameters
@@ -105,14 +117,15 @@ class DataSource:
 
         Yields
         ------
-        ndarray of shape (n_rows, n_columns)
-            A copy of the next rows, of type :attr:`dtype`.
+        ndarray or scipy.sparse.csr_array of shape (n_rows, n_columns)
+            A copy of the next rows, of type :attr:`dtype`; sparse, where the rows are.
         """
         source = self._source
         n, d = source.shape
-        size = (
-            max(1, BLOCK_BYTES // max(1, d * self.dtype.itemsize)) if rows is None else whole("rows", rows, 1)
-        )
+        row = source.nbytes / max(1, n) if source.sparse else d * self.dtype.itemsize
+        size = max(1, int(BLOCK_BYTES / max(1, row))) if rows is None else whole("rows", rows, 1)
+        if source.sparse:
+            return (read_csr(source, start, min(n, start + size)) for start in range(0, n, size))
         return (source.read(start, min(n, start + size)) for start in range(0, n, size))
 
     def take(self, indices: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -126,7 +139,8 @@ class DataSource:
         Returns
         -------
         ndarray of shape (m, n_columns)
-            The rows in the type that they are computed in, ``float32`` or ``float64``.
+            The rows in the type that they are computed in, ``float32`` or ``float64``; sparse ones with their
+            zeros.
 
         Raises
         ------
@@ -191,10 +205,12 @@ def open(
 
     Parameters
     ----------
-    obj : array-like, str, os.PathLike or DataSource
-        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), the path of an
-        ``.npy`` file, or the path of a file of row-major numbers without a header, together with `shape` and
-        `dtype`. A file is memory-mapped.
+    obj : array-like, sparse matrix, str, os.PathLike or DataSource
+        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), a sparse matrix or array
+        of SciPy (CSR is read in place, others are converted, with a warning), the path of an ``.npy`` file, of an
+        ``.npz`` file that ``scipy.sparse.save_npz`` wrote, or of a file of row-major numbers without a header,
+        together with `shape` and `dtype`. A file is memory-mapped, but an ``.npz`` file is loaded: what it stores
+        is compressed.
     shape : tuple of (int, int), optional
         Rows and columns of a raw file, whose rows begin at its first byte.
     dtype : dtype, optional
@@ -216,7 +232,7 @@ def open(
     ValueError
         When it is not what it should be, or of a kind that is not supported.
     TypeError
-        For complex and other values that are no numbers, and for sparse matrices.
+        For complex and other values that are no numbers.
 
     Examples
     --------
@@ -251,7 +267,8 @@ def open(
     from sklearn.utils.validation import check_array
 
     # Rows may be none at all here: what works on them says how many it needs.
-    return DataSource(array_source(as_rows(obj, partial(check_array, ensure_min_samples=0))))
+    rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
+    return DataSource(source_of_values(rows), "sparse matrix" if is_sparse(rows) else "array")
 
 
 def open_path(
@@ -269,6 +286,10 @@ def open_path(
         if shape is not None or dtype is not None:
             raise ValueError(f"{name}: an .npy file has its own shape and dtype, leave them out")
         return DataSource(Source.open_npy(name), name)
+    if suffix == ".npz":
+        if shape is not None or dtype is not None:
+            raise ValueError(f"{name}: an .npz file has its own shape and dtype, leave them out")
+        return DataSource(sparse_source(load_npz(name)), name)
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
@@ -298,24 +319,100 @@ def array_source(array: npt.NDArray[Any]) -> Source:
     return Source.from_array(np.asarray(array))
 
 
-def as_rows(obj: Any, check: Callable[..., Any]) -> npt.NDArray[Any]:
-    """Give an array of numbers of anything that is none, or none yet; `check` is one of scikit-learn's."""
+def is_sparse(rows: Any) -> bool:
+    """Whether rows are a sparse matrix or array of SciPy."""
+    if not (hasattr(rows, "toarray") and hasattr(rows, "nnz")):
+        # Without an import: most rows are not.
+        return False
+    from scipy.sparse import issparse
+
+    return bool(issparse(rows))
+
+
+def sparse_source(matrix: Any) -> Source:
+    """Make a source of a CSR matrix; its arrays are copied only where their byte order or type is foreign."""
+    data = matrix.data
+    if data.dtype.kind == "f" and data.dtype.itemsize > 8:
+        data = data.astype(np.float64)
+    elif not data.dtype.isnative:
+        data = data.astype(data.dtype.newbyteorder("="))
+    index = [
+        np.require(array, array.dtype.newbyteorder("="), ["C", "ALIGNED"])
+        for array in (matrix.indptr, matrix.indices)
+    ]
+    return Source.from_csr(*index, data, matrix.shape)
+
+
+def source_of_values(rows: Any) -> Source:
+    """Make a source of an array, or of a CSR matrix."""
+    return sparse_source(rows) if is_sparse(rows) else array_source(rows)
+
+
+def read_csr(source: Source, start: int, stop: int) -> Any:
+    """Copy consecutive rows of a sparse source."""
+    from scipy.sparse import csr_array
+
+    indptr, indices, data = source.read_csr(start, stop)
+    return csr_array((data, indices, indptr), shape=(stop - start, source.shape[1]))
+
+
+def load_npz(name: str) -> Any:
+    """Load the sparse matrix that an .npz file holds, in rows."""
+    import zipfile
+
+    from scipy.sparse import load_npz as load
+
+    try:
+        matrix = load(name)
+    except OSError:
+        raise
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{name}: holds no sparse matrix as scipy.sparse.save_npz writes it: {error}"
+        ) from error
+    if matrix.ndim != 2:
+        raise ValueError(f"{name}: rows must be a 2-D matrix, got {matrix.ndim}-D")
+    warn_of_format(matrix)
+    return matrix.tocsr()
+
+
+def warn_of_format(matrix: Any) -> None:
+    """Say that a sparse matrix that is not compressed by rows is converted."""
+    if matrix.format != "csr":
+        from sklearn.exceptions import DataConversionWarning
+
+        warn(
+            f"sparse X of format {matrix.format!r} is converted to CSR, which is a copy of it: "
+            "pass X.tocsr() where it is used more than once",
+            DataConversionWarning,
+        )
+
+
+def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
+    """Give an array of numbers, or a CSR matrix, of anything that is none, or none yet.
+
+    `check` is one of scikit-learn's.
+    """
     refuse_unreadable(obj)
+    if is_sparse(obj):
+        warn_of_format(obj)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
         obj = np.from_dlpack(obj)
     try:
-        rows: npt.NDArray[Any] = check(obj, dtype="numeric", ensure_all_finite=False)
+        rows: Any = check(obj, dtype="numeric", ensure_all_finite=False)
     except OverflowError as error:
         raise ValueError(f"X must hold numbers that float64 can hold: {error}") from error
     return rows
 
 
 def refuse_unreadable(X: Any) -> None:
-    """Refuse sparse matrices and complex numbers with messages of our own."""
+    """Refuse foreign sparse matrices and complex numbers with messages of our own."""
     if getattr(getattr(X, "dtype", None), "kind", None) == "c":
         raise ValueError(f"Complex data not supported: X has dtype {X.dtype}")
-    if hasattr(X, "toarray") and hasattr(X, "nnz"):
-        raise TypeError("sparse X is not supported yet: pass a dense array, for example X.toarray()")
+    if hasattr(X, "toarray") and hasattr(X, "nnz") and not is_sparse(X):
+        raise TypeError(
+            f"X is sparse, but no matrix or array of scipy.sparse: got {type(X).__module__}.{type(X).__name__}"
+        )
     if callable(X) or hasattr(X, "__next__"):
         raise TypeError(
             "iterators and callables are not supported as X yet: "

@@ -208,12 +208,13 @@ impl<'a> Csr<'a> {
     }
 
     /// The stored values, one a row.
+    #[cfg(feature = "python")]
     pub(crate) fn values(&self) -> RawRows<'a> {
         self.values
     }
 
     /// The places of the stored values of some rows.
-    fn stored(&self, rows: Range<usize>) -> Range<usize> {
+    pub(crate) fn stored(&self, rows: Range<usize>) -> Range<usize> {
         self.indptr.get(rows.start) as usize..self.indptr.get(rows.end) as usize
     }
 

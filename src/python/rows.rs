@@ -1,20 +1,22 @@
-//! This module knows the rows behind a Python object: an array, a file or a part of one, with or without weights.
+//! This module knows the rows behind a Python object: an array, a sparse matrix, a file or a part of one, with or without weights.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray1;
 
-use super::array::{Array, vector};
+use super::array::{Array, SparseArray, vector};
 use crate::data::raw::Layout;
 use crate::data::{self, Access, AnySource, Block, DataSource, Mapped, RowRange, Weighted};
 use crate::error::Result;
 use crate::float::Float;
+use crate::rows::RowBuf;
 
 /// Rows in an array or a file; cheap to clone, a source for both compute types.
 #[derive(Clone)]
 pub(super) enum Rows {
     Array(Arc<Array>),
+    Sparse { matrix: Arc<SparseArray>, rows: Range<usize> },
     File(Mapped),
     Part { file: Mapped, rows: Range<usize> },
 }
@@ -23,6 +25,10 @@ impl Rows {
     pub(super) fn layout(&self) -> Layout {
         match self {
             Self::Array(array) => array.rows().layout(),
+            // Of the values if zeros were stored too.
+            Self::Sparse { matrix, rows } => {
+                Layout::row_major(matrix.values().dtype, rows.len(), matrix.rows().shape().1)
+            }
             Self::File(file) => file.layout(),
             Self::Part { file, rows } => Layout { rows: rows.len(), ..file.layout() },
         }
@@ -32,6 +38,10 @@ impl Rows {
     fn with<T: Float, R>(&self, f: impl FnOnce(&dyn DataSource<T>) -> Result<R>) -> Result<R> {
         match self {
             Self::Array(array) => f(array.rows()),
+            Self::Sparse { matrix, rows } if rows.len() == matrix.rows().shape().0 => f(matrix.rows()),
+            Self::Sparse { matrix, rows } => {
+                f(&RowRange::new::<T>(matrix.rows(), rows.start as u64..rows.end as u64)?)
+            }
             Self::File(file) => f(file),
             Self::Part { file, rows } => f(&RowRange::new::<T>(file, rows.start as u64..rows.end as u64)?),
         }
@@ -73,8 +83,17 @@ impl<T: Float> DataSource<T> for Rows {
     ) -> Result<()> {
         self.with(|source| source.for_each_block_from(row, tile_rows, f))
     }
+    fn most_values(&self) -> Option<usize> {
+        match self {
+            Self::Sparse { matrix, .. } => DataSource::<T>::most_values(matrix.rows()),
+            Self::Array(_) | Self::File(_) | Self::Part { .. } => None,
+        }
+    }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         self.with(|source| source.gather(rows, out))
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.with(|source| source.copy(rows, out))
     }
 }
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-DATA_HELP = "an .npy file, or a raw one together with --shape and --dtype"
+DATA_HELP = "an .npy file, an .npz one with a sparse matrix, or a raw one together with --shape and --dtype"
 
 Verbs = Any
 Run = Callable[[argparse.Namespace], int]

@@ -22,7 +22,7 @@ def add(verbs: Verbs) -> None:
         "file",
         type=file_of,
         metavar="FILE",
-        help="an .npy file, a model, or a raw file with --shape and --dtype",
+        help="an .npy file, an .npz one with a sparse matrix, a model, or a raw file with --shape and --dtype",
     )
     add_layout(info)
     add_json(info)
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     import shoal
     from shoal import _core
 
-    if args.shape is None and args.dtype is None and not args.file.lower().endswith(".npy"):
+    if args.shape is None and args.dtype is None and not args.file.lower().endswith((".npy", ".npz")):
         with Path(args.file).open("rb") as file:
             start = file.read(9)
         if not start.startswith(b"\x93NUMPY"):
@@ -83,6 +83,7 @@ def run(args: argparse.Namespace) -> int:
             "kind": "rows",
             "shape": [rows, cols] if args.json else f"{rows} x {cols}",
             "dtype": dtype,
+            **({"stored": "sparse"} if source.sparse else {}),
             "computed_as": source._source.compute,
             "bytes": source.nbytes,
             "access": source.access,
