@@ -1,8 +1,8 @@
-"""K-means on sparse rows against scikit-learn's: sweeps, batches, nested fits and the inertia that they reach.
+"""K-means on sparse rows against scikit-learn's: sweeps, batches, nested fits, and their inertia.
 
 The rows are counts of words as tf-idf of length 1 (``news20_counts`` in ``$SHOAL_DATA``: members ``data``,
-``indices``, ``indptr`` and ``shape`` of a CSR matrix). Everybody starts from the same rows and works on the same
-matrix. A sweep is what ``max_iter=13`` takes longer than ``max_iter=3``, by ten; a batch is one
+``indices``, ``indptr`` and ``shape`` of a CSR matrix). Everybody starts from the same rows and works on the
+same matrix. A sweep is what ``max_iter=13`` takes longer than ``max_iter=3``, by ten; a batch is one
 ``partial_fit``; both are interleaved, and ratios are taken between neighbours, of which the median and the
 quartiles are shown. A whole fit of nested batches is measured against one of scikit-learn's mini-batches.
 """

@@ -59,10 +59,10 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, a sparse matrix or array
-            of SciPy, the path of an ``.npy`` file (or an ``.npz`` file with a sparse matrix), or a
-            :class:`~shoal.DataSource`. NaN and infinity are refused. Of a sparse matrix only the stored values
-            are worked on; CSR is read in place, other formats are converted with a warning.
+            An array (any strides and real type), a list, a numeric frame, a memory map, a sparse matrix or
+            array of SciPy, the path of an ``.npy`` file (or an ``.npz`` file with a sparse matrix), or a
+            :class:`~shoal.DataSource`. NaN and infinity are refused. Of a sparse matrix only what it stores
+            is worked on; CSR is read in place, other formats are converted with a warning.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
             Weight of every row, finite, at least 0, not all 0. None: 1.

@@ -206,11 +206,11 @@ def open(
     Parameters
     ----------
     obj : array-like, sparse matrix, str, os.PathLike or DataSource
-        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), a sparse matrix or array
-        of SciPy (CSR is read in place, others are converted, with a warning), the path of an ``.npy`` file, of an
-        ``.npz`` file that ``scipy.sparse.save_npz`` wrote, or of a file of row-major numbers without a header,
-        together with `shape` and `dtype`. A file is memory-mapped, but an ``.npz`` file is loaded: what it stores
-        is compressed.
+        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), a sparse matrix or
+        array of SciPy (CSR is read in place, others are converted, with a warning), the path of an ``.npy``
+        file, of an ``.npz`` file that ``scipy.sparse.save_npz`` wrote, or of a file of row-major numbers
+        without a header, together with `shape` and `dtype`. A file is memory-mapped, but an ``.npz`` file is
+        loaded, once.
     shape : tuple of (int, int), optional
         Rows and columns of a raw file, whose rows begin at its first byte.
     dtype : dtype, optional
@@ -410,9 +410,8 @@ def refuse_unreadable(X: Any) -> None:
     if getattr(getattr(X, "dtype", None), "kind", None) == "c":
         raise ValueError(f"Complex data not supported: X has dtype {X.dtype}")
     if hasattr(X, "toarray") and hasattr(X, "nnz") and not is_sparse(X):
-        raise TypeError(
-            f"X is sparse, but no matrix or array of scipy.sparse: got {type(X).__module__}.{type(X).__name__}"
-        )
+        kind = f"{type(X).__module__}.{type(X).__name__}"
+        raise TypeError(f"X is sparse, but no matrix or array of scipy.sparse: got {kind}")
     if callable(X) or hasattr(X, "__next__"):
         raise TypeError(
             "iterators and callables are not supported as X yet: "

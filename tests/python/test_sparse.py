@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy: against the same rows with their zeros, against NumPy, and refused where they are none."""
+"""Sparse matrices of SciPy: against the same rows with their zeros, against NumPy, and refused."""
 
 import warnings
 
@@ -225,7 +225,7 @@ def test_files_that_hold_no_sparse_matrix(tmp_path):
     )
     np.savez(tmp_path / "object.npz", data=np.array([{}], dtype=object))
     for name in ("text", "empty", "dense", "beyond", "object"):
-        with pytest.raises(ValueError, match=r"holds no sparse matrix|indices must be columns, 0 to 1, got 9"):
+        with pytest.raises(ValueError, match=r"holds no sparse matrix|0 to 1, got 9"):
             shoal.open(tmp_path / f"{name}.npz")
     with pytest.raises(FileNotFoundError):
         shoal.open(tmp_path / "none.npz")

@@ -22,7 +22,7 @@ def add(verbs: Verbs) -> None:
         "file",
         type=file_of,
         metavar="FILE",
-        help="an .npy file, an .npz one with a sparse matrix, a model, or a raw file with --shape and --dtype",
+        help="an .npy file, a sparse matrix in .npz, a model, or a raw file with --shape and --dtype",
     )
     add_layout(info)
     add_json(info)
