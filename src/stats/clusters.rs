@@ -33,9 +33,8 @@ pub struct ClusterSums {
     lows: Vec<f64>,
     /// `sums` may hold something.
     filled: bool,
-    /// Sparse rows that are still to be added to the sums, whose weights and errors are in; moved ones, or else new ones.
+    /// Sparse rows that are still to be added to the sums, whose weights and errors are in.
     waiting: Waiting,
-    moves: bool,
     /// Whoever reads sums merges these into others first: rows may wait.
     patient: bool,
 }
@@ -60,7 +59,6 @@ impl ClusterSums {
             lows: Vec::new(),
             filled: false,
             waiting: Waiting::default(),
-            moves: false,
             patient: false,
         }
     }
@@ -79,8 +77,8 @@ impl ClusterSums {
         let touched = vec![true; weights.len()];
         let energies = vec![0.0; weights.len()];
         let (squares, lows, waiting) = (Vec::new(), Vec::new(), Waiting::default());
-        let (filled, moves, patient) = (true, false, false);
-        Self { dim, sums, weights, energies, squares, touched, lows, filled, waiting, moves, patient }
+        let (filled, patient) = (true, false);
+        Self { dim, sums, weights, energies, squares, touched, lows, filled, waiting, patient }
     }
 
     /// All that these sums consist of, by name: sums, what rounding took from them, weights, squares of weights, squared errors. The second and
@@ -110,7 +108,6 @@ impl ClusterSums {
             lows,
             filled: true,
             waiting: Waiting::default(),
-            moves: false,
             patient: false,
         })
     }
@@ -166,7 +163,7 @@ impl ClusterSums {
                 let (j, weight) = (label as usize, weights.map_or(1.0, |w| w[i]));
                 self.weights[j] += weight;
                 self.energies[j] += weight * sq_dist;
-                self.waiting.push(sparse.row(i), &[(label, weight)]);
+                self.waiting.push(sparse.row(i), label, weight);
             }
             return;
         }
@@ -197,18 +194,11 @@ impl ClusterSums {
         new: &[u32],
         centers: &PackedCenters<T>,
     ) {
-        let rows = rows.into();
-        self.moves = true;
-        match rows {
-            Rows::Sparse(sparse) if self.can_wait(sparse) => self.reassign_later(sparse, old, new, centers),
-            _ => {
-                self.settle();
-                self.filled = true;
-                self.make_lows();
-                let Self { sums, lows, weights: totals, energies, .. } = self;
-                kernel::reassign(rows, old, new, centers, (sums, lows), totals, energies);
-            }
-        }
+        self.settle();
+        self.filled = true;
+        self.make_lows();
+        let Self { sums, lows, weights: totals, energies, .. } = self;
+        kernel::reassign(rows, old, new, centers, (sums, lows), totals, energies);
         for (&from, &to) in old.iter().zip(new) {
             if from != to {
                 self.touch(&[from, to]);
@@ -227,26 +217,6 @@ impl ClusterSums {
         self.patient && !self.filled && 2 * (self.waiting.len() + more) <= self.sums.len()
     }
 
-    /// As [`ClusterSums::reassign`], of rows that wait.
-    fn reassign_later<T: Compute>(
-        &mut self,
-        rows: SparseRef<'_, T>,
-        old: &[u32],
-        new: &[u32],
-        centers: &PackedCenters<T>,
-    ) {
-        let (mut from, mut to) = (vec![0.0; old.len()], vec![0.0; old.len()]);
-        kernel::sq_dists(rows, old, centers, &mut from);
-        kernel::sq_dists(rows, new, centers, &mut to);
-        for (i, row) in rows.iter().enumerate().filter(|(i, _)| old[*i] != new[*i]) {
-            for (j, sign, sq_dist) in [(old[i] as usize, -1.0, from[i]), (new[i] as usize, 1.0, to[i])] {
-                self.weights[j] += sign;
-                self.energies[j] += sign * sq_dist;
-            }
-            self.waiting.push(row, &[(old[i], -1.0), (new[i], 1.0)]);
-        }
-    }
-
     fn make_lows(&mut self) {
         if self.lows.is_empty() {
             // Zeros that nobody writes to take no memory.
@@ -258,29 +228,19 @@ impl ClusterSums {
     fn settle(&mut self) {
         if !self.waiting.is_empty() {
             let mut waiting = take(&mut self.waiting);
-            self.add(&mut waiting, self.moves);
+            self.add(&mut waiting);
             self.waiting = waiting;
         }
     }
 
-    /// Adds rows that waited, exactly if they were `moves`, and leaves none.
-    fn add(&mut self, waiting: &mut Waiting, moves: bool) {
+    /// Adds rows that waited, and leaves none.
+    fn add(&mut self, waiting: &mut Waiting) {
         self.filled = true;
-        if moves {
-            self.make_lows();
-        }
-        let Self { dim, sums, lows, .. } = self;
+        let Self { dim, sums, .. } = self;
         waiting.drain(|label, weight, columns, values| {
-            let first = label as usize * *dim;
+            let sum = &mut sums[label as usize * *dim..][..*dim];
             for (&column, x) in columns.iter().zip(values) {
-                let at = first + column as usize;
-                if lows.is_empty() {
-                    sums[at] += weight * x;
-                } else {
-                    let (total, lost) = two_sum(sums[at], weight * x);
-                    sums[at] = total;
-                    lows[at] += lost;
-                }
+                sum[column as usize] += weight * x;
             }
         });
     }
@@ -288,7 +248,7 @@ impl ClusterSums {
     /// As [`ClusterSums::merge`], but sparse rows that wait go on waiting as long as they may.
     pub(crate) fn collect(&mut self, part: &mut Self) {
         let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.sums.len();
-        if !self.filled && !part.filled && self.moves == part.moves && fits {
+        if !self.filled && !part.filled && fits {
             self.waiting.append(&mut part.waiting);
         } else {
             self.settle();
@@ -328,9 +288,8 @@ impl ClusterSums {
         let filled = take(&mut part.filled);
         if !part.waiting.is_empty() {
             self.settle();
-            self.add(&mut part.waiting, part.moves);
+            self.add(&mut part.waiting);
         }
-        part.moves = false;
         self.filled |= filled;
         for j in touched {
             let row = j * self.dim..(j + 1) * self.dim;

@@ -1,12 +1,12 @@
-//! This module knows sparse rows that are still to be added to sums: what they store, and how often they count for which cluster.
+//! This module knows sparse rows that are still to be added to sums: what they store, and what they weigh in which cluster.
 
 use crate::float::Float;
 
 /// Rows in the order in which they are to be added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
-    /// Cluster, weight, and where the stored values begin and end.
-    entries: Vec<(u32, f64, usize, usize)>,
+    /// Cluster, weight, and where the stored values end.
+    entries: Vec<(u32, f64, usize)>,
     columns: Vec<i32>,
     values: Vec<f64>,
 }
@@ -21,13 +21,11 @@ impl Waiting {
         self.entries.is_empty()
     }
 
-    /// Adds a row, which counts for each of `clusters` with its weight.
-    pub(super) fn push<T: Float>(&mut self, (columns, values): (&[i32], &[T]), clusters: &[(u32, f64)]) {
-        let start = self.values.len();
+    /// Adds a row of a cluster.
+    pub(super) fn push<T: Float>(&mut self, (columns, values): (&[i32], &[T]), label: u32, weight: f64) {
         self.columns.extend_from_slice(columns);
         self.values.extend(values.iter().map(|x| x.to_f64()));
-        let end = self.values.len();
-        self.entries.extend(clusters.iter().map(|&(label, weight)| (label, weight, start, end)));
+        self.entries.push((label, weight, self.values.len()));
     }
 
     /// Adds the rows of another, which is left empty.
@@ -35,14 +33,15 @@ impl Waiting {
         let first = self.values.len();
         self.columns.append(&mut other.columns);
         self.values.append(&mut other.values);
-        let moved = other.entries.drain(..).map(|(j, w, start, end)| (j, w, first + start, first + end));
-        self.entries.extend(moved);
+        self.entries.extend(other.entries.drain(..).map(|(label, weight, end)| (label, weight, first + end)));
     }
 
     /// Hands all rows to `f`, as cluster, weight, columns and values, and drops them.
     pub(super) fn drain(&mut self, mut f: impl FnMut(u32, f64, &[i32], &[f64])) {
-        for (label, weight, start, end) in self.entries.drain(..) {
+        let mut start = 0;
+        for (label, weight, end) in self.entries.drain(..) {
             f(label, weight, &self.columns[start..end], &self.values[start..end]);
+            start = end;
         }
         self.columns.clear();
         self.values.clear();

@@ -78,6 +78,8 @@ def shoal_clone(model):
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_against_numpy(metric):
     X = rows_of(300, 40, seed=3)
+    # A row of zeros is as far from all centers on the sphere: rounding would decide.
+    X = X[X.any(axis=1)]
     init = X[[0, 7, 50, 99, 203]]
     model = KMeans(5, init=init, metric=metric, tol=0.0).fit(sp.csr_array(X))
     expected = reference.lloyd(X, init, tol=0.0, metric=metric)

@@ -324,7 +324,7 @@ impl<T: Compute> Nested<T> {
         self.iteration += 1;
         self.rows_seen += batch as u64;
         let distances = swept.distances;
-        self.carry = swept.pays_to_carry(batch as u64);
+        self.carry = !sparse && swept.pays_to_carry(batch as u64);
         self.sums = Some(swept.into_carried());
         self.voted = batch as u64;
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh.
