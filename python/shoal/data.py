@@ -21,7 +21,7 @@ __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
 SUPPORTED = (
-    "arrays, SciPy's sparse matrices, .npy files, .npz files of sparse matrices, "
+    "arrays, .npy files, SciPy's sparse matrices and .npz files of them, "
     "and raw files of any other name given with shape= and dtype="
 )
 

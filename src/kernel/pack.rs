@@ -156,7 +156,7 @@ impl<T: Compute> PackedCenters<T> {
 
         let padded = k.next_multiple_of(table.lanes);
         let size = if form == Form::RowsInLanes { k } else { padded } * dim;
-        let mut data = Aligned::filled(size, T::ZERO);
+        let mut data = if sparse { Aligned::scattered(size) } else { Aligned::filled(size, T::ZERO) };
         let mut norms = Aligned::filled(padded, T::INFINITY);
         let center = |j: usize| centers.row(order.map_or(j, |order| order[j] as usize));
         match form {

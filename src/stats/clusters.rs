@@ -31,7 +31,7 @@ pub struct ClusterSums {
     touched: Vec<bool>,
     /// What rounding took away from the sums where rows were moved; empty until then.
     lows: Vec<f64>,
-    /// `sums` may hold something.
+    /// `sums` may hold something; they are there then.
     filled: bool,
     /// Sparse rows that are still to be added to the sums, whose weights and errors are in.
     waiting: Waiting,
@@ -65,7 +65,9 @@ impl ClusterSums {
 
     /// Of no rows at all, for a part of what will be merged: its own sums are not to be read.
     pub(crate) fn part(k: usize, dim: usize) -> Self {
-        Self { patient: true, ..Self::new(k, dim) }
+        // Sums are made where they are needed.
+        let none = Self { patient: true, ..Self::new(k, 0) };
+        Self { dim, ..none }
     }
 
     /// Of known sums, `dim` values for each of `weights`.
@@ -168,7 +170,7 @@ impl ClusterSums {
             return;
         }
         self.settle();
-        self.filled = true;
+        self.fill();
         let Self { sums, weights: totals, energies, .. } = self;
         kernel::accumulate(rows, labels, weights, centers, sums, totals, energies);
     }
@@ -195,7 +197,7 @@ impl ClusterSums {
         centers: &PackedCenters<T>,
     ) {
         self.settle();
-        self.filled = true;
+        self.fill();
         self.make_lows();
         let Self { sums, lows, weights: totals, energies, .. } = self;
         kernel::reassign(rows, old, new, centers, (sums, lows), totals, energies);
@@ -214,7 +216,15 @@ impl ClusterSums {
     /// added value by value.
     fn can_wait<T: Float>(&self, rows: SparseRef<'_, T>) -> bool {
         let more: usize = rows.iter().map(|(columns, _)| columns.len()).sum();
-        self.patient && !self.filled && 2 * (self.waiting.len() + more) <= self.sums.len()
+        self.patient && !self.filled && 2 * (self.waiting.len() + more) <= self.weights.len() * self.dim
+    }
+
+    /// Makes the sums, if they are not there yet.
+    fn fill(&mut self) {
+        self.filled = true;
+        if self.sums.is_empty() {
+            self.sums = vec![0.0; self.weights.len() * self.dim];
+        }
     }
 
     fn make_lows(&mut self) {
@@ -235,7 +245,7 @@ impl ClusterSums {
 
     /// Adds rows that waited, and leaves none.
     fn add(&mut self, waiting: &mut Waiting) {
-        self.filled = true;
+        self.fill();
         let Self { dim, sums, .. } = self;
         waiting.drain(|label, weight, columns, values| {
             let sum = &mut sums[label as usize * *dim..][..*dim];
@@ -247,7 +257,7 @@ impl ClusterSums {
 
     /// As [`ClusterSums::merge`], but sparse rows that wait go on waiting as long as they may.
     pub(crate) fn collect(&mut self, part: &mut Self) {
-        let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.sums.len();
+        let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.weights.len() * self.dim;
         if !self.filled && !part.filled && fits {
             self.waiting.append(&mut part.waiting);
         } else {
@@ -290,7 +300,9 @@ impl ClusterSums {
             self.settle();
             self.add(&mut part.waiting);
         }
-        self.filled |= filled;
+        if filled {
+            self.fill();
+        }
         for j in touched {
             let row = j * self.dim..(j + 1) * self.dim;
             if !filled {

@@ -237,9 +237,8 @@ impl<T: Compute> Lloyd<T> {
 /// What [`Algorithm::Auto`] takes when that share of the labels has changed in a sweep.
 fn worthwhile<T: Compute>(dim: usize, k: usize, changed: f64, sparse: bool) -> Algorithm {
     if sparse {
-        // Sparse rows have no balls of centers, and little time to read many bounds.
-        let pays = panels_pay(dim, k / PackedCenters::<T>::panel_centers(), changed);
-        if pays { Algorithm::Yinyang } else { Algorithm::Lloyd }
+        // Rows of many columns that are mostly zeros are about equally far from all centers: bounds rule nothing out (`sparse.py`).
+        Algorithm::Lloyd
     } else if balls_pay(dim, k, changed) {
         Algorithm::Exponion
     } else if panels_pay(dim, k / PackedCenters::<T>::panel_centers(), changed) {

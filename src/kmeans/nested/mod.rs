@@ -214,13 +214,13 @@ impl<T: Compute> Nested<T> {
     }
 
     /// Begins bounds, if it is time for them.
-    fn choose_bounds(&mut self) {
+    fn choose_bounds(&mut self, sparse: bool) {
         let begun = self.labels.bounds.is_some();
         // Before the first update nothing is known of where centers will be, and which of them are near each other.
         if begun || self.iteration == 0 {
             return;
         }
-        let wanted = self.params.bounds.begin(self.dim, self.changed, self.batch() as u64);
+        let wanted = self.params.bounds.begin(self.dim, self.changed, self.batch() as u64, sparse);
         if let Some(least_panels) = wanted {
             let centers = MatRef::new(&self.centers, self.dim);
             let budget = self.params.bounds_memory;
@@ -280,10 +280,10 @@ impl<T: Compute> Nested<T> {
     fn round(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Step> {
         let begun = Instant::now();
         self.current = false;
-        self.choose_bounds();
+        let sparse = data.most_values().is_some();
+        self.choose_bounds(sparse);
         let before = self.centers.clone();
         let centers = MatRef::new(&before, self.dim);
-        let sparse = data.most_values().is_some();
         let packed = self.labels.pack(centers, sparse);
         let origin = &before[..self.dim];
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;

@@ -97,11 +97,12 @@ impl Bounds {
 
     /// The fewest panels that share a bound, if it is time for bounds: rows of `dim` columns, of `batch` of which `changed` changed
     /// their label.
-    pub(super) fn begin(self, dim: usize, changed: u64, batch: u64) -> Option<usize> {
+    pub(super) fn begin(self, dim: usize, changed: u64, batch: u64, sparse: bool) -> Option<usize> {
         match self {
             Self::Auto => {
                 let settled = changed as f64 <= BOUNDED_CHANGES * batch as f64;
-                (settled && dim >= NESTED_BOUNDS_DIM).then_some(1)
+                // Among sparse rows they rule nothing out.
+                (settled && dim >= NESTED_BOUNDS_DIM && !sparse).then_some(1)
             }
             Self::Elkan => Some(1),
             Self::Yinyang => Some(4),
