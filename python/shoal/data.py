@@ -336,11 +336,11 @@ def sparse_source(matrix: Any) -> Source:
         data = data.astype(np.float64)
     elif not data.dtype.isnative:
         data = data.astype(data.dtype.newbyteorder("="))
-    index = [
-        np.require(array, array.dtype.newbyteorder("="), ["C", "ALIGNED"])
-        for array in (matrix.indptr, matrix.indices)
-    ]
-    return Source.from_csr(*index, data, matrix.shape)
+
+    def in_place(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.require(array, array.dtype.newbyteorder("="), ["C", "ALIGNED"])
+
+    return Source.from_csr(in_place(matrix.indptr), in_place(matrix.indices), data, matrix.shape)
 
 
 def source_of_values(rows: Any) -> Source:
