@@ -46,6 +46,7 @@ pub mod persist;
 #[cfg(feature = "python")]
 mod python;
 mod rng;
+mod rows;
 pub mod seeding;
 mod shuffle;
 pub mod solver;
@@ -58,4 +59,5 @@ pub use float::Float;
 pub use kmeans::{Algorithm, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch};
 pub use matrix::MatRef;
 pub use parallel::{Executor, Interrupt};
+pub use rows::{RowBuf, Rows, SparseRef};
 pub use seeding::Seeding;

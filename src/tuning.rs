@@ -54,6 +54,10 @@ pub(crate) const fn rows_in_lanes(dim: usize, k: usize, registers: usize) -> boo
     dim <= ROWS_IN_LANES_DIM && (registers >= 32 || dim <= 4 || k <= 64)
 }
 
+/// Vectors of centers that a sparse row meets at a time: their sums fit into 16 registers beside a value and a load, and the more of a column
+/// lies together, the fewer lines are waited for (`sparse.py`).
+pub(crate) const SPARSE_VECTORS: usize = 8;
+
 /// Centers from which the reference point of a packed set is taken: a median over more of them moves little and costs `k d log k`.
 pub(crate) const SHIFT_SAMPLE: usize = 63;
 

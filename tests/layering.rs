@@ -10,7 +10,10 @@ const LAYERS: [(&str, &[&str]); 5] = [
     ("families", &["kmeans", "gmm", "kmodes"]),
     ("machinery", &["solver", "seeding", "stats", "metrics", "persist"]),
     ("compute and rows", &["kernel", "data"]),
-    ("vocabulary", &["error", "float", "matrix", "rng", "shuffle", "parallel", "tuning", "whole_file"]),
+    (
+        "vocabulary",
+        &["error", "float", "matrix", "rng", "rows", "shuffle", "parallel", "tuning", "whole_file"],
+    ),
 ];
 
 /// Modules of one layer that must not know each other.

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 from ._core import Source, Step
 from ._params import verbosity
 from .callbacks import Callback, ProgressBar
-from .data import DataSource, array_source, as_rows, open_object, open_path
+from .data import DataSource, as_rows, open_object, open_path, source_of_values
 
 #: Fields of `history_`, those of a step.
 STEP_FIELDS: tuple[tuple[str, str], ...] = (
@@ -73,12 +73,14 @@ def opened(X: Any) -> DataSource | None:
 def as_source(X: Any) -> Source:
     """Give rows of any kind as a source, for functions; estimators look at feature names too."""
     source = opened(X)
-    return source_of(as_rows(X, check_array) if source is None else source)
+    if source is not None:
+        return source_of(source)
+    return source_of(as_rows(X, partial(check_array, accept_sparse="csr")))
 
 
-def source_of(rows: npt.NDArray[Any] | DataSource) -> Source:
-    """Give the source behind rows that were checked."""
-    return rows._source if isinstance(rows, DataSource) else array_source(rows)
+def source_of(rows: Any) -> Source:
+    """Give the source behind rows that were checked: an array, a CSR matrix, or an open source."""
+    return rows._source if isinstance(rows, DataSource) else source_of_values(rows)
 
 
 class Clusterer(BaseEstimator, ABC):
@@ -93,8 +95,8 @@ class Clusterer(BaseEstimator, ABC):
         """Give `X` as a source, its number of features checked or, with `reset`, noted."""
         return source_of(self._checked(X, reset=reset))
 
-    def _checked(self, X: Any, *, reset: bool) -> npt.NDArray[Any] | DataSource:
-        """Give `X` as an array of numbers or an open source, checked as for `_rows`."""
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        """Give `X` as an array of numbers, a CSR matrix or an open source, checked as for `_rows`."""
         source = opened(X)
         if source is not None:
             found = source.shape[1]
@@ -107,7 +109,7 @@ class Clusterer(BaseEstimator, ABC):
                     f"{self.n_features_in_} features as input."
                 )
             return source
-        return as_rows(X, partial(validate_data, self, reset=reset, accept_sparse=False))
+        return as_rows(X, partial(validate_data, self, reset=reset, accept_sparse="csr"))
 
     # ---------------------------------------------------------------- the loop
 

@@ -66,10 +66,12 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, the path of a file or
-            an object of another library that :func:`shoal.open` takes, a :class:`~shoal.DataSource`, or a
-            callable without arguments that returns a fresh iterator of blocks for each pass; an iterator,
-            where one pass is enough. NaN and infinity are refused.
+            An array (any strides and real type), a list, a numeric frame, a memory map, a sparse matrix or
+            array of SciPy, the path of a file or an object of another library that :func:`shoal.open` takes,
+            a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh iterator of
+            blocks for each pass; an iterator, where one pass is enough. NaN and infinity are refused. Of a
+            sparse matrix only what it stores is worked on; CSR is read in place, other formats are converted
+            with a warning.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
             Weight of every row, finite, at least 0, not all 0. None: 1. For a stream of unknown length an
@@ -85,7 +87,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ValueError
             For parameters, shapes or values that are refused; the message names them.
         TypeError
-            For sparse matrices and values that are no numbers.
+            For values that are no numbers.
         OSError
             When a file cannot be read.
         KeyboardInterrupt
@@ -392,7 +394,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def __sklearn_tags__(self) -> Any:
         """Say to scikit-learn what this estimator can do."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = False
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -18,18 +18,21 @@ from ._ahead import Ahead
 from ._blocks import Blocks, Fresh, Single, begun, checked, converted, is_once, is_stream, recut
 from ._core import Source
 from ._params import shown, whole
+from ._warn import warn
 from .formats.stream import Stream
 
 __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
 SUPPORTED = (
-    "arrays, streams of blocks, .npy, .fvecs, .bvecs, .ivecs, .fbin, .u8bin, .i8bin, .ibin, "
-    f"{', '.join(formats.SUFFIXES)} files, and raw files of any other name given with shape= and dtype="
+    "arrays, SciPy's sparse matrices and .npz files of them, streams of blocks, .npy, .fvecs, .bvecs, "
+    f".ivecs, .fbin, .u8bin, .i8bin, .ibin, {', '.join(formats.SUFFIXES)} files, and raw files of any other "
+    "name given with shape= and dtype="
 )
-#: What opens the files that are memory-mapped and say themselves what they hold, by the end of their name.
+#: What opens the files that are mapped or loaded and say themselves what they hold, by the end of their name.
 MAPPED: dict[str, Callable[[str], Source]] = {
     ".npy": Source.open_npy,
+    ".npz": lambda name: sparse_source(load_npz(name)),
     **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), Source.open_vecs),
     **dict.fromkeys((".fbin", ".u8bin", ".i8bin", ".ibin"), Source.open_bin),
 }
@@ -38,7 +41,7 @@ BLOCK_BYTES = 8 << 20
 
 
 class DataSource:
-    """Rows that stay where they are: in an array, in a file that is memory-mapped, or in a stream of blocks.
+    """Rows that stay where they are: an array, a sparse matrix, a file that is mapped, a stream of blocks.
 
     Made by :func:`shoal.open`. Every estimator and function of shoal takes one as ``X``. The rows keep the
     type they are stored in; ``uint8``, ``int8``, ``int16``, ``uint16``, ``float16``, ``bfloat16`` and
@@ -53,6 +56,8 @@ class DataSource:
         NumPy lacks).
     access : str
         ``"random"``: any row at any time; ``"replay"``: any number of passes; ``"once"``: one pass.
+    sparse : bool
+        Whether the rows are sparse: only the values that are stored are there, and zeros cost nothing.
     nbytes : int or None
         Size of all rows as stored, in bytes; None where the number of rows is.
 
@@ -95,6 +100,11 @@ class DataSource:
         return self._source.access
 
     @property
+    def sparse(self) -> bool:
+        """Whether only the values that are stored are there."""
+        return self._source.sparse
+
+    @property
     def nbytes(self) -> int | None:
         """Size of all rows as stored, in bytes; None where their number is not known."""
         return self._source.nbytes
@@ -112,9 +122,10 @@ class DataSource:
             return f"<DataSource {self._name}, closed>"
         rows, cols = self.shape
         known = "unknown" if rows is None else rows
-        return f"<DataSource {self._name}: {known} x {cols} {self._open.dtype}, access {self.access}>"
+        kind = f"sparse {self._open.dtype}" if self.sparse else self._open.dtype
+        return f"<DataSource {self._name}: {known} x {cols} {kind}, access {self.access}>"
 
-    def blocks(self, rows: int | None = None) -> Iterator[npt.NDArray[Any]]:
+    def blocks(self, rows: int | None = None) -> Iterator[Any]:
         """Give all rows in order, a block at a time.
 
         Parameters
@@ -125,9 +136,9 @@ class DataSource:
 
         Yields
         ------
-        ndarray of shape (n_rows, n_columns)
-            A copy of the next rows, of type :attr:`dtype`, or the block of a stream itself, which may be
-            read-only. A stream with access ``"once"`` is used up by it.
+        ndarray or scipy.sparse.csr_array of shape (n_rows, n_columns)
+            A copy of the next rows, of type :attr:`dtype`, sparse where the rows are; or the block of a
+            stream itself, which may be read-only. A stream with access ``"once"`` is used up by it.
         """
         source = self._source
         size = None if rows is None else whole("rows", rows, 1)
@@ -137,7 +148,10 @@ class DataSource:
             return blocks if size is None else recut(blocks, size)
         assert n is not None
         if size is None:
-            size = max(1, BLOCK_BYTES // max(1, d * self.dtype.itemsize))
+            row = (source.nbytes or 0) / max(1, n) if source.sparse else d * self.dtype.itemsize
+            size = max(1, int(BLOCK_BYTES / max(1, row)))
+        if source.sparse:
+            return (read_csr(source, start, min(n, start + size)) for start in range(0, n, size))
         return (source.read(start, min(n, start + size)) for start in range(0, n, size))
 
     def _ahead(self, rows: int | None = None) -> Ahead:
@@ -156,7 +170,8 @@ class DataSource:
         Returns
         -------
         ndarray of shape (m, n_columns)
-            The rows in the type that they are computed in, ``float32`` or ``float64``.
+            The rows in the type that they are computed in, ``float32`` or ``float64``; sparse ones with their
+            zeros.
 
         Raises
         ------
@@ -239,11 +254,13 @@ def open(
     Parameters
     ----------
     obj : array-like, path, iterator, callable, object of another library or DataSource
-        A 2-D array (any strides), or anything that becomes one (a numeric frame, a list).
+        A 2-D array (any strides), or anything that becomes one (a numeric frame, a list). A sparse matrix or
+        array of SciPy: CSR is read in place, others are converted, with a warning.
 
         The path of a file, a str or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``,
         ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
-        a header, together with `shape` and `dtype`. Read a block at a time, as often as there are passes:
+        a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
+        ``scipy.sparse.save_npz`` wrote. Read a block at a time, as often as there are passes:
         ``.parquet`` (or a folder of them), ``.arrow`` and ``.feather`` (extra ``arrow``), ``.h5`` and
         ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
 
@@ -277,7 +294,7 @@ def open(
     ValueError
         When it is not what it should be, or of a kind that is not supported.
     TypeError
-        For complex and other values that are no numbers, and for sparse matrices.
+        For complex and other values that are no numbers.
     ImportError
         When a package is missing that a file needs; the message says what to install.
 
@@ -329,7 +346,8 @@ def open(
     from sklearn.utils.validation import check_array
 
     # Rows may be none at all here: what works on them says how many it needs.
-    return DataSource(array_source(as_rows(obj, partial(check_array, ensure_min_samples=0))))
+    rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
+    return DataSource(source_of_values(rows), "sparse matrix" if is_sparse(rows) else "array")
 
 
 def says_itself(name: str) -> bool:
@@ -477,21 +495,96 @@ def array_source(array: npt.NDArray[Any]) -> Source:
     return Source.from_array(native(array))
 
 
-def as_rows(obj: Any, check: Callable[..., Any]) -> npt.NDArray[Any]:
-    """Give an array of numbers of anything that is none, or none yet; `check` is one of scikit-learn's."""
+def is_sparse(rows: Any) -> bool:
+    """Whether rows are a sparse matrix or array of SciPy."""
+    if not (hasattr(rows, "toarray") and hasattr(rows, "nnz")):
+        # Without an import: most rows are not.
+        return False
+    from scipy.sparse import issparse
+
+    return bool(issparse(rows))
+
+
+def sparse_source(matrix: Any) -> Source:
+    """Make a source of a CSR matrix; its arrays are copied only where their byte order or type is foreign."""
+    data = matrix.data
+    if data.dtype.kind == "f" and data.dtype.itemsize > 8:
+        data = data.astype(np.float64)
+    elif not data.dtype.isnative:
+        data = data.astype(data.dtype.newbyteorder("="))
+
+    def in_place(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.require(array, array.dtype.newbyteorder("="), ["C", "ALIGNED"])
+
+    return Source.from_csr(in_place(matrix.indptr), in_place(matrix.indices), data, matrix.shape)
+
+
+def source_of_values(rows: Any) -> Source:
+    """Make a source of an array, or of a CSR matrix."""
+    return sparse_source(rows) if is_sparse(rows) else array_source(rows)
+
+
+def read_csr(source: Source, start: int, stop: int) -> Any:
+    """Copy consecutive rows of a sparse source."""
+    from scipy.sparse import csr_array
+
+    indptr, indices, data = source.read_csr(start, stop)
+    return csr_array((data, indices, indptr), shape=(stop - start, source.shape[1]))
+
+
+def load_npz(name: str) -> Any:
+    """Load the sparse matrix that an .npz file holds, in rows."""
+    import zipfile
+
+    from scipy.sparse import load_npz as load
+
+    try:
+        matrix = load(name)
+    except OSError:
+        raise
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{name}: holds no sparse matrix as scipy.sparse.save_npz writes it: {error}"
+        ) from error
+    if matrix.ndim != 2:
+        raise ValueError(f"{name}: rows must be a 2-D matrix, got {matrix.ndim}-D")
+    warn_of_format(matrix)
+    return matrix.tocsr()
+
+
+def warn_of_format(matrix: Any) -> None:
+    """Say that a sparse matrix that is not compressed by rows is converted."""
+    if matrix.format != "csr":
+        from sklearn.exceptions import DataConversionWarning
+
+        warn(
+            f"sparse X of format {matrix.format!r} is converted to CSR, which is a copy of it: "
+            "pass X.tocsr() where it is used more than once",
+            DataConversionWarning,
+        )
+
+
+def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
+    """Give an array of numbers, or a CSR matrix, of anything that is none, or none yet.
+
+    `check` is one of scikit-learn's.
+    """
     refuse_unreadable(obj)
+    if is_sparse(obj):
+        warn_of_format(obj)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
         obj = np.from_dlpack(obj)
     try:
-        rows: npt.NDArray[Any] = check(obj, dtype="numeric", ensure_all_finite=False)
+        rows: Any = check(obj, dtype="numeric", ensure_all_finite=False)
     except OverflowError as error:
         raise ValueError(f"X must hold numbers that float64 can hold: {error}") from error
     return rows
 
 
 def refuse_unreadable(X: Any) -> None:
-    """Refuse sparse matrices and complex numbers with messages of our own."""
+    """Refuse foreign sparse matrices and complex numbers with messages of our own."""
     if getattr(getattr(X, "dtype", None), "kind", None) == "c":
         raise ValueError(f"Complex data not supported: X has dtype {X.dtype}")
-    if hasattr(X, "toarray") and hasattr(X, "nnz"):
-        raise TypeError("sparse X is not supported yet: pass a dense array, for example X.toarray()")
+    if hasattr(X, "toarray") and hasattr(X, "nnz") and not is_sparse(X):
+        kind = f"{type(X).__module__}.{type(X).__name__}"
+        raise TypeError(f"X is sparse, but no matrix or array of scipy.sparse: got {kind}")

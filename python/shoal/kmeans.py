@@ -54,7 +54,8 @@ class KMeans(CenterClusterer):
         bound for every row and center. ``"hamerly"`` keeps one bound a row, and ``"exponion"`` also looks
         only among the centers near the row's own one, in up to 16 dimensions. ``"auto"`` begins with plain
         sweeps and takes bounds once they pay: ``"exponion"`` in up to 16 dimensions, ``"yinyang"`` for many
-        clusters in more, ``"elkan"`` from 256 on; it gives them up where they save little.
+        clusters in more, ``"elkan"`` from 256 on; it gives them up where they save little. On sparse
+        rows it takes none: they rule next to nothing out there.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
         sphere.

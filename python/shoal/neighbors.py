@@ -41,7 +41,7 @@ def nearest(
     ValueError
         For parameters, shapes or values that are refused.
     TypeError
-        For sparse matrices and values that are no numbers.
+        For values that are no numbers.
     MemoryError
         When the result is larger than memory.
 

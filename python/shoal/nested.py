@@ -48,8 +48,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         How many lower bounds of distances are kept of a row to save others; results do not depend on it, bit
         for bit. Distances are computed for panels of a few dozen centers at a time, and no bound stands for
         less: ``"elkan"`` keeps one a panel, ``"yinyang"`` one for four panels, ``"hamerly"`` a single one,
-        ``"none"`` none. ``"auto"`` is ``"elkan"`` once few labels change, and none for short rows. With less
-        than they need of `bounds_memory`, more panels share one.
+        ``"none"`` none. ``"auto"`` is ``"elkan"`` once few labels change, and none for short or sparse rows.
+        With less than they need of `bounds_memory`, more panels share one.
     bounds_memory : str or int, default="1GB"
         Most memory that bounds may take, in bytes or as ``"500MB"``. A warning says so when there is no room
         for any of those that `bounds` names.

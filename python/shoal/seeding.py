@@ -52,7 +52,7 @@ def kmeans_plusplus(
     ValueError
         For parameters, shapes or values that are refused.
     TypeError
-        For sparse matrices and values that are no numbers.
+        For values that are no numbers.
 
     Notes
     -----

@@ -11,6 +11,7 @@ use super::{Access, Block, DataSource, TileReader, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::{RowBuf, SparseRef};
 
 /// A source with one weight a row, in place of any that it has.
 ///
@@ -119,8 +120,14 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
     ) -> Result<()> {
         self.weigh(row, &|g| self.source.for_each_block_from(row, tile_rows, g), f)
     }
+    fn most_values(&self) -> Option<usize> {
+        self.source.most_values()
+    }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         self.source.gather(rows, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.source.copy(rows, out)
     }
 }
 
@@ -190,6 +197,15 @@ impl<S> RowRange<S> {
         }
         Ok(Self { source, rows })
     }
+
+    /// Rows of the range as rows of the source.
+    fn of_source(&self, rows: &[u64]) -> Result<Vec<u64>> {
+        let n = self.rows.end - self.rows.start;
+        match rows.iter().find(|&&row| row >= n) {
+            Some(&beyond) => Err(no_such_row(beyond)),
+            None => Ok(rows.iter().map(|row| row + self.rows.start).collect()),
+        }
+    }
 }
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for RowRange<S> {
@@ -234,13 +250,14 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for RowRange<S> {
         })?;
         if ended { Ok(()) } else { blocks.finish() }
     }
+    fn most_values(&self) -> Option<usize> {
+        self.source.most_values()
+    }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        let n = self.rows.end - self.rows.start;
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= n) {
-            return Err(no_such_row(beyond));
-        }
-        let rows: Vec<u64> = rows.iter().map(|row| row + self.rows.start).collect();
-        self.source.gather(&rows, out)
+        self.source.gather(&self.of_source(rows)?, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.source.copy(&self.of_source(rows)?, out)
     }
 }
 
@@ -280,6 +297,9 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Counted<S> {
     ) -> Result<()> {
         self.source.for_each_block(tile_rows, f)
     }
+    fn most_values(&self) -> Option<usize> {
+        self.source.most_values()
+    }
     fn for_each_block_from(
         &self,
         row: u64,
@@ -290,6 +310,9 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Counted<S> {
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         self.source.gather(rows, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.source.copy(rows, out)
     }
 }
 
@@ -385,11 +408,16 @@ impl<S, I: RowIndex> Permuted<S, I> {
         &self.order
     }
 
-    /// Appends the rows that `order` lists.
-    fn read<T: Float>(&self, order: impl Iterator<Item = I>, out: &mut Vec<T>) -> Result<()>
-    where
-        S: DataSource<T>,
-    {
+    /// What stands at some places of the order.
+    fn of_source<'a>(&'a self, places: &'a [u64]) -> Result<impl Iterator<Item = I> + use<'a, S, I>> {
+        match places.iter().find(|&&place| place >= self.order.len() as u64) {
+            Some(&beyond) => Err(no_such_row(beyond)),
+            None => Ok(places.iter().map(|&place| self.order[place as usize])),
+        }
+    }
+
+    /// Hands the rows that `order` lists to `f`, some at a time.
+    fn some_at_a_time(order: impl Iterator<Item = I>, mut f: impl FnMut(&[u64]) -> Result<()>) -> Result<()> {
         let mut rows = [0u64; GATHERED_ROWS];
         let mut order = order.peekable();
         while order.peek().is_some() {
@@ -398,7 +426,7 @@ impl<S, I: RowIndex> Permuted<S, I> {
                 *row = i.row();
                 n += 1;
             }
-            self.source.gather(&rows[..n], out)?;
+            f(&rows[..n])?;
         }
         Ok(())
     }
@@ -408,12 +436,29 @@ impl<T: Float, S: DataSource<T>, I: RowIndex> TileReader<T> for Permuted<S, I> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         scratch.clear();
         let n = rows.len();
-        if let Err(e) = self.read(self.order[rows].iter().copied(), scratch) {
+        let order = self.order[rows].iter().copied();
+        if let Err(e) = Self::some_at_a_time(order, |rows| self.source.gather(rows, scratch)) {
             self.failure.note(e);
         }
         // What could not be read is anything, for the pass ends in the error.
         scratch.resize(n * self.source.dim(), T::ZERO);
         MatRef::new(scratch, self.source.dim())
+    }
+    /// # Panics
+    /// As `tile`.
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        _picked: Option<&[u32]>,
+        scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        self.source.most_values()?;
+        scratch.begin_sparse(self.source.dim());
+        let order = self.order[rows].iter().copied();
+        if let Err(e) = Self::some_at_a_time(order, |rows| self.source.copy(rows, scratch)) {
+            panic!("rows that are there cannot be read: {e}");
+        }
+        scratch.as_sparse()
     }
 }
 
@@ -441,11 +486,14 @@ impl<T: Float, S: DataSource<T>, I: RowIndex> DataSource<T> for Permuted<S, I> {
         let weights = self.weights.as_deref();
         self.failure.or(one_block(self, self.order.len(), &mut |block| f(Block { weights, ..block })))
     }
+    fn most_values(&self) -> Option<usize> {
+        self.source.most_values()
+    }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= self.order.len() as u64) {
-            return Err(no_such_row(beyond));
-        }
-        self.read(rows.iter().map(|&row| self.order[row as usize]), out)
+        Self::some_at_a_time(self.of_source(rows)?, |rows| self.source.gather(rows, out))
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        Self::some_at_a_time(self.of_source(rows)?, |rows| self.source.copy(rows, out))
     }
 }
 
@@ -535,6 +583,26 @@ impl<T: Float> TileReader<T> for NormalizedRows<'_, T> {
         values.chunks_exact_mut(cols).for_each(normalize);
         MatRef::new(values, cols)
     }
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: Option<&[u32]>,
+        scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        // The stored values are copied, whether they lie elsewhere or were put together just now.
+        let mut buffer = RowBuf::default();
+        let tile = self.0.sparse(rows, picked, &mut buffer)?;
+        scratch.begin_sparse(tile.cols());
+        scratch.extend(tile.into());
+        normalize_stored(scratch, 0);
+        scratch.as_sparse()
+    }
+}
+
+/// Divides sparse rows from number `first` on by their norms.
+fn normalize_stored<T: Float>(rows: &mut RowBuf<T>, first: usize) {
+    let RowBuf { starts, values, .. } = rows;
+    starts[first..].windows(2).for_each(|row| normalize(&mut values[row[0]..row[1]]));
 }
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Normalized<S> {
@@ -573,6 +641,20 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Normalized<S> {
         let before = out.len();
         self.0.gather(rows, out)?;
         out[before..].chunks_exact_mut(self.0.dim()).for_each(normalize);
+        Ok(())
+    }
+    fn most_values(&self) -> Option<usize> {
+        self.0.most_values()
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        let before = out.len();
+        self.0.copy(rows, out)?;
+        if out.is_sparse() {
+            normalize_stored(out, before);
+        } else {
+            let cols = out.cols();
+            out.values[before * cols..].chunks_exact_mut(cols).for_each(normalize);
+        }
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use super::{Access, DataSource};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rng::mix;
+use crate::rows::{RowBuf, SparseRef};
 
 /// Rows that are looked at.
 const ROWS: u64 = 1024;
@@ -22,12 +23,23 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
         data.rows().into_iter().for_each(&mut add);
         data.weights().into_iter().flatten().for_each(|weight| add(weight.to_bits()));
     }
-    let mut look_at = |values: &[T]| values.iter().for_each(|x| add(x.to_f64().to_bits()));
     match (data.access(), data.rows()) {
         (Access::Random, Some(n)) => {
             let some = n.min(ROWS);
             let rows: Vec<u64> =
                 (0..some).map(|i| (u128::from(i) * u128::from(n) / u128::from(some)) as u64).collect();
+            if data.most_values().is_some() {
+                let mut copied = RowBuf::sparse(dim);
+                data.copy(&rows, &mut copied)?;
+                for (columns, values) in copied.as_sparse().iter().flat_map(SparseRef::iter) {
+                    for (&column, x) in columns.iter().zip(values) {
+                        add(u64::from(column.cast_unsigned()));
+                        add(x.to_f64().to_bits());
+                    }
+                }
+                return Ok(print);
+            }
+            let mut look_at = |values: &[T]| values.iter().for_each(|x| add(x.to_f64().to_bits()));
             let mut values = Vec::new();
             for rows in rows.chunks((VALUES / dim.max(1)).max(1)) {
                 values.clear();
@@ -37,6 +49,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
         }
         (Access::Once, _) => {}
         _ => {
+            let mut look_at = |values: &[T]| values.iter().for_each(|x| add(x.to_f64().to_bits()));
             let (mut left, mut scratch) = (ROWS as usize, Vec::new());
             data.for_each_block(1, &mut |block| {
                 let some = left.min(block.len);

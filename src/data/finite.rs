@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::DataSource;
+use super::{Converted, DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::parallel::Executor;
@@ -27,24 +27,19 @@ pub fn check_finite<T: Float>(source: &dyn DataSource<T>, executor: &Executor) -
     if source.always_finite() {
         return Ok(());
     }
-    let tile_rows = (TILE_VALUES / source.dim()).max(1);
+    let tile_rows = (TILE_VALUES / row_values(source)).max(1);
     source.for_each_block(tile_rows, &mut |block| {
-        executor.for_each((0..block.len).step_by(tile_rows), Vec::new, |start, scratch| {
-            let tile = block.rows.tile(start..block.len.min(start + tile_rows), scratch);
-            for (i, row) in tile.iter().enumerate() {
-                // Without an early end the loop over a row is vectorised.
-                if row.iter().fold(true, |all, x| all & x.finite()) {
-                    continue;
-                }
-                let column = row.iter().position(|x| !x.finite()).unwrap_or_default();
-                return Err(Error::NotFinite {
+        executor.for_each((0..block.len).step_by(tile_rows), Converted::default, |start, scratch| {
+            let tile = scratch.read(block.rows, start..block.len.min(start + tile_rows), None);
+            match tile.first_not_finite() {
+                None => Ok(()),
+                Some((i, column, value)) => Err(Error::NotFinite {
                     what: "X",
-                    value: row[column].to_string(),
+                    value: value.to_string(),
                     row: block.first_row + (start + i) as u64,
                     column,
-                });
+                }),
             }
-            Ok(())
         })?;
         Ok(ControlFlow::Continue(()))
     })

@@ -11,11 +11,13 @@ use std::ops::{ControlFlow, Range};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
+use crate::rows::{RowBuf, Rows, SparseRef};
 
 mod adapters;
 mod any;
 pub mod bin;
 mod chunks;
+mod csr;
 mod dtype;
 mod failure;
 mod fingerprint;
@@ -33,6 +35,7 @@ pub(crate) use adapters::{Counted, no_weight, normalize_rows};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
 pub use any::{AnySource, Own, Source};
 pub use chunks::{Chunk, Chunks};
+pub use csr::{Csr, Index};
 pub use dtype::Dtype;
 pub(crate) use fingerprint::fingerprint;
 pub use finite::check_finite;
@@ -82,6 +85,49 @@ pub trait TileReader<T: Float>: Sync {
         let _ = picked;
         self.tile(rows, scratch)
     }
+
+    /// The rows of `rows` as sparse ones, in place or put together in `scratch`; `None` from a reader of dense rows. With `picked`, what stands in
+    /// place of the others is undefined, as for [`TileReader::tile_of`].
+    ///
+    /// Whoever has sparse rows says so by [`DataSource::most_values`] and in every tile. Its [`TileReader::tile`] fills in the zeros: that is for
+    /// single rows.
+    ///
+    /// # Panics
+    /// As [`TileReader::tile_of`].
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: Option<&[u32]>,
+        scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        let _ = (rows, picked, scratch);
+        None
+    }
+}
+
+/// What a worker reads rows into: dense ones, or sparse ones.
+#[derive(Debug, Default)]
+pub(crate) struct Converted<T> {
+    dense: Vec<T>,
+    sparse: RowBuf<T>,
+}
+
+impl<T: Float> Converted<T> {
+    /// The rows of `rows` as they are, or those of them that are `picked`: see [`TileReader::tile_of`].
+    pub(crate) fn read<'s>(
+        &'s mut self,
+        reader: &'s dyn TileReader<T>,
+        rows: Range<usize>,
+        picked: Option<&[u32]>,
+    ) -> Rows<'s, T> {
+        if let Some(rows) = reader.sparse(rows.clone(), picked, &mut self.sparse) {
+            return rows.into();
+        }
+        match picked {
+            None => reader.tile(rows, &mut self.dense).into(),
+            Some(picked) => reader.tile_of(rows, picked, &mut self.dense).into(),
+        }
+    }
 }
 
 /// Consecutive rows of a source.
@@ -127,6 +173,11 @@ pub trait DataSource<T: Float>: Sync {
         false
     }
 
+    /// The most values that a row stores, where rows are sparse; `None` where they are dense.
+    fn most_values(&self) -> Option<usize> {
+        None
+    }
+
     /// One pass over all rows in order. Every block but the last has a multiple of `tile_rows` rows; `f` may
     /// end the pass early.
     ///
@@ -168,6 +219,17 @@ pub trait DataSource<T: Float>: Sync {
     /// # Errors
     /// [`Error::Source`] from a source that cannot, [`Error::Shape`] for a row that is not there.
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()>;
+
+    /// As [`DataSource::gather`], sparse rows as they are.
+    ///
+    /// # Errors
+    /// As [`DataSource::gather`].
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        let mut values = Vec::new();
+        self.gather(rows, &mut values)?;
+        out.extend(MatRef::new(&values, self.dim()).into());
+        Ok(())
+    }
 }
 
 impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
@@ -193,6 +255,9 @@ impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
     ) -> Result<()> {
         (**self).for_each_block(tile_rows, f)
     }
+    fn most_values(&self) -> Option<usize> {
+        (**self).most_values()
+    }
     fn for_each_block_from(
         &self,
         row: u64,
@@ -203,6 +268,9 @@ impl<T: Float, S: DataSource<T> + ?Sized> DataSource<T> for &S {
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         (**self).gather(rows, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        (**self).copy(rows, out)
     }
 }
 
@@ -238,6 +306,30 @@ pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result
         Some(i) => Err(no_such_row(rows[i])),
         None => Ok(out),
     }
+}
+
+/// Values that a row has to be worked on: those that the longest one stores, where rows are sparse.
+pub(crate) fn row_values<T: Float>(source: &dyn DataSource<T>) -> usize {
+    source.most_values().map_or(source.dim(), |most| most.max(1))
+}
+
+/// Bytes of a copied row, the longest one where rows are sparse.
+pub(crate) fn row_bytes<T: Float>(source: &dyn DataSource<T>) -> usize {
+    let columns = if source.most_values().is_some() { size_of::<i32>() } else { 0 };
+    row_values(source) * (size_of::<T>() + columns)
+}
+
+/// As [`take`], sparse rows as they are.
+///
+/// # Errors
+/// As [`take`].
+pub(crate) fn copy<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result<RowBuf<T>> {
+    if source.most_values().is_none() || source.access() < Access::Random {
+        return Ok(RowBuf::of_values(take(source, rows)?, source.dim()));
+    }
+    let mut out = RowBuf::sparse(source.dim());
+    source.copy(rows, &mut out)?;
+    Ok(out)
 }
 
 /// The refusal of a row index beyond the end.

@@ -2,10 +2,11 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{Block, TileReader};
+use super::{Block, Converted, TileReader};
 use crate::error::Result;
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::{RowBuf, SparseRef};
 
 /// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, but for the last one. Rows that do not
 /// fill a tile are copied and wait for the next piece; all others are passed on where they are.
@@ -13,14 +14,13 @@ pub(crate) struct Reblock<'f, T: Float> {
     tile_rows: usize,
     /// Rows that are collected from pieces shorter than this; a multiple of `tile_rows`.
     block_rows: usize,
-    dim: usize,
     first_row: u64,
     /// Of the last block that was passed on.
     block_start: u64,
-    waiting: Vec<T>,
+    waiting: RowBuf<T>,
     waiting_weights: Vec<f64>,
     weighted: bool,
-    scratch: Vec<T>,
+    scratch: Converted<T>,
     f: &'f mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
 }
 
@@ -39,6 +39,15 @@ impl<T: Float> TileReader<T> for Part<'_, T> {
         assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
         self.whole.tile_of(self.rows.start + rows.start..self.rows.start + rows.end, picked, scratch)
     }
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: Option<&[u32]>,
+        scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
+        self.whole.sparse(self.rows.start + rows.start..self.rows.start + rows.end, picked, scratch)
+    }
 }
 
 impl<'f, T: Float> Reblock<'f, T> {
@@ -52,13 +61,12 @@ impl<'f, T: Float> Reblock<'f, T> {
         Self {
             tile_rows,
             block_rows: tile_rows.saturating_mul(block_tiles),
-            dim,
             first_row: 0,
             block_start: 0,
-            waiting: Vec::new(),
+            waiting: RowBuf::new(dim),
             waiting_weights: Vec::new(),
             weighted: false,
-            scratch: Vec::new(),
+            scratch: Converted::default(),
             f,
         }
     }
@@ -83,7 +91,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         last: bool,
     ) -> Result<ControlFlow<()>> {
         self.weighted |= weights.is_some();
-        let waiting = self.waiting.len() / self.dim;
+        let waiting = self.waiting.len();
         let short = !last && rows.len() < self.block_rows;
         if waiting > 0 || short {
             let full = if short { self.block_rows } else { waiting.next_multiple_of(self.tile_rows) };
@@ -123,8 +131,8 @@ impl<'f, T: Float> Reblock<'f, T> {
     fn keep(&mut self, piece: &dyn TileReader<T>, rows: Range<usize>, weights: &mut Option<&[f64]>) {
         let n = rows.len();
         for start in rows.clone().step_by(self.tile_rows) {
-            let tile = piece.tile(start..rows.end.min(start + self.tile_rows), &mut self.scratch);
-            tile.iter().for_each(|row| self.waiting.extend_from_slice(row));
+            let tile = start..rows.end.min(start + self.tile_rows);
+            self.waiting.extend(self.scratch.read(piece, tile, None));
         }
         if let Some(all) = weights {
             let (these, others) = all.split_at(n);
@@ -134,16 +142,15 @@ impl<'f, T: Float> Reblock<'f, T> {
     }
 
     fn flush(&mut self) -> Result<ControlFlow<()>> {
-        let len = self.waiting.len() / self.dim;
+        let len = self.waiting.len();
         if len == 0 {
             return Ok(ControlFlow::Continue(()));
         }
-        let rows = MatRef::new(&self.waiting, self.dim);
         let weights = self.weighted.then_some(&self.waiting_weights[..]);
         self.block_start = self.first_row;
-        let next = (self.f)(Block { first_row: self.first_row, len, rows: &rows, weights })?;
+        let next = (self.f)(Block { first_row: self.first_row, len, rows: &self.waiting, weights })?;
         self.first_row += len as u64;
-        self.waiting.clear();
+        self.waiting.clear(self.waiting.cols());
         self.waiting_weights.clear();
         Ok(next)
     }

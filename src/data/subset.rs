@@ -8,6 +8,7 @@ use super::{Access, Block, DataSource, TileReader, no_such_row};
 use crate::error::Result;
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::{RowBuf, SparseRef};
 use crate::tuning::SUBSET_SHARE;
 
 /// The rows `rows` of a source with random access, ascending; none comes twice.
@@ -26,6 +27,14 @@ impl<'a, T: Float> Subset<'a, T> {
         debug_assert!(rows.is_sorted());
         let weights = source.weights().map(|weights| rows.iter().map(|&row| weights[row as usize]).collect());
         Self { source, rows, weights, failure: Failure::default() }
+    }
+
+    /// Rows of the subset as rows of the source.
+    fn of_source(&self, places: &[u64]) -> Result<Vec<u64>> {
+        match places.iter().find(|&&place| place >= self.rows.len() as u64) {
+            Some(&beyond) => Err(no_such_row(beyond)),
+            None => Ok(places.iter().map(|&place| self.rows[place as usize]).collect()),
+        }
     }
 }
 
@@ -67,6 +76,50 @@ impl<T: Float> TileReader<T> for OfBlock<'_, T> {
         }
         MatRef::new(room(n, self.cols, scratch), self.cols)
     }
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: Option<&[u32]>,
+        scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        let mut buffer = RowBuf::default();
+        self.whole.sparse(0..0, None, &mut buffer)?;
+        Subset::put_together((&self.rows[rows], self.cols), picked, scratch, |rows, out| {
+            for run in rows.chunk_by(|a, b| a + 1 == *b) {
+                let first = run[0] as usize;
+                if let Some(tile) = self.whole.sparse(first..first + run.len(), None, &mut buffer) {
+                    out.extend(tile.into());
+                }
+            }
+        })
+    }
+}
+
+impl<T: Float> Subset<'_, T> {
+    /// As [`TileReader::sparse`], from rows that `copy` appends.
+    fn put_together<'s>(
+        (rows, cols): (&[u64], usize),
+        picked: Option<&[u32]>,
+        scratch: &'s mut RowBuf<T>,
+        mut copy: impl FnMut(&[u64], &mut RowBuf<T>),
+    ) -> Option<SparseRef<'s, T>> {
+        scratch.begin_sparse(cols);
+        let Some(picked) = picked.filter(|picked| 2 * picked.len() <= rows.len()) else {
+            copy(rows, scratch);
+            return scratch.as_sparse();
+        };
+        let mut wanted = picked.to_vec();
+        wanted.sort_unstable();
+        let mut next = 0;
+        for r in wanted {
+            // Whoever did not ask for a row finds an empty one.
+            (next..r as usize).for_each(|_| scratch.end_row());
+            copy(&rows[r as usize..=r as usize], scratch);
+            next = r as usize + 1;
+        }
+        (next..rows.len()).for_each(|_| scratch.end_row());
+        scratch.as_sparse()
+    }
 }
 
 impl<T: Float> TileReader<T> for Subset<'_, T> {
@@ -95,6 +148,21 @@ impl<T: Float> TileReader<T> for Subset<'_, T> {
             out[r as usize * cols..][..cols].copy_from_slice(row);
         }
         MatRef::new(out, cols)
+    }
+    /// # Panics
+    /// As `tile`.
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: Option<&[u32]>,
+        scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        self.source.most_values()?;
+        Self::put_together((&self.rows[rows], self.source.dim()), picked, scratch, |rows, out| {
+            if let Err(e) = self.source.copy(rows, out) {
+                panic!("rows that are there cannot be read: {e}");
+            }
+        })
     }
 }
 
@@ -138,12 +206,14 @@ impl<T: Float> DataSource<T> for Subset<'_, T> {
         }
         self.failure.or(one_block(self, len, &mut |block| f(Block { weights, ..block })))
     }
+    fn most_values(&self) -> Option<usize> {
+        self.source.most_values()
+    }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        if let Some(&beyond) = rows.iter().find(|&&row| row >= self.rows.len() as u64) {
-            return Err(no_such_row(beyond));
-        }
-        let rows: Vec<u64> = rows.iter().map(|&row| self.rows[row as usize]).collect();
-        self.source.gather(&rows, out)
+        self.source.gather(&self.of_source(rows)?, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.source.copy(&self.of_source(rows)?, out)
     }
 }
 

@@ -7,7 +7,7 @@ use super::isa::Isa;
 use super::pack::{Form, PackedCenters, Scratch, moved};
 use super::table::Compute;
 use crate::float::Float;
-use crate::matrix::MatRef;
+use crate::rows::{Rows, SparseRef};
 
 /// Rows of a chunk as the kernels read them, each at its place in the chunk; only those that were gathered.
 #[derive(Debug)]
@@ -81,6 +81,8 @@ pub(crate) struct Margins<T> {
     pub(crate) gamma: T,
     /// The factor from lengths between packed values to lengths of bounds.
     pub(crate) unit: T,
+    /// How far the squared distance of a row to its own center may be off beside its rounding: that of a sparse row is a difference of sums.
+    pub(crate) off: T,
 }
 
 /// What follows from the squared distances of some rows to their own centers, in the order of these rows.
@@ -111,28 +113,36 @@ pub(crate) const ROUNDING: f32 = 4e-7;
 /// Copies the `picked` rows of a chunk for [`lowest`], and measures them: distances to the centers in `slot` (by row), and what follows.
 pub(crate) fn gather<T: Compute>(
     packed: &PackedCenters<T>,
-    rows: MatRef<'_, T>,
+    rows: Rows<'_, T>,
     picked: &[u32],
     slot: &[u32],
     margins: Margins<T>,
     gathered: &mut Gathered<T>,
     radii: &mut Radii<T>,
 ) {
-    gathered.x.grow(rows.rows() * packed.gathered_stride(), T::ZERO);
-    gathered.tile.grow(packed.table.height * packed.table.width, T::ZERO);
+    super::fits(rows, packed);
+    gathered.tile.grow(packed.table.height * packed.width, T::ZERO);
     if gathered.sq_norm.len() < rows.rows() {
         gathered.sq_norm.resize(rows.rows(), T::ZERO);
     }
     radii.resize(picked.len());
-    (packed.table.gather)(packed, rows, picked, slot, gathered, &mut radii.own);
+    match rows {
+        Rows::Dense(rows) => {
+            gathered.x.grow(rows.rows() * packed.gathered_stride(), T::ZERO);
+            (packed.table.gather)(packed, rows, picked, slot, gathered, &mut radii.own);
+        }
+        Rows::Sparse(rows) => {
+            measure_sparse(packed, rows, picked, slot, &mut gathered.sq_norm, &mut radii.own);
+        }
+    }
     (packed.table.radii)(margins, radii);
 }
 
 /// Measures the `picked` rows of a chunk without gathering them: squared distances to the centers in `labels` (by row) and `|x'|^2`. For few
-/// columns.
+/// columns, or sparse rows.
 pub(crate) fn measure<T: Compute>(
     packed: &PackedCenters<T>,
-    rows: MatRef<'_, T>,
+    rows: Rows<'_, T>,
     picked: &[u32],
     labels: &[u32],
     gathered: &mut Gathered<T>,
@@ -142,7 +152,27 @@ pub(crate) fn measure<T: Compute>(
         gathered.sq_norm.resize(rows.rows(), T::ZERO);
     }
     radii.resize(picked.len());
-    (packed.table.measure)(packed, rows, picked, labels, &mut gathered.sq_norm, &mut radii.own);
+    super::fits(rows, packed);
+    let (sq_norm, own) = (&mut gathered.sq_norm[..], &mut radii.own[..]);
+    match rows {
+        Rows::Dense(rows) => (packed.table.measure)(packed, rows, picked, labels, sq_norm, own),
+        Rows::Sparse(rows) => measure_sparse(packed, rows, picked, labels, sq_norm, own),
+    }
+}
+
+/// The squared distances of picked sparse rows to the centers in `slot` (by row), and `|x'|^2` (by row).
+fn measure_sparse<T: Compute>(
+    packed: &PackedCenters<T>,
+    rows: SparseRef<'_, T>,
+    picked: &[u32],
+    slot: &[u32],
+    sq_norm: &mut [T],
+    own: &mut [T],
+) {
+    for (own, &r) in own.iter_mut().zip(picked) {
+        let r = r as usize;
+        (*own, sq_norm[r]) = packed.sq_dist_to_slot(rows, r, slot[r] as usize);
+    }
 }
 
 /// What follows from squared distances.
@@ -208,33 +238,39 @@ pub(crate) fn nearest_listed<T: Compute>(
 /// The centers as rows among themselves: what is nearest to each, and `|c'|^2`.
 pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mut Nearest<T>) -> Vec<f64> {
     nearest.resize(packed.n_centers());
-    nearest_pair(packed.centers(), packed, nearest, &mut Scratch::default());
-    packed.centers().iter().map(|center| packed.sq_norm(center)).collect()
+    let centers = Rows::from(packed.centers());
+    nearest_pair(centers, packed, nearest, &mut Scratch::default());
+    (0..packed.n_centers()).map(|j| packed.sq_norm(centers, j)).collect()
 }
 
 /// As [`nearest`](super::nearest), with the smallest and the second smallest tile value of each row.
 pub(crate) fn nearest_pair<T: Compute>(
-    rows: MatRef<'_, T>,
+    rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
     nearest: &mut Nearest<T>,
     scratch: &mut Scratch<T>,
 ) {
     let Nearest { ids, best, next } = nearest;
-    super::for_each_strip(rows, packed, scratch, |strip, scratch| {
-        (packed.table.two)(packed, scratch, &mut ids[strip.clone()]);
-        best[strip.clone()].copy_from_slice(&scratch.best[..strip.len()]);
-        next[strip.clone()].copy_from_slice(&scratch.second[..strip.len()]);
+    super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+        strip.two(packed, scratch, &mut ids[range.clone()]);
+        best[range.clone()].copy_from_slice(&scratch.best[..range.len()]);
+        next[range.clone()].copy_from_slice(&scratch.second[..range.len()]);
     });
 }
 
-/// Some gathered rows against one panel: the smallest tile value of each, its own center left out, and which rows it betters.
+/// Some gathered rows against one panel: the smallest tile value of each, its own center left out, and which rows it betters. `rows` are those of
+/// the chunk, of which sparse ones were not gathered.
 pub(crate) fn lowest<T: Compute>(
     packed: &PackedCenters<T>,
+    rows: Rows<'_, T>,
     gathered: &mut Gathered<T>,
     meeting: &mut Meeting<'_, T>,
 ) {
     assert!(meeting.panel < packed.n_panels() && meeting.low.len() == meeting.picked.len());
-    (packed.table.lowest)(packed, gathered, meeting);
+    match rows {
+        Rows::Dense(_) => (packed.table.lowest)(packed, gathered, meeting),
+        Rows::Sparse(rows) => (packed.table.sparse_lowest)(packed, rows, gathered, meeting),
+    }
 }
 
 /// Lower bounds of the distances of `picked` rows, from their lowest tile values `low` (in their order) and what may be wrong with those (by

@@ -30,23 +30,72 @@ pub use pack::{MAX_CENTERS, PackedCenters, Scratch};
 pub use table::Compute;
 
 use crate::matrix::MatRef;
+use crate::rows::{Rows, SparseRef};
+use generic::{accumulate as sums_of, sparse};
 use pack::Form;
+use table::KernelTable;
 
-/// Cuts `rows` into strips and loads each.
+/// Cuts `rows` into strips, and loads each where rows are loaded: `f` takes what is done to it, and the strip.
 fn for_each_strip<T: Compute>(
-    rows: MatRef<'_, T>,
+    rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
     scratch: &mut Scratch<T>,
-    mut f: impl FnMut(std::ops::Range<usize>, &mut Scratch<T>),
+    mut f: impl FnMut(std::ops::Range<usize>, Strip<'_, T>, &mut Scratch<T>),
 ) {
-    assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
+    fits(rows, packed);
     let most = packed.strip_rows();
     let mut start = 0;
     while start < rows.rows() {
         let end = rows.rows().min(start + most);
-        (packed.table.load)(packed, rows.slice(start, end), scratch);
-        f(start..end, scratch);
+        let strip = match rows.slice(start, end) {
+            Rows::Dense(rows) => {
+                (packed.table.load)(packed, rows, scratch);
+                Strip { rows: end - start, sparse: None }
+            }
+            Rows::Sparse(rows) => Strip { rows: end - start, sparse: Some(rows) },
+        };
+        f(start..end, strip, scratch);
         start = end;
+    }
+}
+
+/// Refuses rows of another length, or of another kind than the centers were packed for.
+fn fits<T: Compute>(rows: Rows<'_, T>, packed: &PackedCenters<T>) {
+    assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
+    let sparse = matches!(rows, Rows::Sparse(_));
+    assert_eq!(sparse, packed.is_sparse(), "centers packed for rows of the other kind, dense or sparse");
+}
+
+/// A strip of rows: loaded, or sparse and read where it lies.
+#[derive(Clone, Copy)]
+struct Strip<'a, T> {
+    rows: usize,
+    sparse: Option<SparseRef<'a, T>>,
+}
+
+impl<T: Compute> Strip<'_, T> {
+    /// The smallest tile value of each row, and its center.
+    fn argmin(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
+        match self.sparse {
+            None => (packed.table.argmin)(packed, scratch, labels),
+            Some(rows) => (packed.table.sparse_argmin)(packed, rows, scratch, labels),
+        }
+    }
+
+    /// The same with the second smallest value too.
+    fn two(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
+        match self.sparse {
+            None => (packed.table.two)(packed, scratch, labels),
+            Some(rows) => (packed.table.sparse_two)(packed, rows, scratch, labels),
+        }
+    }
+
+    /// The tile values against one panel.
+    fn values(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, panel: usize) {
+        match self.sparse {
+            None => (packed.table.values)(packed, scratch, self.rows, panel),
+            Some(rows) => (packed.table.sparse_values)(packed, rows, scratch, panel),
+        }
     }
 }
 
@@ -60,15 +109,16 @@ fn for_each_strip<T: Compute>(
 /// When `labels` is not as long as `rows`, or rows and centers differ in their columns.
 ///
 /// See the [module](self) for an example.
-pub fn nearest<T: Compute>(
-    rows: MatRef<'_, T>,
+pub fn nearest<'a, T: Compute>(
+    rows: impl Into<Rows<'a, T>>,
     packed: &PackedCenters<T>,
     labels: &mut [u32],
     scratch: &mut Scratch<T>,
 ) {
+    let rows = rows.into();
     assert_eq!(rows.rows(), labels.len(), "one label a row");
-    for_each_strip(rows, packed, scratch, |strip, scratch| {
-        (packed.table.argmin)(packed, scratch, &mut labels[strip]);
+    for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+        strip.argmin(packed, scratch, &mut labels[range]);
     });
 }
 
@@ -86,22 +136,22 @@ pub fn nearest<T: Compute>(
 /// nearest_two(MatRef::new(&[1.0], 1), &centers, &mut labels, &mut best, &mut second, &mut Scratch::default());
 /// assert_eq!((labels, best, second), ([0], [1.0], [9.0]));
 /// ```
-pub fn nearest_two<T: Compute>(
-    rows: MatRef<'_, T>,
+pub fn nearest_two<'a, T: Compute>(
+    rows: impl Into<Rows<'a, T>>,
     packed: &PackedCenters<T>,
     labels: &mut [u32],
     best: &mut [f64],
     second: &mut [f64],
     scratch: &mut Scratch<T>,
 ) {
+    let rows = rows.into();
     let n = rows.rows();
     assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances a row");
-    for_each_strip(rows, packed, scratch, |strip, scratch| {
-        (packed.table.two)(packed, scratch, &mut labels[strip.clone()]);
-        for (i, r) in strip.enumerate() {
-            let row = rows.row(r);
-            best[r] = (packed.table.sq_dist)(row, packed.centers().row(labels[r] as usize));
-            second[r] = packed.unscaled(scratch.second[i].to_f64() + packed.sq_norm(row));
+    for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+        strip.two(packed, scratch, &mut labels[range.clone()]);
+        for (i, r) in range.enumerate() {
+            best[r] = packed.sq_dist(rows, r, labels[r] as usize);
+            second[r] = packed.unscaled(scratch.second[i].to_f64() + packed.sq_norm(rows, r));
         }
     });
 }
@@ -122,21 +172,22 @@ pub fn nearest_two<T: Compute>(
 /// nearest_m(MatRef::new(&[3.0], 1), &centers, 2, &mut labels, &mut sq_dists, &mut Scratch::default());
 /// assert_eq!((labels, sq_dists), ([1, 0], [1.0, 9.0]));
 /// ```
-pub fn nearest_m<T: Compute>(
-    rows: MatRef<'_, T>,
+pub fn nearest_m<'a, T: Compute>(
+    rows: impl Into<Rows<'a, T>>,
     packed: &PackedCenters<T>,
     m: usize,
     labels: &mut [u32],
     sq_dists: &mut [f64],
     scratch: &mut Scratch<T>,
 ) {
+    let rows = rows.into();
     let n = rows.rows();
     assert!((1..=packed.k).contains(&m), "{m} nearest of {} centers", packed.k);
     assert!(labels.len() == n * m && sq_dists.len() == n * m, "m labels and distances a row");
     let mut found: Vec<(T, u32)> = vec![(T::INFINITY, 0); packed.strip_rows() * m];
-    for_each_strip(rows, packed, scratch, |strip, scratch| {
+    for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         found.fill((T::INFINITY, u32::MAX));
-        for_each_panel(packed, scratch, strip.len(), |i, j, value| {
+        for_each_panel(packed, scratch, strip, |i, j, value| {
             let row = &mut found[i * m..(i + 1) * m];
             if value < row[m - 1].0 {
                 let at = row.partition_point(|&(v, _)| v <= value);
@@ -144,19 +195,16 @@ pub fn nearest_m<T: Compute>(
                 row[at] = (value, j as u32);
             }
         });
-        for (i, r) in strip.enumerate() {
-            let row = rows.row(r);
+        for (i, r) in range.enumerate() {
             let mut exact: Vec<(f64, u32)> = if found[i * m + m - 1].1 == u32::MAX {
                 // Some tile values left the range of T: measure all by difference.
-                let all = packed.centers().iter().enumerate();
-                let mut all: Vec<_> = all.map(|(j, c)| ((packed.table.sq_dist)(row, c), j as u32)).collect();
+                let mut all: Vec<_> = (0..packed.k).map(|j| (packed.sq_dist(rows, r, j), j as u32)).collect();
                 all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
                 all.truncate(m);
                 all
             } else {
                 let near = found[i * m..(i + 1) * m].iter();
-                near.map(|&(_, j)| ((packed.table.sq_dist)(row, packed.centers().row(j as usize)), j))
-                    .collect()
+                near.map(|&(_, j)| (packed.sq_dist(rows, r, j as usize), j)).collect()
             };
             exact[1..].sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             for (q, (sq_dist, j)) in exact.into_iter().enumerate() {
@@ -170,17 +218,17 @@ pub fn nearest_m<T: Compute>(
 fn for_each_panel<T: Compute>(
     packed: &PackedCenters<T>,
     scratch: &mut Scratch<T>,
-    rows: usize,
+    strip: Strip<'_, T>,
     mut f: impl FnMut(usize, usize, T),
 ) {
-    let width = packed.table.width;
+    let width = packed.width;
     for panel in 0..packed.k.div_ceil(width) {
-        (packed.table.values)(packed, scratch, rows, panel);
+        strip.values(packed, scratch, panel);
         let first = panel * width;
         // The last panel may be narrower, and filled up.
         let stride = packed.panel_width(first);
         let centers = stride.min(packed.k - first);
-        for i in 0..rows {
+        for i in 0..strip.rows {
             for (c, &value) in scratch.tile[i * stride..][..centers].iter().enumerate() {
                 f(i, first + c, value);
             }
@@ -204,27 +252,27 @@ fn for_each_panel<T: Compute>(
 /// distances(MatRef::new(&[1.0], 1), &centers, &mut out, &mut Scratch::default());
 /// assert_eq!(out, [1.0, 9.0]);
 /// ```
-pub fn distances<T: Compute>(
-    rows: MatRef<'_, T>,
+pub fn distances<'a, T: Compute>(
+    rows: impl Into<Rows<'a, T>>,
     packed: &PackedCenters<T>,
     out: &mut [f64],
     scratch: &mut Scratch<T>,
 ) {
-    let k = packed.k;
+    let (rows, k) = (rows.into(), packed.k);
     assert_eq!(out.len(), rows.rows() * k, "one value for each row and center");
     let doubtful = T::EPSILON.sqrt();
     let mut norms = vec![0.0; packed.strip_rows()];
-    for_each_strip(rows, packed, scratch, |strip, scratch| {
-        for (norm, r) in norms.iter_mut().zip(strip.clone()) {
-            *norm = packed.sq_norm(rows.row(r));
+    for_each_strip(rows, packed, scratch, |range, strip, scratch| {
+        for (norm, r) in norms.iter_mut().zip(range.clone()) {
+            *norm = packed.sq_norm(rows, r);
         }
-        for_each_panel(packed, scratch, strip.len(), |i, j, value| {
-            let r = strip.start + i;
+        for_each_panel(packed, scratch, strip, |i, j, value| {
+            let r = range.start + i;
             let sq_dist = value.to_f64() + norms[i];
             out[r * k + j] = if sq_dist.is_finite() && sq_dist > doubtful * norms[i] {
                 packed.unscaled(sq_dist)
             } else {
-                (packed.table.sq_dist)(rows.row(r), packed.centers().row(j))
+                packed.sq_dist(rows, r, j)
             };
         });
     });
@@ -245,8 +293,8 @@ pub fn distances<T: Compute>(
 /// accumulate(MatRef::new(&[1.0, 5.0], 1), &[0, 1], None, &centers, &mut sums, &mut totals, &mut energies);
 /// assert_eq!((energies, sums, totals), ([1.0, 1.0], [1.0, 5.0], [1.0, 1.0]));
 /// ```
-pub fn accumulate<T: Compute>(
-    rows: MatRef<'_, T>,
+pub fn accumulate<'a, T: Compute>(
+    rows: impl Into<Rows<'a, T>>,
     labels: &[u32],
     weights: Option<&[f64]>,
     packed: &PackedCenters<T>,
@@ -254,11 +302,28 @@ pub fn accumulate<T: Compute>(
     totals: &mut [f64],
     energies: &mut [f64],
 ) {
-    assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
+    let rows = rows.into();
+    fits(rows, packed);
     assert!(labels.len() == rows.rows() && weights.is_none_or(|w| w.len() == rows.rows()), "one label a row");
     assert!(sums.len() == packed.k * packed.dim, "one sum a center");
     assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
-    (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energies);
+    match rows {
+        Rows::Dense(rows) => {
+            (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energies);
+        }
+        Rows::Sparse(sparse) => {
+            for (i, (&label, (columns, values))) in labels.iter().zip(sparse.iter()).enumerate() {
+                let j = label as usize;
+                let (weight, sum) =
+                    (weights.map_or(1.0, |w| w[i]), &mut sums[j * packed.dim..][..packed.dim]);
+                for (&column, x) in columns.iter().zip(values) {
+                    sum[column as usize] += weight * x.to_f64();
+                }
+                totals[j] += weight;
+                energies[j] += weight * packed.sq_dist(rows, i, j);
+            }
+        }
+    }
 }
 
 /// Takes every row whose label changed from the sum of its old center to that of its new one: what [`accumulate`] would give for `new`,
@@ -278,8 +343,8 @@ pub fn accumulate<T: Compute>(
 /// reassign(rows, &[0, 0], &[0, 1], &centers, (&mut sums, &mut [0.0; 2]), &mut totals, &mut energies);
 /// assert_eq!((energies, sums, totals), ([1.0, 1.0], [1.0, 5.0], [1.0, 1.0]));
 /// ```
-pub fn reassign<T: Compute>(
-    rows: MatRef<'_, T>,
+pub fn reassign<'a, T: Compute>(
+    rows: impl Into<Rows<'a, T>>,
     old: &[u32],
     new: &[u32],
     packed: &PackedCenters<T>,
@@ -287,12 +352,30 @@ pub fn reassign<T: Compute>(
     totals: &mut [f64],
     energies: &mut [f64],
 ) {
-    assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
+    let rows = rows.into();
+    fits(rows, packed);
     assert!(lows.len() == sums.len(), "both parts of a sum");
     assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels a row");
     assert!(sums.len() == packed.k * packed.dim, "one sum a center");
     assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
-    (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energies);
+    match rows {
+        Rows::Dense(rows) => {
+            (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energies);
+        }
+        Rows::Sparse(sparse) => {
+            for (i, (columns, values)) in sparse.iter().enumerate().filter(|(i, _)| old[*i] != new[*i]) {
+                for (j, sign) in [(old[i] as usize, -1.0), (new[i] as usize, 1.0)] {
+                    let first = j * packed.dim;
+                    let (sum, low) = (&mut sums[first..][..packed.dim], &mut lows[first..][..packed.dim]);
+                    for (&column, x) in columns.iter().zip(values) {
+                        sums_of::add(&mut sum[column as usize], &mut low[column as usize], sign * x.to_f64());
+                    }
+                    totals[j] += sign;
+                    energies[j] += sign * packed.sq_dist(rows, i, j);
+                }
+            }
+        }
+    }
 }
 
 /// Squared distances of rows to the centers that label them, by difference in `f64`.
@@ -308,11 +391,17 @@ pub fn reassign<T: Compute>(
 /// sq_dists(MatRef::new(&[1.0, 6.0], 1), &[0, 1], &centers, &mut out);
 /// assert_eq!(out, [1.0, 4.0]);
 /// ```
-pub fn sq_dists<T: Compute>(rows: MatRef<'_, T>, labels: &[u32], packed: &PackedCenters<T>, out: &mut [f64]) {
-    assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
+pub fn sq_dists<'a, T: Compute>(
+    rows: impl Into<Rows<'a, T>>,
+    labels: &[u32],
+    packed: &PackedCenters<T>,
+    out: &mut [f64],
+) {
+    let rows = rows.into();
+    fits(rows, packed);
     assert!(labels.len() == rows.rows() && out.len() == rows.rows(), "one label and one distance a row");
-    for ((row, &label), out) in rows.iter().zip(labels).zip(out) {
-        *out = (packed.table.sq_dist)(row, packed.centers().row(label as usize));
+    for (i, (&label, out)) in labels.iter().zip(out).enumerate() {
+        *out = packed.sq_dist(rows, i, label as usize);
     }
 }
 
@@ -350,13 +439,81 @@ pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64
     }
 }
 
+/// A point that distances are measured to, of rows of either kind.
+///
+/// ```
+/// use shoal::{SparseRef, kernel::Point};
+/// let point = Point::new(&[1.0f32, 0.0, 2.0]);
+/// let rows = SparseRef::new(&[0, 1], &[2], &[2.0f32], 3);
+/// assert_eq!(point.sq_dist(rows.into(), 0), 1.0);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Point<'a, T: Compute> {
+    values: &'a [T],
+    sq_norm: f64,
+    table: &'static KernelTable<T>,
+}
+
+impl<'a, T: Compute> Point<'a, T> {
+    /// The point with these values.
+    pub fn new(values: &'a [T]) -> Self {
+        let sq_norm = sparse::sq_norm(values, T::from_f32(1.0));
+        Self { values, sq_norm, table: T::table(Isa::active()) }
+    }
+
+    /// The squared distance of row `i` of `rows`, by difference in `f64`. That of a sparse row may be off by a rounding of the squared length of the
+    /// point for each column, and is 0 where they are equal.
+    ///
+    /// # Panics
+    /// When there is no such row, or it has another length.
+    pub fn sq_dist(&self, rows: Rows<'_, T>, i: usize) -> f64 {
+        assert_eq!(rows.cols(), self.values.len(), "rows of the same length");
+        sq_dist_of(self.table, rows, i, self.values, || self.sq_norm)
+    }
+}
+
+/// The squared distance of row `i` to a center of that squared length.
+#[inline]
+fn sq_dist_of<T: Compute>(
+    table: &KernelTable<T>,
+    rows: Rows<'_, T>,
+    i: usize,
+    center: &[T],
+    sq_norm: impl FnOnce() -> f64,
+) -> f64 {
+    match rows {
+        Rows::Dense(rows) => (table.sq_dist)(rows.row(i), center),
+        Rows::Sparse(rows) => {
+            let sq_dist = sparse::sq_dist(rows.row(i), center, sq_norm(), T::from_f32(1.0));
+            if sq_dist.is_finite() { sq_dist } else { sparse::sq_dist_in_full(rows.row(i), center) }
+        }
+    }
+}
+
 impl<T: Compute> PackedCenters<T> {
-    /// `|x'|^2` of a row, from the values that the strip holds.
-    fn sq_norm(&self, row: &[T]) -> f64 {
-        row.iter().zip(&self.shift).fold(0.0, |sum, (&x, &s)| {
-            let moved = pack::moved(x, s, self.scale).to_f64();
-            sum + moved * moved
-        })
+    /// The squared distance of row `i` to center `j`, by difference.
+    #[inline]
+    fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
+        let scale = self.scale.to_f64();
+        sq_dist_of(self.table, rows, i, self.centers().row(j), || self.sq_norms[j] / scale / scale)
+    }
+
+    /// The squared distance of a sparse row to the center in a slot, and the row's squared length, both in the packed scale.
+    fn sq_dist_to_slot(&self, rows: SparseRef<'_, T>, i: usize, slot: usize) -> (T, T) {
+        let (row, j) = (rows.row(i), self.order.get(slot).map_or(slot, |&j| j as usize));
+        let sq_dist = sparse::sq_dist(row, self.centers().row(j), self.sq_norms[j], self.scale);
+        (T::from_f64(sq_dist), T::from_f64(sparse::sq_norm(row.1, self.scale)))
+    }
+
+    /// `|x'|^2` of a row, from the values that the kernels read.
+    fn sq_norm(&self, rows: Rows<'_, T>, i: usize) -> f64 {
+        match rows {
+            Rows::Dense(rows) => rows.row(i).iter().zip(&self.shift).fold(0.0, |sum, (&x, &s)| {
+                let moved = pack::moved(x, s, self.scale).to_f64();
+                sum + moved * moved
+            }),
+            Rows::Sparse(rows) => sparse::sq_norm(rows.row(i).1, self.scale),
+        }
     }
 
     /// A squared distance in the packed scale, in the scale of the data.
@@ -368,7 +525,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Values that `values` leaves for a row of the panel that starts at center `first`.
     fn panel_width(&self, first: usize) -> usize {
         match self.form {
-            Form::CentersInLanes => self.table.width.min(self.norms.len() - first),
+            Form::CentersInLanes | Form::Sparse => self.width.min(self.norms.len() - first),
             Form::RowsInLanes => self.table.width,
         }
     }

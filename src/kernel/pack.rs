@@ -11,7 +11,7 @@ use super::isa::Isa;
 use super::table::{Compute, KernelTable};
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::tuning::{SHIFT_SAMPLE, STRIP_BYTES, STRIP_ROWS, rows_in_lanes};
+use crate::tuning::{SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_BYTES, STRIP_ROWS, rows_in_lanes};
 
 /// The most centers that a set can have: indices travel through the kernels as `f32` lanes.
 pub const MAX_CENTERS: usize = 1 << 24;
@@ -32,6 +32,8 @@ pub(super) enum Form {
     CentersInLanes,
     /// Few columns: strips of rows; centers are broadcast.
     RowsInLanes,
+    /// Panels of centers, for sparse rows: never shifted, since a shift would fill in the zeros.
+    Sparse,
 }
 
 /// Centers in the order in which the kernels read them. Packed once, used for every row.
@@ -47,9 +49,11 @@ pub struct PackedCenters<T: Compute> {
     pub(super) form: Form,
     pub(super) k: usize,
     pub(super) dim: usize,
+    /// Centers in a whole panel.
+    pub(super) width: usize,
     /// Columns of one depth block.
     pub(super) depth: usize,
-    /// `-2 c'`: panels of [`KernelTable::width`] centers (the last one narrower), or plain rows for [`Form::RowsInLanes`].
+    /// `-2 c'`: panels of `width` centers (the last one narrower), or plain rows for [`Form::RowsInLanes`].
     pub(super) data: Aligned<T>,
     /// `|c'|^2`; infinite where a panel is filled up.
     pub(super) norms: Aligned<T>,
@@ -58,6 +62,10 @@ pub struct PackedCenters<T: Compute> {
     centers: Vec<T>,
     /// `c'` slot by slot, a row each; only where rows are gathered.
     pub(super) plain: Aligned<T>,
+    /// `|c'|^2` of each center, in the order in which they were given; only for sparse rows.
+    pub(super) sq_norms: Vec<f64>,
+    /// The center in each slot, where that is another order; only for sparse rows.
+    pub(super) order: Vec<u32>,
 }
 
 impl<T: Compute> PackedCenters<T> {
@@ -81,16 +89,44 @@ impl<T: Compute> PackedCenters<T> {
         if rows_in_lanes(dim, k, table.registers) {
             return Self::pack(centers, None, table, Form::RowsInLanes);
         }
-        let fitting = isa.narrower().filter(|_| 2 * k <= table.lanes).map_or(table, T::table);
-        Self::pack(centers, None, fitting, Form::CentersInLanes)
+        Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes)
+    }
+
+    /// Packs `centers` for rows of the kind that they will meet: sparse ones, or dense ones.
+    ///
+    /// # Panics
+    /// As [`PackedCenters::new`].
+    ///
+    /// ```
+    /// use shoal::{MatRef, SparseRef, kernel::{PackedCenters, Scratch, nearest}};
+    /// let packed = PackedCenters::for_rows(MatRef::new(&[0.0f32, 0.0, 10.0, 10.0], 2), true);
+    /// let rows = SparseRef::new(&[0, 1, 1], &[1], &[19.0f32], 2);
+    /// let mut labels = [0; 2];
+    /// nearest(rows, &packed, &mut labels, &mut Scratch::default());
+    /// assert_eq!(labels, [1, 0]);
+    /// ```
+    pub fn for_rows(centers: MatRef<'_, T>, sparse: bool) -> Self {
+        if sparse { Self::sparse_for_isa(centers, Isa::active()) } else { Self::new(centers) }
+    }
+
+    /// Packs `centers` for sparse rows and a processor that has `isa`.
+    pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
+        assert!(isa.is_available(), "this processor has not {isa}");
+        Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse)
     }
 
     /// Packs `centers` in panels, in the given order: the slot of a center is its place there. Values keep their bits.
     ///
     /// # Panics
     /// As [`PackedCenters::new`], and when `order` is no permutation.
-    pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32]) -> Self {
-        let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), Form::CentersInLanes);
+    pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
+        let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
+        let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), form);
+        if sparse {
+            // Rows stay where they are, and are measured against centers as they were given.
+            packed.order = order.to_vec();
+            return packed;
+        }
         let stride = packed.gathered_stride();
         packed.plain = Aligned::filled(packed.k * stride, T::ZERO);
         for (place, &j) in packed.plain.chunks_exact_mut(stride).zip(order) {
@@ -109,13 +145,18 @@ impl<T: Compute> PackedCenters<T> {
     ) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
-        let (shift, scale) = reference(centers);
+        let sparse = form == Form::Sparse;
+        let (shift, scale) =
+            if sparse { (vec![T::ZERO; dim], scale_of(centers, None)) } else { reference(centers) };
+        // In order, a panel is what a bound stands for; else the more centers a row meets at a time the better.
+        let width = if sparse && order.is_none() { SPARSE_VECTORS * table.lanes } else { table.width };
+        let mut sq_norms_of = vec![0.0; if sparse { k } else { 0 }];
         let mut plain = Vec::with_capacity(k * dim);
         centers.iter().for_each(|c| plain.extend_from_slice(c));
 
         let padded = k.next_multiple_of(table.lanes);
         let size = if form == Form::RowsInLanes { k } else { padded } * dim;
-        let mut data = Aligned::filled(size, T::ZERO);
+        let mut data = if sparse { Aligned::scattered(size) } else { Aligned::filled(size, T::ZERO) };
         let mut norms = Aligned::filled(padded, T::INFINITY);
         let center = |j: usize| centers.row(order.map_or(j, |order| order[j] as usize));
         match form {
@@ -125,10 +166,10 @@ impl<T: Compute> PackedCenters<T> {
                     norms[j] = T::from_f64(norm);
                 }
             }
-            Form::CentersInLanes => {
+            Form::CentersInLanes | Form::Sparse => {
                 let mut first = 0;
                 while first < k {
-                    let (_, width) = table.panel_of(first, padded);
+                    let width = width.min(padded - first);
                     let members = first..k.min(first + width);
                     let mut sq_norms = vec![0.0; width];
                     let panel = &mut data[first * dim..][..width * dim];
@@ -143,8 +184,11 @@ impl<T: Compute> PackedCenters<T> {
                             *norm = fill(*norm, &center(j)[columns.clone()], shift, scale, out);
                         }
                     }
-                    for (norm, sq_norm) in norms[members].iter_mut().zip(sq_norms) {
-                        *norm = T::from_f64(sq_norm);
+                    for (j, sq_norm) in members.zip(sq_norms) {
+                        norms[j] = T::from_f64(sq_norm);
+                        if sparse {
+                            sq_norms_of[order.map_or(j, |order| order[j] as usize)] = sq_norm;
+                        }
                     }
                     first += width;
                 }
@@ -158,6 +202,7 @@ impl<T: Compute> PackedCenters<T> {
             form,
             k,
             dim,
+            width,
             depth,
             data,
             norms,
@@ -165,7 +210,14 @@ impl<T: Compute> PackedCenters<T> {
             scale,
             centers: plain,
             plain: Aligned::default(),
+            sq_norms: sq_norms_of,
+            order: Vec::new(),
         }
+    }
+
+    /// Whether the centers are packed for sparse rows.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.form == Form::Sparse
     }
 
     /// Number of centers.
@@ -190,7 +242,7 @@ impl<T: Compute> PackedCenters<T> {
 
     /// Panels that the centers fill.
     pub(crate) fn n_panels(&self) -> usize {
-        self.k.div_ceil(self.table.width)
+        self.k.div_ceil(self.width)
     }
 
     /// The factor between lengths of the data and those of packed values: a power of two, nearly always 1.
@@ -206,6 +258,10 @@ impl<T: Compute> PackedCenters<T> {
 
     /// Rows of one strip: what is copied at a time.
     pub(crate) fn strip_rows(&self) -> usize {
+        if self.form == Form::Sparse {
+            // They are not copied.
+            return STRIP_ROWS;
+        }
         let fit = STRIP_BYTES / (self.depth_blocks() * DEEP);
         (fit / 48 * 48).clamp(48, STRIP_ROWS)
     }
@@ -229,6 +285,12 @@ impl<T: Compute> PackedCenters<T> {
     pub(super) fn strip_stride(&self) -> usize {
         if self.is_shallow() { SHALLOW / size_of::<T>() } else { DEEP / size_of::<T>() }
     }
+}
+
+/// The kernels of `isa`, or narrower ones that give the same bits, where `k` centers would fill no more than half of a vector.
+fn fitting<T: Compute>(isa: Isa, k: usize) -> &'static KernelTable<T> {
+    let table = T::table(isa);
+    isa.narrower().filter(|_| 2 * k <= table.lanes).map_or(table, T::table)
 }
 
 /// Columns that are packed together for all centers of a panel.
@@ -286,10 +348,25 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
     if offset <= spread || !offset.is_finite() || spread.is_nan() {
         shift.fill(T::ZERO);
     }
+    let scale = scale_of(centers, Some(&shift));
+    (shift, scale)
+}
+
+/// The scale of a set of centers about a point, or about the origin.
+fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) -> T {
     let mut largest = 0.0f64;
     for c in centers.iter() {
-        for (&v, &s) in c.iter().zip(&shift) {
-            largest = largest.max((v.to_f64() - s.to_f64()).abs());
+        if let Some(shift) = shift {
+            for (&v, &s) in c.iter().zip(shift) {
+                largest = largest.max((v.to_f64() - s.to_f64()).abs());
+            }
+        } else {
+            // Side by side: one maximum after the other would wait for each.
+            let mut most = [0.0f64; PACKED_COLUMNS];
+            for part in c.chunks(PACKED_COLUMNS) {
+                most.iter_mut().zip(part).for_each(|(most, v)| *most = most.max(v.to_f64().abs()));
+            }
+            largest = most.into_iter().fold(largest, f64::max);
         }
     }
     // Squares must neither overflow nor vanish: a quarter of the exponent's range on either side is safe as it is.
@@ -297,8 +374,7 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
     let exponent = if largest > 0.0 && largest.is_finite() { largest.log2().floor() as i32 } else { 0 };
     // Subnormal centers are scaled as far as T can say it.
     let most = if size_of::<T>() == 4 { 126 } else { 1022 };
-    let scale = if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-most, most)) } else { 1.0 };
-    (shift, T::from_f64(scale))
+    T::from_f64(if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-most, most)) } else { 1.0 })
 }
 
 /// The buffers of one worker; grown once, then reused for every strip.
@@ -352,9 +428,11 @@ impl<T: Compute> Scratch<T> {
     /// Makes room for a strip of rows against `packed`.
     pub(super) fn fit(&mut self, packed: &PackedCenters<T>) {
         let rows = packed.strip_rows();
-        self.x.grow(rows * packed.strip_stride() * packed.depth_blocks(), T::ZERO);
+        if packed.form != Form::Sparse {
+            self.x.grow(rows * packed.strip_stride() * packed.depth_blocks(), T::ZERO);
+        }
         self.state.grow(rows * STATE_VECTORS * packed.table.lanes, T::ZERO);
-        self.tile.grow(rows * packed.table.width, T::ZERO);
+        self.tile.grow(rows * packed.width, T::ZERO);
         if self.best.len() < rows {
             self.best.resize(rows, T::ZERO);
             self.second.resize(rows, T::ZERO);

@@ -8,6 +8,7 @@ use super::isa::Isa;
 use super::pack::{PackedCenters, Scratch};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::SparseRef;
 
 /// The kernels of one instruction set for one type. A table is only handed out on a processor that can run it.
 pub struct KernelTable<T: Compute> {
@@ -30,6 +31,12 @@ pub struct KernelTable<T: Compute> {
     /// The tile values of the loaded strip's first rows against one panel, into `scratch.tile`, a row of `width` values each. Only for
     /// centers in lanes.
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
+    /// As the three before, for sparse rows, which need not be loaded.
+    pub(super) sparse_argmin: SparseLabelsFn<T>,
+    pub(super) sparse_two: SparseLabelsFn<T>,
+    pub(super) sparse_values: fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, panel: usize),
+    /// As `lowest`, for sparse rows.
+    pub(super) sparse_lowest: SparseLowestFn<T>,
     /// See [`generic::picked`](super::generic::picked), as the next three.
     pub(super) gather: GatherFn<T>,
     pub(super) measure: MeasureFn<T>,
@@ -51,6 +58,13 @@ pub struct KernelTable<T: Compute> {
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
 }
+
+/// The nearest centers of sparse rows.
+pub(super) type SparseLabelsFn<T> = fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, &mut [u32]);
+
+/// Sparse rows that meet a panel.
+pub(super) type SparseLowestFn<T> =
+    fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Gathered<T>, &mut Meeting<'_, T>);
 
 /// Centers, the rows of a chunk, which of them, the slots of their centers; their places and squared distances come out.
 pub(super) type GatherFn<T> =
@@ -81,14 +95,6 @@ pub(super) type AccumulateFn<T> =
 /// Rows, their old and new labels, the centers, sums, weights and sums of squared differences to change.
 pub(super) type ReassignFn<T> =
     fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut [f64]);
-
-impl<T: Compute> KernelTable<T> {
-    /// First center and width of the panel that center `j` of `padded` stands in.
-    pub(super) fn panel_of(&self, j: usize, padded: usize) -> (usize, usize) {
-        let first = j / self.width * self.width;
-        (first, self.width.min(padded - first))
-    }
-}
 
 impl<T: Compute> fmt::Debug for KernelTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

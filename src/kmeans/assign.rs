@@ -31,8 +31,9 @@ fn with_metric<T: Compute, R>(
         let value = centers[row * d + column].to_string();
         return Err(Error::NotFinite { what: "centers", value, row: row as u64, column });
     }
+    let sparse = data.most_values().is_some();
     match metric {
-        Metric::Euclidean => f(&PackedCenters::new(MatRef::new(centers, d)), data),
+        Metric::Euclidean => f(&PackedCenters::for_rows(MatRef::new(centers, d), sparse), data),
         Metric::Cosine => {
             let mut unit = centers.to_vec();
             // Those of a fit are on the unit sphere, as exactly as T can say it: moving them again would change labels.
@@ -42,7 +43,7 @@ fn with_metric<T: Compute, R>(
                     normalize_rows(center, d);
                 }
             }
-            f(&PackedCenters::new(MatRef::new(&unit, d)), &Normalized::new(data))
+            f(&PackedCenters::for_rows(MatRef::new(&unit, d), sparse), &Normalized::new(data))
         }
     }
 }

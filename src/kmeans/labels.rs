@@ -1,11 +1,12 @@
 //! This module knows the labels of rows between two sweeps, and the exact sweep that makes them anew: by bounds where there are any.
 
 use super::panel_bounds::{Bounds, PanelBounds, Work};
-use crate::data::DataSource;
+use crate::data::{DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
+use crate::rows::RowBuf;
 use crate::solver::sweep::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
@@ -107,11 +108,11 @@ struct Part {
 impl Part {
     fn new(k: usize, dim: usize, moments: bool) -> Self {
         Self {
-            clusters: ClusterSums::new(k, dim),
+            clusters: ClusterSums::part(k, dim),
             changed: 0,
             distances: 0,
             weighted: false,
-            moments: moments.then(|| ClusterSums::new(1, dim)),
+            moments: moments.then(|| ClusterSums::part(1, dim)),
         }
     }
 
@@ -149,7 +150,7 @@ impl Part {
 /// Buffers for the rows whose label changed.
 #[derive(Default)]
 struct Moved<T> {
-    rows: Vec<T>,
+    rows: RowBuf<T>,
     old: Vec<u32>,
     new: Vec<u32>,
 }
@@ -167,7 +168,7 @@ impl Part {
     ) -> Result<()> {
         self.changed += changes.len() as u64;
         self.weighted |= chunk.weights.is_some();
-        moved.rows.clear();
+        moved.rows.clear(chunk.rows.cols());
         moved.old.clear();
         moved.new.clear();
         for &(r, new) in changes {
@@ -175,7 +176,7 @@ impl Part {
             if !afresh {
                 moved.old.push(old);
                 moved.new.push(new);
-                moved.rows.extend_from_slice(chunk.rows.row(r as usize));
+                moved.rows.push(chunk.rows, r as usize);
             }
         }
         if afresh {
@@ -183,8 +184,7 @@ impl Part {
             return if self.clusters.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) };
         }
         if !changes.is_empty() {
-            let rows = MatRef::new(&moved.rows, chunk.rows.cols());
-            self.clusters.reassign(rows, &moved.old, &moved.new, packed);
+            self.clusters.reassign(moved.rows.rows(), &moved.old, &moved.new, packed);
         }
         if self.clusters.is_finite(&moved.new) { Ok(()) } else { Err(chunk.not_finite()) }
     }
@@ -235,11 +235,11 @@ impl Labels {
         self.bounds = None;
     }
 
-    /// Packs the centers for a sweep.
-    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
+    /// Packs the centers for a sweep over rows that are `sparse`, or dense.
+    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         match &mut self.bounds {
-            Some(bounds) => bounds.pack(centers),
-            None => PackedCenters::new(centers),
+            Some(bounds) => bounds.pack(centers, sparse),
+            None => PackedCenters::for_rows(centers, sparse),
         }
     }
 
@@ -321,7 +321,7 @@ impl Labels {
         };
         let width = bounds.n_groups();
         let mut rows = bounds.take_rows();
-        let rules = bounds.rules(packed);
+        let rules = bounds.rules(packed, row_values(data));
         let absorb = |mut chunk: Unread<'_, T>,
                       (labels, ((upper, least), lower)): PerChunk<'_>,
                       part: &mut Part,
@@ -351,7 +351,8 @@ impl Labels {
             part.absorb_moments(&rows, moments, &mut moved.new);
             absorbed.map_err(|_| chunk.read().not_finite())
         };
-        let cut = Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(dim)) };
+        let cut =
+            Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(row_values(data).min(dim))) };
         let lower = Wide { values: &mut rows.lower, width };
         let state = (&mut self.of_rows[..], ((&mut rows.upper[..], &mut rows.least[..]), lower));
         let make = (empty, <(Work<T>, Moved<T>)>::default);
@@ -374,7 +375,7 @@ pub(super) fn sum_labelled<T: Compute>(
         part.absorb(chunk.rows, labels, chunk.weights, packed);
         if part.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) }
     };
-    let make = (|| ClusterSums::new(k, dim), || ());
+    let make = (|| ClusterSums::part(k, dim), || ());
     sweep(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
     Ok(total)
 }

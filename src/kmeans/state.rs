@@ -9,6 +9,7 @@ use crate::data::Dtype;
 use crate::error::Result as Checked;
 use crate::kernel::Compute;
 use crate::persist::{Array, Contents, Number};
+use crate::rows::RowBuf;
 use crate::solver::{Step, StopReason};
 use crate::stats::ClusterSums;
 
@@ -42,6 +43,48 @@ pub(super) fn stored_rows<T: Compute>(values: &[T], cols: usize) -> Checked<Arra
     match Values::of(values) {
         Values::F32(values) => Array::new(&[values.len() / cols, cols], &values),
         Values::F64(values) => Array::new(&[values.len() / cols, cols], &values),
+    }
+}
+
+/// Keeps rows of either kind: sparse ones as their stored values, with columns and beginnings beside them.
+pub(super) fn keep_rows<T: Compute>(contents: &mut Contents, name: &str, rows: &RowBuf<T>) {
+    if rows.is_sparse() {
+        let starts: Vec<u64> = rows.starts.iter().map(|&start| start as u64).collect();
+        keep(contents, name, stored_rows(&rows.values, 1));
+        keep(contents, &format!("{name}_columns"), Array::new(&[rows.columns.len()], &rows.columns));
+        keep(contents, &format!("{name}_starts"), Array::new(&[starts.len()], &starts));
+    } else {
+        keep(contents, name, stored_rows(&rows.values, rows.cols().max(1)));
+    }
+}
+
+/// What [`keep_rows`] kept, of `dim` columns.
+pub(super) fn kept_rows<T: Compute>(
+    contents: &Contents,
+    name: &str,
+    dim: usize,
+) -> Result<RowBuf<T>, String> {
+    let mut kept = RowBuf::new(dim);
+    let beginnings = format!("{name}_starts");
+    if !contents.arrays.contains_key(&beginnings) {
+        kept.values = rows(contents, name, dim)?;
+        return Ok(kept);
+    }
+    kept.values = rows(contents, name, 1)?;
+    kept.columns = list(contents, &format!("{name}_columns"))?;
+    let starts: Vec<u64> = list(contents, &beginnings)?;
+    kept.starts = starts.iter().map(|&start| usize::try_from(start).unwrap_or(usize::MAX)).collect();
+    let ends = kept.starts.first() == Some(&0) && kept.starts.last() == Some(&kept.values.len());
+    let whole = ends && kept.starts.is_sorted() && kept.columns.len() == kept.values.len();
+    let in_order = |row: &[usize]| {
+        let columns = &kept.columns[row[0]..row[1]];
+        let within = columns.iter().all(|&column| column >= 0 && (column as usize) < dim);
+        within && columns.is_sorted_by(|a, b| a < b)
+    };
+    if whole && kept.starts.windows(2).all(in_order) {
+        Ok(kept)
+    } else {
+        Err(format!("its {name:?} do not fit together"))
     }
 }
 
@@ -192,7 +235,7 @@ pub(super) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Res
     let counts: Vec<u64> = matrix(contents, "history_counts", 5)?;
     let figures: Vec<f64> = matrix(contents, "history_figures", 3)?;
     if counts.len() / 5 != figures.len() / 3
-        || figures.iter().skip(2).step_by(3).any(|elapsed| !(*elapsed >= 0.0))
+        || !figures.iter().skip(2).step_by(3).all(|&elapsed| elapsed >= 0.0)
     {
         return Err("its history does not fit together".into());
     }

@@ -9,7 +9,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::data::raw::Layout;
-use crate::data::{Dtype, RawRows};
+use crate::data::{Csr, Dtype, Index, RawRows};
 
 /// A two-dimensional array of any strides, kept alive and read in place.
 pub(super) struct Array {
@@ -41,6 +41,71 @@ impl Array {
     pub(super) fn owner<'py>(&self, py: Python<'py>) -> &Bound<'py, PyUntypedArray> {
         self.owner.bind(py)
     }
+}
+
+/// The three arrays of a compressed sparse matrix, kept alive and read in place.
+pub(super) struct SparseArray {
+    /// Valid as long as the owners are: never handed out for longer than `self` is borrowed.
+    rows: Csr<'static>,
+    /// Beginnings, columns and values.
+    owners: [Py<PyUntypedArray>; 3],
+}
+
+impl SparseArray {
+    pub(super) fn new(
+        shape: (usize, usize),
+        [indptr, indices, values]: [&Bound<'_, PyUntypedArray>; 3],
+    ) -> PyResult<Self> {
+        let (&[stored], &[stride]) = (values.shape(), values.strides()) else {
+            return Err(PyValueError::new_err(format!("data must be 1-D, got {}-D", values.ndim())));
+        };
+        let dtype = dtype_of(values)?;
+        let layout =
+            Layout { dtype, rows: stored, cols: 1, row_stride: stride, col_stride: dtype.size() as isize };
+        // SAFETY: as for `Array::new`, of a 1-D array whose values are the rows.
+        let of_values =
+            unsafe { RawRows::from_parts((*values.as_array_ptr()).fields.data.cast_const().cast(), layout) }?;
+        let rows = Csr::of_raw(shape, index_of("indptr", indptr)?, index_of("indices", indices)?, of_values)?;
+        let owners = [indptr, indices, values].map(|array| array.clone().unbind());
+        Ok(Self { rows, owners })
+    }
+
+    pub(super) fn rows(&self) -> &Csr<'_> {
+        &self.rows
+    }
+
+    pub(super) fn values(&self) -> Layout {
+        self.rows.values().layout()
+    }
+
+    /// Beginnings, columns and values.
+    pub(super) fn owners<'py>(&self, py: Python<'py>) -> [&Bound<'py, PyUntypedArray>; 3] {
+        self.owners.each_ref().map(|owner| owner.bind(py))
+    }
+}
+
+/// Positions or columns where NumPy keeps them: valid as long as the array is.
+fn index_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<Index<'static>> {
+    fn values<T>(array: &Bound<'_, PyUntypedArray>) -> Option<&'static [T]> {
+        let (&[n], &[stride]) = (array.shape(), array.strides()) else { return None };
+        // SAFETY: `as_array_ptr` points to a live array object.
+        let first = unsafe { (*array.as_array_ptr()).fields.data.cast_const().cast::<T>() };
+        if n == 0 {
+            return Some(&[]);
+        }
+        let touching = n == 1 || stride == size_of::<T>() as isize;
+        // SAFETY: the array has `n` values of the size of T, an integer for which any bits will do, one after the other from `first` on;
+        // its owner keeps the array for as long as the slice is used. About writing see `Array::new`.
+        (touching && first.is_aligned()).then(|| unsafe { std::slice::from_raw_parts(first, n) })
+    }
+    let descr = array.dtype();
+    let found = match (descr.kind(), descr.itemsize(), descr.is_native_byteorder()) {
+        (b'i', 4, Some(true)) => values::<i32>(array).map(Index::from),
+        (b'i', 8, Some(true)) => values::<i64>(array).map(Index::from),
+        _ => None,
+    };
+    let refused = || PyTypeError::new_err(format!("{name} must be contiguous int32 or int64, got {descr}"));
+    found.ok_or_else(refused)
 }
 
 /// The stored type of an array.

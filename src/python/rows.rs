@@ -1,20 +1,22 @@
-//! This module knows the rows behind a Python object: an array, a file or a part of one, a stream, with or without weights.
+//! This module knows the rows behind a Python object: an array, a sparse matrix, a file or a part of one, a stream, with or without weights.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use numpy::PyReadonlyArray1;
 
-use super::array::{Array, vector};
+use super::array::{Array, SparseArray, vector};
 use super::stream::Stream;
 use crate::data::{self, Access, AnySource, Block, DataSource, Dtype, Mapped, RowRange, Weighted};
 use crate::error::Result;
 use crate::float::Float;
+use crate::rows::RowBuf;
 
 /// Rows in an array, a file or a stream; cheap to clone, a source for both compute types.
 #[derive(Clone)]
 pub(super) enum Rows {
     Array(Arc<Array>),
+    Sparse { matrix: Arc<SparseArray>, rows: Range<usize> },
     File(Mapped),
     Part { file: Mapped, rows: Range<usize> },
     Stream(Arc<Stream>),
@@ -25,6 +27,8 @@ impl Rows {
     pub(super) fn dtype(&self) -> Dtype {
         match self {
             Self::Array(array) => array.rows().layout().dtype,
+            // Of the values, if zeros were stored too.
+            Self::Sparse { matrix, .. } => matrix.values().dtype,
             Self::File(file) | Self::Part { file, .. } => file.layout().dtype,
             Self::Stream(stream) => stream.dtype(),
         }
@@ -33,6 +37,7 @@ impl Rows {
     pub(super) fn cols(&self) -> usize {
         match self {
             Self::Array(array) => array.rows().layout().cols,
+            Self::Sparse { matrix, .. } => matrix.rows().shape().1,
             Self::File(file) | Self::Part { file, .. } => file.layout().cols,
             Self::Stream(stream) => stream.cols(),
         }
@@ -43,7 +48,7 @@ impl Rows {
         match self {
             Self::Array(array) => Some(array.rows().layout().rows),
             Self::File(file) => Some(file.layout().rows),
-            Self::Part { rows, .. } => Some(rows.len()),
+            Self::Sparse { rows, .. } | Self::Part { rows, .. } => Some(rows.len()),
             Self::Stream(stream) => stream.rows(),
         }
     }
@@ -69,6 +74,10 @@ impl Rows {
     fn with<T: Float, R>(&self, f: impl FnOnce(&dyn DataSource<T>) -> Result<R>) -> Result<R> {
         match self {
             Self::Array(array) => f(array.rows()),
+            Self::Sparse { matrix, rows } if rows.len() == matrix.rows().shape().0 => f(matrix.rows()),
+            Self::Sparse { matrix, rows } => {
+                f(&RowRange::new::<T>(matrix.rows(), rows.start as u64..rows.end as u64)?)
+            }
             Self::File(file) => f(file),
             Self::Part { file, rows } => f(&RowRange::new::<T>(file, rows.start as u64..rows.end as u64)?),
             Self::Stream(stream) => f(&**stream),
@@ -109,8 +118,17 @@ impl<T: Float> DataSource<T> for Rows {
     ) -> Result<()> {
         self.with(|source| source.for_each_block_from(row, tile_rows, f))
     }
+    fn most_values(&self) -> Option<usize> {
+        match self {
+            Self::Sparse { matrix, .. } => DataSource::<T>::most_values(matrix.rows()),
+            Self::Array(_) | Self::File(_) | Self::Part { .. } | Self::Stream(_) => None,
+        }
+    }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         self.with(|source| source.gather(rows, out))
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.with(|source| source.copy(rows, out))
     }
 }
 

@@ -1,14 +1,14 @@
-//! This module knows what Python calls a source: an array, a file or a stream, with its storage type.
+//! This module knows what Python calls a source: an array, a sparse matrix, a file or a stream, with its storage type.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use numpy::{PyArray1, PyReadonlyArray1, PyUntypedArray};
-use pyo3::exceptions::PyIndexError;
+use numpy::{PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-use super::array::{Array, array2, vector};
+use super::array::{Array, SparseArray, array2, vector};
 use super::enter::enter;
 use super::rows::Rows;
 use super::stream::Stream;
@@ -26,6 +26,18 @@ impl Source {
     #[staticmethod]
     fn from_array(array: &Bound<'_, PyUntypedArray>) -> PyResult<Self> {
         Ok(Self(Rows::Array(Arc::new(Array::new(array)?))))
+    }
+
+    /// Rows of a compressed sparse matrix, given by its arrays.
+    #[staticmethod]
+    fn from_csr(
+        indptr: &Bound<'_, PyUntypedArray>,
+        indices: &Bound<'_, PyUntypedArray>,
+        data: &Bound<'_, PyUntypedArray>,
+        shape: (usize, usize),
+    ) -> PyResult<Self> {
+        let matrix = Arc::new(SparseArray::new(shape, [indptr, indices, data])?);
+        Ok(Self(Rows::Sparse { matrix, rows: 0..shape.0 }))
     }
 
     #[staticmethod]
@@ -97,12 +109,40 @@ impl Source {
         }
     }
 
+    /// Whether only stored values are there.
     #[getter]
-    fn nbytes(&self) -> Option<usize> {
+    fn sparse(&self) -> bool {
+        matches!(self.0, Rows::Sparse { .. })
+    }
+
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> Option<usize> {
+        if let Rows::Sparse { matrix, rows } = &self.0 {
+            let [indptr, indices, values] = matrix.owners(py).map(|array| array.dtype().itemsize());
+            let stored = matrix.rows().stored(rows.clone()).len();
+            return Some((rows.len() + 1) * indptr + stored * (indices + values));
+        }
         Some(self.0.len()? * self.0.cols() * self.0.dtype().size())
     }
 
-    /// A copy of consecutive rows in the storage type.
+    /// Copies of the arrays that consecutive rows of a sparse matrix consist of: beginnings, columns and values.
+    fn read_csr<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<[Bound<'py, PyAny>; 3]> {
+        self.within(start, stop)?;
+        let Rows::Sparse { matrix, rows } = &self.0 else {
+            return Err(PyTypeError::new_err("the rows are not sparse"));
+        };
+        let (first, last) = (rows.start + start, rows.start + stop);
+        let stored = matrix.rows().stored(first..last);
+        let [indptr, indices, values] = matrix.owners(py);
+        let copied = |array: &Bound<'py, PyUntypedArray>, from: usize, to: usize| {
+            array.get_item(PySlice::new(py, from as isize, to as isize, 1))?.call_method0("copy")
+        };
+        let indptr = copied(indptr, first, last + 1)?;
+        indptr.call_method1("__isub__", (stored.start,))?;
+        Ok([indptr, copied(indices, stored.start, stored.end)?, copied(values, stored.start, stored.end)?])
+    }
+
+    /// A copy of consecutive rows in the storage type; with their zeros.
     fn read<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyAny>> {
         self.within(start, stop)?;
         if let Rows::Array(array) = &self.0 {
@@ -110,12 +150,13 @@ impl Source {
             return array.owner(py).get_item(rows)?.call_method1("copy", ("C",));
         }
         let dtype = self.0.dtype();
-        if dtype == Dtype::Bf16 {
-            // NumPy has no such type.
+        if dtype == Dtype::Bf16 || matches!(self.0, Rows::Sparse { .. }) {
+            // NumPy has no such type, or there are no zeros to be copied.
             return self.converted(py, &(start as u64..stop as u64).collect::<Vec<_>>());
         }
         let bytes = py.detach(|| match &self.0 {
             Rows::Array(array) => array.rows().copy_bytes(start..stop),
+            Rows::Sparse { .. } => Ok(Vec::new()),
             Rows::File(file) => copied(file, start..stop),
             Rows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
             Rows::Stream(_) => Err(no_parts()),
@@ -138,6 +179,9 @@ impl Source {
             Rows::Array(array) => {
                 let part = array.owner(py).get_item(PySlice::new(py, start as isize, stop as isize, 1))?;
                 Rows::Array(Arc::new(Array::new(part.cast()?)?))
+            }
+            Rows::Sparse { matrix, rows } => {
+                Rows::Sparse { matrix: matrix.clone(), rows: rows.start + start..rows.start + stop }
             }
             Rows::File(file) => Rows::Part { file: file.clone(), rows: start..stop },
             Rows::Part { file, rows } => {

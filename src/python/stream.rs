@@ -66,7 +66,7 @@ impl Stream {
         let ahead = Python::attach(|py| self.make.call0(py)).map_err(Error::foreign)?;
         let Self { dtype, cols, rows, .. } = *self;
         let found = Arc::clone(&self.found);
-        Ok(Pass::new(Blocks { ahead, dtype, cols, told: rows, found, blocks: 0, rows: 0, over: false }))
+        Ok(Pass::new(Blocks { ahead, dtype, cols, told: rows, found, pulled: 0, rows: 0, over: false }))
     }
 }
 
@@ -79,7 +79,7 @@ struct Blocks {
     told: Option<usize>,
     found: Arc<OnceLock<u64>>,
     /// Blocks and rows so far.
-    blocks: u64,
+    pulled: u64,
     rows: u64,
     over: bool,
 }
@@ -141,8 +141,8 @@ impl Blocks {
 
     fn checked(&mut self, block: Array) -> Result<Array> {
         let found = block.rows().layout();
-        let i = self.blocks;
-        self.blocks += 1;
+        let i = self.pulled;
+        self.pulled += 1;
         self.rows += found.rows as u64;
         if found.rows == 0 {
             return Ok(block);

@@ -9,7 +9,7 @@ pub use plus_plus::plus_plus;
 pub(crate) use random::draw;
 pub use random::random;
 
-use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, weights_of};
+use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, row_bytes, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -66,7 +66,7 @@ impl Seeding {
         start: u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        let row_bytes = data.dim() * size_of::<T>();
+        let row_bytes = row_bytes(data);
         self.choose_within(data, k, seed, start, |n| auto_seeding_sample(n, k, row_bytes), cx)
     }
 
@@ -132,13 +132,12 @@ fn on_sample<T: Compute>(
     let all = few.is_some();
     let mut drawn = few.unwrap_or_else(|| random::draw(n, weights.as_deref(), sample as usize, rng));
     drawn.sort_unstable();
-    let rows = crate::data::take(data, &drawn)?;
-    finite_or_first_bad(&rows, data, cx)?;
-    let rows = crate::data::Dense::new(&rows, data.dim())?;
+    let rows = crate::data::copy(data, &drawn)?;
+    finite_or_first_bad(&rows.values, data, cx)?;
     let mut seeds = match &weights {
         Some(weights) if all => {
             let weights: Vec<f64> = drawn.iter().map(|&row| weights[row as usize]).collect();
-            plus_plus(&Weighted::new::<T>(rows, weights)?, k, true, rng, cx)?
+            plus_plus(&Weighted::new::<T>(&rows, weights)?, k, true, rng, cx)?
         }
         // Drawn by weight, they count alike.
         _ => plus_plus(&rows, k, true, rng, cx)?,

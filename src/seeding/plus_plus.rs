@@ -8,12 +8,13 @@
 use std::collections::HashSet;
 
 use super::{Seeds, finite_or_first_bad, known};
-use crate::data::{DataSource, take, weights_of};
+use crate::data::{DataSource, copy, take, weights_of};
 use crate::error::Result;
-use crate::kernel::{Compute, PackedCenters, Scratch, distances, sq_dist, sq_dists_few};
+use crate::kernel::{Compute, PackedCenters, Point, Scratch, distances};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::Rng;
+use crate::rows::{RowBuf, Rows};
 use crate::solver::sweep::{Chunk, sweep};
 use crate::tuning::{SEEDING_PAIR_COST, SEEDING_TILE_ROWS};
 
@@ -41,9 +42,11 @@ pub fn plus_plus<T: Compute>(
     let mut state = State {
         near: vec![(f64::INFINITY, 0); n as usize],
         tiles: vec![0.0; (n as usize).div_ceil(SEEDING_TILE_ROWS)],
-        centers: take(data, &rows)?,
+        centers: Vec::new(),
+        stored: RowBuf::new(data.dim()),
         dim: data.dim(),
     };
+    state.take_in(data, &rows)?;
     state.admit(data, cx)?;
     while rows.len() < k {
         let total = state.tiles.iter().sum::<f64>();
@@ -57,7 +60,7 @@ pub fn plus_plus<T: Compute>(
                     rows.push(row);
                 }
             }
-            state.centers.extend(take(data, &rows[first..])?);
+            state.take_in(data, &rows[first..])?;
             break;
         }
         let mut drawn: Vec<u64> =
@@ -66,7 +69,7 @@ pub fn plus_plus<T: Compute>(
         drawn.dedup();
         let next = if drawn.len() == 1 { drawn[0] } else { state.best_of(data, cx, &drawn)? };
         rows.push(next);
-        state.centers.extend(take(data, &[next])?);
+        state.take_in(data, &[next])?;
         state.admit(data, cx)?;
     }
     let method = if greedy { "k-means++" } else { "plain-k-means++" };
@@ -81,16 +84,26 @@ struct State<T> {
     /// Sum of weight times `D2` by tile.
     tiles: Vec<f64>,
     centers: Vec<T>,
+    /// The same without their zeros, where rows are sparse.
+    stored: RowBuf<T>,
     dim: usize,
 }
 
 impl<T: Compute> State<T> {
+    /// Makes rows centers.
+    fn take_in(&mut self, data: &dyn DataSource<T>, rows: &[u64]) -> Result<()> {
+        self.centers.extend(take(data, rows)?);
+        if data.most_values().is_some() {
+            self.stored.extend(copy(data, rows)?.rows());
+        }
+        Ok(())
+    }
+
     /// Squared distances from `to` to the centers so far.
-    fn to_centers(&self, to: &[T]) -> Vec<f64> {
-        let centers = MatRef::new(&self.centers, self.dim);
-        let mut out = vec![0.0; centers.rows()];
-        sq_dists_few(to, centers, &mut out);
-        out
+    fn to_centers(&self, to: &Point<'_, T>) -> Vec<f64> {
+        let sparse = self.stored.as_sparse().map(Rows::from);
+        let centers = sparse.unwrap_or_else(|| MatRef::new(&self.centers, self.dim).into());
+        (0..centers.rows()).map(|i| to.sq_dist(centers, i)).collect()
     }
 
     /// Takes the last of `centers` into every row's nearest distance.
@@ -98,13 +111,14 @@ impl<T: Compute> State<T> {
         let last = self.centers.len() / self.dim - 1;
         let new = &self.centers[last * self.dim..];
         finite_or_first_bad(new, data, cx)?;
-        let between = self.to_centers(new);
+        let new = Point::new(new);
+        let between = self.to_centers(&new);
         let mut total = Tiles::default();
         let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut Tiles, (): &mut ()| {
             let mut sum = 0.0;
             for (i, near) in near.iter_mut().enumerate() {
                 if between[near.1 as usize] < 4.0 * near.0 {
-                    let sq_dist = sq_dist(chunk.rows.row(i), new);
+                    let sq_dist = new.sq_dist(chunk.rows, i);
                     if sq_dist < near.0 {
                         *near = (sq_dist, last as u32);
                     } else if !sq_dist.is_finite() {
@@ -148,38 +162,37 @@ impl<T: Compute> State<T> {
         let values = take(data, candidates)?;
         let candidate = MatRef::new(&values, self.dim);
         // Center by center, what each candidate is away from it.
-        let between: Vec<Vec<f64>> = candidate.iter().map(|c| self.to_centers(c)).collect();
+        let points: Vec<Point<'_, T>> = candidate.iter().map(Point::new).collect();
+        let between: Vec<Vec<f64>> = points.iter().map(|point| self.to_centers(point)).collect();
         let between: Vec<f64> =
             (0..between[0].len()).flat_map(|j| between.iter().map(move |b| b[j])).collect();
         let m = candidates.len();
-        let packed = PackedCenters::new(candidate);
+        let packed = PackedCenters::for_rows(candidate, data.most_values().is_some());
         let mut gains = vec![0.0; m];
-        let absorb = |chunk: Chunk<'_, T>,
-                      near: &[Near],
-                      gains: &mut Vec<f64>,
-                      (scratch, dists): &mut Buffers<T>| {
-            let reach = |&(sq_dist, center): &Near| {
-                between[center as usize * m..][..m].iter().map(move |b| *b < 4.0 * sq_dist)
-            };
-            let pairs: usize = near.iter().map(|near| reach(near).filter(|within| *within).count()).sum();
-            // The kernel measures all pairs at the price of a few by difference. Its rounding only weighs candidates against each other.
-            let all = pairs * SEEDING_PAIR_COST > near.len() * m;
-            if all {
-                dists.resize(near.len() * m, 0.0);
-                distances(chunk.rows, &packed, dists, scratch);
-            }
-            for (i, near) in near.iter().enumerate() {
-                let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                for (c, within) in reach(near).enumerate() {
-                    if within {
-                        let sq_dist =
-                            if all { dists[i * m + c] } else { sq_dist(chunk.rows.row(i), candidate.row(c)) };
-                        gains[c] += weight * (near.0 - sq_dist).max(0.0);
+        let absorb =
+            |chunk: Chunk<'_, T>, near: &[Near], gains: &mut Vec<f64>, (scratch, dists): &mut Buffers<T>| {
+                let reach = |&(sq_dist, center): &Near| {
+                    between[center as usize * m..][..m].iter().map(move |b| *b < 4.0 * sq_dist)
+                };
+                let pairs: usize = near.iter().map(|near| reach(near).filter(|within| *within).count()).sum();
+                // The kernel measures all pairs at the price of a few by difference. Its rounding only weighs candidates against each other.
+                let all = pairs * SEEDING_PAIR_COST > near.len() * m;
+                if all {
+                    dists.resize(near.len() * m, 0.0);
+                    distances(chunk.rows, &packed, dists, scratch);
+                }
+                for (i, near) in near.iter().enumerate() {
+                    let weight = chunk.weights.map_or(1.0, |w| w[i]);
+                    for (c, within) in reach(near).enumerate() {
+                        if within {
+                            let sq_dist =
+                                if all { dists[i * m + c] } else { points[c].sq_dist(chunk.rows, i) };
+                            gains[c] += weight * (near.0 - sq_dist).max(0.0);
+                        }
                     }
                 }
-            }
-            Ok(())
-        };
+                Ok(())
+            };
         let merge = |total: &mut Vec<f64>, part: &mut Vec<f64>| {
             total.iter_mut().zip(part).for_each(|(t, p)| *t += std::mem::take(p));
         };
@@ -215,6 +228,7 @@ impl Tiles {
 mod tests {
     use super::*;
     use crate::data::{Dense, Weighted};
+    use crate::kernel::sq_dist;
     use crate::rng::Purpose;
 
     fn seeds(x: &[f64], d: usize, k: usize, greedy: bool, threads: usize) -> Seeds<f64> {
@@ -242,8 +256,13 @@ mod tests {
         let x = blobs(5000, 4);
         let cx = Executor::new(Some(2)).unwrap();
         let data = Dense::new(&x, 4).unwrap();
-        let mut state =
-            State { near: vec![(f64::INFINITY, 0); 5000], tiles: Vec::new(), centers: Vec::new(), dim: 4 };
+        let mut state = State {
+            near: vec![(f64::INFINITY, 0); 5000],
+            tiles: Vec::new(),
+            centers: Vec::new(),
+            stored: RowBuf::new(4),
+            dim: 4,
+        };
         for row in [3usize, 77, 500, 501, 1234, 4000] {
             state.centers.extend(&x[row * 4..row * 4 + 4]);
             state.admit(&data, &cx).unwrap();
@@ -292,8 +311,13 @@ mod tests {
         let x = [0.0, 1.0, 2.0, 3.0];
         let data = Dense::new(&x, 1).unwrap();
         let cx = Executor::new(Some(1)).unwrap();
-        let mut state =
-            State { near: vec![(f64::INFINITY, 0); 4], tiles: Vec::new(), centers: vec![0.0], dim: 1 };
+        let mut state = State {
+            near: vec![(f64::INFINITY, 0); 4],
+            tiles: Vec::new(),
+            centers: vec![0.0],
+            stored: RowBuf::new(1),
+            dim: 1,
+        };
         state.admit(&data, &cx).unwrap();
         let mut rng = Rng::keyed(4, Purpose::Seeding, 0);
         let mut seen = [0u32; 4];

@@ -2,18 +2,18 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::data::{Block, DataSource};
+use crate::data::{Block, Converted, DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::float::Float;
-use crate::matrix::MatRef;
 use crate::parallel::Executor;
+use crate::rows::Rows;
 use crate::tuning::chunk_rows;
 
 /// Rows that are worked on together: they stay in a core's cache between labelling and summing.
 pub(crate) struct Chunk<'a, T> {
     /// Global index of the first row.
     pub(crate) first_row: u64,
-    pub(crate) rows: MatRef<'a, T>,
+    pub(crate) rows: Rows<'a, T>,
     pub(crate) weights: Option<&'a [f64]>,
 }
 
@@ -22,19 +22,19 @@ pub(crate) struct Unread<'a, T: Float> {
     first_row: u64,
     block: Block<'a, T>,
     rows: Range<usize>,
-    converted: &'a mut Vec<T>,
+    converted: &'a mut Converted<T>,
 }
 
 impl<T: Float> Unread<'_, T> {
     /// The chunk.
     pub(crate) fn read(&mut self) -> Chunk<'_, T> {
-        let rows = self.block.rows.tile(self.rows.clone(), self.converted);
+        let rows = self.converted.read(self.block.rows, self.rows.clone(), None);
         Chunk { first_row: self.first_row, rows, weights: self.block.weights.map(|w| &w[self.rows.clone()]) }
     }
 
     /// The chunk, for a caller that only looks at the rows `picked` of it.
     pub(crate) fn read_of(&mut self, picked: &[u32]) -> Chunk<'_, T> {
-        let rows = self.block.rows.tile_of(self.rows.clone(), picked, self.converted);
+        let rows = self.converted.read(self.block.rows, self.rows.clone(), Some(picked));
         Chunk { first_row: self.first_row, rows, weights: self.block.weights.map(|w| &w[self.rows.clone()]) }
     }
 }
@@ -43,9 +43,9 @@ impl<T: Float> Chunk<'_, T> {
     /// An error that names the first value that is not finite, or says that squared distances overflow.
     pub(crate) fn not_finite(&self) -> Error {
         match self.rows.first_not_finite() {
-            Some((i, column)) => Error::NotFinite {
+            Some((i, column, value)) => Error::NotFinite {
                 what: "X",
-                value: self.rows.row(i)[column].to_string(),
+                value: value.to_string(),
                 row: self.first_row + i as u64,
                 column,
             },
@@ -173,7 +173,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
     merge: impl Fn(&mut P, &mut P) + Sync,
 ) -> Result<()> {
     let Cut { tile_rows, chunk_rows: chunk } = cut.into();
-    let chunk = chunk.unwrap_or_else(|| chunk_rows(data.dim()));
+    let chunk = chunk.unwrap_or_else(|| chunk_rows(row_values(data).min(data.dim())));
     let expected = state.rows();
     let mut seen = 0;
     let mut rest = Some(state);
@@ -195,7 +195,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
             Tiles { state: Some(mine), start: 0, len: block.len, tile_rows },
             total,
             &empty,
-            || (Vec::new(), scratch()),
+            || (Converted::default(), scratch()),
             |(tile, mut state), part, (converted, scratch)| {
                 for start in tile.clone().step_by(chunk) {
                     cx.check()?;

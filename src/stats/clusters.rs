@@ -5,6 +5,9 @@ use std::mem::take;
 use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
+use crate::rows::{Rows, SparseRef};
+
+use super::waiting::Waiting;
 
 /// Weighted sums, weights and squared error of rows by cluster, in `f64`. Two of them merge by addition.
 ///
@@ -28,6 +31,12 @@ pub struct ClusterSums {
     touched: Vec<bool>,
     /// What rounding took away from the sums where rows were moved; empty until then.
     lows: Vec<f64>,
+    /// `sums` may hold something; they are there then.
+    filled: bool,
+    /// Sparse rows that are still to be added to the sums, whose weights and errors are in.
+    waiting: Waiting,
+    /// Whoever reads sums merges these into others first: rows may wait.
+    patient: bool,
 }
 
 /// A rounded sum, and what rounding took away from it (Knuth).
@@ -48,7 +57,17 @@ impl ClusterSums {
             squares: Vec::new(),
             touched: vec![false; k],
             lows: Vec::new(),
+            filled: false,
+            waiting: Waiting::default(),
+            patient: false,
         }
+    }
+
+    /// Of no rows at all, for a part of what will be merged: its own sums are not to be read.
+    pub(crate) fn part(k: usize, dim: usize) -> Self {
+        // Sums are made where they are needed.
+        let none = Self { patient: true, ..Self::new(k, 0) };
+        Self { dim, ..none }
     }
 
     /// Of known sums, `dim` values for each of `weights`.
@@ -59,7 +78,9 @@ impl ClusterSums {
         assert_eq!(sums.len(), weights.len() * dim, "one sum a cluster");
         let touched = vec![true; weights.len()];
         let energies = vec![0.0; weights.len()];
-        Self { dim, sums, weights, energies, squares: Vec::new(), touched, lows: Vec::new() }
+        let (squares, lows, waiting) = (Vec::new(), Vec::new(), Waiting::default());
+        let (filled, patient) = (true, false);
+        Self { dim, sums, weights, energies, squares, touched, lows, filled, waiting, patient }
     }
 
     /// All that these sums consist of, by name: sums, what rounding took from them, weights, squares of weights, squared errors. The second and
@@ -79,7 +100,18 @@ impl ClusterSums {
             && energies.len() == k
             && (lows.is_empty() || lows.len() == sums.len())
             && (squares.is_empty() || squares.len() == k);
-        fits.then(|| Self { dim, sums, weights, energies, squares, touched: vec![true; k], lows })
+        fits.then(|| Self {
+            dim,
+            sums,
+            weights,
+            energies,
+            squares,
+            touched: vec![true; k],
+            lows,
+            filled: true,
+            waiting: Waiting::default(),
+            patient: false,
+        })
     }
 
     /// The sums of all clusters, one after the other.
@@ -92,7 +124,7 @@ impl ClusterSums {
         let sum = &mut self.sums[j * self.dim..][..self.dim];
         sum.iter_mut().zip(row).for_each(|(s, x)| *s = weight * x.to_f64());
         self.weights[j] = weight;
-        self.touched[j] = true;
+        (self.touched[j], self.filled) = (true, true);
     }
 
     /// Everything counts `factor` times what it did.
@@ -107,9 +139,9 @@ impl ClusterSums {
     ///
     /// # Panics
     /// As [`kernel::accumulate`].
-    pub fn absorb<T: Compute>(
+    pub fn absorb<'a, T: Compute>(
         &mut self,
-        rows: MatRef<'_, T>,
+        rows: impl Into<Rows<'a, T>>,
         labels: &[u32],
         weights: Option<&[f64]>,
         centers: &PackedCenters<T>,
@@ -122,9 +154,25 @@ impl ClusterSums {
                 self.squares[j as usize] += 1.0;
             }
         }
+        let rows = rows.into();
+        self.touch(labels);
+        if let Rows::Sparse(sparse) = rows
+            && self.can_wait(sparse)
+        {
+            let mut sq_dists = vec![0.0; labels.len()];
+            kernel::sq_dists(rows, labels, centers, &mut sq_dists);
+            for (i, (&label, sq_dist)) in labels.iter().zip(sq_dists).enumerate() {
+                let (j, weight) = (label as usize, weights.map_or(1.0, |w| w[i]));
+                self.weights[j] += weight;
+                self.energies[j] += weight * sq_dist;
+                self.waiting.push(sparse.row(i), label, weight);
+            }
+            return;
+        }
+        self.settle();
+        self.fill();
         let Self { sums, weights: totals, energies, .. } = self;
         kernel::accumulate(rows, labels, weights, centers, sums, totals, energies);
-        self.touch(labels);
     }
 
     /// Moves rows of weight 1 whose labels changed; the squared error about `centers` follows. `self` may be the sums of these
@@ -141,14 +189,16 @@ impl ClusterSums {
     /// sums.reassign(rows, &[0, 0, 1], &[0, 1, 1], &centers);
     /// assert_eq!((sums.weights(), sums.sum(1), sums.energy()), (&[1.0, 2.0][..], &[11.0][..], 6.0));
     /// ```
-    pub fn reassign<T: Compute>(
+    pub fn reassign<'a, T: Compute>(
         &mut self,
-        rows: MatRef<'_, T>,
+        rows: impl Into<Rows<'a, T>>,
         old: &[u32],
         new: &[u32],
         centers: &PackedCenters<T>,
     ) {
-        self.lows.resize(self.sums.len(), 0.0);
+        self.settle();
+        self.fill();
+        self.make_lows();
         let Self { sums, lows, weights: totals, energies, .. } = self;
         kernel::reassign(rows, old, new, centers, (sums, lows), totals, energies);
         for (&from, &to) in old.iter().zip(new) {
@@ -160,6 +210,60 @@ impl ClusterSums {
                 }
             }
         }
+    }
+
+    /// Whether some more sparse rows may wait: what waits takes less memory than sums do, and is added to few values of other sums, where sums are
+    /// added value by value.
+    fn can_wait<T: Float>(&self, rows: SparseRef<'_, T>) -> bool {
+        let more: usize = rows.iter().map(|(columns, _)| columns.len()).sum();
+        self.patient && !self.filled && 2 * (self.waiting.len() + more) <= self.weights.len() * self.dim
+    }
+
+    /// Makes the sums, if they are not there yet.
+    fn fill(&mut self) {
+        self.filled = true;
+        if self.sums.is_empty() {
+            self.sums = vec![0.0; self.weights.len() * self.dim];
+        }
+    }
+
+    fn make_lows(&mut self) {
+        if self.lows.is_empty() {
+            // Zeros that nobody writes to take no memory.
+            self.lows = vec![0.0; self.sums.len()];
+        }
+    }
+
+    /// Adds the rows that wait.
+    fn settle(&mut self) {
+        if !self.waiting.is_empty() {
+            let mut waiting = take(&mut self.waiting);
+            self.add(&mut waiting);
+            self.waiting = waiting;
+        }
+    }
+
+    /// Adds rows that waited, and leaves none.
+    fn add(&mut self, waiting: &mut Waiting) {
+        self.fill();
+        let Self { dim, sums, .. } = self;
+        waiting.drain(|label, weight, columns, values| {
+            let sum = &mut sums[label as usize * *dim..][..*dim];
+            for (&column, x) in columns.iter().zip(values) {
+                sum[column as usize] += weight * x;
+            }
+        });
+    }
+
+    /// As [`ClusterSums::merge`], but sparse rows that wait go on waiting as long as they may.
+    pub(crate) fn collect(&mut self, part: &mut Self) {
+        let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.weights.len() * self.dim;
+        if !self.filled && !part.filled && fits {
+            self.waiting.append(&mut part.waiting);
+        } else {
+            self.settle();
+        }
+        self.merge(part);
     }
 
     /// The squared errors, that were about the centers `old`, become those about `new`.
@@ -191,14 +295,24 @@ impl ClusterSums {
         if !part.squares.is_empty() {
             self.square();
         }
+        let filled = take(&mut part.filled);
+        if !part.waiting.is_empty() {
+            self.settle();
+            self.add(&mut part.waiting);
+        }
+        if filled {
+            self.fill();
+        }
         for j in touched {
             let row = j * self.dim..(j + 1) * self.dim;
-            if part.lows.is_empty() {
+            if !filled {
+                // No sums: whatever there was has waited.
+            } else if part.lows.is_empty() {
                 for (total, part) in self.sums[row.clone()].iter_mut().zip(&mut part.sums[row]) {
                     *total += take(part);
                 }
             } else {
-                self.lows.resize(self.sums.len(), 0.0);
+                self.make_lows();
                 for at in row {
                     let low = take(&mut part.lows[at]);
                     let (total, lost) = two_sum(self.sums[at], take(&mut part.sums[at]));
@@ -284,6 +398,7 @@ impl ClusterSums {
             self.sums[from * self.dim + t] -= weight * x.to_f64();
             self.sums[to * self.dim + t] += weight * x.to_f64();
         }
+        self.filled = true;
         self.weights[from] -= weight;
         self.weights[to] += weight;
         self.touch(&[from as u32, to as u32]);

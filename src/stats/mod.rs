@@ -1,5 +1,6 @@
 //! Statistics that can be merged: what a sweep leaves behind.
 
 mod clusters;
+mod waiting;
 
 pub use clusters::ClusterSums;

@@ -23,6 +23,8 @@ EXPECTED_FAILURES = {
 
 # Some checks have fewer distinct rows than clusters.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+# Others have sparse matrices of every format.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
 @parametrize_with_checks(
     [
         KMeans(),

@@ -8,7 +8,7 @@ from typing import Any
 
 DATA_HELP = (
     "rows: an .npy, .fvecs, .fbin (or the like), .parquet, .arrow, .feather, .h5, .zarr or .safetensors "
-    "file, or a raw one together with --shape and --dtype"
+    "file, an .npz one with a sparse matrix, or a raw one together with --shape and --dtype"
 )
 
 Verbs = Any

@@ -64,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
             "kind": "rows",
             "shape": [rows, cols] if args.json else f"{'unknown' if rows is None else rows} x {cols}",
             "dtype": dtype,
+            **({"stored": "sparse"} if source.sparse else {}),
             "computed_as": source._source.compute,
             "bytes": source.nbytes,
             "access": source.access,

@@ -23,11 +23,12 @@ macro_rules! stamp {
             use std::ops::Range;
 
             use crate::kernel::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
-            use crate::kernel::generic::{accumulate, bounds, lanes, pair, picked, strip, tile};
+            use crate::kernel::generic::{accumulate, bounds, lanes, pair, picked, sparse, strip, tile};
             use crate::kernel::isa::Isa;
             use crate::kernel::pack::{Form, PackedCenters, Scratch};
             use crate::kernel::table::KernelTable;
             use crate::matrix::MatRef;
+            use crate::rows::SparseRef;
             use super::*;
 
             type Packed = PackedCenters<$t>;
@@ -47,6 +48,14 @@ macro_rules! stamp {
                 two: |p, s, l| unsafe { two(p, s, l) },
                 // SAFETY: as above.
                 values: |p, s, rows, panel| unsafe { values(p, s, rows, panel) },
+                // SAFETY: as above.
+                sparse_argmin: |p, x, s, l| unsafe { sparse_argmin(p, x, s, l) },
+                // SAFETY: as above.
+                sparse_two: |p, x, s, l| unsafe { sparse_two(p, x, s, l) },
+                // SAFETY: as above.
+                sparse_values: |p, x, s, panel| unsafe { sparse_values(p, x, s, panel) },
+                // SAFETY: as above.
+                sparse_lowest: |p, x, g, meeting| unsafe { sparse_lowest(p, x, g, meeting) },
                 // SAFETY: as above.
                 gather: |p, x, rows, slot, to, own| unsafe { gather(p, x, rows, slot, to, own) },
                 // SAFETY: as above.
@@ -115,6 +124,56 @@ macro_rules! stamp {
                     }
                     tile::values::<$simd, $mr, $nv>(packed, scratch, rows, panel);
                 }
+            }
+
+            $(#[$attr])*
+            unsafe fn sparse_argmin(
+                packed: &Packed,
+                rows: SparseRef<'_, $t>,
+                scratch: &mut Scratch<$t>,
+                labels: &mut [u32],
+            ) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe {
+                    sparse::sweep::<$simd, Argmin>(packed, rows, scratch);
+                    strip::reduce::<$simd, false>(scratch, labels, packed.k);
+                }
+            }
+
+            $(#[$attr])*
+            unsafe fn sparse_two(
+                packed: &Packed,
+                rows: SparseRef<'_, $t>,
+                scratch: &mut Scratch<$t>,
+                labels: &mut [u32],
+            ) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe {
+                    sparse::sweep::<$simd, Two>(packed, rows, scratch);
+                    strip::reduce::<$simd, true>(scratch, labels, packed.k);
+                }
+            }
+
+            $(#[$attr])*
+            unsafe fn sparse_values(
+                packed: &Packed,
+                rows: SparseRef<'_, $t>,
+                scratch: &mut Scratch<$t>,
+                panel: usize,
+            ) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { sparse::values::<$simd>(packed, rows, scratch, panel) }
+            }
+
+            $(#[$attr])*
+            unsafe fn sparse_lowest(
+                packed: &Packed,
+                rows: SparseRef<'_, $t>,
+                gathered: &mut Gathered<$t>,
+                meeting: &mut Meeting<'_, $t>,
+            ) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { sparse::lowest::<$simd, $nv>(packed, rows, gathered, meeting) }
             }
 
             $(#[$attr])*

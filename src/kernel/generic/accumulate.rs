@@ -45,7 +45,7 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
 
 /// `sum + x` in two parts: the rounded sum, and what rounding took away goes to `low` (Knuth's two-sum).
 #[inline(always)]
-fn add(sum: &mut f64, low: &mut f64, x: f64) {
+pub(in crate::kernel) fn add(sum: &mut f64, low: &mut f64, x: f64) {
     let total = *sum + x;
     let rest = total - *sum;
     *low += (*sum - (total - rest)) + (x - rest);

@@ -120,12 +120,12 @@ pub(in crate::kernel) unsafe fn within<S: Simd>(
 /// See [`Radii`]: all of it from `own`.
 #[inline(always)]
 pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<T>) {
-    let Margins { norm, gamma, unit } = margins;
+    let Margins { norm, gamma, unit, off } = margins;
     let n = radii.own.len();
     let Radii { own, error, upper, reach: reached } = radii;
     let (one, rounding) = (T::from_f32(1.0), T::from_f64(4.0 * T::EPSILON));
     for ((&own, error), upper) in own.iter().zip(error).zip(&mut upper[..n]) {
-        let distance = own.sqrt();
+        let distance = (own + off).sqrt();
         let row = norm + distance;
         let twice = gamma + gamma;
         *error = twice * (row * row + norm * norm);
@@ -135,7 +135,7 @@ pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<
         // What is not a number bounds nothing.
         *upper = if most.is_nan() { f32::INFINITY } else { most };
     }
-    let margins = Margins { norm: (norm * unit).to_f32(), gamma: gamma.to_f32(), unit: 1.0 };
+    let margins = Margins { norm: (norm * unit).to_f32(), gamma: gamma.to_f32(), unit: 1.0, off: 0.0 };
     reach(margins, upper, reached);
 }
 

@@ -10,6 +10,7 @@ pub(super) mod lanes;
 pub(super) mod pair;
 pub(super) mod picked;
 pub(super) mod simd;
+pub(super) mod sparse;
 pub(super) mod strip;
 pub(super) mod tile;
 pub(super) mod zeros;

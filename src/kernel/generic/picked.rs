@@ -115,7 +115,7 @@ pub(in crate::kernel) fn between<T: Compute>(
     out: &mut [f32],
 ) {
     let k = sums.len();
-    let Margins { norm, gamma, unit } = margins;
+    let Margins { norm, gamma, unit, .. } = margins;
     let (less, off) = (T::from_f32(1.0) - gamma, T::from_f64(8.0 * T::EPSILON) * norm);
     for (j, out) in out.chunks_exact_mut(k).enumerate() {
         sums.fill(T::ZERO);
@@ -234,8 +234,8 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
     S::T: Compute,
 {
     let width = NV * S::LANES;
-    let first = meeting.panel * packed.table.width;
-    let Meeting { picked, slot, best, begin, low, better, fine, .. } = meeting;
+    let first = meeting.panel * packed.width;
+    let picked = meeting.picked;
     let mut at = 0;
     while at < picked.len() {
         let left = picked.len() - at;
@@ -252,32 +252,50 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
                 M3
             }
         };
-        for (i, row) in (at..picked.len().min(at + rows)).zip(gathered.tile.chunks_exact_mut(width)) {
-            let r = picked[i] as usize;
-            if let Some(own) = row.get_mut((slot[r] as usize).wrapping_sub(first)) {
-                if *begin {
-                    best[r] = *own;
-                }
-                *own = S::T::INFINITY;
-            }
-            if let Some(Fine { lower, columns, drift, error, unit }) = fine {
-                let lower = &mut lower[r * *columns + first..][..width];
-                let drift = &drift[first..][..width];
-                let (sq_norm, error) = (gathered.sq_norm[r], error[r]);
-                for ((lower, &value), &drift) in lower.iter_mut().zip(&*row).zip(drift) {
-                    let sq_dist = value + sq_norm - error;
-                    let length = (if sq_dist > S::T::ZERO { sq_dist } else { S::T::ZERO }).sqrt() * *unit;
-                    *lower = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
-                }
-            }
+        let Gathered { tile, sq_norm, .. } = &mut *gathered;
+        for (i, row) in (at..picked.len().min(at + rows)).zip(tile.chunks_exact_mut(width)) {
             // SAFETY: a row holds whole vectors.
-            low[i] = unsafe { smallest::<S, NV>(row) };
-            if low[i] <= best[r] {
-                // SAFETY: as above.
-                better.push(unsafe { second::<S, NV>(row, low[i], i as u32) });
-            }
+            unsafe { weigh::<S, NV>(row, i, first, sq_norm, meeting) };
         }
         at += rows;
+    }
+}
+
+/// What the tile values `row` of picked row number `i` and the panel that starts at center `first` say.
+///
+/// # Safety
+/// The processor has the instruction set; `row` holds `NV` vectors.
+#[inline(always)]
+pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
+    row: &mut [S::T],
+    i: usize,
+    first: usize,
+    sq_norm: &[S::T],
+    meeting: &mut Meeting<'_, S::T>,
+) {
+    let Meeting { picked, slot, best, begin, low, better, fine, .. } = meeting;
+    let (r, width) = (picked[i] as usize, NV * S::LANES);
+    if let Some(own) = row.get_mut((slot[r] as usize).wrapping_sub(first)) {
+        if *begin {
+            best[r] = *own;
+        }
+        *own = S::T::INFINITY;
+    }
+    if let Some(Fine { lower, columns, drift, error, unit }) = fine {
+        let lower = &mut lower[r * *columns + first..][..width];
+        let drift = &drift[first..][..width];
+        let (sq_norm, error) = (sq_norm[r], error[r]);
+        for ((lower, &value), &drift) in lower.iter_mut().zip(&*row).zip(drift) {
+            let sq_dist = value + sq_norm - error;
+            let length = (if sq_dist > S::T::ZERO { sq_dist } else { S::T::ZERO }).sqrt() * *unit;
+            *lower = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
+        }
+    }
+    // SAFETY: the caller's promise.
+    low[i] = unsafe { smallest::<S, NV>(row) };
+    if low[i] <= best[r] {
+        // SAFETY: as above.
+        better.push(unsafe { second::<S, NV>(row, low[i], i as u32) });
     }
 }
 
@@ -329,7 +347,7 @@ pub(in crate::kernel) unsafe fn lowest<
 ) where
     S::T: Compute,
 {
-    let first = meeting.panel * packed.table.width;
+    let first = meeting.panel * packed.width;
     // SAFETY: the caller's promise; what is left of the packed centers is the width of the panel.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {

@@ -10,6 +10,7 @@ use crate::kernel::{
 };
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
+use crate::rows::{RowBuf, Rows, SparseRef};
 
 /// Values of one kind, `len` of them.
 #[derive(Clone, Copy, Debug)]
@@ -60,14 +61,40 @@ fn problem<T: Float>(kind: Kind, n: usize, k: usize, d: usize, seed: u64) -> (Ve
 }
 
 fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u64) {
+    check_rows::<T>(isa, kind, (n, k, d), seed, false);
+    check_rows::<T>(isa, kind, (n, k, d), seed, true);
+}
+
+/// The same rows without their zeros.
+fn without_zeros<T: Float>(rows: MatRef<'_, T>) -> RowBuf<T> {
+    let mut sparse = RowBuf::sparse(rows.cols());
+    for row in rows.iter() {
+        for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != T::ZERO) {
+            sparse.columns.push(column as i32);
+            sparse.values.push(x);
+        }
+        sparse.end_row();
+    }
+    sparse
+}
+
+fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize), seed: u64, sparse: bool) {
     let (x, c) = problem::<T>(kind, n, k, d, seed);
-    let (rows, centers) = (MatRef::new(&x, d), MatRef::new(&c, d));
-    let packed = PackedCenters::for_isa(centers, isa);
+    let (dense, centers) = (MatRef::new(&x, d), MatRef::new(&c, d));
+    let stored = without_zeros(dense);
+    let rows = if sparse { stored.rows() } else { dense.into() };
+    let packed = if sparse {
+        PackedCenters::sparse_for_isa(centers, isa)
+    } else {
+        PackedCenters::for_isa(centers, isa)
+    };
     let scratch = &mut Scratch::default();
-    let truth = naive::distances(rows, centers);
-    let what = format!("{isa} {kind:?} {} n={n} k={k} d={d}", T::NAME);
+    let truth = naive::distances(dense, centers);
+    let what = format!("{isa} {kind:?} {} sparse={sparse} n={n} k={k} d={d}", T::NAME);
     let widest = c.iter().chain(&x).map(|v| v.to_f64().abs()).fold(0.0, f64::max);
-    let widest = if matches!(kind, Kind::Far) { 3.0 } else { widest };
+    // A sparse row is measured by sums that are taken apart.
+    let apart = if sparse { 1e-15 * widest * widest * (d * d) as f64 } else { 0.0 };
+    let widest = if matches!(kind, Kind::Far) && !sparse { 3.0 } else { widest };
     let slack = naive::tolerance::<T>(d, widest * widest * d as f64, widest * widest * d as f64);
 
     let mut labels = vec![u32::MAX; n];
@@ -93,7 +120,7 @@ fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u
             // Integers are exact: the lowest index among equals.
             assert_eq!(Some(j), t.iter().position(|&v| v == sorted[0]), "{what}: tie in row {i}");
         }
-        assert!((own[i] - t[j]).abs() <= 1e-13 * t[j], "{what}");
+        assert!((own[i] - t[j]).abs() <= 1e-13 * t[j] + apart, "{what}");
         assert_eq!(best[i], own[i], "{what}");
         if k > 1 {
             assert!((second[i] - sorted[1]).abs() <= slack, "{what}: second {} not {}", second[i], sorted[1]);
@@ -103,7 +130,7 @@ fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u
         for q in 0..m {
             let at = near[i * m + q] as usize;
             assert!((t[at] - sorted[q]).abs() <= slack, "{what}: neighbour {q} of row {i}");
-            assert!((near_dists[i * m + q] - t[at]).abs() <= 1e-13 * t[at], "{what}");
+            assert!((near_dists[i * m + q] - t[at]).abs() <= 1e-13 * t[at] + apart, "{what}");
         }
         assert_eq!(near[i * m], labels[i], "{what}");
         for (a, t) in all[i * k..(i + 1) * k].iter().zip(t) {
@@ -127,7 +154,7 @@ fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u
         }
         assert_eq!((sums, totals), (sums_t, totals_t), "{what}");
         for (energy, energy_t) in energies.iter().zip(energies_t) {
-            assert!((energy - energy_t).abs() <= 1e-12 * energy_t, "{what}");
+            assert!((energy - energy_t).abs() <= 1e-12 * energy_t + apart * n as f64, "{what}");
         }
     }
 
@@ -145,7 +172,7 @@ fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u
     assert_eq!(totals, totals_t, "{what}");
     let most = before.iter().chain(&after).fold(1e-300, |most: f64, &energy| most.max(energy));
     for (energy, after) in energies.iter().zip(after) {
-        assert!((energy - after).abs() <= 1e-12 * most, "{what}: {energy} not {after}");
+        assert!((energy - after).abs() <= 1e-12 * most + apart * n as f64, "{what}: {energy} not {after}");
     }
     let largest = x.iter().fold(0.0, |largest: f64, x| largest.max(x.to_f64().abs()));
     for (sum, sum_t) in sums.iter().zip(sums_t) {
@@ -256,6 +283,51 @@ fn zeros_are_skipped_without_a_trace() {
         nearest(MatRef::new(&x, d), &packed, &mut labels, &mut scratch);
         assert!(scratch.skipping && labels[7] == k as u32 - 1, "{isa} {labels:?}");
     });
+}
+
+/// What stands in for zeros is left out of the tile values, and every bit of them stays, wherever a row or a center stands.
+#[test]
+fn sparse_rows_have_the_tile_values_of_dense_ones() {
+    for_each_isa(|isa| {
+        for (k, d) in [(1, 3), (5, 16), (17, 40), (33, 300), (130, 130), (200, 20), (300, 33)] {
+            let (x, c) = problem::<f32>(Kind::Zeros, 250, k, d, 3);
+            let (rows, centers) = (MatRef::new(&x, d), MatRef::new(&c, d));
+            let (stored, order) = (without_zeros(rows), (0..k as u32).rev().collect::<Vec<u32>>());
+            let dense = PackedCenters::for_isa(centers, isa);
+            if dense.shift.iter().any(|&s| s != 0.0) {
+                continue;
+            }
+            let values = |rows: Rows<'_, f32>, packed: &PackedCenters<f32>| {
+                let (mut labels, mut best, mut second) = (vec![0; 250], vec![0.0; 250], vec![0.0; 250]);
+                nearest_two(rows, packed, &mut labels, &mut best, &mut second, &mut Scratch::default());
+                (labels, second)
+            };
+            let sparse = values(stored.rows(), &PackedCenters::sparse_for_isa(centers, isa));
+            assert_eq!(sparse, values(rows.into(), &dense), "{isa} k={k} d={d}");
+            if isa == Isa::active() {
+                let other = values(stored.rows(), &PackedCenters::in_order(centers, &order, true));
+                let label =
+                    |labels: Vec<u32>| labels.into_iter().map(|j| k as u32 - 1 - j).collect::<Vec<_>>();
+                assert_eq!(other.1, sparse.1, "{isa} k={k} d={d}");
+                // Of equal ones the other comes first.
+                let differ = label(other.0).iter().zip(&sparse.0).filter(|(a, b)| a != b).count();
+                assert!(differ < 250, "{isa} k={k} d={d}: {differ}");
+            }
+        }
+    });
+}
+
+/// Sums of squares that leave the range of `f64`, where distances do not.
+#[test]
+fn sparse_rows_of_any_length_are_measured() {
+    let c = [1e160f64, 0.0, 3e160, 0.0];
+    let packed = PackedCenters::for_rows(MatRef::new(&c, 4), true);
+    let (columns, values) = ([0, 2], [1e160, 3e160]);
+    let row = SparseRef::new(&[0, 2], &columns, &values, 4);
+    let (mut out, mut labels) = ([1.0], [7]);
+    sq_dists(row, &[0], &packed, &mut out);
+    nearest(row, &packed, &mut labels, &mut Scratch::default());
+    assert_eq!((out, labels), ([0.0], [0]));
 }
 
 #[test]

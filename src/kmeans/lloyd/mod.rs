@@ -174,7 +174,7 @@ impl<T: Compute> Lloyd<T> {
     }
 
     /// Begins bounded sweeps, if it is time for them.
-    fn choose_bounds(&mut self) {
+    fn choose_bounds(&mut self, sparse: bool) {
         // The first sweep makes labels, and centers that are worth grouping.
         if self.labels.bounds.is_some() || self.iteration == 0 {
             return;
@@ -183,7 +183,7 @@ impl<T: Compute> Lloyd<T> {
             Algorithm::Auto if self.iteration < self.unbounded_until => Algorithm::Lloyd,
             Algorithm::Auto => {
                 let changed = self.changed as f64 / self.labels.of_rows.len() as f64;
-                worthwhile::<T>(self.dim, self.params.n_clusters, changed)
+                worthwhile::<T>(self.dim, self.params.n_clusters, changed, sparse)
             }
             named => named,
         };
@@ -235,8 +235,11 @@ impl<T: Compute> Lloyd<T> {
 }
 
 /// What [`Algorithm::Auto`] takes when that share of the labels has changed in a sweep.
-fn worthwhile<T: Compute>(dim: usize, k: usize, changed: f64) -> Algorithm {
-    if balls_pay(dim, k, changed) {
+fn worthwhile<T: Compute>(dim: usize, k: usize, changed: f64, sparse: bool) -> Algorithm {
+    if sparse {
+        // Rows of many columns that are mostly zeros are about equally far from all centers: bounds rule nothing out (`sparse.py`).
+        Algorithm::Lloyd
+    } else if balls_pay(dim, k, changed) {
         Algorithm::Exponion
     } else if panels_pay(dim, k / PackedCenters::<T>::panel_centers(), changed) {
         if dim >= FINE_DIM { Algorithm::Elkan } else { Algorithm::Yinyang }
@@ -274,12 +277,13 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let begun = Instant::now();
-        self.choose_bounds();
+        let sparse = data.most_values().is_some();
+        self.choose_bounds(sparse);
         let centers = MatRef::new(&self.centers, self.dim);
-        let packed = self.labels.pack(centers);
+        let packed = self.labels.pack(centers, sparse);
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
-        let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(&origin, self.dim)));
+        let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));
         // What a sweep that fails leaves is the state before it.
         let carried = self.carried.clone();
         let mut swept = self.labels.sweep(&packed, packed_origin.as_ref(), (carried, None), data, cx)?;
@@ -299,7 +303,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.changed = changed;
         self.watch_bounds(distances);
         self.rows_seen += n;
-        let carry = relocated == 0 && swept.pays_to_carry(n);
+        // To sum stored values afresh costs less than to keep sums of all columns.
+        let carry = relocated == 0 && !sparse && swept.pays_to_carry(n);
         self.carried = carry.then(|| swept.into_carried());
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh, or `finish` changed the labels meanwhile.
         self.current = changed == 0 && moved == 0.0;
@@ -350,7 +355,8 @@ impl<T: Compute> Start<T> for Lloyd<T> {
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
         let begun = Instant::now();
         if !self.current {
-            let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+            let sparse = data.most_values().is_some();
+            let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
             self.labels.bounds = None;
             let swept = self.labels.sweep(&packed, None, (None, None), data, cx)?;
             self.energy = swept.clusters.energy();

@@ -5,9 +5,10 @@ use serde_json::json;
 use super::progress::Progress;
 use super::solver::State;
 use crate::kernel::Compute;
-use crate::kmeans::state::{count, figure, keep, matrix, rows, stored_rows, text};
+use crate::kmeans::state::{count, figure, keep, keep_rows, kept_rows, matrix, rows, stored_rows, text};
 use crate::persist::schema::MINIBATCH_STATE;
 use crate::persist::{Array, Contents};
+use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 
 impl<T: Compute> State<T> {
@@ -21,8 +22,8 @@ impl<T: Compute> State<T> {
         keep("centers", typed(&self.centers));
         keep("sums", Array::new(&[k, cols], self.clusters.sums()));
         keep("weights", Array::new(&[k], self.clusters.weights()));
-        keep("waiting", typed(&self.waiting));
         keep("waiting_weights", Array::new(&[self.waiting_weights.len()], &self.waiting_weights));
+        keep_rows(&mut contents, "waiting", &self.waiting);
         // What may be no finite number is kept as bits; so is what must come back exactly.
         let bits = |x: Option<f64>| x.map(f64::to_bits);
         let numbers = json!({
@@ -55,15 +56,15 @@ impl<T: Compute> State<T> {
         if sums.len() != centers.len() {
             return Err("its \"sums\" do not belong to its \"centers\"".into());
         }
-        let waiting: Vec<T> = rows(contents, "waiting", dim)?;
+        let waiting: RowBuf<T> = kept_rows(contents, "waiting", dim)?;
         let kept = contents.array("waiting_weights")?.shape().iter().product();
         let waiting_weights: Vec<f64> = contents.values("waiting_weights", &[kept])?;
-        if kept != 0 && kept * dim != waiting.len() {
+        if kept != 0 && kept != waiting.len() {
             return Err("its \"waiting_weights\" do not belong to its \"waiting\" rows".into());
         }
         let finite = |values: &[T]| values.iter().all(|x| x.finite());
         let sound = |values: &[f64]| values.iter().all(|x| x.is_finite() && *x >= 0.0);
-        if !(finite(&centers) && finite(&waiting) && sums.iter().all(|x| x.is_finite())) {
+        if !(finite(&centers) && finite(&waiting.values) && sums.iter().all(|x| x.is_finite())) {
             return Err("it holds values that are not finite".into());
         }
         if !(sound(&weights) && sound(&waiting_weights)) {

@@ -10,7 +10,9 @@ use serde_json::json;
 use super::MiniBatchParams;
 use super::other_type;
 use super::progress::{Patience, Progress};
-use crate::data::{Access, DataSource, Dense, Permuted, Weighted, check_finite, take};
+use crate::data::{
+    Access, Converted, DataSource, Permuted, Weighted, check_finite, copy, row_bytes, row_values, take,
+};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::kmeans::assign::label;
@@ -24,6 +26,7 @@ use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::rng::{Purpose, Rng};
+use crate::rows::{RowBuf, SparseRef};
 use crate::seeding::{Odds, Seeding, draw, enough_rows};
 use crate::solver::sweep::{Chunk, sweep};
 use crate::solver::{Solver, Step, StopReason};
@@ -40,7 +43,7 @@ pub(super) struct State<T> {
     /// Of everything ever assigned, the seeds included: a center is its sum by its weight.
     pub(super) clusters: ClusterSums,
     /// Rows that came before there were enough to seed from, and their weights, if there are any.
-    pub(super) waiting: Vec<T>,
+    pub(super) waiting: RowBuf<T>,
     pub(super) waiting_weights: Vec<f64>,
     pub(super) seeded_by: String,
     pub(super) seed: u64,
@@ -63,7 +66,7 @@ impl<T: Compute> State<T> {
             dim: 0,
             centers: Vec::new(),
             clusters: ClusterSums::new(0, 0),
-            waiting: Vec::new(),
+            waiting: RowBuf::default(),
             waiting_weights: Vec::new(),
             seeded_by: String::new(),
             seed,
@@ -108,7 +111,7 @@ struct Loan<'a> {
 impl Spare {
     fn lend(&self, k: usize, dim: usize) -> Loan<'_> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::new(k, dim))), home: self }
+        Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::part(k, dim))), home: self }
     }
 
     fn clear(&self) {
@@ -199,15 +202,15 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 
     /// Rows that first centers are chosen from, where there are as many.
-    fn sample_rows(&self, dim: usize) -> u64 {
-        batch_seeding_sample(self.params.batch_size, self.params.n_clusters, dim * size_of::<T>())
+    fn sample_rows(&self, data: &dyn DataSource<T>) -> u64 {
+        batch_seeding_sample(self.params.batch_size, self.params.n_clusters, row_bytes(data))
     }
 
     /// Chooses the first centers from `data`.
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let k = self.params.n_clusters;
-        let most = self.sample_rows(data.dim());
+        let most = self.sample_rows(data);
         let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
         self.state.seed_with(data.dim(), &seeds.centers, seeds.method);
         self.timings.seeding += begun.elapsed().as_secs_f64();
@@ -223,7 +226,8 @@ impl<T: Compute> MiniBatchSolver<T> {
             let found = batch.dim();
             return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
         }
-        let packed = PackedCenters::new(MatRef::new(&self.state.centers, dim));
+        let sparse = batch.most_values().is_some();
+        let packed = PackedCenters::for_rows(MatRef::new(&self.state.centers, dim), sparse);
         let mut total = self.spare.lend(k, dim);
         let result = self.label_and_sum(batch, &packed, &mut total, cx).and_then(|rows| {
             let places = self.places(batch, rows, total.sums().weights())?;
@@ -291,12 +295,21 @@ impl<T: Compute> MiniBatchSolver<T> {
             if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
         };
         let merge = |(total, rows): &mut (Loan<'_>, u64), (part, more): &mut (Loan<'_>, u64)| {
-            total.sums().merge(part.sums());
+            total.sums().collect(part.sums());
             *rows += std::mem::take(more);
         };
         let make = (|| (self.spare.lend(k, dim), 0), <(Vec<u32>, Scratch<T>)>::default);
         let mut sums = (Loan { sums: total.sums.take(), home: total.home }, 0);
-        let done = sweep(batch, cx, batch_tile_rows(k, dim), (), &mut sums, make, absorb, merge);
+        let done = sweep(
+            batch,
+            cx,
+            batch_tile_rows(k, row_values(batch).min(dim)),
+            (),
+            &mut sums,
+            make,
+            absorb,
+            merge,
+        );
         total.sums = sums.0.sums.take();
         done?;
         if sums.1 == 0 { Err(Error::Empty("X holds no rows".into())) } else { Ok(sums.1) }
@@ -379,7 +392,12 @@ impl<T: Compute> MiniBatchSolver<T> {
         let some = batch.rows().unwrap_or_default();
         let every = some.div_ceil(VARIANCE_ROWS).max(1);
         let some: Vec<u64> = (0..some).step_by(every as usize).collect();
-        let rows = take(batch, &some)?;
+        let rows = copy(batch, &some)?;
+        if let Some(rows) = rows.as_sparse() {
+            self.state.threshold = Some(self.params.tolerance * mean_variance(rows));
+            return Ok(());
+        }
+        let rows = rows.values;
         let n = (rows.len() / dim) as f64;
         let variance = |column: usize| {
             let values = || rows[column..].iter().step_by(dim).map(|x| x.to_f64());
@@ -434,8 +452,8 @@ impl<T: Compute> MiniBatchSolver<T> {
         }
         let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
         let once = data.access() == Access::Once;
-        let enough = self.enough(self.sample_rows(data.dim()));
-        let (mut all, mut over, mut buffer) = (None::<Moved>, true, Vec::new());
+        let enough = self.enough(self.sample_rows(data));
+        let (mut all, mut over, mut buffer) = (None::<Moved>, true, Converted::default());
         let read = data.for_each_block_from(self.state.position, size, &mut |block| {
             for start in (0..block.len).step_by(size) {
                 if all.is_some() {
@@ -444,7 +462,7 @@ impl<T: Compute> MiniBatchSolver<T> {
                 }
                 cx.check()?;
                 let range = start..block.len.min(start + size);
-                let rows = block.rows.tile(range.clone(), &mut buffer);
+                let rows = buffer.read(block.rows, range.clone(), None);
                 let weights = block.weights.map(|weights| &weights[range.clone()]);
                 let named = |error| match error {
                     Error::NotFinite { what, value, row, column } => {
@@ -478,7 +496,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             moved
         } else if self.state.centers.is_empty() {
             // Fewer rows than it would have liked to seed from.
-            let n = (self.state.waiting.len() / self.state.dim.max(1)) as u64;
+            let n = self.state.waiting.len() as u64;
             enough_rows(n, self.params.n_clusters)?;
             self.seed_from_waiting(None, Some(size), cx)?
         } else {
@@ -514,7 +532,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             let known = self.state.dim;
             return Err(Error::Shape(format!("X has {dim} columns, but the rows before had {known}")));
         }
-        let waiting = (self.state.waiting.len() / dim) as u64;
+        let waiting = self.state.waiting.len() as u64;
         if waiting + rows < enough {
             return self.wait_with(batch, cx).map(|()| None);
         }
@@ -534,11 +552,15 @@ impl<T: Compute> MiniBatchSolver<T> {
     fn wait_with(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         check_finite(batch, cx)?;
         let state = &mut self.state;
-        let waiting = state.waiting.len() / batch.dim();
+        let waiting = state.waiting.len();
         let rows = crate::data::count_rows(batch)?;
-        state.dim = batch.dim();
         let all: Vec<u64> = (0..rows).collect();
-        state.waiting.extend(take(batch, &all)?);
+        let more = copy(batch, &all)?;
+        if waiting == 0 {
+            state.dim = batch.dim();
+            state.waiting.clear(state.dim);
+        }
+        state.waiting.extend(more.rows());
         if batch.weights().is_some() || !state.waiting_weights.is_empty() {
             state.waiting_weights.resize(waiting, 1.0);
             match batch.weights() {
@@ -556,33 +578,31 @@ impl<T: Compute> MiniBatchSolver<T> {
         size: Option<usize>,
         cx: &Executor,
     ) -> Result<Moved> {
-        let dim = self.state.dim;
         let (waited, weights) = (self.state.waiting.clone(), self.state.waiting_weights.clone());
         if let Some(batch) = batch {
-            let most = self.sample_rows(dim);
+            let most = self.sample_rows(batch);
             let n = crate::data::count_rows(batch)?.min(most);
             let first: Vec<u64> = (0..n).collect();
-            let first = take(batch, &first)?;
+            let first = copy(batch, &first)?;
             let some = batch.weights().map(|weights| &weights[..n as usize]);
             match some {
-                Some(weights) => self.wait_with(&Weighted::vouched(MatRef::new(&first, dim), weights), cx)?,
-                None => self.wait_with(&MatRef::new(&first, dim), cx)?,
+                Some(weights) => self.wait_with(&Weighted::vouched(&first, weights), cx)?,
+                None => self.wait_with(&first, cx)?,
             }
         }
         let pool = std::mem::take(&mut self.state.waiting);
         let pool_weights = std::mem::take(&mut self.state.waiting_weights);
-        let rows = Dense::new(&pool, dim)?;
         if pool_weights.is_empty() {
-            self.begin(&rows, cx)?;
+            self.begin(&pool, cx)?;
         } else {
-            self.begin(&Weighted::vouched(rows, &pool_weights), cx)?;
+            self.begin(&Weighted::vouched(&pool, &pool_weights), cx)?;
         }
         let mut moved = Moved::default();
-        let n = waited.len() / dim;
+        let n = waited.len();
         let size = size.unwrap_or(n).min(n);
         for start in (0..n).step_by(size) {
             let end = n.min(start + size);
-            let rows = MatRef::new(&waited[start * dim..end * dim], dim);
+            let rows = waited.rows().slice(start, end);
             let some = weights.get(start..end).filter(|_| !weights.is_empty());
             moved = moved.and(match some {
                 Some(weights) => self.absorb(&Weighted::vouched(rows, weights), cx)?,
@@ -594,6 +614,20 @@ impl<T: Compute> MiniBatchSolver<T> {
             None => Ok(moved),
         }
     }
+}
+
+/// The mean over columns of the variance of sparse rows.
+fn mean_variance<T: Compute>(rows: SparseRef<'_, T>) -> f64 {
+    let (n, mut means) = (rows.rows() as f64, vec![0.0; rows.cols()]);
+    let stored = || rows.iter().flat_map(|(columns, values)| columns.iter().zip(values));
+    stored().for_each(|(&column, x)| means[column as usize] += x.to_f64() / n);
+    // As if all values were 0, and then what the others have more.
+    let zeros: f64 = means.iter().map(|mean| n * mean * mean).sum();
+    let more = stored().map(|(&column, x)| {
+        let mean = means[column as usize];
+        (x.to_f64() - mean).powi(2) - mean * mean
+    });
+    ((zeros + more.sum::<f64>()) / n / means.len() as f64).max(0.0)
 }
 
 impl<T: Compute> State<T> {

@@ -7,8 +7,8 @@ use super::{Nested, NestedParams};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Carried, NO_LABEL};
 use crate::kmeans::state::{
-    carried_of, count, figure, flag, keep, keep_carried, keep_sums, list, number, rows, stored_rows, sums_of,
-    text,
+    carried_of, count, figure, flag, keep, keep_carried, keep_rows, keep_sums, kept_rows, list, number, rows,
+    stored_rows, sums_of, text,
 };
 use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
 use crate::persist::{Array, Contents};
@@ -40,7 +40,7 @@ impl<T: Compute> Nested<T> {
         let mut contents = Contents::new(kind);
         let cols = self.dim.max(1);
         keep(&mut contents, "centers", stored_rows(&self.centers, cols));
-        keep(&mut contents, "rows", stored_rows(&self.kept.rows, cols));
+        keep_rows(&mut contents, "rows", &self.kept.rows);
         keep(&mut contents, "row_weights", Array::new(&[self.kept.weights.len()], &self.kept.weights));
         keep(&mut contents, "labels", Array::new(&[self.batch()], &self.labels.of_rows));
         keep(&mut contents, "weights", Array::new(&[self.weights.len()], &self.weights));
@@ -99,14 +99,15 @@ impl<T: Compute> Nested<T> {
         state.fed = flag(&numbers, "fed")? || kind == NESTED_STATE;
         state.params.seed = count(&numbers, "seed")?;
         state.centers = rows(contents, "centers", dim)?;
-        state.kept = Kept { rows: rows(contents, "rows", dim)?, weights: list(contents, "row_weights")? };
+        state.kept =
+            Kept { rows: kept_rows(contents, "rows", dim)?, weights: list(contents, "row_weights")? };
         state.labels.of_rows = list(contents, "labels")?;
         state.rows = list(contents, "places")?;
         state.weights = list(contents, "weights")?;
-        let (k, kept) = (state.centers.len() / dim.max(1), state.kept.rows.len() / dim.max(1));
+        let (k, kept) = (state.centers.len() / dim.max(1), state.kept.rows.len());
         let finite = |values: &[T]| values.iter().all(|x| x.finite());
         let sound = |values: &[f64]| values.iter().all(|x| x.is_finite() && *x >= 0.0);
-        if !(finite(&state.centers) && finite(&state.kept.rows) && sound(&state.kept.weights)) {
+        if !(finite(&state.centers) && finite(&state.kept.rows.values) && sound(&state.kept.weights)) {
             return Err("it holds values that are not finite, or negative weights".into());
         }
         if !state.kept.weights.is_empty() && state.kept.weights.len() != kept {

@@ -214,13 +214,13 @@ impl<T: Compute> Nested<T> {
     }
 
     /// Begins bounds, if it is time for them.
-    fn choose_bounds(&mut self) {
+    fn choose_bounds(&mut self, sparse: bool) {
         let begun = self.labels.bounds.is_some();
         // Before the first update nothing is known of where centers will be, and which of them are near each other.
         if begun || self.iteration == 0 {
             return;
         }
-        let wanted = self.params.bounds.begin(self.dim, self.changed, self.batch() as u64);
+        let wanted = self.params.bounds.begin(self.dim, self.changed, self.batch() as u64, sparse);
         if let Some(least_panels) = wanted {
             let centers = MatRef::new(&self.centers, self.dim);
             let budget = self.params.bounds_memory;
@@ -248,7 +248,8 @@ impl<T: Compute> Nested<T> {
 
     /// The first `m` rows of the batch leave: their votes stay. `data` are the rows.
     fn retire(&mut self, data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<()> {
-        let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+        let sparse = data.most_values().is_some();
+        let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
         let labels = &self.labels.of_rows[..m];
         let mut votes =
             with_batch(data, &[], m, |rows| super::labels::sum_labelled(labels, &packed, rows, cx))?;
@@ -279,13 +280,14 @@ impl<T: Compute> Nested<T> {
     fn round(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Step> {
         let begun = Instant::now();
         self.current = false;
-        self.choose_bounds();
+        let sparse = data.most_values().is_some();
+        self.choose_bounds(sparse);
         let before = self.centers.clone();
         let centers = MatRef::new(&before, self.dim);
-        let packed = self.labels.pack(centers);
+        let packed = self.labels.pack(centers, sparse);
         let origin = &before[..self.dim];
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
-        let packed_origin = wanted.then(|| PackedCenters::new(MatRef::new(origin, self.dim)));
+        let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(origin, self.dim), sparse));
         let carries = self.carry;
         let carried = self.sums.as_ref().filter(|_| carries).cloned();
         let batch = self.batch();
@@ -322,7 +324,7 @@ impl<T: Compute> Nested<T> {
         self.iteration += 1;
         self.rows_seen += batch as u64;
         let distances = swept.distances;
-        self.carry = swept.pays_to_carry(batch as u64);
+        self.carry = !sparse && swept.pays_to_carry(batch as u64);
         self.sums = Some(swept.into_carried());
         self.voted = batch as u64;
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh.
@@ -431,7 +433,8 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             let mut labels = Labels::default();
             make_room(&mut labels.of_rows, "labels", n, 1)?;
             labels.grow(|i| i, n as usize, 0);
-            let packed = PackedCenters::new(MatRef::new(&self.centers, self.dim));
+            let sparse = data.most_values().is_some();
+            let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
             let swept = labels.sweep(&packed, None, (None, None), data, cx)?;
             (labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy())
         };

@@ -97,11 +97,12 @@ impl Bounds {
 
     /// The fewest panels that share a bound, if it is time for bounds: rows of `dim` columns, of `batch` of which `changed` changed
     /// their label.
-    pub(super) fn begin(self, dim: usize, changed: u64, batch: u64) -> Option<usize> {
+    pub(super) fn begin(self, dim: usize, changed: u64, batch: u64, sparse: bool) -> Option<usize> {
         match self {
             Self::Auto => {
                 let settled = changed as f64 <= BOUNDED_CHANGES * batch as f64;
-                (settled && dim >= NESTED_BOUNDS_DIM).then_some(1)
+                // Among sparse rows they rule nothing out.
+                (settled && dim >= NESTED_BOUNDS_DIM && !sparse).then_some(1)
             }
             Self::Elkan => Some(1),
             Self::Yinyang => Some(4),
@@ -409,6 +410,8 @@ impl Method for NestedMiniBatch {
 
 /// Rows that are looked through for other values at a time.
 const LOOKED_THROUGH: u64 = 1024;
+/// Their values at most.
+const LOOKED_THROUGH_VALUES: u64 = 1 << 22;
 
 /// Replaces seeds that equal an earlier one by other rows that weigh something, as long as there are any: nothing ever moves a cluster that
 /// begins empty.
@@ -430,11 +433,13 @@ pub(super) fn make_distinct<T: Compute>(
     let weights = weights_of(data)?;
     let n = count_rows(data)?;
     let order = Shuffle::new(n, seed);
-    for start in (0..n).step_by(LOOKED_THROUGH as usize) {
+    // Sparse rows get their zeros: not too many of them.
+    let some = (LOOKED_THROUGH_VALUES / d as u64).clamp(1, LOOKED_THROUGH);
+    for start in (0..n).step_by(some as usize) {
         if twice.is_empty() {
             break;
         }
-        let mut rows: Vec<u64> = (start..n.min(start + LOOKED_THROUGH)).map(|i| order.at(i)).collect();
+        let mut rows: Vec<u64> = (start..n.min(start + some)).map(|i| order.at(i)).collect();
         if let Some(weights) = &weights {
             rows.retain(|&row| weights[row as usize] > 0.0);
         }

@@ -253,7 +253,7 @@ fn an_interrupted_round_keeps_the_votes_before_it() {
 fn assert_all_votes(run: &Nested<f32>, fed: u64, what: &str) {
     let votes: f64 = run.weights.iter().sum();
     assert_eq!(votes as u64, run.retired + run.batch() as u64, "{what}");
-    let waiting = run.kept.rows.len() as u64 / run.dim as u64 - run.batch() as u64;
+    let waiting = run.kept.rows.len() as u64 - run.batch() as u64;
     assert_eq!(run.retired + run.batch() as u64 + waiting, fed, "{what}");
 }
 
@@ -271,7 +271,7 @@ fn pieces_of_any_length_are_fed() {
             let step = run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap();
             fed += (rows.len() / d) as u64;
             // With 8 bytes for a weight.
-            assert!(run.kept.rows.capacity() as u64 / d as u64 * 20 <= buffer);
+            assert!(run.kept.rows.values.capacity() as u64 / d as u64 * 20 <= buffer);
             assert_eq!(step.is_some(), fed >= k as u64);
             if step.is_some() {
                 assert_all_votes(&run, fed, &format!("{piece} {buffer} {fed}"));
@@ -429,7 +429,7 @@ fn pieces_of_any_storage_are_kept_as_they_are_computed() {
     let [mut stored, mut plain] = [(); 2].map(|()| Nested::<f32>::plan(params(5, 100)));
     stored.feed(&RawRows::new(&bytes, 3).unwrap(), &cx).unwrap();
     plain.feed(&Dense::new(&wide, 3).unwrap(), &cx).unwrap();
-    assert_eq!(stored.kept.rows, wide);
+    assert_eq!(stored.kept.rows.values, wide);
     assert_eq!(stored.to_file(), plain.to_file());
 }
 
@@ -533,7 +533,7 @@ fn votes_that_retired_are_those_of_their_rows() {
         let labels = run.labels.of_rows.clone();
         run.retire_half(&cx).unwrap();
         assert_eq!((run.retired, run.n_kept(), run.batch()), (400, 400, 400));
-        assert_eq!(run.kept.rows, source[400 * d..]);
+        assert_eq!(run.kept.rows.values, source[400 * d..]);
         for round in 0..4 {
             let gone = run.gone.as_ref().unwrap();
             let (mut count, mut sum, mut energy) = (vec![0.0; k], vec![0.0; k * d], vec![0.0; k]);

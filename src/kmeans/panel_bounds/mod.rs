@@ -229,12 +229,12 @@ impl PanelBounds {
         self.n_groups
     }
 
-    /// Packs the centers for a sweep.
-    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>) -> PackedCenters<T> {
+    /// Packs the centers for a sweep over rows that are `sparse`, or dense.
+    pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         let packed = if self.is_single() {
-            PackedCenters::new(centers)
+            PackedCenters::for_rows(centers, sparse)
         } else {
-            PackedCenters::in_order(centers, &self.order)
+            PackedCenters::in_order(centers, &self.order, sparse)
         };
         let largest = packed.largest_norm();
         let fits = largest == 0.0 || (1e-6..1e6).contains(&(largest * self.unit));

@@ -5,13 +5,12 @@
 //! only the centers in a ball about their own one that must hold the nearest two (Exponion: Newling and Fleuret, "Fast k-means with
 //! accurate bounds", 2016), else all centers.
 
-use super::sweep::{Bounds, Rows, Rules, Work};
+use super::sweep::{Bounds, Part, Rules, Work};
 use crate::kernel::bounded::{
     BEHIND, Margins, Nearest, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed,
     nearest_others, nearest_pair, put_in_columns, radii, reach, renew, upper, within,
 };
 use crate::kernel::{Compute, PackedCenters};
-use crate::matrix::MatRef;
 use crate::tuning::BALL_CENTERS;
 
 /// How near centers are to each other, in units of bounds.
@@ -70,7 +69,7 @@ fn halves<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>) -> Vec<f32
 
 impl<T: Compute> Rules<'_, T> {
     /// As [`Rules::label`].
-    pub(super) fn label_by_one_bound(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> u64 {
+    pub(super) fn label_by_one_bound(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> u64 {
         let measured = self.open_by_one_bound(chunk, work);
         let open = std::mem::take(&mut work.open);
         work.nearest.resize(open.len() + BEHIND);
@@ -115,7 +114,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Measures these rows, and keeps those whose label may change; gives the number of those that were measured.
-    fn open_by_one_bound(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
+    fn open_by_one_bound(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let measured = work.open.len();
         let picked = &work.open[..];
         measure(self.packed, chunk.values, picked, chunk.old, &mut work.gathered, &mut work.radii);
@@ -137,27 +136,31 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// The open rows against all centers.
-    fn meet_all(&self, open: &[u32], chunk: &Rows<'_, T>, work: &mut Work<T>) -> usize {
-        work.compact.clear();
+    fn meet_all(&self, open: &[u32], chunk: &Part<'_, T>, work: &mut Work<T>) -> usize {
+        work.open_rows.clear(chunk.values.cols());
         for &r in open {
-            work.compact.extend_from_slice(chunk.values.row(r as usize));
+            work.open_rows.push(chunk.values, r as usize);
         }
         if !open.is_empty() {
-            let rows = MatRef::new(&work.compact, chunk.values.cols());
-            nearest_pair(rows, self.packed, &mut work.nearest, &mut work.scratch);
+            nearest_pair(work.open_rows.rows(), self.packed, &mut work.nearest, &mut work.scratch);
         }
         open.len() * self.packed.n_centers()
     }
 
     /// The open rows, by label, against the centers that lie near enough to their own one. The nearest other center of `c_a` is at most
     /// `u + s(a)` away from a row, so that nothing beyond `u` and the reach of that, seen from `c_a`, can be among its nearest two.
-    fn meet_balls(&self, open: &[u32], chunk: &Rows<'_, T>, work: &mut Work<T>) -> usize {
+    fn meet_balls(&self, open: &[u32], chunk: &Part<'_, T>, work: &mut Work<T>) -> usize {
         let (k, dim) = (self.packed.n_centers(), chunk.values.cols());
         work.lists.by_panel(open, chunk.old, 1, k);
         let stride = open.len() + BEHIND;
         work.compact.resize(dim * stride, T::ZERO);
         for (at, &r) in work.lists.rows[..open.len()].iter().enumerate() {
-            put_in_columns(self.packed, chunk.values.row(r as usize), &mut work.compact[..dim * stride], at);
+            put_in_columns(
+                self.packed,
+                chunk.values.stored(r as usize),
+                &mut work.compact[..dim * stride],
+                at,
+            );
         }
         work.list.resize(k + 16, 0);
         let mut met = 0;

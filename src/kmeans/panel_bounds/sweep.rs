@@ -7,7 +7,7 @@ use crate::kernel::bounded::{
     renew, upper, within,
 };
 use crate::kernel::{Compute, PackedCenters, Scratch};
-use crate::matrix::MatRef;
+use crate::rows::{RowBuf, Rows};
 
 /// One sweep's view of the bounds.
 pub(in crate::kmeans) struct Rules<'a, T: Compute> {
@@ -37,12 +37,26 @@ pub(in crate::kmeans) struct Bounds<'a> {
 }
 
 impl PanelBounds {
-    /// The rules of the next sweep.
-    pub(in crate::kmeans) fn rules<'a, T: Compute>(&'a self, packed: &'a PackedCenters<T>) -> Rules<'a, T> {
-        let (norm, gamma) = (packed.largest_norm(), (packed.dim() as f64 + 16.0) * T::EPSILON);
-        let margins =
-            Margins { norm: T::from_f64(norm), gamma: T::from_f64(gamma), unit: T::from_f64(self.unit) };
-        let outer = Margins { norm: up(norm * self.unit), gamma: up(gamma), unit: 1.0 };
+    /// The rules of the next sweep, over rows that store at most so many `values`.
+    pub(in crate::kmeans) fn rules<'a, T: Compute>(
+        &'a self,
+        packed: &'a PackedCenters<T>,
+        values: usize,
+    ) -> Rules<'a, T> {
+        let (norm, gamma) = (packed.largest_norm(), (values as f64 + 16.0) * T::EPSILON);
+        // Each sum over columns that is taken apart loses at most a rounding of f64 for each.
+        let off = if packed.is_sparse() {
+            (2.0 * packed.dim() as f64 + 16.0) * f64::EPSILON * norm * norm
+        } else {
+            0.0
+        };
+        let margins = Margins {
+            norm: T::from_f64(norm),
+            gamma: T::from_f64(gamma),
+            unit: T::from_f64(self.unit),
+            off: T::from_f64(off),
+        };
+        let outer = Margins { norm: up(norm * self.unit), gamma: up(gamma), unit: 1.0, off: 0.0 };
         let rebase = self.age >= BASE_SWEEPS;
         let drift: Vec<f32> = self.drift.iter().map(|&drift| up(drift)).collect();
         let far_drift = up(self.far_drift);
@@ -54,7 +68,9 @@ impl PanelBounds {
             outer,
             rebase,
             neighbours: if self.is_single() {
-                Neighbours::of(packed, margins, (self.few_centers, self.balls))
+                // Between centers, which are dense, distances would cost more than they save among sparse rows.
+                let few = self.few_centers && !packed.is_sparse();
+                Neighbours::of(packed, margins, (few, few && self.balls))
             } else {
                 Neighbours::default()
             },
@@ -99,6 +115,7 @@ pub(in crate::kmeans) struct Work<T: Compute> {
     pub(super) better: Vec<Better<T>>,
     // Of the open rows, where there is one bound a row: themselves, row by row or as columns, and what they found.
     pub(super) scratch: Scratch<T>,
+    pub(super) open_rows: RowBuf<T>,
     pub(super) compact: Vec<T>,
     pub(super) nearest: Nearest<T>,
     /// Centers that are near enough to some center, and as many copies of how near that is.
@@ -144,8 +161,8 @@ impl Lists {
 }
 
 /// A chunk of rows and what is kept of each.
-pub(super) struct Rows<'a, T> {
-    pub(super) values: MatRef<'a, T>,
+pub(super) struct Part<'a, T> {
+    pub(super) values: Rows<'a, T>,
     pub(super) old: &'a [u32],
     pub(super) bounds: Bounds<'a>,
 }
@@ -193,13 +210,13 @@ impl<T: Compute> Rules<'_, T> {
     /// number of distances that were computed.
     pub(in crate::kmeans) fn label(
         &self,
-        rows: MatRef<'_, T>,
+        rows: Rows<'_, T>,
         old: &[u32],
         bounds: Bounds<'_>,
         work: &mut Work<T>,
     ) -> u64 {
         work.changes.clear();
-        let chunk = &mut Rows { values: rows, old, bounds };
+        let chunk = &mut Part { values: rows, old, bounds };
         if self.bounds.is_single() {
             return self.label_by_one_bound(chunk, work);
         }
@@ -229,7 +246,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Gathers the rows that are near, and keeps those whose label may change: by the true distance to the own center. Gives the number of the
     /// former.
-    fn open(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
+    fn open(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let m = chunk.old.len();
         work.slot.resize(m, 0);
         work.own.resize(m, T::ZERO);
@@ -261,7 +278,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Every open row against the panel of its own center, whose tile value is what the others are compared with; gives the number of
     /// meetings of a row and a panel.
-    fn own_panels(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
+    fn own_panels(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let mut lists = std::mem::take(&mut work.lists);
         lists.by_panel(&work.open, &work.slot, self.width, self.packed.n_panels());
         for (panel, &end) in lists.ends.iter().enumerate() {
@@ -288,7 +305,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// The open rows against all groups within their reach; gives the number of meetings of a row and a panel.
-    fn groups(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
+    fn groups(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let (columns, room) = (self.bounds.n_groups, work.open.len());
         let span = if self.bounds.fine { self.width } else { 1 };
         let (groups, single) = (columns / span, self.bounds.group_panels == 1);
@@ -325,7 +342,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// The rows `picked` against the panels of `group`; gives the number of meetings.
-    fn group(&self, group: usize, picked: &[u32], chunk: &mut Rows<'_, T>, work: &mut Work<T>) -> usize {
+    fn group(&self, group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let first = group * self.bounds.group_panels;
         let panels = first..(first + self.bounds.group_panels).min(self.packed.n_panels());
         work.low.clear();
@@ -381,7 +398,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// The rows `picked` against one panel: their lowest values go to `panel_low`, those that it may better to `better`.
-    fn meet(&self, panel: usize, picked: &[u32], begin: bool, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
+    fn meet(&self, panel: usize, picked: &[u32], begin: bool, chunk: &mut Part<'_, T>, work: &mut Work<T>) {
         work.panel_low.resize(picked.len(), T::INFINITY);
         work.better.clear();
         let meeting = &mut Meeting {
@@ -400,7 +417,7 @@ impl<T: Compute> Rules<'_, T> {
                 unit: self.margins.unit,
             }),
         };
-        lowest(self.packed, &mut work.gathered, meeting);
+        lowest(self.packed, chunk.values, &mut work.gathered, meeting);
     }
 
     /// Makes the center in a lane the row's label, if it is the better one; says whether it was.
@@ -418,11 +435,11 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Writes the bounds of `picked` rows for `group`, from their lowest values there.
-    fn renew(&self, group: usize, picked: &[u32], chunk: &mut Rows<'_, T>, work: &Work<T>) {
+    fn renew(&self, group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &Work<T>) {
         self.renew_from(&work.low, group, picked, chunk, work);
     }
 
-    fn renew_from(&self, low: &[T], group: usize, picked: &[u32], chunk: &mut Rows<'_, T>, work: &Work<T>) {
+    fn renew_from(&self, low: &[T], group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &Work<T>) {
         let to = (&mut chunk.bounds.lower[..], self.bounds.n_groups, group);
         renew(&work.gathered, picked, (low, &work.error), self.margins, self.new_drift[group], to);
     }
@@ -440,7 +457,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Writes the bounds that a new label changes, and lists it.
-    fn close(&self, chunk: &mut Rows<'_, T>, work: &mut Work<T>) {
+    fn close(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) {
         let groups = self.bounds.n_groups;
         let open = std::mem::take(&mut work.open);
         for &row in &open {
@@ -469,9 +486,10 @@ impl<T: Compute> Rules<'_, T> {
 
     /// A lower bound of a distance, from the square that [`gather`] found.
     pub(super) fn at_least(&self, own: T) -> f32 {
-        let Margins { norm, gamma, unit } = self.margins;
-        let distance = own.sqrt();
-        let off = distance * gamma + T::from_f64(4.0 * T::EPSILON) * (norm + norm + distance);
-        ((distance - off) * unit).to_f32().max(0.0) * (1.0 - ROUNDING)
+        let Margins { norm, gamma, unit, off } = self.margins;
+        let least = own - off;
+        let distance = (if least > T::ZERO { least } else { T::ZERO }).sqrt();
+        let lost = distance * gamma + T::from_f64(4.0 * T::EPSILON) * (norm + norm + distance);
+        ((distance - lost) * unit).to_f32().max(0.0) * (1.0 - ROUNDING)
     }
 }

@@ -1,0 +1,482 @@
+//! This module knows sparse rows in memory: compressed, row by row, as SciPy keeps them.
+
+use std::ops::{ControlFlow, Range};
+
+use super::raw::one_block;
+use super::{Access, AnySource, Block, DataSource, RawRows, Source, TileReader, no_such_row};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::matrix::{MatRef, make_room};
+use crate::rows::{RowBuf, Rows, SparseRef, spread};
+
+/// Borrowed positions or columns of either width, read where they lie.
+///
+/// ```
+/// use shoal::data::Index;
+/// assert_eq!((Index::from(&[1i32, 2][..]).len(), Index::from(&[3i64][..]).get(0)), (2, 3));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub enum Index<'a> {
+    /// 32 bits.
+    I32(&'a [i32]),
+    /// 64 bits.
+    I64(&'a [i64]),
+}
+
+impl<'a> From<&'a [i32]> for Index<'a> {
+    fn from(values: &'a [i32]) -> Self {
+        Self::I32(values)
+    }
+}
+
+impl<'a> From<&'a [i64]> for Index<'a> {
+    fn from(values: &'a [i64]) -> Self {
+        Self::I64(values)
+    }
+}
+
+impl Index<'_> {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::I32(values) => values.len(),
+            Self::I64(values) => values.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Number `i` of them.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn get(&self, i: usize) -> i64 {
+        match self {
+            Self::I32(values) => i64::from(values[i]),
+            Self::I64(values) => values[i],
+        }
+    }
+
+    /// The first of the values `range` that is not within `0..end`, and its place.
+    fn first_beyond(&self, end: usize) -> Option<(usize, i64)> {
+        let end = end as i64;
+        match self {
+            Self::I32(values) => values.iter().position(|&v| v < 0 || i64::from(v) >= end),
+            Self::I64(values) => values.iter().position(|&v| v < 0 || v >= end),
+        }
+        .map(|at| (at, self.get(at)))
+    }
+
+    /// Whether each of the values `range` is larger than the one before.
+    fn ascends(&self, range: Range<usize>) -> bool {
+        match self {
+            Self::I32(values) => values[range].windows(2).all(|two| two[0] < two[1]),
+            Self::I64(values) => values[range].windows(2).all(|two| two[0] < two[1]),
+        }
+    }
+}
+
+/// Sparse rows in memory: of row `i`, the values `indptr[i]..indptr[i + 1]` and the columns `indices` that they stand in. All others are 0.
+///
+/// Nothing is copied as a whole: positions and columns are read as they lie, values of `f32` and `f64` too, and others are converted a tile at a
+/// time. So are rows whose columns do not ascend, or come more than once: they are put in order, and what stands in one column is added. That takes
+/// longer: where such rows are read many times, put them in order before.
+///
+/// ```
+/// use shoal::{KMeans, data::Csr};
+/// // [5, 0], [0, 1], [4, 0], [0, 2].
+/// let (indptr, indices, values) = ([0, 1, 2, 3, 4], [0, 1, 0, 1], [5.0f32, 1.0, 4.0, 2.0]);
+/// let rows = Csr::new((4, 2), indptr[..].into(), indices[..].into(), &values)?;
+/// let model = KMeans::params(2).fit(&rows)?;
+/// assert_eq!(model.labels()[0], model.labels()[2]);
+/// # Ok::<(), shoal::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Csr<'a> {
+    cols: usize,
+    indptr: Index<'a>,
+    indices: Index<'a>,
+    /// One value a row.
+    values: RawRows<'a>,
+    most: usize,
+    /// The columns of every row ascend.
+    tidy: bool,
+}
+
+impl<'a> Csr<'a> {
+    /// Rows of the shape `(rows, columns)`. Looks at all positions and columns once.
+    ///
+    /// # Errors
+    /// [`Error::Empty`] for 0 columns; [`Error::Shape`] for positions and columns that do not fit, which are named.
+    ///
+    /// ```
+    /// use shoal::data::Csr;
+    /// let refused = Csr::new((1, 2), [0, 1][..].into(), [2][..].into(), &[1.0f32]).unwrap_err();
+    /// assert_eq!(refused.to_string(), "indices must be columns, 0 to 1, got 2 at position 0");
+    /// ```
+    pub fn new<E: super::raw::Element>(
+        shape: (usize, usize),
+        indptr: Index<'a>,
+        indices: Index<'a>,
+        values: &'a [E],
+    ) -> Result<Self> {
+        Self::of_raw(shape, indptr, indices, RawRows::new(values, 1)?)
+    }
+
+    /// As [`Csr::new`], with values of any stored type, one a row.
+    ///
+    /// # Errors
+    /// As [`Csr::new`].
+    ///
+    /// ```
+    /// use shoal::data::{Csr, RawRows};
+    /// let values = RawRows::new(&[7u8], 1)?;
+    /// assert!(Csr::of_raw((1, 2), [0i64, 1][..].into(), [1][..].into(), values).is_ok());
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn of_raw(
+        (rows, cols): (usize, usize),
+        indptr: Index<'a>,
+        indices: Index<'a>,
+        values: RawRows<'a>,
+    ) -> Result<Self> {
+        if cols == 0 {
+            return Err(Error::Empty("rows need at least 1 column, got 0".into()));
+        }
+        let refused = |problem: String| Err(Error::Shape(problem));
+        if i32::try_from(cols).is_err() {
+            return refused(format!("sparse rows have at most {} columns, got {cols}", i32::MAX));
+        }
+        let stored = values.layout();
+        if stored.cols != 1 || indices.len() != stored.rows {
+            return refused(format!(
+                "indices and data must have one length, got {} and {}",
+                indices.len(),
+                stored.rows * stored.cols
+            ));
+        }
+        if rows.checked_add(1) != Some(indptr.len()) {
+            return refused(format!(
+                "indptr must have one value more than the {rows} rows, got {} values",
+                indptr.len()
+            ));
+        }
+        if indptr.get(0) != 0 {
+            return refused(format!("indptr must begin with 0, got {}", indptr.get(0)));
+        }
+        for row in 0..rows {
+            let (start, end) = (indptr.get(row), indptr.get(row + 1));
+            if end < start {
+                return refused(format!("indptr must not decrease, got {end} after {start} at row {row}"));
+            }
+        }
+        if indptr.get(rows) as u64 > stored.rows as u64 {
+            return refused(format!(
+                "indptr must end within the {} stored values, got {}",
+                stored.rows,
+                indptr.get(rows)
+            ));
+        }
+        if let Some((at, column)) = indices.first_beyond(cols) {
+            return refused(format!(
+                "indices must be columns, 0 to {}, got {column} at position {at}",
+                cols - 1
+            ));
+        }
+        let mut new = Self { cols, indptr, indices, values, most: 0, tidy: true };
+        for row in 0..rows {
+            let stored = new.stored(row..row + 1);
+            new.most = new.most.max(stored.len());
+            new.tidy = new.tidy && indices.ascends(stored);
+        }
+        Ok(new)
+    }
+
+    /// Rows and columns.
+    ///
+    /// ```
+    /// use shoal::data::Csr;
+    /// let rows = Csr::new((1, 2), [0, 1][..].into(), [1][..].into(), &[7u8])?;
+    /// assert_eq!(rows.shape(), (1, 2));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn shape(&self) -> (usize, usize) {
+        (self.indptr.len() - 1, self.cols)
+    }
+
+    /// The stored values, one a row.
+    #[cfg(feature = "python")]
+    pub(crate) fn values(&self) -> RawRows<'a> {
+        self.values
+    }
+
+    /// The places of the stored values of some rows.
+    pub(crate) fn stored(&self, rows: Range<usize>) -> Range<usize> {
+        self.indptr.get(rows.start) as usize..self.indptr.get(rows.end) as usize
+    }
+
+    /// The columns, where they and the values can be taken as they lie, tile by tile.
+    fn in_place(&self) -> Option<&'a [i32]> {
+        let layout = self.values.layout();
+        let touching = layout.row_stride == layout.dtype.size() as isize;
+        match self.indices {
+            Index::I32(columns) if self.tidy && touching => Some(columns),
+            _ => None,
+        }
+    }
+
+    /// Appends rows to `out`, which has sparse ones, in order and each column once.
+    fn append<T: Float>(&self, rows: Range<usize>, out: &mut RowBuf<T>) {
+        let stored = self.stored(rows.clone());
+        let (first, mut converted) = (stored.start, Vec::new());
+        let values: &MatRef<'_, T> = &TileReader::<T>::tile(&self.values, stored, &mut converted);
+        let mut row_values = Vec::new();
+        for row in rows {
+            let stored = self.stored(row..row + 1);
+            let of_row = stored.clone().map(|at| (self.indices.get(at) as i32, values.row(at - first)[0]));
+            if self.tidy {
+                for (column, x) in of_row {
+                    out.columns.push(column);
+                    out.values.push(x);
+                }
+            } else {
+                row_values.clear();
+                row_values.extend(of_row);
+                // Stable: what stands in one column is added in the order in which it is stored.
+                row_values.sort_by_key(|&(column, _): &(i32, T)| column);
+                for same in row_values.chunk_by(|a, b| a.0 == b.0) {
+                    out.columns.push(same[0].0);
+                    out.values.push(T::from_f64(same.iter().map(|(_, x)| x.to_f64()).sum()));
+                }
+            }
+            out.end_row();
+        }
+    }
+
+    fn check_rows(&self, rows: &[u64]) -> Result<()> {
+        match rows.iter().find(|&&row| row >= self.shape().0 as u64) {
+            Some(&beyond) => Err(no_such_row(beyond)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<T: Float> TileReader<T> for Csr<'_> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        let mut sparse = RowBuf::sparse(self.cols);
+        self.append(rows, &mut sparse);
+        match sparse.as_sparse() {
+            Some(rows) => fill(rows, scratch),
+            None => unreachable!("it began as sparse"),
+        }
+    }
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: Option<&[u32]>,
+        scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        let stored = self.stored(rows.clone());
+        let Some(columns) = self.in_place() else {
+            scratch.begin_sparse(self.cols);
+            let Some(picked) = picked.filter(|picked| 2 * picked.len() <= rows.len()) else {
+                self.append(rows, scratch);
+                return scratch.as_sparse();
+            };
+            let mut wanted = picked.to_vec();
+            wanted.sort_unstable();
+            let mut wanted = wanted.into_iter().peekable();
+            for r in 0..rows.len() {
+                match wanted.next_if_eq(&(r as u32)) {
+                    Some(_) => self.append(rows.start + r..rows.start + r + 1, scratch),
+                    None => scratch.end_row(),
+                }
+            }
+            return scratch.as_sparse();
+        };
+        let columns = &columns[stored.clone()];
+        let RowBuf { starts, values, .. } = scratch;
+        starts.clear();
+        starts.extend((rows.start..=rows.end).map(|row| self.indptr.get(row) as usize - stored.start));
+        let values = TileReader::<T>::tile(&self.values, stored, values);
+        let values = &values.data()[..values.rows()];
+        Some(SparseRef::new(starts, columns, values, self.cols))
+    }
+}
+
+/// Rows with their zeros; dense ones as they are.
+fn filled<'s, T: Float>(rows: Rows<'s, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+    match rows {
+        Rows::Dense(rows) => rows,
+        Rows::Sparse(rows) => fill(rows, scratch),
+    }
+}
+
+/// Sparse rows with their zeros.
+fn fill<'s, T: Float>(rows: SparseRef<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+    let cols = rows.cols();
+    scratch.clear();
+    scratch.resize(rows.rows() * cols, T::ZERO);
+    rows.iter().zip(scratch.chunks_exact_mut(cols)).for_each(|(row, out)| spread(row, out));
+    MatRef::new(scratch, cols)
+}
+
+impl<T: Float> DataSource<T> for Csr<'_> {
+    fn dim(&self) -> usize {
+        self.cols
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(self.shape().0 as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn always_finite(&self) -> bool {
+        !self.values.layout().dtype.is_float()
+    }
+    fn most_values(&self) -> Option<usize> {
+        Some(self.most)
+    }
+    fn for_each_block(
+        &self,
+        _tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        one_block(self, self.shape().0, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.check_rows(rows)?;
+        make_room(out, "copied rows", rows.len() as u64, self.cols)?;
+        let mut zeros = Vec::new();
+        for &row in rows {
+            let row = TileReader::<T>::tile(self, row as usize..row as usize + 1, &mut zeros);
+            out.extend_from_slice(row.row(0));
+        }
+        Ok(())
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.check_rows(rows)?;
+        let mut buffer = RowBuf::sparse(self.cols);
+        for &row in rows {
+            buffer.begin_sparse(self.cols);
+            self.append(row as usize..row as usize + 1, &mut buffer);
+            out.push(buffer.rows(), 0);
+        }
+        Ok(())
+    }
+}
+
+impl Source for Csr<'_> {
+    fn any(&self) -> AnySource<'_> {
+        if self.values.layout().dtype.computed_as_f64() { AnySource::F64(self) } else { AnySource::F32(self) }
+    }
+}
+
+impl<T: Float> TileReader<T> for Rows<'_, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        filled(self.slice(rows.start, rows.end), scratch)
+    }
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        _picked: Option<&[u32]>,
+        _scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        match self {
+            Self::Dense(_) => None,
+            Self::Sparse(all) => Some(all.slice(rows.start, rows.end)),
+        }
+    }
+}
+
+impl<T: Float> DataSource<T> for Rows<'_, T> {
+    fn dim(&self) -> usize {
+        self.cols()
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(Rows::rows(self) as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn most_values(&self) -> Option<usize> {
+        match self {
+            Self::Dense(_) => None,
+            Self::Sparse(rows) => Some(rows.iter().map(|(columns, _)| columns.len()).max().unwrap_or(0)),
+        }
+    }
+    fn for_each_block(
+        &self,
+        _tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        one_block(self, Rows::rows(self), f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        if let Some(&beyond) = rows.iter().find(|&&row| row >= Rows::rows(self) as u64) {
+            return Err(no_such_row(beyond));
+        }
+        make_room(out, "copied rows", rows.len() as u64, self.cols())?;
+        let mut zeros = Vec::new();
+        for &row in rows {
+            out.extend_from_slice(self.tile(row as usize..row as usize + 1, &mut zeros).row(0));
+        }
+        Ok(())
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        if let Some(&beyond) = rows.iter().find(|&&row| row >= Rows::rows(self) as u64) {
+            return Err(no_such_row(beyond));
+        }
+        for &row in rows {
+            out.push(*self, row as usize);
+        }
+        Ok(())
+    }
+}
+
+/// As the rows that it holds.
+impl<T: Float> TileReader<T> for RowBuf<T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        filled(self.rows().slice(rows.start, rows.end), scratch)
+    }
+    fn sparse<'s>(
+        &'s self,
+        rows: Range<usize>,
+        _picked: Option<&[u32]>,
+        _scratch: &'s mut RowBuf<T>,
+    ) -> Option<SparseRef<'s, T>> {
+        self.as_sparse().map(|all| all.slice(rows.start, rows.end))
+    }
+}
+
+/// As the rows that it holds.
+impl<T: Float> DataSource<T> for RowBuf<T> {
+    fn dim(&self) -> usize {
+        self.cols()
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(self.len() as u64)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn most_values(&self) -> Option<usize> {
+        DataSource::most_values(&self.rows())
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.rows().for_each_block(tile_rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.rows().gather(rows, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        DataSource::copy(&self.rows(), rows, out)
+    }
+}

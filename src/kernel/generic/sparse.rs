@@ -1,0 +1,257 @@
+//! This module knows the tile loop for sparse rows: one row against a panel of centers, a stored value at a time.
+//!
+//! A column of a panel lies together, so that a stored value meets all centers of the panel with whole vectors, and nothing is gathered. The
+//! tile value is the chain of a dense row with its zeros left out: they would change nothing.
+
+use super::picked::weigh;
+use super::simd::{Argmin, Epilogue, Simd};
+use crate::float::Float;
+use crate::kernel::bounded::{Gathered, Meeting};
+use crate::kernel::pack::{PackedCenters, Scratch};
+use crate::kernel::table::Compute;
+use crate::rows::SparseRef;
+
+/// The tile values of one row and the `NV` vectors of centers from `first` on.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+unsafe fn micro<S: Simd, const NV: usize>(
+    packed: &PackedCenters<S::T>,
+    (columns, values): (&[i32], &[S::T]),
+    first: usize,
+) -> [S::V; NV]
+where
+    S::T: Compute,
+{
+    let (width, dim) = (NV * S::LANES, packed.dim);
+    let panel = &packed.data[first * dim..(first + width) * dim];
+    let norms = &packed.norms[first..first + width];
+    // SAFETY: `norms` and each of the `dim` columns of the panel are `NV` vectors.
+    unsafe {
+        let mut acc = [S::splat(S::T::ZERO); NV];
+        for (v, acc) in acc.iter_mut().enumerate() {
+            *acc = S::load(norms.as_ptr().add(v * S::LANES));
+        }
+        for (&column, &x) in columns.iter().zip(values) {
+            // Whoever made the rows has looked; somebody else may have written to them since.
+            let column = column.cast_unsigned() as usize;
+            assert!(column < dim, "column {column} of {dim}");
+            let center = panel.as_ptr().add(column * width);
+            let x = S::splat(x * packed.scale);
+            for (v, acc) in acc.iter_mut().enumerate() {
+                *acc = S::fmadd(x, S::load(center.add(v * S::LANES)), *acc);
+            }
+        }
+        acc
+    }
+}
+
+/// What becomes of the tile values of a row.
+enum Sink {
+    /// They are folded into its running minima.
+    State,
+    /// They are stored, panel by panel.
+    Tile,
+}
+
+/// All `rows` against the `NV` vectors of centers from `first` on.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+unsafe fn panel<S: Simd, E: Epilogue<S>, const NV: usize>(
+    packed: &PackedCenters<S::T>,
+    rows: SparseRef<'_, S::T>,
+    scratch: &mut Scratch<S::T>,
+    first: usize,
+    sink: &Sink,
+) where
+    S::T: Compute,
+{
+    let (state, width) = (E::VECTORS * S::LANES, NV * S::LANES);
+    assert!(scratch.state.len() >= rows.rows() * state && scratch.tile.len() >= rows.rows() * width);
+    // SAFETY: the caller's promise; state and tile are as long as asserted.
+    unsafe {
+        let mut ids = [S::splat(S::T::ZERO); NV];
+        for (v, id) in ids.iter_mut().enumerate() {
+            *id = S::splat(S::T::from_f32((first / S::LANES + v) as f32));
+        }
+        for (r, row) in rows.iter().enumerate() {
+            let acc = micro::<S, NV>(packed, row, first);
+            match sink {
+                Sink::State => E::absorb(scratch.state.as_mut_ptr().add(r * state), &acc, &ids),
+                Sink::Tile => store::<S, NV>(acc, &mut scratch.tile[r * width..][..width]),
+            }
+        }
+    }
+}
+
+/// Writes `NV` vectors.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+unsafe fn store<S: Simd, const NV: usize>(values: [S::V; NV], out: &mut [S::T]) {
+    assert!(out.len() >= NV * S::LANES);
+    for (v, value) in values.into_iter().enumerate() {
+        // SAFETY: `out` is as long as asserted.
+        unsafe { S::store(out.as_mut_ptr().add(v * S::LANES), value) };
+    }
+}
+
+/// One panel, whole or narrower.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
+    packed: &PackedCenters<S::T>,
+    rows: SparseRef<'_, S::T>,
+    scratch: &mut Scratch<S::T>,
+    first: usize,
+    sink: &Sink,
+) where
+    S::T: Compute,
+{
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (packed.norms.len() - first).min(packed.width) / S::LANES {
+            1 => panel::<S, E, 1>(packed, rows, scratch, first, sink),
+            2 => panel::<S, E, 2>(packed, rows, scratch, first, sink),
+            3 => panel::<S, E, 3>(packed, rows, scratch, first, sink),
+            4 => panel::<S, E, 4>(packed, rows, scratch, first, sink),
+            5 => panel::<S, E, 5>(packed, rows, scratch, first, sink),
+            6 => panel::<S, E, 6>(packed, rows, scratch, first, sink),
+            7 => panel::<S, E, 7>(packed, rows, scratch, first, sink),
+            _ => panel::<S, E, 8>(packed, rows, scratch, first, sink),
+        }
+    }
+}
+
+/// All panels against a strip of rows; the running minima end in `scratch.state`.
+///
+/// # Safety
+/// The processor has the instruction set; `packed` is for sparse rows.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>>(
+    packed: &PackedCenters<S::T>,
+    rows: SparseRef<'_, S::T>,
+    scratch: &mut Scratch<S::T>,
+) where
+    S::T: Compute,
+{
+    scratch.fit(packed);
+    scratch.state[..rows.rows() * E::VECTORS * S::LANES].fill(S::T::INFINITY);
+    for first in (0..packed.norms.len()).step_by(packed.width) {
+        // SAFETY: the caller's promise.
+        unsafe { any_panel::<S, E>(packed, rows, scratch, first, &Sink::State) };
+    }
+}
+
+/// The tile values of a strip of rows against panel number `at`, into `scratch.tile`.
+///
+/// # Safety
+/// As [`sweep`].
+#[inline(always)]
+pub(in crate::kernel) unsafe fn values<S: Simd>(
+    packed: &PackedCenters<S::T>,
+    rows: SparseRef<'_, S::T>,
+    scratch: &mut Scratch<S::T>,
+    at: usize,
+) where
+    S::T: Compute,
+{
+    scratch.fit(packed);
+    // SAFETY: the caller's promise.
+    unsafe { any_panel::<S, Argmin>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
+}
+
+/// See [`lowest`](crate::kernel::bounded::lowest).
+///
+/// # Safety
+/// The processor has the instruction set, and `NV` is its table's.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
+    packed: &PackedCenters<S::T>,
+    rows: SparseRef<'_, S::T>,
+    gathered: &mut Gathered<S::T>,
+    meeting: &mut Meeting<'_, S::T>,
+) where
+    S::T: Compute,
+{
+    let first = meeting.panel * packed.width;
+    // SAFETY: the caller's promise.
+    unsafe {
+        match ((packed.norms.len() - first) / S::LANES).min(NV) {
+            1 => meet::<S, 1>(packed, rows, gathered, meeting, first),
+            2 => meet::<S, 2>(packed, rows, gathered, meeting, first),
+            _ => meet::<S, NV>(packed, rows, gathered, meeting, first),
+        }
+    }
+}
+
+/// The picked rows against the `NV` vectors of centers from `first` on.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+unsafe fn meet<S: Simd, const NV: usize>(
+    packed: &PackedCenters<S::T>,
+    rows: SparseRef<'_, S::T>,
+    gathered: &mut Gathered<S::T>,
+    meeting: &mut Meeting<'_, S::T>,
+    first: usize,
+) where
+    S::T: Compute,
+{
+    let Gathered { tile, sq_norm, .. } = gathered;
+    let tile = &mut tile[..NV * S::LANES];
+    for i in 0..meeting.picked.len() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            store::<S, NV>(micro::<S, NV>(packed, rows.row(meeting.picked[i] as usize), first), tile);
+            weigh::<S, NV>(tile, i, first, sq_norm, meeting);
+        }
+    }
+}
+
+/// `|x'|^2` of a row.
+#[inline(always)]
+pub(in crate::kernel) fn sq_norm<T: Float>(values: &[T], scale: T) -> f64 {
+    values.iter().fold(0.0, |sum, &x| {
+        let x = (x * scale).to_f64();
+        sum + x * x
+    })
+}
+
+/// The squared distance of a row to a center whose squared length is `sq_norm`, both times `scale`: squared differences where values are
+/// stored, and elsewhere what is left of the center. Differences and sums in `f64`; both of the sums that are taken apart run over ascending
+/// columns, so that a row that equals a center is at a distance of 0. Off by a rounding of `sq_norm` for each column at most, and never negative.
+#[inline(always)]
+pub(in crate::kernel) fn sq_dist<T: Float>(
+    (columns, values): (&[i32], &[T]),
+    center: &[T],
+    sq_norm: f64,
+    scale: T,
+) -> f64 {
+    let (mut apart, mut met) = (0.0, 0.0);
+    for (&column, &x) in columns.iter().zip(values) {
+        let (x, c) = ((x * scale).to_f64(), (center[column as usize] * scale).to_f64());
+        apart += (x - c) * (x - c);
+        met += c * c;
+    }
+    let rest = sq_norm - met;
+    // NaN stays: it says that a length left the range of f64.
+    apart + if rest < 0.0 { 0.0 } else { rest }
+}
+
+/// As [`sq_dist`] with a scale of 1, column by column: for lengths that leave the range of `f64`, where distances may not.
+#[cold]
+pub(in crate::kernel) fn sq_dist_in_full<T: Float>((columns, values): (&[i32], &[T]), center: &[T]) -> f64 {
+    let mut stored = columns.iter().zip(values).peekable();
+    center.iter().enumerate().fold(0.0, |sum, (column, c)| {
+        let x = stored.next_if(|(at, _)| **at as usize == column).map_or(0.0, |(_, x)| x.to_f64());
+        sum + (x - c.to_f64()).powi(2)
+    })
+}

@@ -1,0 +1,317 @@
+"""Sparse matrices of SciPy: against the same rows with their zeros, against NumPy, and refused."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import reference
+import scipy.sparse as sp
+import shoal
+from shoal import KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, metrics
+from shoal.cli import main
+from sklearn.exceptions import DataConversionWarning
+
+FORMATS = ("csc", "coo", "lil", "dok", "bsr")
+
+
+def rows_of(n=400, d=50, dtype="float64", seed=0, topics=8):
+    """Rows about a few middles, most of whose values are 0; some rows are empty."""
+    rng = np.random.default_rng(seed)
+    middles = np.where(rng.random((topics, d)) < 0.2, 1 + 4 * rng.random((topics, d)), 0)
+    of = rng.integers(0, topics, n)
+    used = rng.random((n, d)) < np.where(middles[of] > 0, 0.7, 0.02)
+    X = np.where(used, middles[of] + rng.random((n, d)), 0)
+    X[5::37] = 0
+    return X.astype(dtype)
+
+
+def slack(dtype):
+    return 1e-5 if np.dtype(dtype) == np.float32 else 1e-11
+
+
+ESTIMATORS = [
+    KMeans(6, random_state=0, tol=0.0),
+    KMeans(6, random_state=0, tol=1e-3, init="random", n_init=2),
+    KMeans(6, random_state=0, metric="cosine", init="plain-k-means++"),
+    KMeans(6, random_state=0, algorithm="yinyang", init="random", n_init=1),
+    KMeans(6, random_state=0, algorithm="elkan", init="random", n_init=1),
+    KMeans(6, random_state=0, algorithm="hamerly", init="random", n_init=1),
+    KMeans(6, random_state=0, algorithm="exponion", init="random", n_init=1),
+    MiniBatchKMeans(6, random_state=0, batch_size=64, max_iter=5, tol=1e-4),
+    NestedMiniBatchKMeans(6, random_state=0, batch_size=64),
+    NestedMiniBatchKMeans(6, random_state=0, batch_size=64, bounds="none", shuffle=False),
+]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("model", ESTIMATORS, ids=str)
+def test_sparse_and_dense_agree(model, dtype, weighted):
+    X = rows_of(dtype=dtype)
+    weights = 0.5 + np.arange(len(X)) % 3 if weighted else None
+    dense = shoal_clone(model).fit(X, sample_weight=weights)
+    for matrix in (sp.csr_array(X), sp.csr_matrix(X)):
+        sparse = shoal_clone(model).fit(matrix, sample_weight=weights)
+        close = slack(dtype)
+        np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+        np.testing.assert_allclose(sparse.cluster_centers_, dense.cluster_centers_, rtol=0, atol=9 * close)
+        assert sparse.cluster_centers_.dtype == dtype
+        np.testing.assert_allclose(sparse.counts_, dense.counts_)
+        assert sparse.inertia_ == pytest.approx(dense.inertia_, rel=close)
+        for fitted in (sparse, dense):
+            np.testing.assert_array_equal(fitted.predict(matrix), fitted.predict(X))
+            np.testing.assert_allclose(
+                fitted.transform(matrix), fitted.transform(X), atol=3e-3 if dtype == "float32" else 1e-6
+            )
+            assert fitted.score(matrix, sample_weight=weights) == pytest.approx(
+                fitted.score(X, sample_weight=weights), rel=close
+            )
+
+
+def shoal_clone(model):
+    from sklearn.base import clone
+
+    return clone(model)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_against_numpy(metric):
+    X = rows_of(300, 40, seed=3)
+    # A row of zeros is as far from all centers on the sphere: rounding would decide.
+    X = X[X.any(axis=1)]
+    init = X[[0, 7, 50, 99, 203]]
+    model = KMeans(5, init=init, metric=metric, tol=0.0).fit(sp.csr_array(X))
+    expected = reference.lloyd(X, init, tol=0.0, metric=metric)
+    np.testing.assert_array_equal(model.labels_, expected.labels)
+    np.testing.assert_allclose(model.cluster_centers_, expected.centers, atol=1e-12)
+    assert (model.n_iter_, model.stop_reason_) == (expected.n_iter, expected.reason)
+    assert model.inertia_ == pytest.approx(expected.inertia, rel=1e-12)
+
+
+def test_functions():
+    X = rows_of()
+    matrix, centers = sp.csr_array(X), X[[1, 2, 3]]
+    labels, sq_dists = shoal.nearest(matrix, centers, n_nearest=2)
+    expected = np.sort(reference.sq_dists(X, centers), axis=1)[:, :2]
+    np.testing.assert_allclose(sq_dists, expected, atol=1e-11)
+    np.testing.assert_array_equal(labels[:, 0], reference.nearest(X, centers)[0])
+    assert metrics.inertia(matrix, centers) == pytest.approx(reference.potential(X, centers), rel=1e-12)
+    seeds, rows = shoal.kmeans_plusplus(matrix, 5, random_state=0)
+    np.testing.assert_array_equal(seeds, X[rows])
+    np.testing.assert_array_equal(rows, shoal.kmeans_plusplus(X, 5, random_state=0)[1])
+    # A row that is a center is at no distance from it at all.
+    assert sq_dists[[1, 2, 3], 0].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("model", ESTIMATORS[:1] + ESTIMATORS[-3:-1], ids=str)
+def test_the_same_bits_however_it_is_stored(model):
+    X = rows_of(dtype="float32")
+    tidy = sp.csr_array(X)
+    untidy = tidy.tocoo()
+    # Every value in two parts, in any order.
+    order = np.random.default_rng(0).permutation(2 * untidy.nnz)
+    halves = sp.coo_array(
+        (np.tile(untidy.data / 2, 2)[order], (np.tile(untidy.row, 2)[order], np.tile(untidy.col, 2)[order])),
+        shape=X.shape,
+    )
+    by_row = np.argsort(halves.row, kind="stable")
+    starts = np.r_[0, np.cumsum(np.bincount(halves.row, minlength=len(X)))]
+    unsorted = sp.csr_array((halves.data[by_row], halves.col[by_row], starts), shape=X.shape)
+    assert not unsorted.has_canonical_format
+    wide = sp.csr_array(tidy)
+    wide.indices, wide.indptr = wide.indices.astype("int64"), wide.indptr.astype("int64")
+    swapped = sp.csr_array(tidy)
+    swapped.data = swapped.data.astype(">f4")
+    known = shoal_clone(model).fit(tidy)
+    for n_jobs, other in [(1, tidy), (2, unsorted), (3, wide), (2, swapped), (2, shoal.open(tidy))]:
+        again = shoal_clone(model).set_params(n_jobs=n_jobs).fit(other)
+        assert again.cluster_centers_.tobytes() == known.cluster_centers_.tobytes()
+        assert again.inertia_ == known.inertia_
+        np.testing.assert_array_equal(again.labels_, known.labels_)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", "longdouble"])
+def test_types_are_computed_as_they_say(dtype):
+    X = rows_of(dtype="float64").round().astype(dtype)
+    model = KMeans(4, random_state=0).fit(sp.csr_array(X))
+    assert model.cluster_centers_.dtype == ("float32" if dtype in ("uint8", "float32") else "float64")
+    np.testing.assert_array_equal(model.labels_, KMeans(4, random_state=0).fit(X).labels_)
+
+
+def test_nothing_is_copied_or_changed():
+    matrix = sp.csr_array(rows_of(dtype="float32"))
+    before = [array.copy() for array in (matrix.data, matrix.indices, matrix.indptr)]
+    source = shoal.open(matrix)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        KMeans(3, random_state=0, metric="cosine").fit(source)
+    for array, old in zip((matrix.data, matrix.indices, matrix.indptr), before, strict=True):
+        np.testing.assert_array_equal(array, old)
+    matrix.data[:] = 7
+    assert next(source.blocks()).data[0] == 7
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_other_formats_are_converted_with_a_warning(kind):
+    X = rows_of(100, 20)
+    with pytest.warns(DataConversionWarning, match=f"format '{kind}' is converted to CSR"):
+        model = KMeans(3, random_state=0).fit(sp.csr_array(X).asformat(kind))
+    np.testing.assert_array_equal(model.labels_, KMeans(3, random_state=0).fit(X).labels_)
+
+
+def test_a_sparse_frame():
+    X = rows_of(100, 5)
+    frame = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(X), columns=list("abcde"))
+    model = KMeans(3, random_state=0).fit(frame)
+    assert model.feature_names_in_.tolist() == list("abcde")
+    np.testing.assert_array_equal(model.labels_, KMeans(3, random_state=0).fit(X).labels_)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame[list("edcba")])
+
+
+def test_a_source_of_sparse_rows(tmp_path):
+    X = rows_of(300, 30, "float32")
+    matrix = sp.csr_array(X)
+    path = tmp_path / "rows.npz"
+    sp.save_npz(path, matrix)
+    for source in (shoal.open(matrix), shoal.open(path)):
+        assert source.sparse
+        assert (source.shape, source.dtype, source.access, len(source)) == (
+            (300, 30),
+            "float32",
+            "random",
+            300,
+        )
+        assert source.nbytes == matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+        assert "sparse float32" in repr(source)
+        blocks = list(source.blocks(77))
+        assert all(sp.issparse(block) and block.format == "csr" for block in blocks)
+        np.testing.assert_array_equal(sp.vstack(blocks).toarray(), X)
+        np.testing.assert_array_equal(source.take([5, -1, 0]), X[[5, -1, 0]])
+        part = source.slice(10, 250).slice(5, 100)
+        np.testing.assert_array_equal(sp.vstack(list(part.blocks(40))).toarray(), X[15:110])
+        assert part.nbytes < source.nbytes
+        expected = KMeans(3, random_state=0).fit(matrix[15:110])
+        assert KMeans(3, random_state=0).fit(part).inertia_ == expected.inertia_
+    assert not shoal.open(X).sparse
+    empty = shoal.open(sp.csr_array((0, 4)))
+    assert (empty.shape, list(empty.blocks())) == ((0, 4), [])
+
+
+def test_a_file_is_a_path_everywhere(tmp_path, capsys):
+    X = rows_of(200, 20)
+    path, model, labels = tmp_path / "rows.npz", tmp_path / "model.safetensors", tmp_path / "labels.npy"
+    sp.save_npz(path, sp.csr_matrix(X))
+    expected = KMeans(4, random_state=0).fit(path)
+    np.testing.assert_array_equal(expected.labels_, KMeans(4, random_state=0).fit(X).labels_)
+    assert main(["fit", str(path), "-k", "4", "--seed", "0", "-o", str(model), "--quiet"]) == 0
+    assert main(["predict", str(model), str(path), "-o", str(labels), "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["info", str(path)]) == 0
+    assert "sparse" in capsys.readouterr().out
+    np.testing.assert_array_equal(np.load(labels), expected.labels_)
+
+
+def test_files_that_hold_no_sparse_matrix(tmp_path):
+    for name, text in {"text": b"no zip", "empty": b""}.items():
+        (tmp_path / f"{name}.npz").write_bytes(text)
+    np.savez(tmp_path / "dense.npz", X=np.ones((3, 2)))
+    np.savez(
+        tmp_path / "beyond.npz",
+        format=b"csr",
+        shape=(2, 2),
+        indptr=[0, 1, 2],
+        indices=np.array([0, 9], "int32"),
+        data=[1.0, 2.0],
+    )
+    np.savez(tmp_path / "object.npz", data=np.array([{}], dtype=object))
+    for name in ("text", "empty", "dense", "beyond", "object"):
+        with pytest.raises(ValueError, match=r"holds no sparse matrix|0 to 1, got 9"):
+            shoal.open(tmp_path / f"{name}.npz")
+    with pytest.raises(FileNotFoundError):
+        shoal.open(tmp_path / "none.npz")
+    with pytest.raises(ValueError, match="has its own shape"):
+        shoal.open(tmp_path / "dense.npz", shape=(3, 2), dtype="f8")
+
+
+def damaged(**changes):
+    matrix = sp.csr_array(np.eye(4))
+    for name, value in changes.items():
+        setattr(matrix, name, np.asarray(value, dtype=getattr(matrix, name).dtype))
+    return matrix
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"indptr": [0, 1, 3, 2, 4]}, "indptr must not decrease, got 2 after 3 at row 2"),
+        ({"indptr": [0, 1, 2, 3]}, "indptr must have one value more than the 4 rows, got 4 values"),
+        ({"indptr": [1, 1, 2, 3, 4]}, "indptr must begin with 0, got 1"),
+        ({"indptr": [0, 1, 2, 3, 5]}, "indptr must end within the 4 stored values, got 5"),
+        ({"indices": [0, 1, 2, 4]}, "indices must be columns, 0 to 3, got 4 at position 3"),
+        ({"indices": [0, 1, -2, 3]}, "indices must be columns, 0 to 3, got -2 at position 2"),
+        ({"indices": [0, 1, 2]}, "indices and data must have one length, got 3 and 4"),
+        ({"data": [1, 2, np.nan, 3]}, "X holds NaN at row 2, column 2"),
+        ({"data": [1, np.inf, 2, 3]}, "X holds inf at row 1, column 1"),
+    ],
+)
+@pytest.mark.parametrize("model", [KMeans(2), MiniBatchKMeans(2), NestedMiniBatchKMeans(2)], ids=str)
+def test_what_is_no_matrix_is_refused(model, changes, text):
+    fitted = shoal_clone(model).fit(np.eye(4))
+    with pytest.raises(ValueError, match=text):
+        shoal_clone(model).fit(damaged(**changes))
+    with pytest.raises(ValueError, match=text):
+        fitted.predict(damaged(**changes))
+
+
+def test_other_refusals():
+    X = sp.csr_array(rows_of(10, 5))
+    with pytest.raises(ValueError, match="n_samples=10 should be >= n_clusters=11"):
+        KMeans(11).fit(X)
+    with pytest.raises(ValueError, match="Complex data not supported"):
+        KMeans(2).fit(X.astype(complex))
+    with pytest.raises(ValueError, match="X has 4 features, but KMeans is expecting 5"):
+        KMeans(2).fit(X).predict(X[:, :4])
+    with pytest.raises(ValueError, match=r"0 feature\(s\)"):
+        KMeans(2).fit(sp.csr_array((3, 0)))
+
+
+@pytest.mark.parametrize(
+    "model", [MiniBatchKMeans(5, random_state=0), NestedMiniBatchKMeans(5, random_state=0)], ids=str
+)
+def test_batches_of_either_kind(model, tmp_path):
+    X = rows_of(600, 30)
+    pieces = [slice(0, 3), slice(3, 100), slice(100, 300), slice(300, 600)]
+    known = shoal_clone(model)
+    for piece in pieces:
+        known.partial_fit(X[piece])
+    mixed, kept = shoal_clone(model), shoal_clone(model)
+    for i, piece in enumerate(pieces):
+        mixed.partial_fit(sp.csr_array(X[piece]) if i % 2 == 0 else X[piece])
+        kept.partial_fit(sp.csr_array(X[piece]))
+        if i > 0:
+            kept.save(tmp_path / "kept.safetensors")
+            kept = shoal.load(tmp_path / "kept.safetensors")
+    for other in (mixed, kept):
+        np.testing.assert_allclose(other.cluster_centers_, known.cluster_centers_, atol=1e-9)
+
+
+def test_many_columns_take_no_memory_of_their_own():
+    """2,000 rows of 100,000 columns would take 800 MB as float32: far more than what is looked at."""
+    import resource
+
+    rng = np.random.default_rng(0)
+    matrix = sp.csr_array(sp.random(2000, 100_000, density=3e-4, rng=rng, dtype="float32", format="csr"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for model in (
+        KMeans(4, max_iter=3),
+        MiniBatchKMeans(4, max_iter=2),
+        NestedMiniBatchKMeans(4, max_iter=4),
+    ):
+        model.set_params(random_state=0, n_jobs=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(matrix).predict(matrix)
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 250_000, f"{grown} KiB"
