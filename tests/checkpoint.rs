@@ -256,6 +256,54 @@ fn what_does_not_belong_together_is_refused() {
     assert!(refused.contains("n_clusters=3"), "{refused}");
 }
 
+#[test]
+fn sizes_that_do_not_fit_are_refused_at_once() {
+    let (values, all) = some();
+    let state = |checkpoint: &Contents, name: &str| {
+        serde_json::from_str::<serde_json::Value>(&checkpoint.meta[name]).unwrap()
+    };
+    let refused = |method: usize, checkpoint: &Contents| {
+        let said = go_on(method, checkpoint, &values, 2).unwrap_err();
+        assert!(said.contains("checkpoint"), "{said}");
+    };
+    for length in [10, 599, 601] {
+        let mut other = all[0].clone();
+        for (name, array) in &mut other.arrays {
+            if name.ends_with(".labels") {
+                *array = Array::new(&[length], &vec![0u32; length]).unwrap();
+            }
+        }
+        refused(0, &other);
+    }
+    for (name, value) in [("due", 4000u64), ("due", 1 << 60), ("dim", 1), ("dim", 3)] {
+        let mut other = all[2].clone();
+        let mut numbers = state(&other, "state");
+        numbers[name] = value.into();
+        other.meta.insert("state".into(), numbers.to_string());
+        refused(2, &other);
+    }
+    for length in [0usize, 10, 601] {
+        let mut other = all[2].clone();
+        other.arrays.insert("labels".into(), Array::new(&[length], &vec![0u32; length]).unwrap());
+        refused(2, &other);
+        let mut other = all[2].clone();
+        let places: Vec<u64> = (0..length as u64).collect();
+        other.arrays.insert("places".into(), Array::new(&[length], &places).unwrap());
+        refused(2, &other);
+    }
+    let mut other = all[2].clone();
+    let batch = other.arrays["places"].shape()[0];
+    let places: Vec<u64> = (0..batch as u64).map(|i| i + 600 - batch as u64 + 1).collect();
+    other.arrays.insert("places".into(), Array::new(&[batch], &places).unwrap());
+    refused(2, &other);
+    for (method, checkpoint) in all.iter().enumerate() {
+        let mut other = checkpoint.clone();
+        other.arrays.insert("history_counts".into(), Array::new(&[0, 5], &[0u64; 0]).unwrap());
+        other.arrays.insert("history_figures".into(), Array::new(&[0, 3], &[0.0f64; 0]).unwrap());
+        refused(method, &other);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import partial
@@ -15,6 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from ._core import Source, Step
 from ._params import verbosity
+from ._warn import warn
 from .callbacks import Callback, ProgressBar
 from .data import DataSource, as_rows, open_object, open_path, source_of_values
 
@@ -53,6 +55,9 @@ class Run(Protocol):
 
     def history(self) -> list[Step]:
         """Give all steps so far."""
+
+    def know_rows(self) -> None:
+        """Look at the rows, before a pass over them."""
 
     def write_checkpoint(self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None:
         """Write all that the next step depends on, and more arrays and texts."""
@@ -177,9 +182,18 @@ class Clusterer(BaseEstimator, ABC):
                     self.stop_reason_ = reason
                 yield step
         finally:
+            problems: list[Exception] = []
             for watcher in watchers:
                 if isinstance(watcher, Callback) and self._run is run:
-                    watcher.leave(self)
+                    try:
+                        watcher.leave(self)
+                    except Exception as error:  # noqa: BLE001 - it is raised below, or told
+                        problems.append(error)
+            if problems and sys.exc_info()[0] is None:
+                raise problems[0]
+            for problem in problems:
+                # What ended the run comes first.
+                warn(f"what was left of the run could not be kept: {problem}", RuntimeWarning)
 
     def _step_limit(self) -> int | None:
         """Give the most steps that a fit can make, if there is such a number."""

@@ -53,6 +53,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     bounds_memory: Any
     #: Methods without such a parameter know this one.
     metric: str = "euclidean"
+    #: Whether the fit was begun elsewhere, with first centers of a callable.
+    _by_callable = False
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
     #: Whether a fit can do with rows that can be read once.
@@ -122,6 +124,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             As :meth:`fit`.
         """
         source, rows, weights = self._taken(X, sample_weight)
+        self._by_callable = False
         return self._iterate(self._make_run(source, rows, weights), source, weights)
 
     def _taken(
@@ -139,10 +142,13 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
         return source, rows, weights
 
-    def _go_on(self, state: State, X: Any, sample_weight: Any) -> Iterator[Step]:
-        """Iterate over the steps that are left of the fit that `state` was kept of."""
-        source, rows, weights = self._taken(X, sample_weight)
-        names, known = Claims.read(state[2], "features").texts("feature_names", optional=True), None
+    def _go_on(
+        self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
+    ) -> Iterator[Step]:
+        """Iterate over what is left of the fit that `state` was kept of; the rest is what `_taken` gave."""
+        features = Claims.read(state[2], "features")
+        names, known = features.texts("feature_names", optional=True), None
+        self._by_callable = features.flag("callable_init")
         if hasattr(self, "feature_names_in_"):
             known = self.feature_names_in_.tolist()
         if names != known:
@@ -214,9 +220,10 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         self.counts_ = run.counts()
         self.n_iter_ = run.n_iter
         self.timings_ = run.timings()
-        self.init_ = (
-            "callable" if callable(self.init) else run.init if isinstance(self.init, str) else "array"
-        )
+        if self._by_callable or callable(self.init):
+            self.init_ = "callable"
+        else:
+            self.init_ = run.init if isinstance(self.init, str) else "array"
         # Those of an earlier step.
         self._labels = self._inertia = None
 
@@ -417,7 +424,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         names = getattr(self, "feature_names_in_", None)
         about = {
             "feature_names": None if names is None else names.tolist(),
-            "callable_init": callable(self.init),
+            "callable_init": self._by_callable or callable(self.init),
         }
         return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
 

@@ -94,6 +94,13 @@ class Claims:
             return value
         raise self._refuse(name, value, "list of texts")
 
+    def flag(self, name: str) -> bool:
+        """Give a truth value."""
+        value = self._get(name, optional=False)
+        if isinstance(value, bool):
+            return value
+        raise self._refuse(name, value, "truth value")
+
     def count(self, name: str) -> int:
         """Give a count."""
         value = self._get(name, optional=False)

@@ -36,9 +36,14 @@ class Starts:
         """Those of the starts before the present one."""
         self._spent = dict.fromkeys(PHASES, 0.0)
         """Seconds of the starts that lost."""
+        self._before: Any = random_state.get_state(legacy=True)
+        """The random state that the present start began with."""
+        self._stopped = False
 
     def step(self) -> Step | None:
         """One sweep of the present start; None when all are over."""
+        if self._stopped:
+            return None
         if self._current is None:
             if self._left == 0:
                 return None
@@ -47,6 +52,7 @@ class Starts:
                     "init was a callable, which a checkpoint cannot hold, and "
                     f"{self._left} of its starts are left: pass it again as init="
                 )
+            self._before = self._random_state.get_state(legacy=True)
             self._current = self._make(self._random_state)
             self._left -= 1
         # None: its end was reached before, but an interrupt kept it from being told.
@@ -60,26 +66,34 @@ class Starts:
         if self._best is None or self._current.inertia() < self._best.inertia():
             self._current, self._best = self._best, self._current
         self._let_go()
-        self._steps = [*before[:-1], step.with_reason(None)] if self._left else before
+        self._steps = [*before, step.with_reason(None) if self._left else step]
         return self._steps[-1]
 
     def history(self) -> list[Step]:
         """Give all steps so far."""
         now = [] if self._current is None else self._current.history()
+        if now and now[-1].stop_reason is not None and not self._stopped:
+            # An interrupt kept this end from being told: it will be.
+            now = now[:-1]
         return self._steps + ([step.after(self._steps[-1]) for step in now] if self._steps else now)
 
     def write_checkpoint(self, path: str, arrays: Arrays, meta: Texts) -> None:
         """Write all that the next step depends on, and more arrays and texts."""
+        current, left = self._current, self._left
         state: Any = self._random_state.get_state(legacy=True)
-        _, keys, at, has_gauss, gauss = state
-        about = {"left": self._left, "spent": self._spent, "at": at, "has_gauss": has_gauss}
+        if current is not None and not current.history():
+            # As good as not begun.
+            current, left, state = None, left + 1, self._before
+        keys, at, has_gauss, gauss = state[1:]
+        reason = self._steps[-1].stop_reason if self._steps and not self._stopped else None
+        about = {"left": left, "spent": self._spent, "at": at, "has_gauss": has_gauss, "reason": reason}
         arrays = {**arrays, "starts.keys": keys, "starts.gauss": np.array([gauss])}
         for field in COUNTS + FIGURES:
             dtype = np.int64 if field in COUNTS else np.float64
             arrays[f"starts.{field}"] = np.array([getattr(step, field) for step in self._steps], dtype=dtype)
         meta = {**meta, STARTS: json.dumps(about)}
         kind = ""
-        for which, run in (("best.", self._best), ("current.", self._current)):
+        for which, run in (("best.", self._best), ("current.", current)):
             if run is not None:
                 kind, own, said = run.checkpoint()
                 more, texts = put(which, own, said)
@@ -114,17 +128,20 @@ class Starts:
         for values in zip(*(column.tolist() for column in columns), strict=True):
             fields: dict[str, Any] = dict(zip(COUNTS + FIGURES, values, strict=True))
             starts._steps.append(Step(**fields, stop_reason=None))
+        if starts._steps:
+            starts._steps[-1] = starts._steps[-1].with_reason(about.text("reason", optional=True))
         return starts
 
+    def know_rows(self) -> None:
+        """Do nothing: what is kept of a start looks at its rows."""
+
     def stop(self, reason: str) -> None:
-        """End after the last step."""
+        """End after the last step; what was kept before `finish` can be gone on with."""
         if self._current is not None:
             self._current.stop(reason)
-        self._steps = self.history()
-        if self._best is None:
-            self._current, self._best = None, self._current
-        self._let_go()
-        self._left = 0
+        elif self._steps:
+            self._steps[-1] = self._steps[-1].with_reason(reason)
+        self._stopped = True
 
     def _let_go(self) -> None:
         """Drop the present start, but for the seconds that it took."""
@@ -145,7 +162,12 @@ class Starts:
         return self._shown.algorithm
 
     def finish(self) -> None:
-        """Make labels and inertia those of the centers."""
+        """Make labels and inertia those of the centers; a start on its way does not count any more."""
+        self._steps = self.history()
+        if self._best is None:
+            self._current, self._best = None, self._current
+        self._let_go()
+        self._left = 0
         self._shown.finish()
 
     def centers(self) -> npt.NDArray[Any]:

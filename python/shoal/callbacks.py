@@ -173,6 +173,9 @@ class Checkpoint(Callback):
     def begin(self, estimator: Any) -> None:
         """See whether there can be such a file."""
         check_place(os.fsdecode(self.path))
+        if estimator._run is not None:
+            # Now, since a stream cannot be read from its beginning while a pass is under way.
+            estimator._run.know_rows()
         self._written, self._steps = time.monotonic(), 0
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:

@@ -118,8 +118,9 @@ def resume(path: str | os.PathLike[str], X: Any, *, sample_weight: Any = None, *
     path : str or os.PathLike
         The file.
     X : rows of shape (n_samples, n_features)
-        The same rows, from memory, a file or a stream that begins anew: their shape and some of their values
-        are checked.
+        The same rows, from the same kind of source: memory and memory-mapped files are one, streams that can
+        be repeated another, an iterator that begins anew a third. Their shape and some of their values are
+        checked; of an iterator only the number of columns, and that it is not too short.
     sample_weight : array-like of shape (n_samples,), float or None
         The same weights.
     **run
@@ -167,17 +168,20 @@ def go_on(estimator: Any, path: str | os.PathLike[str], X: Any) -> None:
         )
     before, now = (model.get_params(deep=False) for model in (kept, estimator))
     for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks"}):
-        if not np.array_equal(before[parameter], now[parameter]):
-            raise ValueError(
-                f"{name}: was kept with {parameter}={shown(before[parameter])}, not {shown(now[parameter])}"
-            )
+        was, given = before[parameter], now[parameter]
+        if isinstance(was, np.ndarray):
+            # Kept as it was used: in the type that rows are computed in.
+            given = np.asarray(given, dtype=was.dtype)
+        if not np.array_equal(was, given):
+            raise ValueError(f"{name}: was kept with {parameter}={shown(was)}, not {shown(given)}")
     finish(estimator, name, state, X, None)
 
 
 def finish(estimator: Any, name: str, state: Any, X: Any, sample_weight: Any) -> None:
     """Make the steps that are left; what is wrong with the file names it."""
+    taken = estimator._taken(X, sample_weight)
     try:
-        steps = estimator._go_on(state, X, sample_weight)
+        steps = estimator._go_on(state, *taken)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     for _ in steps:

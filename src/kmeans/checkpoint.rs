@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::run::{CenterSolver, FitRun, Method, Typed};
-use super::state::{count, flag, history_of, keep_history};
-use crate::data::{AnySource, Source, fingerprint};
+use super::run::{CenterSolver, FitRun, Method, Typed, access};
+use super::state::{count, flag, history_of, keep_history, text};
+use crate::data::{Access, AnySource, Source, fingerprint};
 use crate::error::{Error, Result};
+use crate::kernel::Compute;
 use crate::persist::Contents;
 use crate::solver::{Run, StopReason};
 
@@ -17,7 +18,41 @@ fn print_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
     }
 }
 
+/// The state that was kept, which must be one of `n` rows of `d` columns.
+fn solver_of<M: Method, T: Compute>(
+    params: &M::Params,
+    checkpoint: &Contents,
+    (n, d): (Option<u64>, usize),
+) -> Result<M::Solver<T>, String> {
+    let solver = M::of_checkpoint::<T>(params, checkpoint)?;
+    if solver.snapshot().dim == d && solver.fits(n) {
+        Ok(solver)
+    } else {
+        Err("what it holds of its rows does not fit to their number".into())
+    }
+}
+
+/// The name of a way to read rows.
+fn name_of(access: Access) -> &'static str {
+    match access {
+        Access::Once => "once",
+        Access::Replay => "replay",
+        Access::Random => "random",
+    }
+}
+
 impl<M: Method> FitRun<M> {
+    /// Looks at some of the rows of the run, so that [`FitRun::checkpoint`] need not, which may come in the midst of a pass over them.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn know_rows<S: Source + ?Sized>(&mut self, rows: &S) -> Result<()> {
+        if self.print.is_none() {
+            self.print = Some(print_of(rows)?);
+        }
+        Ok(())
+    }
+
     /// All that the next step depends on, but for the rows: with the same rows and parameters the run can be gone on with, here or
     /// elsewhere. `rows` are those of the run; some of them are looked at once, so that others are refused later.
     ///
@@ -29,10 +64,7 @@ impl<M: Method> FitRun<M> {
         if self.history().is_empty() {
             return Err(Error::Source("no step was made yet: there is nothing to keep".into()));
         }
-        let print = match self.print {
-            Some(print) => print,
-            None => *self.print.insert(print_of(rows)?),
-        };
+        self.know_rows(rows)?;
         let (mut contents, dim) = match &self.typed {
             Typed::F32(run) => (run.solver().checkpoint(), run.solver().snapshot().dim),
             Typed::F64(run) => (run.solver().checkpoint(), run.solver().snapshot().dim),
@@ -42,7 +74,8 @@ impl<M: Method> FitRun<M> {
             "rows": self.rows,
             "columns": dim,
             "wide": matches!(self.typed, Typed::F64(_)),
-            "fingerprint": print,
+            "access": name_of(access(rows)),
+            "fingerprint": self.print,
             "stop_reason": self.history().last().and_then(|last| last.stop_reason).map(StopReason::name),
         });
         contents.meta.insert("run".into(), about.to_string());
@@ -58,7 +91,6 @@ impl<M: Method> FitRun<M> {
     ) -> Result<Self> {
         let damaged = |problem: String| Error::Source(format!("the checkpoint: {problem}"));
         let about = checkpoint.object("run").map_err(damaged)?;
-        let print = print_of(rows)?;
         let known = about.get("rows").and_then(Value::as_u64);
         let columns = count(&about, "columns").map_err(damaged)?;
         let wide = matches!(rows.any(), AnySource::F64(_));
@@ -74,6 +106,13 @@ impl<M: Method> FitRun<M> {
                 kind(wide)
             )));
         }
+        let (was_read, is_read) = (text(&about, "access").map_err(damaged)?, name_of(access(rows)));
+        if was_read != is_read {
+            return Err(Error::Source(format!(
+                "the checkpoint is of rows with access {was_read:?}, and X has {is_read:?}: go on with the same kind of source"
+            )));
+        }
+        let print = print_of(rows)?;
         if count(&about, "fingerprint").map_err(damaged)? != print {
             return Err(Error::Source(
                 "the checkpoint is of other rows: their values, or sample_weight, differ from those of X"
@@ -82,10 +121,19 @@ impl<M: Method> FitRun<M> {
         }
         let reason = about.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named);
         let history = history_of(checkpoint, reason).map_err(damaged)?;
+        if history.is_empty() {
+            return Err(damaged("it holds no step".into()));
+        }
         let typed = if wide {
-            Typed::F64(Run::resumed(M::of_checkpoint(params, checkpoint).map_err(damaged)?, history))
+            Typed::F64(Run::resumed(
+                solver_of::<M, f64>(params, checkpoint, (n, d)).map_err(damaged)?,
+                history,
+            ))
         } else {
-            Typed::F32(Run::resumed(M::of_checkpoint(params, checkpoint).map_err(damaged)?, history))
+            Typed::F32(Run::resumed(
+                solver_of::<M, f32>(params, checkpoint, (n, d)).map_err(damaged)?,
+                history,
+            ))
         };
         Ok(Self { typed, rows: n, print: Some(print) })
     }

@@ -4,7 +4,7 @@ use super::panel_bounds::{Bounds, PanelBounds, Work};
 use crate::data::{DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
-use crate::matrix::MatRef;
+use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
 use crate::rows::RowBuf;
 use crate::solver::sweep::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
@@ -222,6 +222,19 @@ impl Labels {
         if !self.bounds.as_mut().is_some_and(|bounds| bounds.grow(at, n, budget)) {
             self.bounds = None;
         }
+    }
+
+    /// Makes room for those of `n` rows, and for those before the next sweep.
+    pub(super) fn make_room(&mut self, n: usize) -> Result<()> {
+        for labels in [&mut self.of_rows, &mut self.before] {
+            make_room(labels, "labels", n.saturating_sub(labels.len()) as u64, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of those before the last sweep.
+    pub(super) fn forget_before(&mut self) {
+        self.before = Vec::new();
     }
 
     /// Whether some rows have no label yet.

@@ -46,6 +46,9 @@ pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
     /// All that the next step depends on, but for the rows and what can be made anew from them.
     fn checkpoint(&self) -> Contents;
 
+    /// Whether what it keeps of rows can be that of `n` rows, if that is their number.
+    fn fits(&self, n: Option<u64>) -> bool;
+
     /// Makes labels and inertia those of the present centers, with a pass over `data` if it takes one; gives the inertia. The run can go
     /// on afterwards.
     ///

@@ -114,6 +114,11 @@ impl<T: Compute> CenterSolver<T> for LloydStarts<T> {
         contents
     }
 
+    fn fits(&self, n: Option<u64>) -> bool {
+        let starts = [Some(self.starts.best()), self.starts.challenger()];
+        starts.into_iter().flatten().all(|start| n.is_none_or(|n| start.labels().len() as u64 == n))
+    }
+
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
         self.starts.best_mut().finish(data, cx)
     }

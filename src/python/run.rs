@@ -41,6 +41,7 @@ trait AnyRun: Send {
     fn rows(&mut self) -> (u64, u64);
     fn kept(&mut self) -> u64;
     fn merge(&mut self, other: &Contents) -> Result<()>;
+    fn know_rows(&mut self, rows: &Input) -> Result<()>;
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
     fn history(&self) -> Vec<solver::Step>;
 }
@@ -104,6 +105,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn merge(&mut self, other: &Contents) -> Result<()> {
         self.merge_state(other)
+    }
+    fn know_rows(&mut self, rows: &Input) -> Result<()> {
+        self.know_rows(rows)
     }
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
         self.checkpoint(rows)
@@ -203,6 +207,13 @@ impl Run {
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Option<Loaded<'py>>> {
         let contents = self.locked()?.state();
         contents.map(|contents| as_python(py, contents)).transpose()
+    }
+
+    /// Looks at some of the rows, by which a checkpoint knows them again.
+    fn know_rows(&self, py: Python<'_>) -> PyResult<()> {
+        let (mut state, input) = (self.locked()?, self.input()?);
+        let run = &mut *state;
+        enter(py, Some(1), input.rows().effort(0.0), |_| run.know_rows(input))
     }
 
     /// All that the next step depends on, but for the rows, as arrays and texts.

@@ -369,6 +369,7 @@ impl<T: Compute> Start<T> for Lloyd<T> {
         }
         // What only further sweeps need.
         (self.carried, self.labels.bounds) = (None, None);
+        self.labels.forget_before();
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(self.energy)
     }

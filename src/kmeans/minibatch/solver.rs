@@ -500,8 +500,9 @@ impl<T: Compute> MiniBatchSolver<T> {
             enough_rows(n, self.params.n_clusters)?;
             self.seed_from_waiting(None, Some(size), cx)?
         } else {
-            // The last step could not see that there were no more rows.
-            Moved::default()
+            return Err(Error::Source(format!(
+                "the stream ended before row {position}, where this fit was left: it must give the same rows"
+            )));
         };
         let stop = data.rows().and_then(|n| self.stop_after(&moved, n));
         if over {
@@ -753,6 +754,10 @@ impl<T: Compute> CenterSolver<T> for MiniBatchSolver<T> {
             .meta
             .insert("timings".into(), json!({ "timings": stored_timings(self.timings) }).to_string());
         contents
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        n.is_none_or(|n| self.state.position <= n)
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {

@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::stream::Kept;
-use super::{Nested, NestedParams};
+use super::{Bounds, Nested, NestedParams};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Carried, NO_LABEL};
+use crate::kmeans::run::CenterSolver;
 use crate::kmeans::state::{
     carried_of, count, figure, flag, keep, keep_carried, keep_rows, keep_sums, kept_rows, list, number, rows,
     stored_rows, sums_of, text,
@@ -65,6 +66,7 @@ impl<T: Compute> Nested<T> {
             "energy": self.energy.to_bits(),
             "exact": self.exact,
             "current": self.current,
+            "bounds": self.snapshot().algorithm,
             "changed": self.changed,
             "lowest": self.lowest.to_bits(),
             "stalled": self.stalled,
@@ -136,6 +138,7 @@ impl<T: Compute> Nested<T> {
         state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabelled;
         (state.exact, state.current) = (flag(&numbers, "exact")?, flag(&numbers, "current")?);
         state.energy = number(&numbers, "energy")?;
+        state.known_as = Bounds::named(&text(&numbers, "bounds")?);
         state.voted = count(&numbers, "voted")?;
         state.retired = count(&numbers, "retired")?;
         state.changed = count(&numbers, "changed")?;

@@ -30,7 +30,7 @@ use super::run::{CenterSolver, Snapshot, StreamSolver};
 use crate::data::{Access, DataSource, RowRange, Subset, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters};
-use crate::matrix::{MatRef, make_room};
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::shuffle::Shuffle;
@@ -83,6 +83,8 @@ pub struct Nested<T> {
     threshold: Option<f64>,
     iteration: u64,
     rows_seen: u64,
+    /// The name of the bounds of a run that was gone on with, before it has new ones.
+    known_as: Option<Bounds>,
     /// Labels, cluster weights and inertia of all rows about `centers`, once a pass has made them.
     finished: Option<(Vec<u32>, Vec<f64>, f64)>,
     seeded_by: String,
@@ -154,6 +156,7 @@ impl<T: Compute> Nested<T> {
             threshold: None,
             iteration: 0,
             rows_seen: 0,
+            known_as: None,
             finished: None,
             seeded_by: String::new(),
             timings: Timings::default(),
@@ -171,7 +174,7 @@ impl<T: Compute> Nested<T> {
         if due <= old {
             return Ok(());
         }
-        make_room(&mut self.labels.of_rows, "labels", (due - old) as u64, 1)?;
+        self.labels.make_room(due)?;
         let mut places = None;
         if self.params.shuffle && !self.fed {
             let before = std::mem::take(&mut self.rows);
@@ -368,7 +371,7 @@ impl<T: Compute> Solver<T> for Nested<T> {
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let n = count_rows(data)?;
-        self.finished = None;
+        (self.finished, self.known_as) = (None, None);
         if self.due == 0 {
             crate::seeding::enough_rows(n, if self.centers.is_empty() { self.params.n_clusters } else { 1 })?;
             self.due = self.params.first_batch(n);
@@ -401,18 +404,32 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             n_iter: self.iteration,
             n_steps: self.iteration,
             seeded_by: &self.seeded_by,
-            algorithm: self.labels.bounds.as_ref().map_or("none", |bounds| {
-                // Where all centers are in one panel, all kinds of bounds are the same one.
-                let (asked, one) =
-                    (self.params.bounds, self.params.n_clusters <= PackedCenters::<T>::panel_centers());
-                if one && asked != Bounds::Auto { asked.name() } else { bounds.name() }
-            }),
+            algorithm: self.labels.bounds.as_ref().map_or(
+                self.known_as.map_or("none", Bounds::name),
+                |bounds| {
+                    // Where all centers are in one panel, all kinds of bounds are the same one.
+                    let (asked, one) =
+                        (self.params.bounds, self.params.n_clusters <= PackedCenters::<T>::panel_centers());
+                    if one && asked != Bounds::Auto { asked.name() } else { bounds.name() }
+                },
+            ),
             timings: self.timings,
         }
     }
 
     fn checkpoint(&self) -> Contents {
         self.to_checkpoint()
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        let (batch, n) = (self.batch() as u64, n.unwrap_or(u64::MAX));
+        // The rows of a batch are listed, where it is not the first ones, or all of them.
+        let listed = self.params.shuffle && batch > 0 && batch < n;
+        !self.fed
+            && batch <= n
+            && self.due <= n
+            && self.rows.len() as u64 == if listed { batch } else { 0 }
+            && self.rows.last().is_none_or(|&last| last < n)
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
@@ -431,7 +448,7 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             (labels, self.weights.clone(), energy)
         } else {
             let mut labels = Labels::default();
-            make_room(&mut labels.of_rows, "labels", n, 1)?;
+            labels.make_room(n as usize)?;
             labels.grow(|i| i, n as usize, 0);
             let sparse = data.most_values().is_some();
             let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
