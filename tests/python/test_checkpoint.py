@@ -178,17 +178,66 @@ def test_one_is_written_when_it_is_time(tmp_path):
     assert path.exists()
 
 
-def test_a_run_that_was_ended_from_outside_goes_on(tmp_path):
-    path = tmp_path / "run.safetensors"
-    expected = clone(METHODS["kmeans"]).fit(X)
-    stopped = clone(
-        METHODS["kmeans"], callbacks=[Checkpoint(path), lambda model, step: step.iteration == 2]
-    ).fit(X)
-    assert stopped.stop_reason_ == "callback"
-    model = shoal.resume(path, X, callbacks=[Checkpoint(path)])
-    assert_same(model, expected)
-    # What is over stays over.
-    assert_same(shoal.resume(path, X), expected)
+@pytest.mark.parametrize("name", ["kmeans", "kmeans, callable", "kmeans, starts", "minibatch", "nested"])
+def test_a_run_that_was_ended_from_outside_goes_on(name, tmp_path):
+    plan, path = METHODS[name], tmp_path / "run.safetensors"
+    expected = clone(plan).fit(X)
+    again = {"init": first_rows} if callable(plan.init) else {}
+    steps = len(expected.history_)
+    for after in (2, steps // 2, steps - 1):
+        stopped = clone(
+            plan, callbacks=[Checkpoint(path), lambda model, step, n=after: step.iteration == n]
+        ).fit(X)
+        assert (stopped.stop_reason_, len(stopped.history_)) == ("callback", after)
+        assert stopped.inertia_ > 0
+        model = shoal.resume(path, X, callbacks=[Checkpoint(path)], **again)
+        assert_same(model, expected)
+    # What is over stays over, with its names, and nobody is warned of anything.
+    over = shoal.resume(path, X)
+    assert_same(over, expected)
+    assert getattr(over, "bounds_", None) == getattr(expected, "bounds_", None)
+
+
+def given_rows(X, k, random_state):
+    """First centers by a callable that needs no pass."""
+    return random_state.normal(size=(k, 4)).astype("float32")
+
+
+@pytest.mark.parametrize(
+    "name", ["kmeans", "kmeans, starts", "kmeans, callable", "nested, in order", "minibatch"]
+)
+def test_an_interrupt_within_a_pass_leaves_the_step_before(name, tmp_path):
+    plan, path = METHODS[name], tmp_path / "run.safetensors"
+    again = {}
+    if callable(plan.init):
+        again = {"init": given_rows}
+        plan = clone(plan, **again)
+    passes = 0
+
+    def rows(fail_at=None):
+        nonlocal passes
+        passes += 1
+        number = passes
+        for start in range(0, len(X), 700):
+            if fail_at == (number, start):
+                raise KeyboardInterrupt
+            yield X[start : start + 700]
+
+    expected = clone(plan).fit(rows)
+    most, kept = passes, 0
+    for number in range(2, most, 1 + most // 9):
+        for start in (0, 1400, 2800):
+            passes = 0
+            broken = clone(plan, callbacks=[Checkpoint(path, every=1e6)])
+            with pytest.raises(KeyboardInterrupt):
+                broken.fit(lambda at=(number, start): rows(at))
+            if path.exists():
+                kept += 1
+                assert_same(shoal.resume(path, rows, **again), expected)
+                path.unlink()
+            else:
+                assert len(broken.__dict__.get("_history", [])) == 0
+    assert kept > 8
 
 
 def test_what_an_estimator_knows_of_features_is_kept(tmp_path):
@@ -375,19 +424,18 @@ def test_the_command_line_keeps_what_it_has_when_it_is_told_to_stop(number, meth
     command += ["--tol", "0", "--threads", "1", "--quiet", "--json", "--labels"]
     whole = subprocess.run([*command, "whole.npy"], cwd=tmp_path, capture_output=True, text=True, check=True)
     safe = [*command, "labels.npy", "--checkpoint", "run.safetensors", "--resume"]
-    first = subprocess.Popen(
-        [*safe, "--checkpoint-every", "0"],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    while not (tmp_path / "run.safetensors").exists() and first.poll() is None:
-        time.sleep(0.01)
-    first.send_signal(number)
-    out, err = first.communicate()
+    # The only one is that of the signal, which comes once there is progress to be seen.
+    told = [*(part for part in safe if part != "--quiet"), "--checkpoint-every", "1e6"]
+    with (tmp_path / "told.txt").open("w") as stderr:
+        first = subprocess.Popen(told, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=stderr)
+        while "objective" not in (tmp_path / "told.txt").read_text() and first.poll() is None:
+            time.sleep(0.01)
+        assert not (tmp_path / "run.safetensors").exists()
+        first.send_signal(number)
+        out, _ = first.communicate()
+    err = (tmp_path / "told.txt").read_text()
     assert (first.returncode, out) == (130, ""), err
-    assert err.strip() == "shoal: interrupted"
+    assert err.strip().endswith("shoal: interrupted")
     assert not (tmp_path / "labels.npy").exists()
     again = subprocess.run(safe, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert '"resumed": true' in again.stdout
