@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from ._core import Source
 from ._params import shown, whole
-from ._warn import warn
 
 __all__ = ["DataSource", "open"]
 
@@ -380,6 +379,8 @@ def warn_of_format(matrix: Any) -> None:
     """Say that a sparse matrix that is not compressed by rows is converted."""
     if matrix.format != "csr":
         from sklearn.exceptions import DataConversionWarning
+
+        from ._warn import warn
 
         warn(
             f"sparse X of format {matrix.format!r} is converted to CSR, which is a copy of it: "
