@@ -55,6 +55,9 @@ pub enum Error {
     /// Something is larger than the memory there is.
     #[error("there is no memory for {0}")]
     Memory(String),
+    /// What code that shoal does not know said, as it was: a maker of rows, for example.
+    #[error("{0}")]
+    Foreign(Box<dyn std::error::Error + Send + Sync>),
     /// The work was interrupted from outside.
     #[error("interrupted")]
     Interrupted,
@@ -64,6 +67,20 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
+    /// An error of somebody else's code, to be handed through.
+    ///
+    /// ```
+    /// use shoal::Error;
+    /// use shoal::data::{Chunks, DataSource};
+    /// let broken = "five".parse::<f32>().unwrap_err();
+    /// let stream = Chunks::<f32>::once(1, [Err(Error::foreign(broken))].into_iter());
+    /// let failed = stream.for_each_block(1, &mut |_| unreachable!()).unwrap_err();
+    /// assert_eq!(failed.to_string(), "invalid float literal");
+    /// ```
+    pub fn foreign(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Foreign(error.into())
+    }
+
     /// One invalid parameter.
     pub(crate) fn param(message: impl Into<String>) -> Self {
         Self::InvalidParam(vec![message.into()])

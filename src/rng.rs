@@ -23,6 +23,8 @@ pub enum Purpose {
     Batch = 4,
     /// New places for starving centers.
     Reassignment = 5,
+    /// The keys that rows on a disk are put in order by.
+    Shuffle = 6,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -49,8 +49,10 @@ fn told(steps: &[Step]) -> Vec<Step> {
     steps.iter().map(|&step| Step { n_distances: 0, elapsed: 0.0, ..step }).collect()
 }
 
+type Said = (Vec<f64>, Vec<u32>, Vec<f64>, u64, u64, u64, Vec<Step>);
+
 /// Everything that a finished run says.
-fn said<M: Method>(run: &FitRun<M>) -> (Vec<f64>, Vec<u32>, Vec<f64>, u64, u64, u64, Vec<Step>) {
+fn said<M: Method>(run: &FitRun<M>) -> Said {
     let inertia = run.inertia().to_bits();
     let counts = (run.n_iter(), run.n_steps());
     (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._core import Step
     from ._core import version as __version__
     from .data import DataSource, open
-    from .io import load
+    from .io import load, resume
     from .kmeans import KMeans
     from .minibatch import MiniBatchKMeans
     from .neighbors import nearest
@@ -40,7 +40,10 @@ __all__ = [
     "metrics",
     "nearest",
     "open",
+    "resume",
     "show_versions",
+    "shuffle",
+    "write",
 ]
 
 #: Where the names above lie, and what they are called there. They are imported when they are first asked
@@ -56,7 +59,10 @@ _HOMES = {
     "load": ("io", "load"),
     "nearest": ("neighbors", "nearest"),
     "open": ("data", "open"),
+    "resume": ("io", "resume"),
     "show_versions": ("versions", "show_versions"),
+    "shuffle": ("writing", "shuffle"),
+    "write": ("writing", "write"),
 }
 _MODULES = (
     "callbacks",
@@ -69,6 +75,7 @@ _MODULES = (
     "nested",
     "seeding",
     "versions",
+    "writing",
 )
 
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, validate_data
 from ._core import Source, Step
 from ._params import verbosity
 from .callbacks import Callback, ProgressBar
-from .data import DataSource, as_rows, open_path, source_of_values
+from .data import DataSource, as_rows, open_object, open_path, source_of_values
 
 #: Fields of `history_`, those of a step.
 STEP_FIELDS: tuple[tuple[str, str], ...] = (
@@ -51,25 +51,31 @@ class Run(Protocol):
     def inertia(self) -> float:
         """Give the inertia, after `finish`."""
 
+    def history(self) -> list[Step]:
+        """Give all steps so far."""
+
+    def write_checkpoint(self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None:
+        """Write all that the next step depends on, and more arrays and texts."""
+
 
 def record(step: Step) -> tuple[Any, ...]:
     """Give a step as a row of `history_`."""
     return (*(getattr(step, name) for name, _ in STEP_FIELDS[:-1]), step.stop_reason or "")
 
 
-def is_opened(X: Any) -> bool:
-    """Whether X is a path or a source, and no array of its own."""
-    return isinstance(X, (str, os.PathLike, DataSource))
-
-
-def opened(X: Any) -> DataSource:
-    """Open a path; a source is open."""
-    return X if isinstance(X, DataSource) else open_path(os.fspath(X), None, None)
+def opened(X: Any) -> DataSource | None:
+    """Open a path, a stream or an object that holds rows elsewhere; a source is open. None for an array."""
+    if isinstance(X, DataSource):
+        return X
+    return open_path(os.fspath(X)) if isinstance(X, (str, os.PathLike)) else open_object(X)
 
 
 def as_source(X: Any) -> Source:
     """Give rows of any kind as a source, for functions; estimators look at feature names too."""
-    return source_of(opened(X) if is_opened(X) else as_rows(X, partial(check_array, accept_sparse="csr")))
+    source = opened(X)
+    if source is not None:
+        return source_of(source)
+    return source_of(as_rows(X, partial(check_array, accept_sparse="csr")))
 
 
 def source_of(rows: Any) -> Source:
@@ -91,8 +97,8 @@ class Clusterer(BaseEstimator, ABC):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Give `X` as an array of numbers, a CSR matrix or an open source, checked as for `_rows`."""
-        if is_opened(X):
-            source = opened(X)
+        source = opened(X)
+        if source is not None:
             found = source.shape[1]
             if reset:
                 self.n_features_in_ = found
@@ -118,6 +124,8 @@ class Clusterer(BaseEstimator, ABC):
         self._labels: npt.NDArray[np.int32] | None = None
         self._inertia: float | None = None
         self._history: Any = []
+        # Whether the rows of the fit could be read once, and are gone.
+        self._used_up = False
         self.stop_reason_ = None
 
     def _watchers(self) -> list[Any]:
@@ -128,11 +136,30 @@ class Clusterer(BaseEstimator, ABC):
         """Advance `run` to its end, a step at a time; the only loop on this side."""
         self._forget()
         self._run, self._visited = run, (source, weights)
+        for step in (done := run.history()):
+            self._history.append(record(step))
+        if done:
+            self.stop_reason_ = done[-1].stop_reason
+            self._update(run, done[-1])
+        self._used_up = source.access == "once"
         watchers = self._watchers()
         try:
             for watcher in watchers:
                 if isinstance(watcher, Callback):
                     watcher.begin(self)
+            yield from self._steps(run, watchers)
+            if self._run is run:
+                self._conclude(run)
+        finally:
+            if self._run is run:
+                self._visited = None
+            for watcher in watchers:
+                if isinstance(watcher, Callback):
+                    watcher.end(self)
+
+    def _steps(self, run: Any, watchers: list[Any]) -> Iterator[Step]:
+        """Make the steps that are left, watched; whatever ends them, the callbacks see how they were left."""
+        try:
             # A batch or another fit that comes between two steps ends this one.
             while self._run is run and (step := run.step()) is not None:
                 self._history.append(record(step))
@@ -149,19 +176,24 @@ class Clusterer(BaseEstimator, ABC):
                     self._history[-1] = record(step)
                     self.stop_reason_ = reason
                 yield step
-            if self._run is run:
-                self._conclude(run)
         finally:
-            if self._run is run:
-                self._visited = None
             for watcher in watchers:
-                if isinstance(watcher, Callback):
-                    watcher.end(self)
+                if isinstance(watcher, Callback) and self._run is run:
+                    watcher.leave(self)
 
     def _step_limit(self) -> int | None:
         """Give the most steps that a fit can make, if there is such a number."""
         limit: int | None = getattr(self, "max_iter", None)
         return limit
+
+    def _write_checkpoint(self, path: str) -> None:
+        """Write the fit that is on its way, as it is after its last whole step."""
+        arrays, texts = self._described()
+        self._run.write_checkpoint(path, arrays, texts)
+
+    @abstractmethod
+    def _described(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+        """Give the parameters and what is known of the features, as arrays and texts."""
 
     @abstractmethod
     def _update(self, run: Any, step: Step | None) -> None:
@@ -190,7 +222,7 @@ class Clusterer(BaseEstimator, ABC):
         if value is not None:
             return value
         run, visited = self.__dict__.get("_run"), self.__dict__.get("_visited")
-        if run is not None and len(self._history):
+        if run is not None and len(self._history) and not self._used_up:
             if visited is None:
                 self._complete(run)
             else:

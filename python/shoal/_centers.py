@@ -15,13 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
 from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
-from ._claims import Claims, floats, need
+from ._blocks import refuse_once
+from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Source, Step
+from ._results import label_into
 from ._warn import warn
+from .data import DataSource
 
 INITS = ("auto", "random", "k-means++", "plain-k-means++")
 LATER_INITS = ("afk-mc2", "k-means||")
 METRICS = ("euclidean", "cosine")
+#: What a run keeps: its kind, arrays and texts.
+State = tuple[str, Arrays, Texts]
 #: Keys of `timings_`.
 PHASES = ("seeding", "sweeps", "final")
 
@@ -50,6 +55,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     metric: str = "euclidean"
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
+    #: Whether a fit can do with rows that can be read once.
+    _one_pass = False
 
     # ---------------------------------------------------------------- fitting
 
@@ -60,12 +67,15 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ----------
         X : rows of shape (n_samples, n_features)
             An array (any strides and real type), a list, a numeric frame, a memory map, a sparse matrix or
-            array of SciPy, the path of an ``.npy`` file (or an ``.npz`` file with a sparse matrix), or a
-            :class:`~shoal.DataSource`. NaN and infinity are refused. Of a sparse matrix only what it stores
-            is worked on; CSR is read in place, other formats are converted with a warning.
+            array of SciPy, the path of a file or an object of another library that :func:`shoal.open` takes,
+            a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh iterator of
+            blocks for each pass; an iterator, where one pass is enough. NaN and infinity are refused. Of a
+            sparse matrix only what it stores is worked on; CSR is read in place, other formats are converted
+            with a warning.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1.
+            Weight of every row, finite, at least 0, not all 0. None: 1. For a stream of unknown length an
+            array, whose length shows to be right at the end of the first pass.
 
         Returns
         -------
@@ -111,14 +121,39 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ValueError, TypeError, OSError, KeyboardInterrupt
             As :meth:`fit`.
         """
+        source, rows, weights = self._taken(X, sample_weight)
+        return self._iterate(self._make_run(source, rows, weights), source, weights)
+
+    def _taken(
+        self, X: Any, sample_weight: Any
+    ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
+        """Check parameters and rows of a fit: the source, as functions of the user take it, and weights."""
         self._check()
+        if not self._one_pass:
+            refuse_once(X, type(self).__name__)
         rows = self._checked(X, reset=True)
         source = source_of(rows)
         n = source.shape[0]
         weights = _params.weights(sample_weight, n)
-        if n < self.n_clusters:
+        if n is not None and n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
-        return self._iterate(self._make_run(source, rows, weights), source, weights)
+        return source, rows, weights
+
+    def _go_on(self, state: State, X: Any, sample_weight: Any) -> Iterator[Step]:
+        """Iterate over the steps that are left of the fit that `state` was kept of."""
+        source, rows, weights = self._taken(X, sample_weight)
+        names, known = Claims.read(state[2], "features").texts("feature_names", optional=True), None
+        if hasattr(self, "feature_names_in_"):
+            known = self.feature_names_in_.tolist()
+        if names != known:
+            raise ValueError(f"the checkpoint is of other rows: its features are {names}, those of X {known}")
+        return self._iterate(self._resumed_run(source, rows, weights, state), source, weights)
+
+    @abstractmethod
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Any:
+        """Make the run that goes on from what another one has kept."""
 
     def _check(self) -> None:
         """Refuse parameters of a wrong type or range, all together."""
@@ -235,6 +270,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ndarray of shape (n_samples,), int32
             `labels_`.
         """
+        refuse_once(X, f"{type(self).__name__}.fit_predict")
         fitted = self.fit(X, sample_weight=sample_weight)
         if fitted.__dict__.get("_labels") is None:
             # It was told to make none.
@@ -254,32 +290,45 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ndarray of shape (n_samples, n_clusters)
             As :meth:`transform`.
         """
+        refuse_once(X, f"{type(self).__name__}.fit_transform")
         return self.fit(X, sample_weight=sample_weight)._distances(X)
 
     # ---------------------------------------------------------------- using
 
-    def predict(self, X: Any) -> npt.NDArray[np.int32]:
+    def predict(self, X: Any, out: Any = None, distances: Any = None) -> npt.NDArray[np.int32]:
         """Label rows with their nearest centers.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`; computed in the type of the centers.
+            As for :meth:`fit`, an iterator too; computed in the type of the centers.
+        out : ndarray of shape (n_samples,), int32, or path, optional
+            Where the labels go: an array, or an ``.npy`` file, which appears whole or not at all and is
+            written block by block, so that the labels of any number of rows take no memory.
+        distances : ndarray of shape (n_samples,), float64, or path, optional
+            Where the Euclidean distance of every row to its center goes, likewise; with ``metric="cosine"``
+            that of the normalised row.
 
         Returns
         -------
         ndarray of shape (n_samples,), int32
-            The nearest center of every row; the lower index wins a tie.
+            The nearest center of every row; the lower index wins a tie. This is `out` where that is an array,
+            and a read-only memory map where it is a path.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before :meth:`fit`.
         ValueError, TypeError, OSError
-            As :meth:`fit`, and for another number of features.
+            As :meth:`fit`, and for another number of features; for an array of another type or length, and a
+            file that cannot be written, before a row is read where that can be told. What an array holds
+            after an error is undefined.
         MemoryError
             When the result is larger than memory.
         """
+        if out is not None or distances is not None:
+            check_is_fitted(self, "cluster_centers_")
+            return label_into(self, X, out, distances)
         source = self._fitted_rows(X)
         return _core.predict(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
 
@@ -351,7 +400,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     # ---------------------------------------------------------------- keeping
 
-    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    def _described(self) -> tuple[Arrays, Texts]:
         params = self.get_params(deep=False)
         # What a file cannot hold, and what only matters to a fit.
         params.pop("callbacks")
@@ -360,11 +409,29 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
                 params[name] = value.item()
             elif not (value is None or isinstance(value, (bool, int, float, str))):
                 params[name] = "array" if name == "init" and not callable(value) else None
-        arrays = {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
+        arrays = {}
         if params["init"] == "array":
             arrays["init"] = np.ascontiguousarray(self.init, dtype=self.cluster_centers_.dtype)
         elif params["init"] is None:
             params["init"] = "auto"
+        names = getattr(self, "feature_names_in_", None)
+        about = {
+            "feature_names": None if names is None else names.tolist(),
+            "callable_init": callable(self.init),
+        }
+        return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
+
+    @classmethod
+    def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
+        """Make an estimator with the parameters that `_described` gave."""
+        given = Claims.read(meta, "params").parameters(cls._get_param_names())
+        if given.get("init") == "array":
+            given["init"] = floats(arrays, "init", (None, None))
+        return cls(**given)
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = self._described()
+        arrays |= {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
         history = self.history_
         figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
         arrays["history"] = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
@@ -375,12 +442,10 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             "inertia": self.__dict__.get("_inertia"),
             "timings": self.timings_,
             "init": self.init_,
-            "feature_names": names.tolist()
-            if (names := getattr(self, "feature_names_in_", None)) is not None
-            else None,
+            "feature_names": json.loads(texts["features"])["feature_names"],
             **self._about(),
         }
-        return arrays, {"params": json.dumps(params), "fitted": json.dumps(about)}
+        return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
 
     def _about(self) -> dict[str, Any]:
         """Give what a file holds of a fit that only this method has, as JSON takes it."""
@@ -390,17 +455,14 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """Take back what `_about` gave."""
 
     @classmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        params, about = Claims.read(meta, "params"), Claims.read(meta, "fitted")
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        about = Claims.read(meta, "fitted")
         centers = floats(arrays, "cluster_centers", (None, None))
         k, d = centers.shape
         counts = floats(arrays, "counts", (k,))
         need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
         need(bool((counts >= 0).all()), "it has a cluster of negative weight")
-        given = params.parameters(cls._get_param_names())
-        if given.get("init") == "array":
-            given["init"] = floats(arrays, "init", (None, None))
-        model = cls(**given)
+        model = cls._of_params(arrays, meta)
         _params.one_of("metric", model.metric, METRICS)
         model._forget()
         model.cluster_centers_, model.counts_ = centers, counts

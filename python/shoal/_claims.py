@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from ._params import MOST, is_number, is_whole, shown
 
+#: What a file holds, by name.
+Arrays = dict[str, npt.NDArray[Any]]
+Texts = dict[str, str]
 #: What a parameter in a file may be.
 PLAIN = (bool, int, float, str)
 
@@ -21,7 +24,7 @@ def need(holds: bool, problem: str) -> None:
         raise ValueError(problem)
 
 
-def floats(arrays: dict[str, npt.NDArray[Any]], name: str, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
+def floats(arrays: Arrays, name: str, shape: tuple[int | None, ...]) -> npt.NDArray[Any]:
     """Give an array of finite floating-point numbers of that shape; None is any length."""
     need(name in arrays, f"it lacks the array {name!r}")
     array = arrays[name]
@@ -32,6 +35,22 @@ def floats(arrays: dict[str, npt.NDArray[Any]], name: str, shape: tuple[int | No
     need(array.dtype in (np.float32, np.float64), f"its array {name!r} is of type {array.dtype}")
     need(bool(np.isfinite(array).all()), f"its array {name!r} is not finite")
     return array
+
+
+def put(prefix: str, arrays: Arrays, texts: Texts) -> tuple[Arrays, Texts]:
+    """Give arrays and texts under longer names, so that they can lie in one file with others."""
+    return (
+        {prefix + name: array for name, array in arrays.items()},
+        {prefix + name: text for name, text in texts.items()},
+    )
+
+
+def part(prefix: str, arrays: Arrays, texts: Texts) -> tuple[Arrays, Texts]:
+    """Give what was put there under that prefix, under its own names."""
+    return (
+        {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)},
+        {name.removeprefix(prefix): text for name, text in texts.items() if name.startswith(prefix)},
+    )
 
 
 class Claims:

@@ -22,6 +22,28 @@ def is_special(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that no file can take, before any work is done for it.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file that will be written.
+
+    Raises
+    ------
+    OSError
+        When its folder does not exist, or something is there that is no regular file.
+    """
+    name = Path(path)
+    if name.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(name))
+    if is_special(name):
+        raise OSError(errno.EINVAL, SPECIAL, str(name))
+    if not name.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(name))
+
+
 @contextlib.contextmanager
 def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Give a file to write to that takes the name `path` once it is whole and on the disk.

@@ -178,8 +178,8 @@ def random_state_of(bits: int) -> np.random.RandomState:
     return np.random.RandomState(bits) if bits < 2**32 else np.random.RandomState(np.random.MT19937(bits))
 
 
-def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64] | None:
-    """Give weights as the compiled half takes them; it checks the values."""
+def weights(sample_weight: Any, rows: int | None) -> npt.NDArray[np.float64] | None:
+    """Give weights as the compiled half takes them; it checks the values, and the length if it is unknown."""
     if sample_weight is None:
         return None
     given = _array("sample_weight", sample_weight)
@@ -187,10 +187,15 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64] | None:
         raise ValueError("sample_weight must be real, got complex numbers")
     values = _numbers("sample_weight", given, np.float64)
     if given.ndim == 0:
+        if rows is None:
+            raise ValueError(
+                "sample_weight must be an array, one weight a row, for a stream whose number of rows is not "
+                f"known, got {shown(sample_weight)}"
+            )
         return np.full(rows, values)
     if given.ndim != 1:
         raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {given.shape}")
-    if len(values) != rows:
+    if rows is not None and len(values) != rows:
         raise ValueError(f"sample_weight has {len(values)} values, X has {rows} rows")
     if not values.any():
         raise ValueError("sample_weight must not be zero for every row")

@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from . import _params
 from ._base import source_of
-from ._centers import CenterClusterer
-from ._claims import Claims, need
+from ._centers import CenterClusterer, State
+from ._claims import Claims, need, part, put
 from ._core import Run, Source, Step
+from .data import DataSource
 
 #: Before the names of what a file holds of a state.
 PREFIX = "state."
-#: What a run keeps between two batches: its kind, arrays and texts.
-State = tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]
 
 
 class StreamClusterer(CenterClusterer):
@@ -48,10 +47,11 @@ class StreamClusterer(CenterClusterer):
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`; later batches are computed in the type of the first.
+            As for :meth:`fit`; later batches are computed in the type of the first. Of a stream, an iterator
+            too, each block is a batch: those before one that fails have been learned.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1.
+            Weight of every row, finite, at least 0, not all 0. None: 1, as it must be for a stream.
 
         Returns
         -------
@@ -66,6 +66,8 @@ class StreamClusterer(CenterClusterer):
         self._check()
         stream = self._stream_at_hand()
         rows = self._checked(X, reset=stream is None)
+        if isinstance(rows, DataSource) and rows.access != "random":
+            return self._take_blocks(rows, sample_weight)
         source = source_of(rows)
         weights = _params.weights(sample_weight, source.shape[0])
         if stream is None:
@@ -77,6 +79,18 @@ class StreamClusterer(CenterClusterer):
         self._go_on_with(stream, step is not None)
         return self
 
+    def _take_blocks(self, rows: DataSource, sample_weight: Any) -> Self:
+        """Go on with the blocks of a stream, each a batch."""
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight does not go with a stream here: call partial_fit with each of its blocks, and "
+                "the weights of that block"
+            )
+        with rows._ahead() as blocks:
+            for block in blocks:
+                self.partial_fit(block)
+        return self
+
     @abstractmethod
     def _options(self) -> dict[str, Any]:
         """Give the parameters that a run goes by, as the compiled half takes them."""
@@ -84,18 +98,28 @@ class StreamClusterer(CenterClusterer):
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         return self._begun(source, rows, weights, stream=False)
 
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Run:
+        return self._from(state, source, weights)
+
     def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
         """Make the run that takes batches, for the first of them or from a state."""
         if source is not None:
             return self._begun(source, rows, None, stream=True)
+        assert state is not None
+        return self._from(state, None, None)
+
+    def _from(self, state: State, source: Source | None, weights: npt.NDArray[np.float64] | None) -> Run:
+        """Make a run that goes on from a state."""
         return self._begin(
-            None,
+            source,
             # Centers that were given are in the state already.
             seeding=self._seeding_by_name(),
             centers=None,
             seed=0,
-            weights=None,
-            stream=True,
+            weights=weights,
+            stream=False,
             state=state,
             **self._options(),
         )
@@ -168,7 +192,7 @@ class StreamClusterer(CenterClusterer):
         super()._complete(run)
 
     def _conclude(self, run: Any) -> None:
-        if self.compute_labels:
+        if self.compute_labels and not self._used_up:
             super()._conclude(run)
             return
         self._state = run.state()
@@ -189,15 +213,13 @@ class StreamClusterer(CenterClusterer):
         state = self._state_at_hand()
         assert state is not None
         kind, more, meta = state
-        arrays.update({PREFIX + name: array for name, array in more.items()})
-        texts.update({PREFIX + name: text for name, text in {"kind": kind, **meta}.items()})
-        return arrays, texts
+        more, meta = put(PREFIX, more, {"kind": kind, **meta})
+        return arrays | more, texts | meta
 
     @classmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
         model = super()._restored(arrays, meta)
-        more = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
-        texts = {name.removeprefix(PREFIX): text for name, text in meta.items() if name.startswith(PREFIX)}
+        more, texts = part(PREFIX, arrays, meta)
         need("kind" in texts, "it lacks the state to go on from")
         model._state = (texts.pop("kind"), more, texts)
         stream = model._make_stream(None, None, model._state)

@@ -16,14 +16,26 @@ Examples
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import time
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ._blocks import refuse_once
 from ._core import Step
+from ._files import check_place
 from ._params import ParameterError, is_real, shown, whole
 
-__all__ = ["Callback", "Deadline", "EarlyStopping", "LogSteps", "ProgressBar", "ValidationCurve"]
+__all__ = [
+    "Callback",
+    "Checkpoint",
+    "Deadline",
+    "EarlyStopping",
+    "LogSteps",
+    "ProgressBar",
+    "ValidationCurve",
+]
 
 
 class Callback(ABC):
@@ -45,8 +57,11 @@ class Callback(ABC):
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Look at a step; True ends the run."""
 
+    def leave(self, estimator: Any) -> None:  # noqa: B027 - as above
+        """Look at what the last whole step left: the run is over, was left, or failed. Then comes its end."""
+
     def end(self, estimator: Any) -> None:  # noqa: B027 - as above
-        """Clean up: the run is over, was left, or failed."""
+        """Clean up after a run."""
 
 
 class ProgressBar(Callback):
@@ -101,6 +116,84 @@ class ProgressBar(Callback):
         elif self._bar is not None:
             self._bar.close()
         self._bar = None
+
+
+class Checkpoint(Callback):
+    """Keep a fit that is on its way in a file, from which :func:`shoal.resume` goes on.
+
+    One safetensors file, written to another name, flushed to the disk and renamed: whatever kills the
+    process, the last whole one is there. It holds labels, sums, counts, positions and the state of all random
+    draws, but neither rows nor bounds. One is written when so much time has gone by since the last one, and
+    one more when the run ends, is left, or fails, by Ctrl-C too: it is that of the last whole step.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file; one that exists is replaced.
+    every : float, default=60.0
+        Seconds between two of them, at least 0.
+    every_steps : int, optional
+        Write one after so many steps instead, however long they take.
+
+    Raises
+    ------
+    ValueError
+        For an interval that is none.
+    OSError
+        At the begin of a run, when there can be no such file, and when it cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal, tempfile
+    >>> from shoal.callbacks import Checkpoint
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/run.safetensors"
+    ...     for step in shoal.KMeans(8, random_state=0, callbacks=[Checkpoint(path)]).iter_fit(X):
+    ...         if step.iteration == 3:
+    ...             break
+    ...     model = shoal.resume(path, X)
+    >>> bool((model.cluster_centers_ == shoal.KMeans(8, random_state=0).fit(X).cluster_centers_).all())
+    True
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], every: float = 60.0, every_steps: int | None = None
+    ) -> None:
+        if not isinstance(path, (str, bytes, os.PathLike)) or not os.fspath(path):
+            raise ParameterError(f"path must be the name of a file, got {shown(path)}")
+        if not is_real(every) or not every >= 0:
+            raise ParameterError(f"every must be a number of seconds of at least 0, got {shown(every)}")
+        self.path = path
+        self.every = every
+        self.every_steps = None if every_steps is None else whole("every_steps", every_steps, 1)
+        self._written = 0.0
+        self._steps = 0
+
+    def begin(self, estimator: Any) -> None:
+        """See whether there can be such a file."""
+        check_place(os.fsdecode(self.path))
+        self._written, self._steps = time.monotonic(), 0
+
+    def __call__(self, estimator: Any, step: Step) -> bool | None:
+        """Write one when it is time."""
+        self._steps += 1
+        if self.every_steps is None:
+            due = time.monotonic() - self._written >= self.every
+        else:
+            due = self._steps >= self.every_steps
+        if due:
+            self._write(estimator)
+        return None
+
+    def leave(self, estimator: Any) -> None:
+        """Write the last one."""
+        if self._steps:
+            self._write(estimator)
+
+    def _write(self, estimator: Any) -> None:
+        estimator._write_checkpoint(os.fsdecode(self.path))
+        self._written, self._steps = time.monotonic(), 0
 
 
 class Deadline(Callback):
@@ -177,6 +270,7 @@ class ValidationCurve(Callback):
     """
 
     def __init__(self, X_val: Any, every: int = 1) -> None:
+        refuse_once(X_val, type(self).__name__)
         self.X_val = X_val
         self.every = whole("every", every, 1)
         self._reset()

@@ -1,4 +1,4 @@
-"""Where rows come from: arrays and files, opened but not loaded."""
+"""Where rows come from: arrays, files and streams, opened but not loaded."""
 
 from __future__ import annotations
 
@@ -13,22 +13,34 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import formats
+from ._ahead import Ahead
+from ._blocks import Blocks, Fresh, Single, begun, checked, converted, is_once, is_stream, recut
 from ._core import Source
 from ._params import shown, whole
+from .formats.stream import Stream
 
 __all__ = ["DataSource", "open"]
 
 #: What can be opened now; other suffixes are refused by name.
 SUPPORTED = (
-    "arrays, .npy files, SciPy's sparse matrices and .npz files of them, "
-    "and raw files of any other name given with shape= and dtype="
+    "arrays, SciPy's sparse matrices and .npz files of them, streams of blocks, .npy, .fvecs, .bvecs, "
+    f".ivecs, .fbin, .u8bin, .i8bin, .ibin, {', '.join(formats.SUFFIXES)} files, and raw files of any other "
+    "name given with shape= and dtype="
 )
+#: What opens the files that are mapped or loaded and say themselves what they hold, by the end of their name.
+MAPPED: dict[str, Callable[[str], Source]] = {
+    ".npy": Source.open_npy,
+    ".npz": lambda name: sparse_source(load_npz(name)),
+    **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), Source.open_vecs),
+    **dict.fromkeys((".fbin", ".u8bin", ".i8bin", ".ibin"), Source.open_bin),
+}
 
 BLOCK_BYTES = 8 << 20
 
 
 class DataSource:
-    """Rows that stay where they are: in an array, in a sparse matrix, or in a file that is memory-mapped.
+    """Rows that stay where they are: an array, a sparse matrix, a file that is mapped, a stream of blocks.
 
     Made by :func:`shoal.open`. Every estimator and function of shoal takes one as ``X``. The rows keep the
     type they are stored in; ``uint8``, ``int8``, ``int16``, ``uint16``, ``float16``, ``bfloat16`` and
@@ -36,17 +48,17 @@ class DataSource:
 
     Attributes
     ----------
-    shape : tuple of (int, int)
-        Rows and columns.
+    shape : tuple of (int or None, int)
+        Rows and columns; None where only a pass can tell how many rows a stream has.
     dtype : numpy.dtype
         Type of the arrays that :meth:`blocks` gives; the stored type (``float32`` for ``bfloat16``, which
         NumPy lacks).
     access : str
-        ``"random"``: any row at any time.
+        ``"random"``: any row at any time; ``"replay"``: any number of passes; ``"once"``: one pass.
     sparse : bool
         Whether the rows are sparse: only the values that are stored are there, and zeros cost nothing.
-    nbytes : int
-        Size of all rows as stored, in bytes.
+    nbytes : int or None
+        Size of all rows as stored, in bytes; None where the number of rows is.
 
     Notes
     -----
@@ -58,9 +70,11 @@ class DataSource:
     from it.
     """
 
-    def __init__(self, source: Source, name: str = "array") -> None:
+    def __init__(self, source: Source, name: str = "array", make: Callable[[], Blocks] | None = None) -> None:
         self._open: Source | None = source
         self._name = name
+        # Of a stream: what gives its blocks.
+        self._make = make
 
     @property
     def _source(self) -> Source:
@@ -69,8 +83,8 @@ class DataSource:
         return self._open
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+    def shape(self) -> tuple[int | None, int]:
+        """Rows, None where their number is not known, and columns."""
         return self._source.shape
 
     @property
@@ -90,21 +104,25 @@ class DataSource:
         return self._source.sparse
 
     @property
-    def nbytes(self) -> int:
-        """Size of all rows as stored, in bytes."""
+    def nbytes(self) -> int | None:
+        """Size of all rows as stored, in bytes; None where their number is not known."""
         return self._source.nbytes
 
     def __len__(self) -> int:
         """Give the number of rows."""
-        return self.shape[0]
+        rows = self.shape[0]
+        if rows is None:
+            raise TypeError(f"the source ({self._name}) has no length: only a pass can tell its rows")
+        return rows
 
     def __repr__(self) -> str:
         """Say what is open."""
         if self._open is None:
             return f"<DataSource {self._name}, closed>"
         rows, cols = self.shape
+        known = "unknown" if rows is None else rows
         kind = f"sparse {self._open.dtype}" if self.sparse else self._open.dtype
-        return f"<DataSource {self._name}: {rows} x {cols} {kind}, access {self.access}>"
+        return f"<DataSource {self._name}: {known} x {cols} {kind}, access {self.access}>"
 
     def blocks(self, rows: int | None = None) -> Iterator[Any]:
         """Give all rows in order, a block at a time.
@@ -112,20 +130,32 @@ class DataSource:
         Parameters
         ----------
         rows : int, optional
-            Rows in a block, at least 1; the last block may have fewer. Default: about 8 MiB.
+            Rows in a block, at least 1; the last block may have fewer. Default: about 8 MiB, and those of a
+            stream as they come.
 
         Yields
         ------
         ndarray or scipy.sparse.csr_array of shape (n_rows, n_columns)
-            A copy of the next rows, of type :attr:`dtype`; sparse, where the rows are.
+            A copy of the next rows, of type :attr:`dtype`, sparse where the rows are; or the block of a
+            stream itself, which may be read-only. A stream with access ``"once"`` is used up by it.
         """
         source = self._source
+        size = None if rows is None else whole("rows", rows, 1)
         n, d = source.shape
-        row = source.nbytes / max(1, n) if source.sparse else d * self.dtype.itemsize
-        size = max(1, int(BLOCK_BYTES / max(1, row))) if rows is None else whole("rows", rows, 1)
+        if self._make is not None:
+            blocks = checked(self._make(), d, self.dtype)
+            return blocks if size is None else recut(blocks, size)
+        assert n is not None
+        if size is None:
+            row = (source.nbytes or 0) / max(1, n) if source.sparse else d * self.dtype.itemsize
+            size = max(1, int(BLOCK_BYTES / max(1, row)))
         if source.sparse:
             return (read_csr(source, start, min(n, start + size)) for start in range(0, n, size))
         return (source.read(start, min(n, start + size)) for start in range(0, n, size))
+
+    def _ahead(self, rows: int | None = None) -> Ahead:
+        """Give :meth:`blocks`, each pulled in another thread while the one before is worked on."""
+        return Ahead(self.blocks(rows))
 
     def take(self, indices: npt.ArrayLike) -> npt.NDArray[Any]:
         """Copy single rows.
@@ -133,7 +163,8 @@ class DataSource:
         Parameters
         ----------
         indices : array-like of int, shape (m,)
-            Which rows, in any order; repeats are allowed, negative ones count from the end.
+            Which rows, in any order; repeats are allowed, negative ones count from the end, where it is
+            known. A stream is read up to the last of them.
 
         Returns
         -------
@@ -145,18 +176,25 @@ class DataSource:
         ------
         IndexError
             For a row that is not there.
+        ValueError
+            Of a stream that can be read only once.
         """
+        if self.access == "once":
+            raise ValueError(
+                f"single rows of the source ({self._name}) cannot be read: it can be read only once, in order"
+            )
         wanted = np.asarray(indices)
         if wanted.ndim != 1 or (wanted.size and not np.issubdtype(wanted.dtype, np.integer)):
             raise ValueError(
                 f"indices must be a 1-D array of integers, got {wanted.ndim}-D of {wanted.dtype}"
             )
-        n = len(self)
-        bad = wanted[(wanted < -n) | (wanted >= n)]
+        n = self.shape[0]
+        bad = wanted[wanted < 0] if n is None else wanted[(wanted < -n) | (wanted >= n)]
         if bad.size:
-            raise IndexError(f"row {bad[0]} is not there: the source has {n} rows")
+            known = "an unknown number of" if n is None else n
+            raise IndexError(f"row {bad[0]} is not there: the source has {known} rows")
         index = wanted.astype(np.int64)
-        return self._source.take(np.where(index < 0, index + n, index))
+        return self._source.take(index if n is None else np.where(index < 0, index + n, index))
 
     def slice(self, start: int, stop: int) -> DataSource:
         """Consecutive rows as a source of their own; nothing is copied.
@@ -170,7 +208,17 @@ class DataSource:
         -------
         DataSource
             The rows, counted from 0 again.
+
+        Raises
+        ------
+        ValueError
+            Of a stream: write it to a file with :func:`shoal.write` and open that.
         """
+        if self._make is not None:
+            raise ValueError(
+                f"the source ({self._name}) has no parts: its rows come in order; write it to a .npy file "
+                "with shoal.write and slice that"
+            )
         n = len(self)
         start, stop = whole("start", start, 0), whole("stop", stop, 0)
         if not start <= stop <= n:
@@ -179,7 +227,7 @@ class DataSource:
 
     def close(self) -> None:
         """Let go of the array or file. Arrays made from it stay valid."""
-        self._open = None
+        self._open = self._make = None
 
     def __enter__(self) -> DataSource:
         """Give the source itself."""
@@ -204,21 +252,35 @@ def open(
 
     Parameters
     ----------
-    obj : array-like, sparse matrix, str, os.PathLike or DataSource
-        A 2-D array (any strides), anything that becomes one (a numeric frame, a list), a sparse matrix or
-        array of SciPy (CSR is read in place, others are converted, with a warning), the path of an ``.npy``
-        file, of an ``.npz`` file that ``scipy.sparse.save_npz`` wrote, or of a file of row-major numbers
-        without a header, together with `shape` and `dtype`. A file is memory-mapped, but an ``.npz`` file is
-        loaded, once.
+    obj : array-like, path, iterator, callable, object of another library or DataSource
+        A 2-D array (any strides), or anything that becomes one (a numeric frame, a list). A sparse matrix or
+        array of SciPy: CSR is read in place, others are converted, with a warning.
+
+        The path of a file, a str or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``,
+        ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
+        a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
+        ``scipy.sparse.save_npz`` wrote. Read a block at a time, as often as there are passes:
+        ``.parquet`` (or a folder of them), ``.arrow`` and ``.feather`` (extra ``arrow``), ``.h5`` and
+        ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
+
+        A stream: an iterator of blocks, each of which may be anything that becomes an array, or a callable
+        without arguments that returns a fresh one for each pass.
+
+        Rows of another library that are not loaded: ``h5py.Dataset`` (its file must stay open),
+        ``zarr.Array``, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``, and whatever else has
+        ``__arrow_c_stream__`` and does not become an array; it is read once if it has no length. A column
+        of vectors of a table of pyarrow or a frame of polars is read in place, if it is in one piece.
     shape : tuple of (int, int), optional
         Rows and columns of a raw file, whose rows begin at its first byte.
     dtype : dtype, optional
         Type of the numbers of a raw file, little-endian: bool, (u)int8 to (u)int64, float16 to float64,
         ``"bfloat16"``.
-    columns : sequence, optional
-        Of a frame: the columns to take.
+    columns : list of names, optional
+        Of a frame, and of Arrow and Parquet data: the columns to take. Those have either one column of
+        vectors (FixedSizeList, FixedShapeTensor), or columns of numbers, which get their common type.
+        Default: all.
     key : str, optional
-        Reserved for files that hold several arrays.
+        Of an HDF5, zarr or safetensors file: the name of the array. Default: the only one.
 
     Returns
     -------
@@ -232,6 +294,21 @@ def open(
         When it is not what it should be, or of a kind that is not supported.
     TypeError
         For complex and other values that are no numbers.
+    ImportError
+        When a package is missing that a file needs; the message says what to install.
+
+    Notes
+    -----
+    A stream is read in bounded memory: while a block is worked on, a second thread asks for the next one, and
+    keeps no other. All its blocks must have as many columns as the first one, and its type. The first block
+    is read at once; a callable is called once more for that. What the iterator raises is raised as it is. A
+    generator is closed at the end of each pass, also of one that ends early.
+
+    Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
+    checked at once, the others when they are read: a pass over a damaged file ends in an error.
+
+    A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
+    of an HDF5 or zarr array, a whole compressed batch of Arrow.
 
     Examples
     --------
@@ -239,30 +316,32 @@ def open(
     >>> source = shoal.open(np.arange(6, dtype="uint8").reshape(3, 2))
     >>> source.shape, source.dtype.name
     ((3, 2), 'uint8')
+    >>> stream = shoal.open(lambda: (np.full((2, 3), i, dtype="float32") for i in range(4)))
+    >>> stream.shape, stream.access
+    ((None, 3), 'replay')
     """
-    if key is not None:
-        raise ValueError(
-            f"key={key!r}: no kind of file that holds several arrays is supported yet; supported: {SUPPORTED}"
-        )
+    if columns is not None:
+        columns = named(columns)
     if isinstance(obj, DataSource):
-        if shape is not None or dtype is not None or columns is not None:
+        if any(option is not None for option in (shape, dtype, columns, key)):
             raise ValueError(
-                "shape, dtype and columns belong to what is opened first: this is an open source"
+                "shape, dtype, columns and key belong to what is opened first: this is an open source"
             )
         return obj
     if isinstance(obj, (str, os.PathLike)):
-        if columns is not None:
-            raise ValueError(
-                f"columns={columns!r} is for frames: files of columns are not supported yet; "
-                f"supported: {SUPPORTED}"
-            )
-        return open_path(os.fspath(obj), shape, dtype, "obj")
+        return open_path(os.fspath(obj), shape, dtype, columns, key, argument="obj")
     if shape is not None or dtype is not None:
         raise ValueError("shape and dtype describe a raw file: an array has its own")
+    if key is not None:
+        raise ValueError(f"key={key!r} is for files of several arrays, got {type(obj).__name__}")
+    source = open_object(obj, columns)
+    if source is not None:
+        return source
     if columns is not None:
         if not hasattr(obj, "columns"):
             raise ValueError(f"columns={columns!r} is for frames, got {type(obj).__name__}")
-        obj = obj[list(columns)]
+        # As frames of pyarrow and polars have it, else as those of pandas.
+        obj = obj.select(columns) if hasattr(type(obj), "select") else obj[columns]
     from sklearn.utils.validation import check_array
 
     # Rows may be none at all here: what works on them says how many it needs.
@@ -270,25 +349,46 @@ def open(
     return DataSource(source_of_values(rows), "sparse matrix" if is_sparse(rows) else "array")
 
 
+def says_itself(name: str) -> bool:
+    """Whether a file of that name says itself what rows it holds."""
+    suffix = formats.suffix_of(name)
+    return suffix in MAPPED or suffix in formats.SUFFIXES
+
+
+def named(columns: Any) -> list[Any]:
+    """Give the columns that are asked for as a list; a single name may stand for itself."""
+    if isinstance(columns, str):
+        return [columns]
+    try:
+        return list(columns)
+    except TypeError:
+        raise ValueError(f"columns must be a list of names, got {shown(columns)}") from None
+
+
 def open_path(
     path: str | bytes,
-    shape: tuple[int, int] | None,
-    dtype: npt.DTypeLike | None,
+    shape: tuple[int, int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    columns: list[Any] | None = None,
+    key: str | None = None,
+    *,
     argument: str = "X",
 ) -> DataSource:
     """Open a file by its name, which came as `argument`."""
     name = os.fsdecode(path)
     if not name:
         raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
-    suffix = Path(name).suffix.lower()
-    if suffix == ".npy":
-        if shape is not None or dtype is not None:
-            raise ValueError(f"{name}: an .npy file has its own shape and dtype, leave them out")
-        return DataSource(Source.open_npy(name), name)
-    if suffix == ".npz":
-        if shape is not None or dtype is not None:
-            raise ValueError(f"{name}: an .npz file has its own shape and dtype, leave them out")
-        return DataSource(sparse_source(load_npz(name)), name)
+    suffix = formats.suffix_of(name)
+    known = suffix in MAPPED or suffix in formats.SUFFIXES
+    if known and (shape is not None or dtype is not None):
+        raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
+    if suffix in formats.SUFFIXES:
+        return found_source(formats.of_file(name, suffix, columns, key), name)
+    for option, given in (("columns", columns), ("key", key)):
+        if given is not None:
+            raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
+    if suffix in MAPPED:
+        return DataSource(MAPPED[suffix](name), name)
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
@@ -308,14 +408,90 @@ def open_path(
     return DataSource(Source.open_raw(name, stored, rows, cols), name)
 
 
-def array_source(array: npt.NDArray[Any]) -> Source:
-    """Make a source of a 2-D array; copied only where its byte order or its type is foreign."""
+def open_object(obj: Any, columns: list[Any] | None = None) -> DataSource | None:
+    """Open an object that is neither an array nor array-like: None for those that are."""
+    found = formats.of_object(obj, columns)
+    if found is not None:
+        return found_source(found, type(obj).__name__)
+    if not is_stream(obj):
+        return None
+    if columns is not None:
+        raise ValueError(f"columns={columns!r} is for frames: choose the columns of each block")
+    return open_stream(obj)
+
+
+def found_source(found: Stream | Source, name: str) -> DataSource:
+    """Make a source of what a module of `formats` gives."""
+    if isinstance(found, Source):
+        return DataSource(found, name)
+    make = Single(found.blocks()) if found.once else found.blocks
+    return stream_source(make, found.cols, found.dtype, name=found.name, once=found.once, rows=found.rows)
+
+
+def open_stream(obj: Any) -> DataSource:
+    """Open an iterator of blocks, or a callable that returns a fresh one for each pass."""
+    from sklearn.utils.validation import check_array
+
+    def rows_of(block: Any) -> npt.NDArray[Any]:
+        return native(as_rows(block, partial(check_array, ensure_min_samples=0)))
+
+    if is_once(obj):
+        first, blocks = begun(converted(obj, rows_of))
+        return stream_source(Single(blocks), first.shape[1], first.dtype, name="iterator", once=True)
+    fresh = Fresh(obj)
+    first, blocks = begun(converted(fresh(), rows_of))
+    blocks.close()
+    return stream_source(
+        lambda: converted(fresh(), rows_of), first.shape[1], first.dtype, name="callable", once=False
+    )
+
+
+def stream_source(
+    make: Callable[[], Blocks],
+    cols: int,
+    dtype: npt.DTypeLike,
+    *,
+    name: str,
+    once: bool = False,
+    rows: int | None = None,
+) -> DataSource:
+    """Make a source of blocks that are pulled one ahead of the work, in another thread.
+
+    Parameters
+    ----------
+    make : callable
+        Gives the blocks of one pass: 2-D arrays in native byte order, which stay as they are. Closed at the
+        end of the pass, if they can be. Called again for each pass; what can be had `once` is a `Single`.
+    cols, dtype
+        Columns and type of every block.
+    name : str
+        What messages call the source.
+    once : bool
+        Whether there is one pass only.
+    rows : int, optional
+        Number of rows, if it is known; every pass must give as many.
+
+    Returns
+    -------
+    DataSource
+    """
+    source = Source.from_stream(lambda: Ahead(make()), once, cols, np.dtype(dtype).name, rows)
+    return DataSource(source, name, make)
+
+
+def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Give an array that can be read in place; copied only where its byte order or its type is foreign."""
     kind = array.dtype
     if not kind.isnative:
         array = array.astype(kind.newbyteorder("="))
     elif kind.kind == "f" and kind.itemsize > 8:
         array = array.astype(np.float64)
-    return Source.from_array(np.asarray(array))
+    return np.asarray(array)
+
+
+def array_source(array: npt.NDArray[Any]) -> Source:
+    """Make a source of a 2-D array."""
+    return Source.from_array(native(array))
 
 
 def is_sparse(rows: Any) -> bool:
@@ -413,8 +589,3 @@ def refuse_unreadable(X: Any) -> None:
     if hasattr(X, "toarray") and hasattr(X, "nnz") and not is_sparse(X):
         kind = f"{type(X).__module__}.{type(X).__name__}"
         raise TypeError(f"X is sparse, but no matrix or array of scipy.sparse: got {kind}")
-    if callable(X) or hasattr(X, "__next__"):
-        raise TypeError(
-            "iterators and callables are not supported as X yet: "
-            "write the blocks to a .npy file and pass its path"
-        )

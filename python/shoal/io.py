@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
+from ._params import shown
 from .kmeans import KMeans
 from .minibatch import MiniBatchKMeans
 from .nested import NestedMiniBatchKMeans
 
-__all__ = ["load", "save"]
+__all__ = ["load", "resume", "save"]
 
 #: What can be kept, by the kind that files name.
 KINDS: dict[str, Any] = {
@@ -20,6 +22,14 @@ KINDS: dict[str, Any] = {
     "minibatch-kmeans-model": MiniBatchKMeans,
     "nested-kmeans-model": NestedMiniBatchKMeans,
 }
+#: Fits on their way.
+CHECKPOINTS: dict[str, Any] = {
+    "kmeans-checkpoint": KMeans,
+    "minibatch-kmeans-checkpoint": MiniBatchKMeans,
+    "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
+}
+#: Parameters of an estimator that only say how its fit is run.
+OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
 
 
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
@@ -84,11 +94,105 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     name = os.fsdecode(path)
     kind, arrays, meta = _core.load_model(name)
+    if kind in CHECKPOINTS:
+        raise ValueError(f"{name}: holds a fit on its way, go on with it by shoal.resume")
     if kind not in KINDS:
         raise ValueError(
             f"{name}: holds a {kind!r}, which this version cannot load: it knows {', '.join(KINDS)}"
         )
     try:
         return KINDS[kind]._restored(arrays, meta)
+    except ValueError as error:
+        raise ValueError(f"{name}: is damaged: {error}") from error
+
+
+def resume(path: str | os.PathLike[str], X: Any, *, sample_weight: Any = None, **run: Any) -> Any:
+    """Go on with a fit that :class:`~shoal.callbacks.Checkpoint` has kept, to its end.
+
+    The result is that of the fit that was never interrupted, bit for bit; only times differ, and the number
+    of distances measured where a method keeps bounds, which begin anew. What ended the fit from outside, a
+    callback or an interrupt, does not end it now. No code is run by the file, whatever it holds.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file.
+    X : rows of shape (n_samples, n_features)
+        The same rows, from memory, a file or a stream that begins anew: their shape and some of their values
+        are checked.
+    sample_weight : array-like of shape (n_samples,), float or None
+        The same weights.
+    **run
+        How it is run from now on: `n_jobs`, `verbose`, `callbacks` (a new
+        :class:`~shoal.callbacks.Checkpoint` among them, to be safe again), and `init`, where it was a
+        callable.
+
+    Returns
+    -------
+    estimator
+        Fitted, with the parameters that it was made with.
+
+    Raises
+    ------
+    OSError
+        When the file cannot be read.
+    ValueError
+        When it is damaged, of a later format, no checkpoint, or one of other rows.
+    TypeError
+        For a parameter that would change the fit.
+
+    Examples
+    --------
+    See :class:`~shoal.callbacks.Checkpoint`.
+    """
+    name = os.fsdecode(path)
+    changed = [key for key in run if key not in OF_A_RUN]
+    if "init" in run and not callable(run["init"]):
+        changed.append("init")
+    if changed:
+        raise TypeError(f"{', '.join(changed)} would change the fit: it goes on with the parameters it has")
+    estimator, state = begun(name)
+    estimator.set_params(**run)
+    finish(estimator, name, state, X, sample_weight)
+    return estimator
+
+
+def go_on(estimator: Any, path: str | os.PathLike[str], X: Any) -> None:
+    """Go on with a checkpoint in an estimator that must have the parameters that it was kept with."""
+    name = os.fsdecode(path)
+    kept, state = begun(name)
+    if type(kept) is not type(estimator):
+        raise ValueError(
+            f"{name}: holds a fit of a {type(kept).__name__}, not of a {type(estimator).__name__}"
+        )
+    before, now = (model.get_params(deep=False) for model in (kept, estimator))
+    for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks"}):
+        if not np.array_equal(before[parameter], now[parameter]):
+            raise ValueError(
+                f"{name}: was kept with {parameter}={shown(before[parameter])}, not {shown(now[parameter])}"
+            )
+    finish(estimator, name, state, X, None)
+
+
+def finish(estimator: Any, name: str, state: Any, X: Any, sample_weight: Any) -> None:
+    """Make the steps that are left; what is wrong with the file names it."""
+    try:
+        steps = estimator._go_on(state, X, sample_weight)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    for _ in steps:
+        pass
+
+
+def begun(name: str) -> tuple[Any, Any]:
+    """Read a checkpoint: an estimator with its parameters, and the state of its fit."""
+    kind, arrays, meta = _core.load_model(name)
+    if kind not in CHECKPOINTS:
+        raise ValueError(
+            f"{name}: holds a {kind!r}, which is no checkpoint of this version: "
+            f"it knows {', '.join(CHECKPOINTS)}"
+        )
+    try:
+        return CHECKPOINTS[kind]._of_params(arrays, meta), (kind, arrays, meta)
     except ValueError as error:
         raise ValueError(f"{name}: is damaged: {error}") from error

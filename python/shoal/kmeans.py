@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core, _params
-from ._centers import METRICS, PHASES, CenterClusterer
+from ._centers import METRICS, CenterClusterer, State
 from ._claims import Claims
 from ._core import Run, Source, Step
+from ._starts import STARTS, Maker, Starts
 from ._warn import warn
 
 __all__ = ["KMeans"]
@@ -172,33 +173,9 @@ class KMeans(CenterClusterer):
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
         """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
         seed = _params.seed(self.random_state)
-        n_init = self.n_init
-        if n_init == "auto":
-            n_init = (
-                BLIND_STARTS
-                if callable(self.init) or (isinstance(self.init, str) and self.init == "random")
-                else 1
-            )
-
-        def make(seeding: str, centers: npt.NDArray[Any] | None, starts: int) -> Run:
-            return _core.kmeans(
-                source,
-                n_clusters=int(self.n_clusters),
-                seeding=seeding,
-                centers=centers,
-                n_init=starts,
-                max_iter=int(self.max_iter),
-                tol=float(self.tol),
-                metric=self.metric,
-                algorithm=self.algorithm,
-                bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
-                seed=seed,
-                threads=_params.threads(self.n_jobs),
-                weights=weights,
-            )
-
+        n_init = self._n_starts()
         if isinstance(self.init, str):
-            return make(self.init, None, int(n_init))
+            return self._start(source, weights, self.init, None, n_init, seed)
         if not callable(self.init):
             if n_init != 1:
                 warn(
@@ -206,17 +183,66 @@ class KMeans(CenterClusterer):
                     f"n_init={n_init}.",
                     RuntimeWarning,
                 )
-            return make("given", self._given(self.init, source), 1)
-        random_state = _params.random_state_of(seed)
-        chosen = self.init
-        return Starts(
-            lambda: make(
-                "given",
-                self._given(chosen(rows, int(self.n_clusters), random_state=random_state), source),
-                1,
-            ),
-            int(n_init),
+            return self._start(source, weights, "given", self._given(self.init, source), 1, seed)
+        return Starts(self._maker(source, rows, weights, seed), n_init, _params.random_state_of(seed))
+
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Run | Starts:
+        if STARTS in state[2]:
+            make = self._maker(source, rows, weights, 0)
+            if not callable(self.init):
+                make = None
+            resume = partial(self._start, source, weights, "auto", None, 1, 0)
+            return Starts.resumed(make, resume, state)
+        seeding, centers = self._seeding(source, rows, 0)
+        return self._start(source, weights, seeding, centers, self._n_starts(), 0, state)
+
+    def _n_starts(self) -> int:
+        if self.n_init != "auto":
+            return int(self.n_init)
+        blind = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
+        return BLIND_STARTS if blind else 1
+
+    def _start(
+        self,
+        source: Source,
+        weights: npt.NDArray[np.float64] | None,
+        seeding: str,
+        centers: npt.NDArray[Any] | None,
+        n_init: int,
+        seed: int,
+        state: State | None = None,
+    ) -> Run:
+        """Make a run of so many starts, from its beginning or from a state."""
+        return _core.kmeans(
+            source,
+            n_clusters=int(self.n_clusters),
+            seeding=seeding,
+            centers=centers,
+            n_init=n_init,
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            metric=self.metric,
+            algorithm=self.algorithm,
+            bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
+            seed=seed,
+            threads=_params.threads(self.n_jobs),
+            weights=weights,
+            state=state,
         )
+
+    def _maker(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, seed: int
+    ) -> Maker | None:
+        """Give what makes a start from centers that the user's callable chooses."""
+        chosen = self.init
+
+        def make(random_state: np.random.RandomState) -> Run:
+            centers = self._given(chosen(rows, int(self.n_clusters), random_state=random_state), source)
+            return self._start(source, weights, "given", centers, 1, seed)
+
+        return make
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
@@ -234,98 +260,3 @@ class KMeans(CenterClusterer):
 
     def _recall(self, about: Claims) -> None:
         self.algorithm_ = str(about.text("algorithm"))
-
-
-class Starts:
-    """Starts that a callable of the user makes, one after the other; the lowest inertia wins."""
-
-    def __init__(self, make: Callable[[], Run], n_init: int) -> None:
-        self._make = make
-        self._left = n_init
-        self._current: Run | None = None
-        self._best: Run | None = None
-        self._last: Step | None = None
-        """The last step of the starts before the present one."""
-        self._spent = dict.fromkeys(PHASES, 0.0)
-        """Seconds of the starts that lost."""
-
-    def step(self) -> Step | None:
-        """One sweep of the present start; None when all are over."""
-        if self._current is None:
-            if self._left == 0:
-                return None
-            self._current = self._make()
-            self._left -= 1
-        step = self._current.step()
-        if step is not None and self._last is not None:
-            step = step.after(self._last)
-        if step is None or step.stop_reason is None:
-            return step
-        self._last = step
-        self._current.finish()
-        if self._best is None or self._current.inertia() < self._best.inertia():
-            self._current, self._best = self._best, self._current
-        self._let_go()
-        return step.with_reason(None) if self._left else step
-
-    def stop(self, reason: str) -> None:
-        """End after the last step."""
-        if self._current is not None:
-            self._current.stop(reason)
-        if self._best is None:
-            self._current, self._best = None, self._current
-        self._let_go()
-        self._left = 0
-
-    def _let_go(self) -> None:
-        """Drop the present start, but for the seconds that it took."""
-        if self._current is not None:
-            for phase, seconds in self._current.timings().items():
-                self._spent[phase] += seconds
-        self._current = None
-
-    @property
-    def _shown(self) -> Run:
-        run = self._best or self._current
-        assert run is not None, "no step was made"
-        return run
-
-    @property
-    def algorithm(self) -> str:
-        """How sweeps find the nearest centers."""
-        return self._shown.algorithm
-
-    def finish(self) -> None:
-        """Make labels and inertia those of the centers."""
-        self._shown.finish()
-
-    def centers(self) -> npt.NDArray[Any]:
-        """Centers of the best start that is over, else of the present one."""
-        return self._shown.centers()
-
-    def counts(self) -> npt.NDArray[np.float64]:
-        """Weight of each cluster."""
-        return self._shown.counts()
-
-    def labels(self) -> npt.NDArray[np.int32]:
-        """Label of every row."""
-        return self._shown.labels()
-
-    def inertia(self) -> float:
-        """Inertia of the labels."""
-        return self._shown.inertia()
-
-    def timings(self) -> dict[str, float]:
-        """Seconds by phase, of all starts."""
-        runs = [run.timings() for run in (self._best, self._current) if run is not None]
-        return {phase: sum((run[phase] for run in runs), spent) for phase, spent in self._spent.items()}
-
-    @property
-    def n_iter(self) -> int:
-        """Sweeps of the start."""
-        return self._shown.n_iter
-
-    @property
-    def init(self) -> str:
-        """How the first centers came."""
-        return self._shown.init

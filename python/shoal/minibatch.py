@@ -124,6 +124,8 @@ class MiniBatchKMeans(StreamClusterer):
 
     _begin = staticmethod(_core.minibatch)
 
+    _one_pass = True
+
     def __init__(
         self,
         n_clusters: int = 8,
@@ -234,4 +236,6 @@ class MiniBatchKMeans(StreamClusterer):
         if self._visited is None:
             return None
         n = self._visited[0].shape[0]
+        if n is None:
+            return None
         return int(self.max_iter) * n // min(int(self.batch_size), n)

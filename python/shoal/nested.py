@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core, _params
+from ._centers import State
 from ._claims import Claims
 from ._core import Run, Source, Step
-from ._streams import State, StreamClusterer
+from ._streams import StreamClusterer
 from ._warn import warn
 
 __all__ = ["NestedMiniBatchKMeans"]

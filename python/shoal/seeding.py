@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from . import _core, _params
 from ._base import as_source
+from ._blocks import refuse_once
 
 __all__ = ["kmeans_plusplus"]
 
@@ -71,9 +72,10 @@ def kmeans_plusplus(
     True
     """
     k = _params.whole("n_clusters", n_clusters, 1)
+    refuse_once(X, "kmeans_plusplus")
     source = as_source(X)
     rows = source.shape[0]
-    if rows < k:
+    if rows is not None and rows < k:
         raise ValueError(f"n_samples={rows} should be >= n_clusters={k}.")
     weights = _params.weights(sample_weight, rows)
     seed = _params.seed(random_state)

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
+use super::failure::Failure;
 use super::raw::one_block;
 use super::reblock::Reblock;
 use super::{Access, Block, DataSource, TileReader, no_such_row};
@@ -359,6 +360,7 @@ pub struct Permuted<S, I = u64> {
     source: S,
     order: Vec<I>,
     weights: Option<Vec<f64>>,
+    failure: Failure,
 }
 
 /// Row numbers are turned into `u64` this many at a time, on the stack.
@@ -398,7 +400,7 @@ impl<S, I: RowIndex> Permuted<S, I> {
         if let Some(beyond) = order.iter().find(|i| i.row() >= rows) {
             return Err(no_such_row(beyond.row()));
         }
-        Ok(Self { source, order, weights: None })
+        Ok(Self { source, order, weights: None, failure: Failure::default() })
     }
 
     /// The rows that it lists.
@@ -431,14 +433,15 @@ impl<S, I: RowIndex> Permuted<S, I> {
 }
 
 impl<T: Float, S: DataSource<T>, I: RowIndex> TileReader<T> for Permuted<S, I> {
-    /// # Panics
-    /// When the source fails to read a row that it said it has.
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         scratch.clear();
+        let n = rows.len();
         let order = self.order[rows].iter().copied();
         if let Err(e) = Self::some_at_a_time(order, |rows| self.source.gather(rows, scratch)) {
-            panic!("rows that are there cannot be read: {e}");
+            self.failure.note(e);
         }
+        // What could not be read is anything, for the pass ends in the error.
+        scratch.resize(n * self.source.dim(), T::ZERO);
         MatRef::new(scratch, self.source.dim())
     }
     /// # Panics
@@ -480,7 +483,8 @@ impl<T: Float, S: DataSource<T>, I: RowIndex> DataSource<T> for Permuted<S, I> {
         _tile_rows: usize,
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        one_block(self, self.order.len(), &mut |block| f(Block { weights: self.weights.as_deref(), ..block }))
+        let weights = self.weights.as_deref();
+        self.failure.or(one_block(self, self.order.len(), &mut |block| f(Block { weights, ..block })))
     }
     fn most_values(&self) -> Option<usize> {
         self.source.most_values()

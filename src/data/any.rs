@@ -1,6 +1,6 @@
 //! This module knows how a source whose type is only known at run time is taken.
 
-use super::{DataSource, Dense, Dtype, Mapped, RawRows};
+use super::{Chunks, DataSource, Dense, Dtype, Mapped, RawRows};
 use crate::float::Float;
 use crate::matrix::MatRef;
 
@@ -62,6 +62,7 @@ macro_rules! own {
 }
 own!(
     ['a, T: Own] Dense<'a, T>,
+    ['a, T: Own] Chunks<'a, T>,
     ['a, T: Own] MatRef<'a, T>,
     ['a, T: Own, const D: usize] &'a [[T; D]],
     [T: Own, const D: usize, const N: usize] [[T; D]; N],

@@ -5,14 +5,11 @@ use std::ops::{ControlFlow, Range};
 use std::sync::{Mutex, PoisonError};
 
 use super::adapters::{check_weights, no_weight};
-use super::pass::{Pass, Piece};
+use super::pass::{OpenPass, Pass, Piece};
 use super::{Access, Block, DataSource, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
-
-/// Chunks shorter than this many tiles are collected, so that there is work for many threads at a time.
-const BLOCK_TILES: usize = 32;
 
 /// Some rows, one after the other, and their weights.
 ///
@@ -68,10 +65,8 @@ struct Rows<T> {
     len: usize,
 }
 
-type Open<'a, T> = Pass<Checked<'a, T>, Rows<T>>;
-
 enum Feed<'a, T> {
-    Once,
+    Once(Mutex<Option<Iter<'a, T>>>),
     Replay(Box<dyn Fn() -> Iter<'a, T> + Sync + 'a>),
 }
 
@@ -86,8 +81,7 @@ enum Feed<'a, T> {
 pub struct Chunks<'a, T> {
     dim: usize,
     feed: Feed<'a, T>,
-    /// The pass that was left, if it can be gone on with.
-    open: Mutex<Option<Open<'a, T>>>,
+    open: OpenPass<Checked<'a, T>, Rows<T>>,
 }
 
 impl<T> fmt::Debug for Chunks<'_, T> {
@@ -106,8 +100,7 @@ impl<'a, T: Float> Chunks<'a, T> {
     /// assert_eq!(stream.dim(), 1);
     /// ```
     pub fn once(dim: usize, chunks: impl Iterator<Item = Result<Chunk<T>>> + Send + 'a) -> Self {
-        let pass = Pass::new(Checked::new(dim, Box::new(chunks)));
-        Self { dim, feed: Feed::Once, open: Mutex::new(Some(pass)) }
+        Self { dim, feed: Feed::Once(Mutex::new(Some(Box::new(chunks)))), open: OpenPass::default() }
     }
 
     /// Rows of `dim` columns that `chunks` makes anew, and alike, for every pass.
@@ -121,35 +114,29 @@ impl<'a, T: Float> Chunks<'a, T> {
     where
         I: Iterator<Item = Result<Chunk<T>>> + Send + 'a,
     {
-        Self { dim, feed: Feed::Replay(Box::new(move || Box::new(chunks()))), open: Mutex::new(None) }
+        Self { dim, feed: Feed::Replay(Box::new(move || Box::new(chunks()))), open: OpenPass::default() }
     }
 
-    /// The pass to read row `row` from, where it can still be read.
-    fn pass(&self, row: u64) -> Result<Open<'a, T>> {
+    /// A pass at its first row.
+    fn pass(&self) -> Result<Pass<Checked<'a, T>, Rows<T>>> {
         if self.dim == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));
         }
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let open = open.filter(|pass| pass.reaches(row));
-        match &self.feed {
-            Feed::Once => open.ok_or_else(|| {
-                Error::Source(
-                    "the rows of this stream were read already, and it can be read only once".into(),
-                )
-            }),
-            Feed::Replay(make) => Ok(match open {
-                Some(pass) if row > 0 => pass,
-                _ => Pass::new(Checked::new(self.dim, make())),
-            }),
-        }
+        let chunks = match &self.feed {
+            Feed::Replay(make) => make(),
+            Feed::Once(chunks) => {
+                chunks.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(|| {
+                    Error::Source(
+                        "the rows of this stream were read already, and it can be read only once".into(),
+                    )
+                })?
+            }
+        };
+        Ok(Pass::new(Checked { chunks, dim: self.dim, weighted: None, seen: 0, heavy: false }))
     }
 }
 
-impl<'a, T: Float> Checked<'a, T> {
-    fn new(dim: usize, chunks: Iter<'a, T>) -> Self {
-        Self { chunks, dim, weighted: None, seen: 0, heavy: false }
-    }
-
+impl<T: Float> Checked<'_, T> {
     /// The number of rows of a chunk.
     fn rows_of(&mut self, chunk: &Chunk<T>) -> Result<usize> {
         let (values, dim) = (chunk.values.len(), self.dim);
@@ -222,7 +209,7 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
     }
     fn access(&self) -> Access {
         match self.feed {
-            Feed::Once => Access::Once,
+            Feed::Once(_) => Access::Once,
             Feed::Replay(_) => Access::Replay,
         }
     }
@@ -231,7 +218,7 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
         tile_rows: usize,
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        self.pass(0)?.go_on(self.dim, 0, (tile_rows, BLOCK_TILES), f)
+        self.pass()?.read(self.dim, tile_rows, f)
     }
     fn for_each_block_from(
         &self,
@@ -239,10 +226,7 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
         tile_rows: usize,
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let mut pass = self.pass(row)?;
-        pass.go_on(self.dim, row, (tile_rows, 1), f)?;
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(pass);
-        Ok(())
+        self.open.read_from(row, || self.pass(), (self.dim, tile_rows), f)
     }
     fn gather(&self, _rows: &[u64], _out: &mut Vec<T>) -> Result<()> {
         Err(Error::Source("single rows of a stream cannot be read; write it to a file and open that".into()))

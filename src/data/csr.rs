@@ -430,7 +430,9 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
         if let Some(&beyond) = rows.iter().find(|&&row| row >= Rows::rows(self) as u64) {
             return Err(no_such_row(beyond));
         }
-        rows.iter().for_each(|&row| out.push(*self, row as usize));
+        for &row in rows {
+            out.push(*self, row as usize);
+        }
         Ok(())
     }
 }

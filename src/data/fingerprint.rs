@@ -32,8 +32,10 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
                 let mut copied = RowBuf::sparse(dim);
                 data.copy(&rows, &mut copied)?;
                 for (columns, values) in copied.as_sparse().iter().flat_map(SparseRef::iter) {
-                    columns.iter().for_each(|&column| add(u64::from(column.cast_unsigned())));
-                    values.iter().for_each(|x| add(x.to_f64().to_bits()));
+                    for (&column, x) in columns.iter().zip(values) {
+                        add(u64::from(column.cast_unsigned()));
+                        add(x.to_f64().to_bits());
+                    }
                 }
                 return Ok(print);
             }

@@ -8,7 +8,6 @@
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
-use self::reblock::Reblock;
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
@@ -16,9 +15,11 @@ use crate::rows::{RowBuf, Rows, SparseRef};
 
 mod adapters;
 mod any;
+pub mod bin;
 mod chunks;
 mod csr;
 mod dtype;
+mod failure;
 mod fingerprint;
 mod finite;
 mod memory;
@@ -26,7 +27,9 @@ pub mod npy;
 pub(crate) mod pass;
 pub mod raw;
 mod reblock;
+mod shuffler;
 mod subset;
+pub mod vecs;
 
 pub(crate) use adapters::{Counted, no_weight, normalize_rows};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
@@ -38,6 +41,8 @@ pub(crate) use fingerprint::fingerprint;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
+use reblock::Reblock;
+pub use shuffler::Shuffler;
 pub(crate) use subset::Subset;
 
 /// How a source can be read; each level includes the ones before it.

@@ -1,12 +1,18 @@
 //! This module knows a pass over rows that come in pieces, which can be left and gone on with.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
 
 use super::reblock::Reblock;
 use super::{Block, TileReader};
 use crate::error::Result;
 use crate::float::Float;
-use std::ops::ControlFlow;
+
+/// Chunks shorter than this many tiles are collected, so that there is work for many threads at a time.
+const BLOCK_TILES: usize = 32;
+/// Values that are collected at most, but for one tile: many clusters make for long tiles.
+const BLOCK_VALUES: usize = 1 << 24;
 
 /// Some rows of a pass.
 pub(crate) trait Piece<T: Float> {
@@ -34,13 +40,22 @@ impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
         Self { pieces, kept: VecDeque::new(), first_row: 0 }
     }
 
-    /// Whether row `row` has not been left behind.
-    pub(crate) fn reaches(&self, row: u64) -> bool {
-        row >= self.first_row
+    /// Hands out all rows, in blocks of whole tiles, the last one aside; short pieces are collected.
+    pub(crate) fn read<T: Float>(
+        mut self,
+        dim: usize,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()>
+    where
+        P: Piece<T>,
+    {
+        let tiles = (BLOCK_VALUES / dim.max(1).saturating_mul(tile_rows.max(1))).clamp(1, BLOCK_TILES);
+        self.go_on(dim, 0, (tile_rows, tiles), f)
     }
 
-    /// Hands out blocks of whole tiles, the last one aside, from row `row` on, collected from short pieces up to `block_tiles` tiles.
-    pub(crate) fn go_on<T: Float>(
+    /// The same from row `row` on, collected up to `block_tiles` tiles.
+    fn go_on<T: Float>(
         &mut self,
         dim: usize,
         row: u64,
@@ -76,5 +91,39 @@ impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
                 return Ok(());
             }
         }
+    }
+}
+
+/// The pass that was left last, if there is one.
+pub(crate) struct OpenPass<I, P>(Mutex<Option<Pass<I, P>>>);
+
+impl<I, P> Default for OpenPass<I, P> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<P, I: Iterator<Item = Result<P>>> OpenPass<I, P> {
+    /// Hands out blocks from row `row` on: of the pass that was left, where it has not gone beyond, else of a `fresh` one. It stays open,
+    /// unless it fails.
+    pub(crate) fn read_from<T: Float>(
+        &self,
+        row: u64,
+        fresh: impl FnOnce() -> Result<Pass<I, P>>,
+        (dim, tile_rows): (usize, usize),
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()>
+    where
+        P: Piece<T>,
+    {
+        let open = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = open().take();
+        let mut pass = match left {
+            Some(pass) if row > 0 && row >= pass.first_row => pass,
+            _ => fresh()?,
+        };
+        pass.go_on(dim, row, (tile_rows, 1), f)?;
+        *open() = Some(pass);
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::rows::{RowBuf, SparseRef};
 
 /// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, but for the last one. Rows that do not
 /// fill a tile are copied and wait for the next piece; all others are passed on where they are.
-pub(super) struct Reblock<'f, T: Float> {
+pub(crate) struct Reblock<'f, T: Float> {
     tile_rows: usize,
     /// Rows that are collected from pieces shorter than this; a multiple of `tile_rows`.
     block_rows: usize,
@@ -51,7 +51,7 @@ impl<T: Float> TileReader<T> for Part<'_, T> {
 }
 
 impl<'f, T: Float> Reblock<'f, T> {
-    pub(super) fn new(
+    pub(crate) fn new(
         dim: usize,
         tile_rows: usize,
         block_tiles: usize,
@@ -83,7 +83,7 @@ impl<'f, T: Float> Reblock<'f, T> {
     }
 
     /// Takes the rows `rows` of a piece, with their weights; `last` says that none will follow.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         piece: &dyn TileReader<T>,
         mut rows: Range<usize>,
@@ -124,7 +124,7 @@ impl<'f, T: Float> Reblock<'f, T> {
     }
 
     /// Passes on the rows that still wait.
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(crate) fn finish(mut self) -> Result<()> {
         self.flush().map(|_| ())
     }
 

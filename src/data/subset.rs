@@ -2,6 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use super::failure::Failure;
 use super::raw::one_block;
 use super::{Access, Block, DataSource, TileReader, no_such_row};
 use crate::error::Result;
@@ -17,6 +18,7 @@ pub(crate) struct Subset<'a, T: Float> {
     source: &'a dyn DataSource<T>,
     rows: &'a [u64],
     weights: Option<Vec<f64>>,
+    failure: Failure,
 }
 
 impl<'a, T: Float> Subset<'a, T> {
@@ -24,7 +26,7 @@ impl<'a, T: Float> Subset<'a, T> {
     pub(crate) fn new(source: &'a dyn DataSource<T>, rows: &'a [u64]) -> Self {
         debug_assert!(rows.is_sorted());
         let weights = source.weights().map(|weights| rows.iter().map(|&row| weights[row as usize]).collect());
-        Self { source, rows, weights }
+        Self { source, rows, weights, failure: Failure::default() }
     }
 
     /// Rows of the subset as rows of the source.
@@ -121,17 +123,16 @@ impl<T: Float> Subset<'_, T> {
 }
 
 impl<T: Float> TileReader<T> for Subset<'_, T> {
-    /// # Panics
-    /// When the source fails to read a row that it said it has.
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         scratch.clear();
+        let n = rows.len();
         if let Err(e) = self.source.gather(&self.rows[rows], scratch) {
-            panic!("rows that are there cannot be read: {e}");
+            self.failure.note(e);
         }
+        // What could not be read is anything, for the pass ends in the error.
+        scratch.resize(n * self.source.dim(), T::ZERO);
         MatRef::new(scratch, self.source.dim())
     }
-    /// # Panics
-    /// As `tile`.
     fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         if 2 * picked.len() > rows.len() {
             return self.tile(rows, scratch);
@@ -140,7 +141,7 @@ impl<T: Float> TileReader<T> for Subset<'_, T> {
         let chosen: Vec<u64> = picked.iter().map(|&r| self.rows[rows.start + r as usize]).collect();
         let mut values = Vec::with_capacity(chosen.len() * cols);
         if let Err(e) = self.source.gather(&chosen, &mut values) {
-            panic!("rows that are there cannot be read: {e}");
+            self.failure.note(e);
         }
         let out = room(n, cols, scratch);
         for (row, &r) in values.chunks_exact(cols).zip(picked) {
@@ -200,7 +201,10 @@ impl<T: Float> DataSource<T> for Subset<'_, T> {
                 Ok(ControlFlow::Break(()))
             })?;
         }
-        if passed { Ok(()) } else { one_block(self, len, &mut |block| f(Block { weights, ..block })) }
+        if passed {
+            return Ok(());
+        }
+        self.failure.or(one_block(self, len, &mut |block| f(Block { weights, ..block })))
     }
     fn most_values(&self) -> Option<usize> {
         self.source.most_values()

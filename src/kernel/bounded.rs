@@ -132,7 +132,7 @@ pub(crate) fn gather<T: Compute>(
             (packed.table.gather)(packed, rows, picked, slot, gathered, &mut radii.own);
         }
         Rows::Sparse(rows) => {
-            measure_sparse(packed, rows, picked, slot, &mut gathered.sq_norm, &mut radii.own)
+            measure_sparse(packed, rows, picked, slot, &mut gathered.sq_norm, &mut radii.own);
         }
     }
     (packed.table.radii)(margins, radii);

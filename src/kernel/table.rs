@@ -32,11 +32,11 @@ pub struct KernelTable<T: Compute> {
     /// centers in lanes.
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
     /// As the three before, for sparse rows, which need not be loaded.
-    pub(super) sparse_argmin: fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, &mut [u32]),
-    pub(super) sparse_two: fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, &mut [u32]),
+    pub(super) sparse_argmin: SparseLabelsFn<T>,
+    pub(super) sparse_two: SparseLabelsFn<T>,
     pub(super) sparse_values: fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, panel: usize),
     /// As `lowest`, for sparse rows.
-    pub(super) sparse_lowest: fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Gathered<T>, &mut Meeting<'_, T>),
+    pub(super) sparse_lowest: SparseLowestFn<T>,
     /// See [`generic::picked`](super::generic::picked), as the next three.
     pub(super) gather: GatherFn<T>,
     pub(super) measure: MeasureFn<T>,
@@ -58,6 +58,13 @@ pub struct KernelTable<T: Compute> {
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
 }
+
+/// The nearest centers of sparse rows.
+pub(super) type SparseLabelsFn<T> = fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, &mut [u32]);
+
+/// Sparse rows that meet a panel.
+pub(super) type SparseLowestFn<T> =
+    fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Gathered<T>, &mut Meeting<'_, T>);
 
 /// Centers, the rows of a chunk, which of them, the slots of their centers; their places and squared distances come out.
 pub(super) type GatherFn<T> =

@@ -235,7 +235,7 @@ pub(super) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Res
     let counts: Vec<u64> = matrix(contents, "history_counts", 5)?;
     let figures: Vec<f64> = matrix(contents, "history_figures", 3)?;
     if counts.len() / 5 != figures.len() / 3
-        || figures.iter().skip(2).step_by(3).any(|elapsed| !(*elapsed >= 0.0))
+        || !figures.iter().skip(2).step_by(3).all(|&elapsed| elapsed >= 0.0)
     {
         return Err("its history does not fit together".into());
     }

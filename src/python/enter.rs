@@ -1,6 +1,7 @@
 //! This module knows the one door through which Python enters long work: off the interpreter, on the pool's threads, with Ctrl-C seen.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::error::Result;
-use crate::parallel::Executor;
+use crate::error::{Error, Result};
+use crate::parallel::{Executor, Interrupt};
 
 /// Between two looks for signals; Ctrl-C has to be seen within 100 ms.
 const POLL: Duration = Duration::from_millis(50);
@@ -17,6 +18,34 @@ const POLL: Duration = Duration::from_millis(50);
 /// Multiplications below which work runs at once on the calling thread, and on no other: a millisecond or so, in which nobody presses
 /// Ctrl-C, and for which thread switches would be dear. Results do not depend on the number of threads.
 const SHORT: f64 = 4e6;
+
+thread_local! {
+    /// What stops the work that this thread does, where another thread looks for signals meanwhile.
+    static STOP: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
+}
+
+/// [`Error::Interrupted`] when the work that this thread does was asked to stop: for those who wait where no executor is at hand.
+pub(super) fn check() -> Result<()> {
+    STOP.with_borrow(|stop| match stop {
+        Some(stop) if stop.is_set() => Err(Error::Interrupted),
+        _ => Ok(()),
+    })
+}
+
+/// Makes `stop` what this thread's work listens to, until it is dropped: a thread that waits may take up other work in between.
+struct Listening(Option<Interrupt>);
+
+impl Listening {
+    fn to(stop: &Interrupt) -> Self {
+        Self(STOP.replace(Some(stop.clone())))
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        STOP.set(self.0.take());
+    }
+}
 
 type Outcome<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
 
@@ -56,6 +85,7 @@ fn drive<R: Send>(
     let mut signal = None;
     cx.pool().in_place_scope(|scope| {
         scope.spawn(|_| {
+            let _listening = Listening::to(cx.interrupt());
             let outcome = catch_unwind(AssertUnwindSafe(|| work(cx)));
             *lock() = Some(outcome);
             done.notify_one();

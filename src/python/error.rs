@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::Error;
@@ -20,6 +20,10 @@ impl From<Error> for PyErr {
                 // Python chooses the subclass by the number.
                 Some((number, text)) => PyOSError::new_err((number, text, path.into_os_string())),
                 None => PyOSError::new_err(format!("{}: {source}", path.display())),
+            },
+            Error::Foreign(error) => match error.downcast::<Self>() {
+                Ok(raised) => *raised,
+                Err(other) => PyRuntimeError::new_err(other.to_string()),
             },
             Error::Memory(_) => PyMemoryError::new_err(error.to_string()),
             Error::Interrupted => PyKeyboardInterrupt::new_err(()),

@@ -25,9 +25,8 @@ pub(super) fn metric_of(name: &str) -> Result<Metric> {
 
 /// What every function here starts from: rows, centers, metric, and about how many multiplications a pass takes.
 fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResult<(Centers, Metric, f64)> {
-    let layout = source.0.layout();
-    let centers = Centers::new(centers, layout.cols)?;
-    let cost = layout.rows as f64 * centers.len() as f64;
+    let centers = Centers::new(centers, source.0.cols())?;
+    let cost = source.0.whole_effort() * centers.len() as f64;
     Ok((centers, metric_of(metric)?, cost))
 }
 
@@ -89,7 +88,7 @@ pub(super) fn transform<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let (centers, metric, cost) = prepared(source, centers, metric)?;
     let input = Input::new(&source.0, None)?;
-    let k = centers.len() / source.0.layout().cols;
+    let k = centers.len() / source.0.cols();
     with_centers!(&centers, values => {
         let distances = enter(py, threads, cost, |cx| as_wide(values, metric, input.of(), cx))?;
         array2(py, distances, k)

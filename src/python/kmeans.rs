@@ -7,11 +7,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::array::Centers;
+use super::enter::enter;
 use super::kernel::metric_of;
 use super::persist::of_python;
 use super::rows::Input;
 use super::run::Run;
 use super::source::Source;
+use crate::error::Result;
 use crate::kmeans::{Algorithm, Bounds, KMeans, MiniBatch, NestedMiniBatch};
 use crate::seeding::Seeding;
 use crate::tuning::batch_seeding_sample;
@@ -34,17 +36,23 @@ pub(super) fn seeding_of(name: &str, centers: Option<&Bound<'_, PyAny>>, cols: u
 /// Columns of the rows, or of the centers where there are no rows.
 fn columns(source: Option<&Source>, centers: Option<&Bound<'_, PyAny>>) -> PyResult<usize> {
     match (source, centers) {
-        (Some(source), _) => Ok(source.0.layout().cols),
+        (Some(source), _) => Ok(source.0.cols()),
         (None, Some(centers)) => centers.getattr("shape")?.get_item(1)?.extract(),
         (None, None) => Ok(0),
     }
 }
 
-/// Exact k-means.
+/// What `start` makes, which may take a pass over a stream.
+fn begun<R: Send>(py: Python<'_>, input: &Input, start: impl FnOnce() -> Result<R> + Send) -> PyResult<R> {
+    enter(py, Some(1), input.rows().effort(0.0), |_| start())
+}
+
+/// Exact k-means; from a `state`, a run that goes on.
 #[pyfunction]
-#[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, algorithm, bounds_memory, seed, threads, weights))]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, n_init, max_iter, tol, metric, algorithm, bounds_memory, seed, threads, weights, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn kmeans(
+    py: Python<'_>,
     source: &Source,
     n_clusters: usize,
     seeding: &str,
@@ -58,11 +66,12 @@ pub(super) fn kmeans(
     seed: u64,
     threads: Option<usize>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
+    state: Option<State<'_>>,
 ) -> PyResult<Run> {
     let algorithm = Algorithm::named(algorithm)
         .ok_or_else(|| PyValueError::new_err(format!("no such algorithm: {algorithm:?}")))?;
     let params = KMeans::params(n_clusters)
-        .seeding(seeding_of(seeding, centers, source.0.layout().cols)?)
+        .seeding(seeding_of(seeding, centers, source.0.cols())?)
         .rng_seed(seed)
         .n_init(n_init)
         .max_iter(max_iter)
@@ -72,14 +81,21 @@ pub(super) fn kmeans(
         .bounds_memory(bounds_memory)
         .threads(threads);
     let input = Input::new(&source.0, weights.as_ref())?;
-    Ok(Run::new(params.start(&input)?, input, n_clusters, threads))
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
+    Ok(Run::new(run, input, n_clusters, threads))
 }
 
-/// Mini-batch k-means: a fit to the rows of `source`; with `stream`, or from a `state`, a run that takes batches.
+/// Mini-batch k-means: a fit to the rows of `source`, from its beginning or from a `state`; with `stream`, or from a `state` without
+/// rows, a run that takes batches.
 #[pyfunction]
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, max_iter, tol, max_no_improvement, reassignment_ratio, half_life, seed, threads, weights, stream, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn minibatch(
+    py: Python<'_>,
     source: Option<&Source>,
     n_clusters: usize,
     seeding: &str,
@@ -106,27 +122,34 @@ pub(super) fn minibatch(
         .reassignment_ratio(reassignment_ratio)
         .half_life(half_life)
         .threads(threads);
-    if let Some((kind, arrays, meta)) = state {
-        let run = params.resume(&of_python(&kind, arrays, meta)?)?;
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let source = match (source, &state) {
+        (Some(source), _) => source,
+        (None, Some(state)) => return Ok(Run::of_batches(params.resume(state)?, n_clusters, threads)),
+        (None, None) => return Err(PyValueError::new_err("rows or a state are needed to begin with")),
+    };
+    let input = Input::new(&source.0, weights.as_ref())?;
+    if stream {
+        let run = begun(py, &input, || params.stream(&input))?;
         return Ok(Run::of_batches(run, n_clusters, threads));
     }
-    let source = source.ok_or_else(|| PyValueError::new_err("rows or a state are needed to begin with"))?;
-    let (input, layout) = (Input::new(&source.0, weights.as_ref())?, source.0.layout());
-    if stream {
-        return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
-    }
-    let run = params.start(&input)?;
-    let batch = usize::try_from(batch_size).unwrap_or(usize::MAX).min(layout.rows);
-    let sample = batch_seeding_sample(batch as u64, n_clusters, 4 * layout.cols);
-    let first = usize::try_from(sample).unwrap_or(usize::MAX).min(layout.rows).saturating_mul(4);
-    Ok(Run::new(run, input, n_clusters, threads).with_steps(first, batch))
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
+    let rows = source.0.len().map_or(u64::MAX, |rows| rows as u64);
+    let batch = batch_size.min(rows);
+    let first = batch_seeding_sample(batch, n_clusters, 4 * source.0.cols()).min(rows);
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * first as f64, batch as f64))
 }
 
-/// Nested mini-batch k-means: a fit to the rows of `source`; with `stream`, or from a `state`, a run that takes batches.
+/// Nested mini-batch k-means: a fit to the rows of `source`, from its beginning or from a `state`; with `stream`, or from a `state` without
+/// rows, a run that takes batches.
 #[pyfunction]
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, rho, bounds, bounds_memory, buffer_memory, max_iter, tol, shuffle, seed, threads, weights, stream, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn nested(
+    py: Python<'_>,
     source: Option<&Source>,
     n_clusters: usize,
     seeding: &str,
@@ -159,17 +182,22 @@ pub(super) fn nested(
         .tolerance(tol)
         .shuffle(shuffle)
         .threads(threads);
-    if let Some((kind, arrays, meta)) = state {
-        let run = params.resume(&of_python(&kind, arrays, meta)?)?;
-        return Ok(Run::of_batches(run, n_clusters, threads));
-    }
-    let source = source.ok_or_else(|| PyValueError::new_err("rows or a state are needed to begin with"))?;
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let source = match (source, &state) {
+        (Some(source), _) => source,
+        (None, Some(state)) => return Ok(Run::of_batches(params.resume(state)?, n_clusters, threads)),
+        (None, None) => return Err(PyValueError::new_err("rows or a state are needed to begin with")),
+    };
     let input = Input::new(&source.0, weights.as_ref())?;
     if stream {
-        return Ok(Run::of_batches(params.stream(&input)?, n_clusters, threads));
+        let run = begun(py, &input, || params.stream(&input))?;
+        return Ok(Run::of_batches(run, n_clusters, threads));
     }
-    let rows = source.0.layout().rows;
-    let run = params.start(&input)?;
-    let batch = usize::try_from(params.first_batch(rows as u64)).unwrap_or(rows);
-    Ok(Run::new(run, input, n_clusters, threads).with_steps(4 * batch, rows))
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
+    let rows = source.0.whole_effort();
+    let batch = source.0.len().map_or(0, |rows| params.first_batch(rows as u64));
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * batch as f64, rows))
 }

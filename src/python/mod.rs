@@ -11,6 +11,8 @@ mod run;
 mod seeding;
 mod source;
 mod step;
+mod stream;
+mod write;
 
 use pyo3::prelude::*;
 
@@ -43,6 +45,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("version", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<source::Source>()?;
     m.add_class::<step::Step>()?;
+    m.add_class::<write::NpyWriter>()?;
+    m.add_class::<write::ShuffledWriter>()?;
     m.add_class::<run::Run>()?;
     m.add_function(wrap_pyfunction!(kmeans::kmeans, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::minibatch, m)?)?;

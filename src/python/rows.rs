@@ -1,4 +1,4 @@
-//! This module knows the rows behind a Python object: an array, a sparse matrix, a file or a part of one, with or without weights.
+//! This module knows the rows behind a Python object: an array, a sparse matrix, a file or a part of one, a stream, with or without weights.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -6,32 +6,68 @@ use std::sync::Arc;
 use numpy::PyReadonlyArray1;
 
 use super::array::{Array, SparseArray, vector};
-use crate::data::raw::Layout;
-use crate::data::{self, Access, AnySource, Block, DataSource, Mapped, RowRange, Weighted};
+use super::stream::Stream;
+use crate::data::{self, Access, AnySource, Block, DataSource, Dtype, Mapped, RowRange, Weighted};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
-/// Rows in an array or a file; cheap to clone, a source for both compute types.
+/// Rows in an array, a file or a stream; cheap to clone, a source for both compute types.
 #[derive(Clone)]
 pub(super) enum Rows {
     Array(Arc<Array>),
     Sparse { matrix: Arc<SparseArray>, rows: Range<usize> },
     File(Mapped),
     Part { file: Mapped, rows: Range<usize> },
+    Stream(Arc<Stream>),
 }
 
 impl Rows {
-    pub(super) fn layout(&self) -> Layout {
+    /// The type that they are stored in.
+    pub(super) fn dtype(&self) -> Dtype {
         match self {
-            Self::Array(array) => array.rows().layout(),
-            // Of the values if zeros were stored too.
-            Self::Sparse { matrix, rows } => {
-                Layout::row_major(matrix.values().dtype, rows.len(), matrix.rows().shape().1)
-            }
-            Self::File(file) => file.layout(),
-            Self::Part { file, rows } => Layout { rows: rows.len(), ..file.layout() },
+            Self::Array(array) => array.rows().layout().dtype,
+            // Of the values, if zeros were stored too.
+            Self::Sparse { matrix, .. } => matrix.values().dtype,
+            Self::File(file) | Self::Part { file, .. } => file.layout().dtype,
+            Self::Stream(stream) => stream.dtype(),
         }
+    }
+
+    pub(super) fn cols(&self) -> usize {
+        match self {
+            Self::Array(array) => array.rows().layout().cols,
+            Self::Sparse { matrix, .. } => matrix.rows().shape().1,
+            Self::File(file) | Self::Part { file, .. } => file.layout().cols,
+            Self::Stream(stream) => stream.cols(),
+        }
+    }
+
+    /// Number of rows; `None` when only a pass can tell.
+    pub(super) fn len(&self) -> Option<usize> {
+        match self {
+            Self::Array(array) => Some(array.rows().layout().rows),
+            Self::File(file) => Some(file.layout().rows),
+            Self::Sparse { rows, .. } | Self::Part { rows, .. } => Some(rows.len()),
+            Self::Stream(stream) => stream.rows(),
+        }
+    }
+
+    pub(super) fn access(&self) -> Access {
+        match self {
+            Self::Stream(stream) => stream.access(),
+            _ => Access::Random,
+        }
+    }
+
+    /// About how many rows it costs to work on `rows` of these: without end for a stream, whose maker may take any time.
+    pub(super) fn effort(&self, rows: f64) -> f64 {
+        if matches!(self, Self::Stream(_)) { f64::INFINITY } else { rows }
+    }
+
+    /// As [`Rows::effort`], for all of them.
+    pub(super) fn whole_effort(&self) -> f64 {
+        self.effort(self.len().unwrap_or(0) as f64)
     }
 
     /// Runs `f` on the source that this is.
@@ -44,29 +80,28 @@ impl Rows {
             }
             Self::File(file) => f(file),
             Self::Part { file, rows } => f(&RowRange::new::<T>(file, rows.start as u64..rows.end as u64)?),
+            Self::Stream(stream) => f(&**stream),
         }
     }
 
     /// Single rows as `T`.
     pub(super) fn take<T: Float>(&self, rows: &[u64]) -> Result<Vec<T>> {
-        let mut out = Vec::new();
-        self.gather(rows, &mut out)?;
-        Ok(out)
+        data::take(self, rows)
     }
 }
 
 impl<T: Float> DataSource<T> for Rows {
     fn dim(&self) -> usize {
-        self.layout().cols
+        self.cols()
     }
     fn rows(&self) -> Option<u64> {
-        Some(self.layout().rows as u64)
+        self.len().map(|rows| rows as u64)
     }
     fn access(&self) -> Access {
-        Access::Random
+        self.access()
     }
     fn always_finite(&self) -> bool {
-        !self.layout().dtype.is_float()
+        !self.dtype().is_float()
     }
     fn for_each_block(
         &self,
@@ -86,7 +121,7 @@ impl<T: Float> DataSource<T> for Rows {
     fn most_values(&self) -> Option<usize> {
         match self {
             Self::Sparse { matrix, .. } => DataSource::<T>::most_values(matrix.rows()),
-            Self::Array(_) | Self::File(_) | Self::Part { .. } => None,
+            Self::Array(_) | Self::File(_) | Self::Part { .. } | Self::Stream(_) => None,
         }
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
@@ -100,21 +135,21 @@ impl<T: Float> DataSource<T> for Rows {
 /// Rows with or without weights, in the compute type that belongs to their storage.
 pub(super) enum Input {
     Plain(Rows),
-    Weighted(Weighted<'static, Rows>, Layout),
+    Weighted(Weighted<'static, Rows>, Rows),
 }
 
 impl Input {
     pub(super) fn new(rows: &Rows, weights: Option<&PyReadonlyArray1<'_, f64>>) -> Result<Self> {
         Ok(match weights {
             None => Self::Plain(rows.clone()),
-            Some(w) => Self::Weighted(Weighted::new::<f64>(rows.clone(), vector(w))?, rows.layout()),
+            Some(w) => Self::Weighted(Weighted::new::<f64>(rows.clone(), vector(w))?, rows.clone()),
         })
     }
 
-    pub(super) fn layout(&self) -> Layout {
+    /// The rows without their weights.
+    pub(super) fn rows(&self) -> &Rows {
         match self {
-            Self::Plain(rows) => rows.layout(),
-            Self::Weighted(_, layout) => *layout,
+            Self::Plain(rows) | Self::Weighted(_, rows) => rows,
         }
     }
 
@@ -129,7 +164,7 @@ impl Input {
 
 impl data::Source for Input {
     fn any(&self) -> AnySource<'_> {
-        if self.layout().dtype.computed_as_f64() {
+        if self.rows().dtype().computed_as_f64() {
             AnySource::F64(self.of())
         } else {
             AnySource::F32(self.of())

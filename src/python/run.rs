@@ -17,7 +17,7 @@ use crate::data::AnySource;
 use crate::error::Result;
 use crate::kmeans::{FitRun, Method, Timings};
 use crate::parallel::Executor;
-use crate::persist::Contents;
+use crate::persist::{self, Contents};
 use crate::solver::{self, StopReason};
 
 /// What Python asks of a fit, whatever the method.
@@ -41,6 +41,8 @@ trait AnyRun: Send {
     fn rows(&mut self) -> (u64, u64);
     fn kept(&mut self) -> u64;
     fn merge(&mut self, other: &Contents) -> Result<()>;
+    fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
+    fn history(&self) -> Vec<solver::Step>;
 }
 
 impl<M: Method> AnyRun for FitRun<M> {
@@ -103,6 +105,12 @@ impl<M: Method> AnyRun for FitRun<M> {
     fn merge(&mut self, other: &Contents) -> Result<()> {
         self.merge_state(other)
     }
+    fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
+        self.checkpoint(rows)
+    }
+    fn history(&self) -> Vec<solver::Step> {
+        self.history().to_vec()
+    }
 }
 
 /// A fit on its way, with the rows that it is over, or without for batches that come one by one.
@@ -112,7 +120,7 @@ pub(super) struct Run {
     n_clusters: usize,
     threads: Option<usize>,
     /// Rows of the first step, seeding included, and of a later one.
-    steps: (usize, usize),
+    steps: (f64, f64),
     state: Mutex<Box<dyn AnyRun>>,
 }
 
@@ -124,14 +132,14 @@ impl Run {
         n_clusters: usize,
         threads: Option<usize>,
     ) -> Self {
-        let rows = input.layout().rows;
+        let rows = input.rows().whole_effort();
         // The first step chooses the first centers too, which may cost more than a sweep.
         let state = Mutex::new(Box::new(run) as Box<dyn AnyRun>);
-        Self { input: Some(input), n_clusters, threads, steps: (4 * rows, rows), state }
+        Self { input: Some(input), n_clusters, threads, steps: (4.0 * rows, rows), state }
     }
 
     /// As `new`, with steps of about so many rows: the first one, seeding included, and later ones.
-    pub(super) fn with_steps(mut self, first: usize, later: usize) -> Self {
+    pub(super) fn with_steps(mut self, first: f64, later: f64) -> Self {
         self.steps = (first, later);
         self
     }
@@ -142,7 +150,7 @@ impl Run {
         n_clusters: usize,
         threads: Option<usize>,
     ) -> Self {
-        Self { input: None, n_clusters, threads, steps: (0, 0), state: Mutex::new(Box::new(run)) }
+        Self { input: None, n_clusters, threads, steps: (0.0, 0.0), state: Mutex::new(Box::new(run)) }
     }
 
     /// The state, if no other thread is at work on it: waiting for it, attached, would keep that thread from ever attaching.
@@ -157,8 +165,8 @@ impl Run {
     }
 
     /// About how many multiplications it takes to label so many rows of `input`.
-    fn cost(&self, input: &Input, rows: usize) -> f64 {
-        rows as f64 * input.layout().cols as f64 * self.n_clusters as f64
+    fn cost(&self, input: &Input, rows: f64) -> f64 {
+        input.rows().effort(rows) * input.rows().cols() as f64 * self.n_clusters as f64
     }
 }
 
@@ -185,9 +193,8 @@ impl Run {
         let run = &mut *state;
         let batch = Input::new(&source.0, weights.as_ref())?;
         // A first batch is seeded from too.
-        let kept = usize::try_from(run.kept()).unwrap_or(usize::MAX);
-        let rows = batch.layout().rows.saturating_add(kept);
-        let rows = if run.is_new() { rows.saturating_mul(4) } else { rows };
+        let rows = batch.rows().whole_effort() + run.kept() as f64;
+        let rows = if run.is_new() { 4.0 * rows } else { rows };
         let step = enter(py, self.threads, self.cost(&batch, rows), |cx| run.partial_fit(&batch, cx))?;
         Ok(step.map(Step::from))
     }
@@ -196,6 +203,38 @@ impl Run {
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Option<Loaded<'py>>> {
         let contents = self.locked()?.state();
         contents.map(|contents| as_python(py, contents)).transpose()
+    }
+
+    /// All that the next step depends on, but for the rows, as arrays and texts.
+    fn checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
+        let (mut state, input) = (self.locked()?, self.input()?);
+        let run = &mut *state;
+        let contents = enter(py, Some(1), 0.0, |_| run.checkpoint(input))?;
+        as_python(py, contents)
+    }
+
+    /// The same as a file, with more arrays and texts; an older one of that name is replaced at the end, at once.
+    fn write_checkpoint(
+        &self,
+        py: Python<'_>,
+        path: &str,
+        arrays: BTreeMap<String, Bound<'_, PyAny>>,
+        meta: BTreeMap<String, String>,
+    ) -> PyResult<()> {
+        let (mut state, input) = (self.locked()?, self.input()?);
+        let more = of_python("", arrays, meta)?;
+        let run = &mut *state;
+        enter(py, Some(1), 0.0, |_| {
+            let mut contents = run.checkpoint(input)?;
+            contents.arrays.extend(more.arrays);
+            contents.meta.extend(more.meta);
+            persist::write(path, &contents)
+        })
+    }
+
+    /// All steps so far.
+    fn history(&self) -> PyResult<Vec<Step>> {
+        Ok(self.locked()?.history().into_iter().map(Step::from).collect())
     }
 
     /// Rows that are looked at again, and rows that are not, but whose votes count.
@@ -230,7 +269,7 @@ impl Run {
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let (mut state, input) = (self.locked()?, self.input()?);
         let run = &mut *state;
-        enter(py, self.threads, self.cost(input, input.layout().rows), |cx| run.finish(input, cx))?;
+        enter(py, self.threads, self.cost(input, input.rows().whole_effort()), |cx| run.finish(input, cx))?;
         Ok(())
     }
 

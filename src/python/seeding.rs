@@ -22,17 +22,17 @@ pub(super) fn kmeans_plusplus<'py>(
     threads: Option<usize>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let input = Input::new(&source.0, weights.as_ref())?;
-    let layout = source.0.layout();
-    let cost = layout.rows as f64 * layout.cols as f64 * n_clusters as f64 * 4.0;
+    let cols = source.0.cols();
+    let cost = source.0.whole_effort() * cols as f64 * n_clusters as f64 * 4.0;
     let how = Seeding::PlusPlus { greedy };
     let (centers, rows) = match input.any() {
         AnySource::F32(data) => {
             let seeds = enter(py, threads, cost, |cx| how.choose(data, n_clusters, seed, 0, cx))?;
-            (array2(py, seeds.centers, layout.cols)?, seeds.rows)
+            (array2(py, seeds.centers, cols)?, seeds.rows)
         }
         AnySource::F64(data) => {
             let seeds = enter(py, threads, cost, |cx| how.choose(data, n_clusters, seed, 0, cx))?;
-            (array2(py, seeds.centers, layout.cols)?, seeds.rows)
+            (array2(py, seeds.centers, cols)?, seeds.rows)
         }
     };
     Ok((centers, array1(py, rows.into_iter().map(u64::cast_signed).collect())))

@@ -1,5 +1,6 @@
-//! This module knows what Python calls a source: an array, a sparse matrix or a file, with its storage type.
+//! This module knows what Python calls a source: an array, a sparse matrix, a file or a stream, with its storage type.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
@@ -10,8 +11,9 @@ use pyo3::types::PySlice;
 use super::array::{Array, SparseArray, array2, vector};
 use super::enter::enter;
 use super::rows::Rows;
-use crate::data::raw::Layout;
-use crate::data::{Dtype, npy, raw};
+use super::stream::Stream;
+use crate::data::{Access, Dtype, Mapped, bin, npy, raw, vecs};
+use crate::error::{Error, Result};
 use crate::float::Float;
 
 /// Any supported source; the storage type is kept.
@@ -43,6 +45,18 @@ impl Source {
         Ok(Self(Rows::File(py.detach(|| npy::open(path))?)))
     }
 
+    /// An `.fvecs`, `.bvecs` or `.ivecs` file.
+    #[staticmethod]
+    fn open_vecs(py: Python<'_>, path: &str) -> PyResult<Self> {
+        Ok(Self(Rows::File(py.detach(|| vecs::open(path))?)))
+    }
+
+    /// An `.fbin`, `.u8bin`, `.i8bin` or `.ibin` file.
+    #[staticmethod]
+    fn open_bin(py: Python<'_>, path: &str) -> PyResult<Self> {
+        Ok(Self(Rows::File(py.detach(|| bin::open(path))?)))
+    }
+
     #[staticmethod]
     #[pyo3(signature = (path, dtype, rows, cols, offset = 0))]
     fn open_raw(
@@ -57,26 +71,42 @@ impl Source {
         Ok(Self(Rows::File(py.detach(|| raw::open(path, dtype, rows, cols, offset))?)))
     }
 
+    /// Rows of `cols` values that `make` gives for each pass, as a `shoal._ahead.Ahead` of arrays of `dtype`; with `once` there is only
+    /// one pass.
+    #[staticmethod]
+    fn from_stream(
+        make: Py<PyAny>,
+        once: bool,
+        cols: usize,
+        dtype: &str,
+        rows: Option<usize>,
+    ) -> PyResult<Self> {
+        let dtype = Dtype::from_name(dtype)?;
+        Ok(Self(Rows::Stream(Arc::new(Stream::new(make, once, cols, dtype, rows)?))))
+    }
+
     #[getter]
-    fn shape(&self) -> (usize, usize) {
-        let layout = self.0.layout();
-        (layout.rows, layout.cols)
+    fn shape(&self) -> (Option<usize>, usize) {
+        (self.0.len(), self.0.cols())
     }
 
     #[getter]
     fn dtype(&self) -> &'static str {
-        self.0.layout().dtype.name()
+        self.0.dtype().name()
     }
 
     #[getter]
     fn compute(&self) -> &'static str {
-        if self.0.layout().dtype.computed_as_f64() { f64::NAME } else { f32::NAME }
+        if self.0.dtype().computed_as_f64() { f64::NAME } else { f32::NAME }
     }
 
     #[getter]
-    #[expect(clippy::unused_self, reason = "streams will differ")]
     fn access(&self) -> &'static str {
-        "random"
+        match self.0.access() {
+            Access::Once => "once",
+            Access::Replay => "replay",
+            Access::Random => "random",
+        }
     }
 
     /// Whether only stored values are there.
@@ -86,14 +116,13 @@ impl Source {
     }
 
     #[getter]
-    fn nbytes(&self, py: Python<'_>) -> usize {
+    fn nbytes(&self, py: Python<'_>) -> Option<usize> {
         if let Rows::Sparse { matrix, rows } = &self.0 {
             let [indptr, indices, values] = matrix.owners(py).map(|array| array.dtype().itemsize());
             let stored = matrix.rows().stored(rows.clone()).len();
-            return (rows.len() + 1) * indptr + stored * (indices + values);
+            return Some((rows.len() + 1) * indptr + stored * (indices + values));
         }
-        let layout = self.0.layout();
-        layout.rows * layout.cols * layout.dtype.size()
+        Some(self.0.len()? * self.0.cols() * self.0.dtype().size())
     }
 
     /// Copies of the arrays that consecutive rows of a sparse matrix consist of: beginnings, columns and values.
@@ -120,7 +149,7 @@ impl Source {
             let rows = PySlice::new(py, start as isize, stop as isize, 1);
             return array.owner(py).get_item(rows)?.call_method1("copy", ("C",));
         }
-        let dtype = self.0.layout().dtype;
+        let dtype = self.0.dtype();
         if dtype == Dtype::Bf16 || matches!(self.0, Rows::Sparse { .. }) {
             // NumPy has no such type, or there are no zeros to be copied.
             return self.converted(py, &(start as u64..stop as u64).collect::<Vec<_>>());
@@ -128,11 +157,12 @@ impl Source {
         let bytes = py.detach(|| match &self.0 {
             Rows::Array(array) => array.rows().copy_bytes(start..stop),
             Rows::Sparse { .. } => Ok(Vec::new()),
-            Rows::File(file) => file.view().copy_bytes(start..stop),
-            Rows::Part { file, rows } => file.view().copy_bytes(rows.start + start..rows.start + stop),
+            Rows::File(file) => copied(file, start..stop),
+            Rows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
+            Rows::Stream(_) => Err(no_parts()),
         })?;
         let flat = PyArray1::from_vec(py, bytes).call_method1("view", (dtype.name(),))?;
-        flat.call_method1("reshape", (stop - start, self.0.layout().cols))
+        flat.call_method1("reshape", (stop - start, self.0.cols()))
     }
 
     /// A copy of single rows in the compute type.
@@ -157,13 +187,14 @@ impl Source {
             Rows::Part { file, rows } => {
                 Rows::Part { file: file.clone(), rows: rows.start + start..rows.start + stop }
             }
+            Rows::Stream(_) => return Err(no_parts().into()),
         }))
     }
 }
 
 impl Source {
     fn within(&self, start: usize, stop: usize) -> PyResult<()> {
-        let n = self.0.layout().rows;
+        let n = self.0.len().ok_or_else(no_parts)?;
         if start <= stop && stop <= n {
             return Ok(());
         }
@@ -171,11 +202,29 @@ impl Source {
     }
     /// Single rows in the compute type.
     fn converted<'py>(&self, py: Python<'py>, rows: &[u64]) -> PyResult<Bound<'py, PyAny>> {
-        let Layout { dtype, cols, .. } = self.0.layout();
-        if dtype.computed_as_f64() {
-            array2(py, enter(py, Some(1), 0.0, |_| self.0.take::<f64>(rows))?, cols)
+        let (cols, cost) = (self.0.cols(), self.0.effort(0.0));
+        if self.0.dtype().computed_as_f64() {
+            array2(py, enter(py, Some(1), cost, |_| Ok(self.0.take::<f64>(rows)))?.map_err(not_there)?, cols)
         } else {
-            array2(py, enter(py, Some(1), 0.0, |_| self.0.take::<f32>(rows))?, cols)
+            array2(py, enter(py, Some(1), cost, |_| Ok(self.0.take::<f32>(rows)))?.map_err(not_there)?, cols)
         }
     }
+}
+
+/// The stored bytes of consecutive rows.
+fn copied(file: &Mapped, rows: Range<usize>) -> Result<Vec<u8>> {
+    file.check_leads(rows.clone())?;
+    file.view().copy_bytes(rows)
+}
+
+/// The refusal of single rows, where it is about a row that is not there.
+fn not_there(error: Error) -> PyErr {
+    match error {
+        Error::Shape(text) => PyIndexError::new_err(text),
+        other => other.into(),
+    }
+}
+
+fn no_parts() -> Error {
+    Error::Source("parts of a stream cannot be read: write it to a .npy file and open that".into())
 }

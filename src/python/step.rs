@@ -46,6 +46,33 @@ impl From<solver::Step> for Step {
 
 #[pymethods]
 impl Step {
+    #[new]
+    #[pyo3(signature = (*, iteration, rows_seen, batch_size, objective, center_shift, n_changed, n_distances, elapsed, stop_reason))]
+    #[expect(clippy::too_many_arguments, reason = "its fields")]
+    fn new(
+        iteration: u64,
+        rows_seen: u64,
+        batch_size: u64,
+        objective: f64,
+        center_shift: f64,
+        n_changed: u64,
+        n_distances: u64,
+        elapsed: f64,
+        stop_reason: Option<String>,
+    ) -> Self {
+        Self {
+            iteration,
+            rows_seen,
+            batch_size,
+            objective,
+            center_shift,
+            n_changed,
+            n_distances,
+            elapsed,
+            stop_reason,
+        }
+    }
+
     /// The same step with another stop reason.
     #[pyo3(signature = (stop_reason))]
     fn with_reason(&self, stop_reason: Option<String>) -> Self {

@@ -59,7 +59,7 @@ impl StopReason {
     }
 
     /// Whether somebody outside ended the run, who may want it to go on.
-    pub(crate) fn from_outside(self) -> bool {
+    pub(crate) fn is_of_others(self) -> bool {
         matches!(self, Self::Deadline | Self::Target | Self::Observer)
     }
 

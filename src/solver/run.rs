@@ -52,7 +52,7 @@ impl<S> Run<S> {
     /// A run of `solver` that goes on after the steps of `history`; who ended it from outside did so for a while.
     pub(crate) fn resumed(solver: S, mut history: Vec<Step>) -> Self {
         if let Some(last) = history.last_mut() {
-            last.stop_reason = last.stop_reason.filter(|reason| !reason.from_outside());
+            last.stop_reason = last.stop_reason.filter(|reason| !reason.is_of_others());
         }
         let elapsed = history.last().map_or(0.0, |last| last.elapsed);
         Self { history, elapsed, ..Self::new(solver) }

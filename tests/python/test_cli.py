@@ -182,7 +182,6 @@ def test_empty_names(capsys, rows):
 
 def test_unknown_methods_are_refused(capsys, rows):
     assert "no method 'means'" in failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
-    failure(capsys, "fit", rows, "-k", 3, "--checkpoint", "x", status=2)
 
 
 def test_wrong_usage(capsys, rows):
@@ -510,3 +509,72 @@ def test_interrupted(tmp_path):
     assert err.endswith(b"shoal: interrupted\n")
     assert time.monotonic() - sent < 10
     assert sorted(p.name for p in tmp_path.iterdir()) == ["large.npy"]
+
+
+def test_shuffle(capsys, rows, tmp_path):
+    out = tmp_path / "shuffled.npy"
+    status, text, err = run(
+        capsys, "shuffle", rows, "-o", out, "--seed", 5, "--memory-limit", "2MB", "--json"
+    )
+    assert status == 0
+    assert "shuffle" in err
+    found = json.loads(text)
+    assert (found["rows"], found["columns"], found["dtype"], found["seed"]) == (150, 3, "float32", 5)
+    expected = shoal.shuffle(np.load(rows), tmp_path / "again.npy", random_state=5)
+    assert np.array_equal(np.load(out), next(expected.blocks()))
+    status, text, err = run(capsys, "shuffle", rows, "-o", out, "--quiet")
+    assert (status, err) == (0, "")
+    assert "rows" in text
+
+
+def test_shuffle_refuses(capsys, rows, tmp_path):
+    assert "also read" in failure(capsys, "shuffle", rows, "-o", rows)
+    assert "no folder" in failure(capsys, "shuffle", rows, "-o", tmp_path / "none" / "x.npy")
+    assert "memory_limit" in failure(
+        capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--memory-limit", "few"
+    )
+    assert "random_state" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--seed", -1)
+    assert ".npy" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.bin")
+    failure(capsys, "shuffle", rows, status=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]
+
+
+@pytest.mark.parametrize(("suffix", "lead"), [(".fbin", "whole"), (".fvecs", "rows")])
+def test_other_formats_are_known_to_every_verb(capsys, rows, model, tmp_path, suffix, lead):
+    values = np.load(rows)
+    other = tmp_path / f"rows{suffix}"
+    if lead == "whole":
+        other.write_bytes(np.array(values.shape, "<u4").tobytes() + values.tobytes())
+    else:
+        heads = np.full((len(values), 1), values.shape[1], "<i4").view("<f4")
+        other.write_bytes(np.hstack([heads, values]).tobytes())
+    found = json.loads(run(capsys, "info", other, "--json")[1])
+    assert (found["kind"], found["shape"], found["dtype"]) == ("rows", [150, 3], "float32")
+    assert (found["bytes"], found["access"]) == (1800, "random")
+    for verb in (["predict", model, other], ["predict", model, rows]):
+        assert run(capsys, *verb, "-o", tmp_path / f"{verb[-1].suffix[1:]}.npy", "--quiet")[0] == 0
+    assert np.array_equal(np.load(tmp_path / f"{suffix[1:]}.npy"), np.load(tmp_path / "npy.npy"))
+    assert run(capsys, "fit", other, "-k", 3, "-o", tmp_path / "m.safetensors", "--quiet")[0] == 0
+    assert run(capsys, "shuffle", other, "-o", tmp_path / "s.npy", "--quiet")[0] == 0
+    other.write_bytes(other.read_bytes()[:-1])
+    assert other.name in failure(capsys, "info", other)
+
+
+def test_info_of_tensors_and_streams(capsys, rows, tmp_path):
+    pytest.importorskip("pyarrow")
+    from pyarrow import parquet, table
+    from safetensors.numpy import save_file
+
+    X = np.load(rows)
+    save_file({"x": X}, tmp_path / "x.safetensors")
+    found = json.loads(run(capsys, "info", tmp_path / "x.safetensors", "--json")[1])
+    assert (found["kind"], found["shape"], found["access"]) == ("rows", [150, 3], "random")
+    parquet.write_table(table({str(i): X[:, i] for i in range(3)}), tmp_path / "x.parquet")
+    found = json.loads(run(capsys, "info", tmp_path / "x.parquet", "--json")[1])
+    assert (found["kind"], found["shape"], found["access"]) == ("rows", [150, 3], "replay")
+    assert "in order" in failure(capsys, "compare", tmp_path / "x.parquet", "-k", 2)
+    status, _, _ = run(capsys, "shuffle", tmp_path / "x.parquet", "-o", tmp_path / "s.npy", "--quiet")
+    assert status == 0
+    assert np.array_equal(np.sort(np.load(tmp_path / "s.npy"), axis=0), np.sort(X, axis=0))
+    save_file({"x": X, "y": X}, tmp_path / "x.safetensors")
+    assert "x.safetensors" in failure(capsys, "info", tmp_path / "x.safetensors")

@@ -226,7 +226,7 @@ def test_rows_that_are_not_there(use, error, text, kind, tmp_path):
     ("given", "text"),
     [
         ({"columns": ["a"]}, r"columns=\['a'\] is for frames, got ndarray"),
-        ({"key": "a"}, "key='a': no kind of file that holds several arrays is supported yet"),
+        ({"key": "a"}, "key='a' is for files of several arrays, got ndarray"),
         ({"shape": (2, 2)}, "shape and dtype describe a raw file: an array has its own"),
         ({"dtype": "u1"}, "shape and dtype describe a raw file: an array has its own"),
     ],

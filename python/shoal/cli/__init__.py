@@ -1,25 +1,35 @@
-"""The command line: ``shoal fit``, ``compare``, ``predict``, ``info`` and ``demo``, a module each.
+"""The command line: ``shoal fit``, ``compare``, ``predict``, ``shuffle``, ``info`` and ``demo``.
 
 Progress and messages go to stderr, results to stdout. Exit status: 0 done, 1 failed (one line on stderr that
-begins with ``shoal: error:``), 2 wrong usage, 130 interrupted. Files appear whole or not at all. With
-``SHOAL_TRACEBACK=1`` in the environment a failure shows where it came from.
+begins with ``shoal: error:``), 2 wrong usage, 130 interrupted, by Ctrl-C or SIGTERM. Files appear whole or
+not at all. With ``SHOAL_TRACEBACK=1`` in the environment a failure shows where it came from.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from . import compare, demo, fit, info, predict
+from . import compare, demo, fit, info, predict, shuffle
 from .errors import UsageError, line_of, was_interrupted
 
 __all__ = ["main"]
 
 #: In the order of the help.
-VERBS = {"fit": fit, "compare": compare, "predict": predict, "info": info, "demo": demo}
+VERBS = {
+    "fit": fit,
+    "compare": compare,
+    "predict": predict,
+    "shuffle": shuffle,
+    "info": info,
+    "demo": demo,
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -34,6 +44,24 @@ def parser() -> argparse.ArgumentParser:
     for module in VERBS.values():
         module.add(verbs)
     return top
+
+
+@contextlib.contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the work as Ctrl-C does, so that what is to be kept is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread hears signals.
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             *others, last = VERBS
             print(f"shoal: error: say what to do: {', '.join(others)} or {last}", file=sys.stderr)
             return 2
-        with warnings.catch_warnings():
+        with stopped_by_sigterm(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(
                 f"shoal: warning: {line_of(message) if isinstance(message, Warning) else message}",
                 file=sys.stderr,

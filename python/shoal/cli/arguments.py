@@ -6,7 +6,10 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-DATA_HELP = "an .npy file, an .npz one with a sparse matrix, or a raw one together with --shape and --dtype"
+DATA_HELP = (
+    "rows: an .npy, .fvecs, .fbin (or the like), .parquet, .arrow, .feather, .h5, .zarr or .safetensors "
+    "file, an .npz one with a sparse matrix, or a raw one together with --shape and --dtype"
+)
 
 Verbs = Any
 Run = Callable[[argparse.Namespace], int]
@@ -25,6 +28,11 @@ def file_of(text: str) -> str:
     if not text:
         raise argparse.ArgumentTypeError("the name of a file must not be empty")
     return text
+
+
+def names_of(text: str) -> list[str]:
+    """Read ``A,B,...``."""
+    return text.split(",")
 
 
 def value_of(text: str) -> Any:
@@ -63,9 +71,16 @@ def add_rows(to: argparse.ArgumentParser, name: str = "data") -> None:
 
 
 def add_layout(to: argparse.ArgumentParser) -> None:
-    """Add what is to be known of a raw file."""
+    """Add what is to be known of a raw file, and of one that holds more than the rows."""
     to.add_argument("--shape", type=shape_of, metavar="N,D", help="rows and columns of a raw file")
     to.add_argument("--dtype", help="type of a raw file's numbers, for example u1, float32 or bfloat16")
+    to.add_argument(
+        "--columns",
+        type=names_of,
+        metavar="A,B,...",
+        help="columns of an .arrow, .feather or .parquet file: numbers, or one of vectors",
+    )
+    to.add_argument("--key", metavar="NAME", help="which array of an .h5, .zarr or .safetensors file")
 
 
 def add_common(to: argparse.ArgumentParser) -> None:

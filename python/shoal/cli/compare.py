@@ -129,6 +129,11 @@ def run(args: argparse.Namespace) -> int:
         require_matplotlib()
     with ExitStack() as opened:
         source = opened.enter_context(rows_of(args, args.data))
+        if source.access != "random":
+            raise FailedError(
+                f"{args.data}: can only be read in order, and rows are held out here: write them to a file "
+                "with `shoal shuffle`"
+            )
         (rows, cols), dtype = source.shape, source.dtype.name
         if args.shuffle:
             source = shuffled(source, args.seed or 0)

@@ -41,7 +41,7 @@ def rows_of(args: argparse.Namespace, name: str) -> Any:
 
     if (args.shape is None) != (args.dtype is None):
         raise UsageError("a raw file needs both --shape and --dtype")
-    return shoal.open(name, shape=args.shape, dtype=dtype_of(args.dtype))
+    return shoal.open(name, shape=args.shape, dtype=dtype_of(args.dtype), columns=args.columns, key=args.key)
 
 
 def dtype_of(name: str | None) -> str | None:

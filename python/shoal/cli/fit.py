@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 from .arguments import Verbs, add_common, add_rows, add_start, add_verb, file_of, setting_of
+from .errors import UsageError
 from .files import check_outputs, rows_of
 from .methods import available, centers_file, estimator, method_of, parameters
 from .results import show, spent
@@ -58,6 +60,24 @@ def add(verbs: Verbs) -> None:
         metavar="CURVE.png",
         help="draw the objective a row over seconds and over rows read (needs matplotlib)",
     )
+    fit.add_argument(
+        "--checkpoint",
+        type=file_of,
+        metavar="PATH",
+        help="keep the fit in this .safetensors file as it goes on, and at Ctrl-C and SIGTERM",
+    )
+    fit.add_argument(
+        "--checkpoint-every",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="time between two checkpoints (default: 60)",
+    )
+    fit.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the checkpoint, if there is one: the same data and options are needed",
+    )
     add_common(fit)
 
 
@@ -78,8 +98,10 @@ def run(args: argparse.Namespace) -> int:
         "metric": args.metric,
     }
     params = parameters(args.method, options, args.settings)
+    if args.resume and not args.checkpoint:
+        raise UsageError("--resume needs --checkpoint, the file to go on from")
     read = [name for name in (args.data, args.validation, centers_file(params)) if name]
-    check_outputs(read, [args.output, args.labels, args.plot])
+    check_outputs(read, [args.output, args.labels, args.plot, args.checkpoint])
     if args.plot:
         from shoal.plot import require_matplotlib
 
@@ -91,11 +113,18 @@ def run(args: argparse.Namespace) -> int:
         watchers = []
         if args.validation:
             watchers.append(EnergyCurve(opened.enter_context(shoal.open(args.validation))))
-        model = estimator(
-            args.method, params, progress=None if args.quiet else "shoal fit", watchers=list(watchers)
+        keeper = (
+            [shoal.callbacks.Checkpoint(args.checkpoint, args.checkpoint_every)] if args.checkpoint else []
         )
+        model = estimator(
+            args.method, params, progress=None if args.quiet else "shoal fit", watchers=[*watchers, *keeper]
+        )
+        resumed = bool(args.resume and Path(args.checkpoint).exists())
         begun = time.perf_counter()
-        model.fit(source)
+        if resumed:
+            shoal.io.go_on(model, args.checkpoint, source)
+        else:
+            model.fit(source)
         seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
         # Both are left out by `--set compute_labels=false`.
         inertia = getattr(model, "inertia_", None)
@@ -137,6 +166,7 @@ def run(args: argparse.Namespace) -> int:
         "inertia": inertia,
         "validation_energy": energy,
         "seconds": round(seconds, 6),
+        "resumed": resumed,
         "timings": timings,
         "model": args.output,
         "labels": args.labels,

@@ -22,7 +22,7 @@ def add(verbs: Verbs) -> None:
         "file",
         type=file_of,
         metavar="FILE",
-        help="an .npy file, a sparse matrix in .npz, a model, or a raw file with --shape and --dtype",
+        help="a file of rows, a model, or a raw file with --shape and --dtype",
     )
     add_layout(info)
     add_json(info)
@@ -30,45 +30,26 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Say what a file holds."""
-    import shoal
     from shoal import _core
+    from shoal.data import says_itself
 
-    if args.shape is None and args.dtype is None and not args.file.lower().endswith((".npy", ".npz")):
-        with Path(args.file).open("rb") as file:
-            start = file.read(9)
-        if not start.startswith(b"\x93NUMPY"):
-            if not args.file.lower().endswith(".safetensors") and start[8:] != b"{":
-                raise FailedError(
-                    f"{args.file}: is neither an .npy file nor a model; a raw file needs --shape and --dtype"
-                )
-            model = shoal.load(args.file)
+    described = not (args.shape is args.dtype is args.key is None)
+    if not described and may_be_a_model(args.file):
+        try:
             kind, _, meta = _core.load_model(args.file)
-            k, d = model.cluster_centers_.shape
-            params = {
-                name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"
-                for name, value in model.get_params(deep=False).items()
-                if name not in NOT_SET
-            }
-            result = {
-                "file": args.file,
-                "kind": kind,
-                "clusters": k,
-                "columns": d,
-                "dtype": model.cluster_centers_.dtype.name,
-                "iterations": model.n_iter_,
-                "inertia": model.__dict__.get("_inertia"),
-                "bytes": Path(args.file).stat().st_size,
-                "version": meta.get("version"),
-                "params": params,
-            }
-            if not args.json:
-                result["params"] = ", ".join(f"{name}={value}" for name, value in params.items())
-            show(args, result)
+        except ValueError:
+            # Tensors of somebody else, which may be rows.
+            if not says_itself(args.file) or not has_rows(args.file):
+                raise
+        else:
+            show_model(args, kind, meta)
             return 0
     try:
         opened = rows_of(args, args.file)
     except ValueError as error:
-        array = other_array(args.file, str(error)) if args.shape is None else None
+        array = (
+            other_array(args.file, str(error)) if args.shape is None and Path(args.file).is_file() else None
+        )
         if array is None:
             raise
         if not args.json:
@@ -81,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         result = {
             "file": args.file,
             "kind": "rows",
-            "shape": [rows, cols] if args.json else f"{rows} x {cols}",
+            "shape": [rows, cols] if args.json else f"{'unknown' if rows is None else rows} x {cols}",
             "dtype": dtype,
             **({"stored": "sparse"} if source.sparse else {}),
             "computed_as": source._source.compute,
@@ -90,6 +71,60 @@ def run(args: argparse.Namespace) -> int:
         }
     show(args, result)
     return 0
+
+
+def may_be_a_model(name: str) -> bool:
+    """Whether a file may hold a model; what can be neither that nor rows is refused."""
+    from shoal.data import says_itself
+
+    if says_itself(name):
+        return name.lower().endswith(".safetensors")
+    with Path(name).open("rb") as file:
+        start = file.read(9)
+    if start.startswith(b"\x93NUMPY"):
+        return False
+    if start[8:] != b"{":
+        raise FailedError(f"{name}: is neither rows nor a model; a raw file needs --shape and --dtype")
+    return True
+
+
+def has_rows(name: str) -> bool:
+    """Whether a file can be opened as rows."""
+    import shoal
+
+    try:
+        shoal.open(name).close()
+    except ValueError:
+        return False
+    return True
+
+
+def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> None:
+    """Say what a model is."""
+    import shoal
+
+    model = shoal.load(args.file)
+    k, d = model.cluster_centers_.shape
+    params = {
+        name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"
+        for name, value in model.get_params(deep=False).items()
+        if name not in NOT_SET
+    }
+    result = {
+        "file": args.file,
+        "kind": kind,
+        "clusters": k,
+        "columns": d,
+        "dtype": model.cluster_centers_.dtype.name,
+        "iterations": model.n_iter_,
+        "inertia": model.__dict__.get("_inertia"),
+        "bytes": Path(args.file).stat().st_size,
+        "version": meta.get("version"),
+        "params": params,
+    }
+    if not args.json:
+        result["params"] = ", ".join(f"{name}={value}" for name, value in params.items())
+    show(args, result)
 
 
 def other_array(name: str, problem: str) -> dict[str, Any] | None:

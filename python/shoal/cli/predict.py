@@ -9,6 +9,9 @@ from .arguments import Verbs, add_common, add_rows, add_verb, file_of
 from .files import check_outputs, rows_of
 from .results import show
 
+#: Labels that are looked at together.
+SOME = 1 << 20
+
 
 def add(verbs: Verbs) -> None:
     """Add the verb."""
@@ -37,29 +40,23 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     import shoal
-    from shoal import _core, _params
-    from shoal._files import write_npy
 
     check_outputs([args.model, args.data], [args.output, args.distances])
     model = shoal.load(args.model)
     model.set_params(n_jobs=args.threads)
     with rows_of(args, args.data) as source:
         begun = time.perf_counter()
-        if args.distances:
-            rows = model._rows(source, reset=False)
-            threads = _params.threads(args.threads)
-            labels, sq_dists = _core.nearest(rows, model.cluster_centers_, 1, model.metric, threads)
-            write_npy(args.distances, np.sqrt(sq_dists))
-        else:
-            labels = model.predict(source)
-        write_npy(args.output, labels)
+        labels = model.predict(source, out=args.output, distances=args.distances)
         seconds = time.perf_counter() - begun
+    used = np.zeros(len(model.cluster_centers_), dtype=bool)
+    for start in range(0, len(labels), SOME):
+        used[labels[start : start + SOME]] = True
     result = {
         "model": args.model,
         "data": args.data,
         "rows": len(labels),
         "clusters": len(model.cluster_centers_),
-        "clusters_used": len(np.unique(labels)),
+        "clusters_used": int(used.sum()),
         "seconds": round(seconds, 6),
         "labels": args.output,
         "distances": args.distances,

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use memmap2::Mmap;
 
@@ -55,6 +55,8 @@ pub struct Mapped {
     file: Arc<MappedFile>,
     offset: usize,
     layout: Layout,
+    /// Whether the four bytes before each row are its number of columns, which has to be checked as rows are read.
+    led: bool,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,8 @@ struct MappedFile {
     path: PathBuf,
     /// The access pattern that the system was last told of.
     advised: AtomicU8,
+    /// The first row that was found to have another number of columns.
+    misfit: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -137,8 +141,53 @@ impl Mapped {
                 format!("it shrank from {expected} to {found} bytes while it was opened"),
             ));
         }
-        let file = MappedFile { map, path: path.to_owned(), advised: AtomicU8::new(0) };
-        Ok(Self { file: Arc::new(file), offset: offset as usize, layout })
+        let file = MappedFile {
+            map,
+            path: path.to_owned(),
+            advised: AtomicU8::new(0),
+            misfit: AtomicUsize::new(usize::MAX),
+        };
+        Ok(Self { file: Arc::new(file), offset: offset as usize, layout, led: false })
+    }
+
+    /// The same rows, each led by an `i32` that must be their number of columns; there must be room for one before the first.
+    pub(in crate::data) fn led_by_lengths(self) -> Self {
+        debug_assert!(self.offset >= 4 && self.layout.row_stride >= 4);
+        Self { led: true, ..self }
+    }
+
+    /// The refusal of a row that is led by `found` in place of `expected`.
+    pub(in crate::data) fn other_length(path: &Path, row: u64, found: i32, expected: i32) -> Error {
+        let problem = format!("row {row} has {found} columns, the first one has {expected}");
+        Error::format(path, format!("has rows of different lengths: {problem}"))
+    }
+
+    /// What leads a row.
+    fn lead(&self, row: usize) -> i32 {
+        let at = self.offset + row * self.layout.row_stride as usize - 4;
+        let map = &self.file.map;
+        i32::from_le_bytes([map[at], map[at + 1], map[at + 2], map[at + 3]])
+    }
+
+    /// Remembers the first of the rows that is led by another number of columns, for the end of the pass.
+    fn note_misfits(&self, mut rows: impl Iterator<Item = usize>) {
+        if self.led
+            && let Some(row) = rows.find(|&row| self.lead(row) != self.layout.cols as i32)
+        {
+            self.file.misfit.fetch_min(row, Ordering::Relaxed);
+        }
+    }
+
+    /// Refuses rows that are led by another number of columns.
+    pub(crate) fn check_leads(&self, mut rows: impl Iterator<Item = usize>) -> Result<()> {
+        match rows.find(|&row| self.led && self.lead(row) != self.layout.cols as i32) {
+            Some(row) => Err(self.misfit(row)),
+            None => Ok(()),
+        }
+    }
+
+    fn misfit(&self, row: usize) -> Error {
+        Self::other_length(&self.file.path, row as u64, self.lead(row), self.layout.cols as i32)
     }
 
     /// Where the values lie, relative to the first one.
@@ -245,12 +294,14 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 impl<T: Float> TileReader<T> for Mapped {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         self.read_ahead(&rows);
+        self.note_misfits(rows.clone());
         self.view().read(rows, scratch)
     }
     fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         if 8 * picked.len() > rows.len() {
             self.read_ahead(&rows);
         }
+        self.note_misfits(picked.iter().map(|&r| rows.start + r as usize));
         self.view().read_some(rows, picked, scratch)
     }
 }
@@ -274,11 +325,20 @@ impl<T: Float> DataSource<T> for Mapped {
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.advise(Pattern::Sequential);
-        one_block(self, self.layout.rows, f)
+        let outcome = one_block(self, self.layout.rows, f);
+        match self.file.misfit.load(Ordering::Relaxed) {
+            usize::MAX => outcome,
+            // Whatever else the pass came to, it came of rows that are none.
+            row => Err(self.misfit(row)),
+        }
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         // Sequential advice would read some hundred kilobytes for every single row.
         self.advise(Pattern::Random);
+        if self.led {
+            let all = self.layout.rows;
+            self.check_leads(rows.iter().map(|&row| row as usize).filter(|&row| row < all))?;
+        }
         self.view().append(rows, out)
     }
 }

@@ -1,0 +1,151 @@
+"""Streams of blocks as users give them: an iterator, or a callable that returns a fresh one for each pass."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: Blocks of rows, in order.
+Blocks = Iterator[npt.NDArray[Any]]
+#: Gives an array of numbers of anything that holds rows.
+AsRows = Callable[[Any], npt.NDArray[Any]]
+
+READ_ONCE = (
+    "the rows of this iterator were read already, and it can be read only once: pass a callable that returns "
+    "a fresh iterator"
+)
+
+
+def is_once(X: Any) -> bool:
+    """Whether X is an iterator."""
+    return hasattr(X, "__next__")
+
+
+def is_stream(X: Any) -> bool:
+    """Whether X is an iterator, or makes one."""
+    return is_once(X) or callable(X)
+
+
+def refuse_once(X: Any, who: str) -> None:
+    """Refuse rows that can be read once, before any is read, for `who` reads them more often."""
+    if is_once(X) or getattr(X, "access", None) == "once":
+        raise ValueError(
+            f"{who} reads its rows more than once, which an iterator does not allow: pass a callable that "
+            "returns a fresh iterator, or write the rows to a .npy file with shoal.write and pass its path"
+        )
+
+
+class Single:
+    """Blocks that can be had once."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks: Blocks | None = blocks
+
+    def __call__(self) -> Blocks:
+        """Give them; the second time is refused."""
+        blocks, self._blocks = self._blocks, None
+        if blocks is None:
+            raise ValueError(READ_ONCE)
+        return blocks
+
+
+class Fresh:
+    """What a callable of the user gives for each pass, which must not be the same iterator again."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._last: Callable[[], Any] = lambda: None
+
+    def __call__(self) -> Iterator[Any]:
+        """Give an iterator for one more pass."""
+        made = self._make()
+        if not isinstance(made, Iterable):
+            raise TypeError(f"X() must return an iterator of blocks of rows, got {type(made).__name__}")
+        blocks = iter(made)
+        if blocks is self._last():
+            raise ValueError(
+                "X() returned the same iterator for two passes: it must return a fresh one each time, which "
+                "begins at the first row"
+            )
+        try:
+            self._last = weakref.ref(blocks)
+        except TypeError:
+            self._last = lambda: blocks
+        return blocks
+
+
+def converted(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[Any]]:
+    """Give blocks of anything as arrays of their own; a generator is closed at the end."""
+    try:
+        for i, block in enumerate(given):
+            try:
+                rows = as_rows(block)
+            except TypeError as error:
+                raise TypeError(f"block {i} of X: {error}") from error
+            except ValueError as error:
+                raise ValueError(f"block {i} of X: {error}") from error
+            # The next block is asked for while this one is worked on, and may be written over it.
+            yield np.array(rows)
+    finally:
+        if isinstance(given, Generator):
+            given.close()
+
+
+def begun(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Generator[npt.NDArray[Any]]]:
+    """Give the first block that has rows, and all blocks with those put back that were read for it."""
+    read: list[npt.NDArray[Any]] = []
+    for block in blocks:
+        read.append(block)
+        if len(block):
+            return block, put_back(read, blocks)
+    raise ValueError(f"X gave {len(read)} blocks without any row: nothing to work on")
+
+
+def put_back(
+    read: list[npt.NDArray[Any]], blocks: Generator[npt.NDArray[Any]]
+) -> Generator[npt.NDArray[Any]]:
+    """Give blocks that were read, and then those that follow."""
+    try:
+        while read:
+            yield read.pop(0)
+        yield from blocks
+    finally:
+        blocks.close()
+
+
+def checked(blocks: Blocks, cols: int, dtype: np.dtype[Any]) -> Generator[npt.NDArray[Any]]:
+    """Give blocks that all have `cols` columns and one type; those without rows are left out."""
+    try:
+        for i, block in enumerate(blocks):
+            if not len(block):
+                continue
+            if block.shape[1] != cols:
+                raise ValueError(f"block {i} of X has {block.shape[1]} columns, the first one has {cols}")
+            if block.dtype != dtype:
+                raise ValueError(
+                    f"block {i} of X holds {block.dtype}, the first one {dtype}: make them one type"
+                )
+            yield block
+    finally:
+        if isinstance(blocks, Generator):
+            blocks.close()
+
+
+def recut(blocks: Blocks, rows: int) -> Generator[npt.NDArray[Any]]:
+    """Give the same rows in blocks of `rows` each, but for the last."""
+    waiting: list[npt.NDArray[Any]] = []
+    found = 0
+    for block in blocks:
+        while found + len(block) >= rows:
+            head, block = block[: rows - found], block[rows - found :]
+            yield np.concatenate([*waiting, head]) if waiting else head
+            waiting, found = [], 0
+        if len(block):
+            waiting.append(block)
+            found += len(block)
+    if waiting:
+        yield np.concatenate(waiting)

@@ -1,0 +1,179 @@
+"""One value for every row, as rows come: into an array of the caller, into a file, or into memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+from abc import ABC, abstractmethod
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core, _params
+from ._core import Source
+from .data import DataSource, array_source
+
+#: Rows that are worked on together, of a source that could be read as a whole.
+PART_ROWS = 1 << 20
+
+
+class Results(ABC):
+    """Where values go, in row order."""
+
+    @abstractmethod
+    def expect(self, rows: int) -> None:
+        """Prepare for so many values, or refuse them."""
+
+    @abstractmethod
+    def put(self, values: npt.NDArray[Any]) -> None:
+        """Take the next values."""
+
+    @abstractmethod
+    def finish(self) -> npt.NDArray[Any]:
+        """Give all of them."""
+
+    def close(self) -> None:  # noqa: B027 - whoever has something to let go of
+        """Let go of what was not finished."""
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+class InMemory(Results):
+    """Values in a new array."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._parts = [np.empty(0, dtype=dtype)]
+
+    def expect(self, rows: int) -> None:
+        """Any number will do."""
+
+    def put(self, values: npt.NDArray[Any]) -> None:
+        """Keep them."""
+        self._parts.append(values)
+
+    def finish(self) -> npt.NDArray[Any]:
+        """Give one array."""
+        return np.concatenate(self._parts)
+
+
+class InArray(Results):
+    """Values in an array of the caller."""
+
+    def __init__(self, name: str, array: npt.NDArray[Any], dtype: npt.DTypeLike) -> None:
+        if array.dtype != dtype or array.ndim != 1 or not array.flags.writeable:
+            kind = "" if array.flags.writeable else "read-only "
+            raise ValueError(
+                f"{name} must be a writable 1-D array of {np.dtype(dtype).name}, "
+                f"got a {kind}{array.ndim}-D one of {array.dtype.name}"
+            )
+        self._name, self._array = name, array
+        self._filled = 0
+
+    def expect(self, rows: int) -> None:
+        """Refuse any other number than there is room for."""
+        if rows != len(self._array):
+            raise ValueError(f"{self._name} has {len(self._array)} values, X has {rows} rows")
+
+    def put(self, values: npt.NDArray[Any]) -> None:
+        """Copy them."""
+        end = self._filled + len(values)
+        if end > len(self._array):
+            raise ValueError(f"{self._name} has {len(self._array)} values, X has more rows")
+        self._array[self._filled : end] = values
+        self._filled = end
+
+    def finish(self) -> npt.NDArray[Any]:
+        """Give the array, which must be full."""
+        self.expect(self._filled)
+        return self._array
+
+
+class InFile(Results):
+    """Values in an ``.npy`` file, which appears whole or not at all."""
+
+    def __init__(self, path: str, dtype: npt.DTypeLike) -> None:
+        if Path(path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        self._path = path
+        self._writer = _core.NpyWriter(path, np.dtype(dtype).name, None)
+
+    def expect(self, rows: int) -> None:
+        """Any number will do."""
+
+    def put(self, values: npt.NDArray[Any]) -> None:
+        """Write them."""
+        self._writer.append(values[:, np.newaxis])
+
+    def finish(self) -> npt.NDArray[Any]:
+        """Give the file its name, and map it."""
+        self._writer.finish()
+        values: npt.NDArray[Any] = np.load(self._path, mmap_mode="r")
+        return values
+
+    def close(self) -> None:
+        """Leave nothing of an unfinished file."""
+        self._writer.close()
+
+
+def results(name: str, given: Any, dtype: npt.DTypeLike) -> Results:
+    """Say where values go that the parameter `name` asks for."""
+    if given is None:
+        return InMemory(dtype)
+    if isinstance(given, (str, os.PathLike)):
+        return InFile(os.fsdecode(given), dtype)
+    if isinstance(given, np.ndarray):
+        return InArray(name, given, dtype)
+    raise TypeError(f"{name} must be an array, the path of a .npy file or None, got {_params.shown(given)}")
+
+
+def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.int32]:
+    """Label rows with the centers of `model`, block by block; with `distances` those to the center too."""
+    if isinstance(out, (str, os.PathLike)) and isinstance(distances, (str, os.PathLike)):
+        one, other = (Path(os.fsdecode(name)).resolve() for name in (out, distances))
+        if one == other:
+            raise ValueError(f"out and distances are the same file, {os.fsdecode(out)!r}")
+    threads = _params.threads(model.n_jobs)
+    centers, metric = model.cluster_centers_, model.metric
+    with ExitStack() as stack:
+        # Outputs that cannot be written are refused before a row is read.
+        labels = stack.enter_context(results("out", out, np.int32))
+        sq_roots = None
+        if distances is not None:
+            sq_roots = stack.enter_context(results("distances", distances, np.float64))
+        rows = model._checked(X, reset=False)
+        source = rows if isinstance(rows, DataSource) else DataSource(array_source(rows))
+        n = source.shape[0]
+        if n is not None:
+            labels.expect(n)
+            if sq_roots is not None:
+                sq_roots.expect(n)
+
+        def work(part: Source) -> None:
+            if sq_roots is None:
+                labels.put(_core.predict(part, centers, metric, threads))
+                return
+            found, sq_dists = _core.nearest(part, centers, 1, metric, threads)
+            labels.put(found)
+            sq_roots.put(np.sqrt(sq_dists))
+
+        if source.access == "random":
+            assert n is not None
+            for start in range(0, n, PART_ROWS):
+                work(source._source.slice(start, min(n, start + PART_ROWS)))
+        else:
+            with source._ahead() as blocks:
+                for block in blocks:
+                    work(array_source(block))
+        found = labels.finish()
+        if sq_roots is not None:
+            sq_roots.finish()
+    return found

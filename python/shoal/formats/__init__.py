@@ -1,0 +1,78 @@
+"""Rows in files and objects of other libraries; each library is imported when something of it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from shoal._core import Source
+
+from .stream import Stream
+
+#: What reads files of a suffix: a module here, its function, and which option of `shoal.open` it takes.
+SUFFIXES = {
+    ".arrow": ("ipc", "open_ipc", "columns"),
+    ".feather": ("ipc", "open_ipc", "columns"),
+    ".h5": ("hdf5", "open_hdf5", "key"),
+    ".hdf5": ("hdf5", "open_hdf5", "key"),
+    ".parquet": ("parquet", "open_parquet", "columns"),
+    ".safetensors": ("safetensors", "open_safetensors", "key"),
+    ".zarr": ("zarr", "open_zarr", "key"),
+}
+#: What lies in the folder of a zarr store, of format 3 or 2.
+STORE = ("zarr.json", ".zarray", ".zgroup")
+
+
+def suffix_of(name: str) -> str:
+    """Give the suffix of a path in lower case; of a folder without one that is known, what it holds tells."""
+    path = Path(name)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES and path.is_dir():
+        if any((path / entry).exists() for entry in STORE):
+            return ".zarr"
+        if any(path.glob("*.parquet")):
+            return ".parquet"
+    return suffix
+
+
+def of_file(name: str, suffix: str, columns: Sequence[Any] | None, key: str | None) -> Stream | Source:
+    """Open a file of one of `SUFFIXES`."""
+    module, function, option = SUFFIXES[suffix]
+    given = {"columns": columns, "key": key}
+    value = given.pop(option)
+    for other, unwanted in given.items():
+        if unwanted is not None:
+            raise ValueError(f"{name}: {other}={unwanted!r} does not belong to {suffix} files")
+    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, value)
+    return opened
+
+
+def of_object(obj: Any, columns: Sequence[Any] | None = None) -> Stream | Source | None:
+    """Give an object of another library as rows that stay where they are; None where it is array-like.
+
+    Its class tells which library that is, without importing any.
+    """
+    libraries = {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
+    if "pyarrow" in libraries:
+        from .tables import of_pyarrow
+
+        return of_pyarrow(obj, columns)
+    if "polars" in libraries:
+        from .tables import of_polars
+
+        return of_polars(obj, columns)
+    if "h5py" in libraries and hasattr(obj, "chunks"):
+        from .hdf5 import of_dataset
+
+        return of_dataset(obj)
+    if "zarr" in libraries and hasattr(obj, "chunks"):
+        from .zarr import of_array
+
+        return of_array(obj)
+    if hasattr(obj, "__arrow_c_stream__") and not hasattr(obj, "__array__"):
+        from .tables import of_exporter
+
+        return of_exporter(obj, columns)
+    return None

@@ -1,0 +1,83 @@
+"""Arrow IPC files (also called Feather), mapped: files and streams of batches, compressed or not."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .arrow import Columns, pyarrow
+from .stream import Block, Stream, told_of
+
+#: A file with an index of its batches begins like this; what does not is taken for a stream of them.
+MAGIC = b"ARROW1"
+#: The first version of Feather is another format.
+OLD = b"FEA1"
+PAGE = 4096
+
+
+def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
+    """Open an ``.arrow`` or ``.feather`` file."""
+    pa = pyarrow(name)
+    with told_of(name):
+        buffer = mapped(name, pa)
+        indexed = is_indexed(name, buffer)
+        reader = pa.ipc.open_file(buffer) if indexed else pa.ipc.open_stream(buffer)
+        schema = reader.schema
+        found = Columns(name, schema, columns)
+        fields = [schema.get_field_index(column) for column in found.names]
+        if indexed:
+            rows = reader.count_rows()
+        else:
+            # Of a stream one column is looked through; where it is not compressed its values are not read.
+            rows = sum(batch.num_rows for batch in batches(pa, buffer, fields[:1], indexed=False))
+
+    def blocks() -> Iterator[Block]:
+        with told_of(name):
+            buffer = mapped(name, pa)
+            for block in found.blocks(batches(pa, buffer, fields, indexed=is_indexed(name, buffer))):
+                if found.is_vector:
+                    read_in(block)
+                yield block
+
+    return Stream(name, rows, found.cols, found.dtype, blocks)
+
+
+def mapped(name: str, pa: Any) -> Any:
+    """Map a file; it stays mapped as long as something of it is in use."""
+    with Path(name).open("rb") as file:
+        try:
+            contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except ValueError as error:
+            raise ValueError(f"{name}: is empty") from error
+    if hasattr(mmap, "MADV_SEQUENTIAL"):
+        contents.madvise(mmap.MADV_SEQUENTIAL)
+    return pa.py_buffer(contents)
+
+
+def is_indexed(name: str, buffer: Any) -> bool:
+    """Whether a file has an index of its batches, else it is a stream of them."""
+    start = buffer[: len(MAGIC)].to_pybytes()
+    if start.startswith(OLD):
+        raise ValueError(f"{name}: is of the first version of Feather: write it again as Arrow IPC")
+    return bool(start == MAGIC)
+
+
+def batches(pa: Any, buffer: Any, fields: list[int], *, indexed: bool) -> Iterator[Any]:
+    """Give the batches of a file one by one, with these fields alone."""
+    # Threads would race for the fields of one batch only; the blocks have the processor.
+    options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
+    if not indexed:
+        yield from pa.ipc.open_stream(buffer, options=options)
+        return
+    reader = pa.ipc.open_file(buffer, options=options)
+    for i in range(reader.num_record_batches):
+        yield reader.get_batch(i)
+
+
+def read_in(block: Block) -> None:
+    """Look at every page of a mapped block: it is read now, by the one who reads ahead."""
+    block.reshape(-1).view(np.uint8)[::PAGE].max(initial=0)

@@ -1,0 +1,97 @@
+"""Rows that are made a block at a time, as often as they are asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._params import shown
+
+#: A block has about this many bytes: enough work for many threads, little beside the centers and sums. Two
+#: are alive at a time, one that is worked on and one that is read ahead.
+BLOCK_BYTES = 8 << 20
+#: So many names fit into a message.
+MOST_NAMES = 20
+
+Block = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows of a file or an object, and how a pass over them is made.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    rows : int or None
+        How many there are, if that is known.
+    cols : int
+        Columns.
+    dtype : numpy.dtype
+        Type of the numbers of every block.
+    blocks : callable
+        Gives a generator of blocks of that width and type. Nothing stays open after its end.
+    once : bool
+        Whether there is only one pass.
+    """
+
+    name: str
+    rows: int | None
+    cols: int
+    dtype: np.dtype[Any]
+    blocks: Callable[[], Iterator[Block]]
+    once: bool = False
+
+
+def block_rows(cols: int, dtype: np.dtype[Any]) -> int:
+    """Give the number of rows that make a block."""
+    return max(1, BLOCK_BYTES // (cols * dtype.itemsize))
+
+
+def required(package: str, extra: str, what: str) -> Any:
+    """Import an optional package, or say how it is installed."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        missing = package.partition(".")[0]
+        raise ImportError(f"{what} needs {missing}: pip install 'shoal[{extra}]'") from error
+
+
+@contextmanager
+def told_of(name: str) -> Iterator[None]:
+    """Let errors of another library name the file: of damaged contents they raise nearly anything."""
+    try:
+        yield
+    except OSError as error:
+        # Without a number it is no error of the system.
+        if error.errno is None:
+            raise ValueError(f"{name}: cannot be read: {error}") from error
+        if error.filename is None:
+            raise OSError(error.errno, os.strerror(error.errno), name) from error
+        raise
+    except (AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        text = str(error) or type(error).__name__
+        raise ValueError(text if text.startswith(name) else f"{name}: cannot be read: {text}") from error
+
+
+def listed(names: list[str]) -> str:
+    """Give names as one line, for messages."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return (", ".join(shown(name) for name in names[:MOST_NAMES]) + more) or "none"
+
+
+def numbers(dtype: np.dtype[Any], what: str) -> np.dtype[Any]:
+    """Give the type in which numbers of `dtype` are handed on; `what` is refused where it holds none."""
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return np.dtype(np.float64)
+    if dtype.kind not in "biuf":
+        raise ValueError(f"{what} holds {dtype}: rows are real numbers")
+    return dtype.newbyteorder("=")

@@ -1,0 +1,119 @@
+"""Tables, readers and data sets of pyarrow, frames of polars, and whatever else hands out Arrow data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from shoal._core import Source
+
+from .arrow import Columns, pyarrow, width
+from .parquet import BUFFER_BYTES, NUMBERS
+from .stream import Block, Stream
+
+#: Data sets in these formats know their rows without reading them.
+COUNTED = ("parquet", "arrow", "feather")
+
+
+def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
+    """Give an object of pyarrow as rows; None for tables of numbers, which are array-like."""
+    pa = pyarrow("a table")
+    if isinstance(obj, pa.RecordBatchReader):
+        return of_reader(obj, columns)
+    if isinstance(obj, (pa.Array, pa.ChunkedArray)):
+        if columns is not None or width(pa, obj.type) is None:
+            return None
+        obj = pa.table({"vectors": obj})
+    if isinstance(obj, pa.RecordBatch):
+        obj = pa.Table.from_batches([obj])
+    if isinstance(obj, pa.Table):
+        return of_table(obj, columns, "pyarrow table")
+    return of_data_set(obj, columns) if hasattr(obj, "to_batches") else None
+
+
+def of_polars(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
+    """Give a frame of polars with a column of vectors as rows; None for others, which are array-like."""
+    kinds = getattr(obj, "schema", {})
+    wanted = list(kinds) if columns is None else columns
+    if not any(str(kinds.get(column)).startswith("Array(") for column in wanted):
+        return None
+    pa = pyarrow("a polars frame with a column of vectors")
+    return of_table(pa.table(obj), columns, "polars frame")
+
+
+def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Stream:
+    """Give what any object streams: with a length it can do so again, without one only once."""
+    name = type(obj).__name__
+    pa = pyarrow(name)
+
+    def reader() -> Any:
+        return pa.RecordBatchReader.from_stream(obj)
+
+    if not hasattr(obj, "__len__"):
+        return of_reader(reader(), columns, name)
+    found = Columns(name, reader().schema, columns)
+    return streamed(name, len(obj), found, reader)
+
+
+def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Stream | Source | None:
+    """Give a table with a column of vectors: in place where it lies in one piece, else as a stream."""
+    pa = pyarrow(name)
+    wanted = table.schema.names if columns is None else columns
+    kinds = {field.name: field.type for field in table.schema}
+    if not any(column in kinds and width(pa, kinds[column]) is not None for column in wanted):
+        return None
+    found = Columns(name, table.schema, columns)
+    batches = table.select(found.names).to_batches()
+    if len(batches) == 1:
+        return Source.from_array(found.block(batches[0], 0))
+    return streamed(name, table.num_rows, found, lambda: batches)
+
+
+def of_reader(reader: Any, columns: Sequence[Any] | None, name: str = "RecordBatchReader") -> Stream:
+    """Give a reader of record batches, which can be read once."""
+    found = Columns(name, reader.schema, columns)
+    return streamed(name, None, found, lambda: reader, once=True)
+
+
+def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
+    """Give a data set of pyarrow: its files are read one after the other."""
+    from pyarrow import dataset
+
+    name = "pyarrow data set"
+    found = Columns(name, data.schema, columns)
+    stored = getattr(data, "format", None)
+    counted = stored is None or stored.default_extname in COUNTED
+    options: dict[str, Any] = {}
+    if isinstance(stored, dataset.ParquetFileFormat):
+        options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(
+            pre_buffer=False, use_buffered_stream=True, buffer_size=BUFFER_BYTES
+        )
+
+    def batches() -> Any:
+        size = max(1, NUMBERS // found.cols)
+        return data.to_batches(
+            columns=found.names,
+            batch_size=size,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
+            **options,
+        )
+
+    return streamed(name, data.count_rows() if counted else None, found, batches)
+
+
+def streamed(
+    name: str,
+    rows: int | None,
+    found: Columns,
+    batches: Callable[[], Iterable[Any]],
+    *,
+    once: bool = False,
+) -> Stream:
+    """Give batches as a stream of rows."""
+
+    def blocks() -> Iterator[Block]:
+        return found.blocks(batches())
+
+    return Stream(name, rows, found.cols, found.dtype, blocks, once)

@@ -1,0 +1,45 @@
+"""Arrays of zarr stores, of format 2 and 3."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from . import chunked
+from .stream import Stream, required, told_of
+
+
+def open_zarr(name: str, key: str | None) -> Stream:
+    """Open a store that is one array, or the array `key` of a group, where the only one needs no name."""
+    zarr = required("zarr", "zarr", name)
+    # Of a store that is missing, zarr says that it is no group.
+    Path(name).stat()
+    with told_of(name):
+        stored = zarr.open(name, mode="r")
+        if isinstance(stored, zarr.Array):
+            if key is not None:
+                raise ValueError(f"{name}: is one array: there is none within it for key={key!r}")
+            return stream_of(stored, name)
+        array = None if key is None else stored.get(key)
+        if not isinstance(array, zarr.Array):
+            arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
+            array = stored[chunked.one_of(name, key, arrays)]
+        return stream_of(array, f"{name}[{array.path!r}]")
+
+
+def of_array(array: Any) -> Stream:
+    """Give an open array."""
+    return stream_of(array, f"zarr array {array.store_path}")
+
+
+def stream_of(array: Any, name: str) -> Stream:
+    """Give an array as rows: an array of zarr holds no file open."""
+
+    @contextmanager
+    def opened() -> Iterator[Any]:
+        with told_of(name):
+            yield array
+
+    return chunked.stream_of(array, name, opened)

@@ -1,0 +1,136 @@
+//! This module knows files of rows that Python writes: as they come, or in random order.
+
+use std::sync::{Mutex, MutexGuard};
+
+use numpy::PyUntypedArray;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use super::array::Array;
+use super::enter::enter;
+use crate::data::npy::Writer;
+use crate::data::{Dtype, Shuffler};
+use crate::error::{Error, Result};
+
+/// What a writer needs to know of its rows, and the writer itself until it is finished.
+struct Open<W> {
+    dtype: Dtype,
+    /// None for a one-dimensional array, whose blocks have one column.
+    cols: Option<usize>,
+    writer: Mutex<Option<W>>,
+}
+
+impl<W: Send> Open<W> {
+    fn new(dtype: Dtype, cols: Option<usize>, writer: W) -> Self {
+        Self { dtype, cols, writer: Mutex::new(Some(writer)) }
+    }
+
+    fn locked(&self) -> PyResult<MutexGuard<'_, Option<W>>> {
+        self.writer.try_lock().map_err(|_| PyRuntimeError::new_err("this file is in use by another thread"))
+    }
+
+    /// Runs `work` on the writer and the bytes of a two-dimensional array.
+    fn take(
+        &self,
+        py: Python<'_>,
+        rows: &Bound<'_, PyUntypedArray>,
+        work: impl FnOnce(&mut W, &[u8]) -> Result<()> + Send,
+    ) -> PyResult<()> {
+        let (array, mut writer) = (Array::new(rows)?, self.locked()?);
+        let (dtype, cols) = (self.dtype, self.cols.unwrap_or(1));
+        let writer = writer.as_mut().ok_or_else(finished)?;
+        enter(py, Some(1), 0.0, |_| {
+            let found = array.rows().layout();
+            if found.dtype != dtype || found.cols != cols {
+                return Err(Error::Shape(format!(
+                    "rows of {} {} do not go into a file of rows of {cols} {dtype}",
+                    found.cols, found.dtype
+                )));
+            }
+            work(writer, &array.rows().copy_bytes(0..found.rows)?)
+        })
+    }
+}
+
+fn finished() -> PyErr {
+    PyRuntimeError::new_err("the file is finished")
+}
+
+/// An `.npy` file that appears under its name once it is finished; `cols` None for a one-dimensional one.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct NpyWriter(Open<Writer>);
+
+#[pymethods]
+impl NpyWriter {
+    #[new]
+    fn new(path: &str, dtype: &str, cols: Option<usize>) -> PyResult<Self> {
+        let dtype = Dtype::from_name(dtype)?;
+        let writer = match cols {
+            Some(cols) => Writer::create(path, dtype, cols)?,
+            None => Writer::create_1d(path, dtype)?,
+        };
+        Ok(Self(Open::new(dtype, cols, writer)))
+    }
+
+    /// Appends the rows of a 2-D array.
+    fn append(&self, py: Python<'_>, rows: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+        self.0.take(py, rows, Writer::append)
+    }
+
+    /// Gives the file its name; says how many rows it has.
+    fn finish(&self, py: Python<'_>) -> PyResult<u64> {
+        let writer = self.0.locked()?.take().ok_or_else(finished)?;
+        enter(py, Some(1), 0.0, |_| writer.finish())
+    }
+
+    /// Leaves nothing of a file that is not finished.
+    fn close(&self) -> PyResult<()> {
+        *self.0.locked()? = None;
+        Ok(())
+    }
+}
+
+/// An `.npy` file of rows in random order, which appears under its name once it is finished.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct ShuffledWriter(Open<Shuffler>);
+
+#[pymethods]
+impl ShuffledWriter {
+    #[new]
+    fn new(
+        path: &str,
+        dtype: &str,
+        cols: usize,
+        rows: Option<u64>,
+        seed: u64,
+        memory: u64,
+    ) -> PyResult<Self> {
+        let dtype = Dtype::from_name(dtype)?;
+        let rows = Shuffler::create(path, dtype, cols, rows, seed, memory)?;
+        Ok(Self(Open::new(dtype, Some(cols), rows)))
+    }
+
+    /// Takes the rows of a 2-D array.
+    fn append(&self, py: Python<'_>, rows: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+        self.0.take(py, rows, Shuffler::push)
+    }
+
+    /// Writes the next rows of the order, and says how many; None when all are written.
+    fn write_some(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let mut writer = self.0.locked()?;
+        let writer = writer.as_mut().ok_or_else(finished)?;
+        enter(py, Some(1), f64::INFINITY, |cx| writer.write_some(cx))
+    }
+
+    /// Gives the file its name; says how many rows it has.
+    fn finish(&self, py: Python<'_>) -> PyResult<u64> {
+        let writer = self.0.locked()?.take().ok_or_else(finished)?;
+        enter(py, Some(1), f64::INFINITY, |cx| writer.finish(cx))
+    }
+
+    /// Leaves nothing of a file that is not finished.
+    fn close(&self) -> PyResult<()> {
+        *self.0.locked()? = None;
+        Ok(())
+    }
+}

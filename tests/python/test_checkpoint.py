@@ -1,0 +1,408 @@
+"""Fits that are kept on the way, killed, and gone on with."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import shoal
+from shoal.callbacks import Callback, Checkpoint
+
+RNG = np.random.default_rng(11)
+X = (RNG.normal(size=(3000, 4)) + 3 * RNG.integers(0, 4, size=(3000, 1))).astype("float32")
+WEIGHTS = RNG.uniform(0, 2, size=3000)
+
+
+def first_rows(X, k, random_state):
+    """First centers by a callable of the user."""
+    return X[random_state.choice(len(X), k, replace=False)]
+
+
+METHODS = {
+    "kmeans": shoal.KMeans(12, tol=0, random_state=3),
+    "kmeans, starts": shoal.KMeans(12, init="random", n_init=3, max_iter=6, random_state=3),
+    "kmeans, given": shoal.KMeans(12, init=X[:12], tol=0),
+    "kmeans, callable": shoal.KMeans(12, init=first_rows, n_init=3, max_iter=6, random_state=3),
+    "kmeans, bounds": shoal.KMeans(40, algorithm="yinyang", tol=0, random_state=3),
+    "kmeans, cosine": shoal.KMeans(12, metric="cosine", tol=0, random_state=3),
+    "minibatch": shoal.MiniBatchKMeans(12, batch_size=200, max_iter=2, tol=1e-3, random_state=3),
+    "nested": shoal.NestedMiniBatchKMeans(12, batch_size=200, random_state=3),
+    "nested, in order": shoal.NestedMiniBatchKMeans(
+        12, batch_size=200, shuffle=False, compute_labels=False, random_state=3
+    ),
+}
+
+
+def clone(model, **params):
+    """A new estimator with the same parameters."""
+    return type(model)(**{**model.get_params(deep=False), **params})
+
+
+def attributes(model):
+    """All that a fit leaves, but for seconds and the number of distances, which bounds change."""
+    found = {
+        name: getattr(model, name)
+        for name in ("cluster_centers_", "counts_", "n_iter_", "stop_reason_", "init_", "n_features_in_")
+    }
+    if getattr(model, "compute_labels", True):
+        found |= {"labels_": model.labels_, "inertia_": model.inertia_}
+    for name in ("n_steps_", "rows_used_", "rows_retired_", "batch_sizes_"):
+        if hasattr(model, name):
+            found[name] = getattr(model, name)
+    names = [name for name in model.history_.dtype.names if name not in ("elapsed", "n_distances")]
+    found["history_"] = model.history_[names].tolist()
+    return found
+
+
+def assert_same(model, expected):
+    """Whether two fits left the same, bit for bit."""
+    found, wanted = attributes(model), attributes(expected)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+class Stop(Callback):
+    """Raises after so many steps."""
+
+    def __init__(self, after, error=KeyboardInterrupt):
+        self.after = after
+        self.error = error
+
+    def __call__(self, estimator, step):
+        if step.iteration == self.after:
+            raise self.error
+        return False
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weights"])
+def test_a_fit_that_was_left_ends_as_if_it_had_not_been(name, weights, tmp_path):
+    plan, path = METHODS[name], tmp_path / "run.safetensors"
+    expected = clone(plan).fit(X, sample_weight=weights)
+    again = {"init": first_rows} if callable(plan.init) else {}
+    steps = len(expected.history_)
+    for after in sorted({1, 2, steps // 2, steps - 1}):
+        # A step that a callback refuses is made nevertheless; `every` is too long for any other.
+        broken = clone(plan, callbacks=[Checkpoint(path, every=1e6), Stop(after)])
+        with pytest.raises(KeyboardInterrupt):
+            broken.fit(X, sample_weight=weights)
+        assert len(broken.history_) == after
+        resumed = shoal.resume(path, X, sample_weight=weights, **again)
+        assert_same(resumed, expected)
+        assert resumed.get_params(deep=False).keys() == plan.get_params(deep=False).keys()
+        path.unlink()
+
+
+@pytest.mark.parametrize("name", ["kmeans", "minibatch", "nested"])
+def test_every_source_of_the_same_rows_will_do(name, tmp_path):
+    plan, path, rows = METHODS[name], tmp_path / "run.safetensors", tmp_path / "rows.npy"
+    np.save(rows, X)
+    expected = clone(plan).fit(X)
+    for step in clone(plan, callbacks=[Checkpoint(path)]).iter_fit(rows):
+        if step.iteration == 3:
+            break
+    assert_same(shoal.resume(path, np.load(rows, mmap_mode="r"), n_jobs=1), expected)
+    assert_same(shoal.resume(path, str(rows)), expected)
+
+
+def blocks(size):
+    """The rows as blocks of that size."""
+    return (X[start : start + size] for start in range(0, len(X), size))
+
+
+@pytest.mark.parametrize("name", ["kmeans", "minibatch", "nested, in order"])
+def test_streams_that_begin_anew(name, tmp_path):
+    plan, path = METHODS[name], tmp_path / "run.safetensors"
+    expected = clone(plan).fit(lambda: blocks(700))
+    for after in range(1, len(expected.history_), 1 + len(expected.history_) // 6):
+        with pytest.raises(KeyboardInterrupt):
+            clone(plan, callbacks=[Checkpoint(path, every=1e6), Stop(after)]).fit(lambda: blocks(90))
+        assert_same(shoal.resume(path, lambda: blocks(300)), expected)
+    with pytest.raises(ValueError, match="values"):
+        shoal.resume(path, lambda: (2 * block for block in blocks(300)))
+
+
+def test_a_stream_that_is_read_once(tmp_path):
+    plan, path = shoal.MiniBatchKMeans(12, batch_size=50, random_state=3), tmp_path / "run.safetensors"
+    expected = clone(plan).fit(blocks(700))
+    steps = expected.history_["iteration"].tolist()
+    assert len(steps) > 20
+    for after in steps[:-1:5]:
+        with pytest.raises(KeyboardInterrupt):
+            clone(plan, callbacks=[Checkpoint(path, every=1e6), Stop(after)]).fit(blocks(90))
+        resumed = shoal.resume(path, blocks(300))
+        np.testing.assert_array_equal(resumed.cluster_centers_, expected.cluster_centers_)
+        np.testing.assert_array_equal(resumed.counts_, expected.counts_)
+        assert resumed.history_["objective"].tolist() == expected.history_["objective"].tolist()
+
+
+def test_a_stream_that_fails_half_way_leaves_the_steps_before(tmp_path):
+    path = tmp_path / "run.safetensors"
+
+    def failing():
+        yield from (X[:1000], X[1000:2000])
+        raise LookupError("the line went dead")
+
+    model = shoal.MiniBatchKMeans(5, batch_size=100, random_state=3, callbacks=[Checkpoint(path)])
+    with pytest.raises(LookupError, match="dead"):
+        model.fit(failing())
+    # The batches before are in; which of the last ones were asked for together with what failed is not said.
+    assert 1500 <= model.history_["rows_seen"][-1] <= 2000
+    assert np.isfinite(model.cluster_centers_).all()
+    expected = shoal.MiniBatchKMeans(5, batch_size=100, random_state=3).fit(blocks(700))
+    np.testing.assert_array_equal(shoal.resume(path, blocks(70)).cluster_centers_, expected.cluster_centers_)
+
+
+def test_one_is_written_when_it_is_time(tmp_path):
+    path, times = tmp_path / "run.safetensors", []
+
+    class Look(Callback):
+        def __call__(self, estimator, step):
+            times.append((step.iteration, path.exists() and path.stat().st_ino))
+
+    clone(METHODS["kmeans"], callbacks=[Checkpoint(path, every_steps=4), Look()]).fit(X)
+    written = [step for (step, now), (_, before) in zip(times[1:], times, strict=False) if now != before]
+    assert written == list(range(4, times[-1][0] + 1, 4))
+    path.unlink()
+    clone(METHODS["kmeans"], callbacks=[Checkpoint(path, every=0), Stop(1, RuntimeError)])
+    with pytest.raises(RuntimeError):
+        clone(METHODS["kmeans"], callbacks=[Checkpoint(path, every=0), Stop(1, RuntimeError)]).fit(X)
+    assert path.exists()
+
+
+def test_a_run_that_was_ended_from_outside_goes_on(tmp_path):
+    path = tmp_path / "run.safetensors"
+    expected = clone(METHODS["kmeans"]).fit(X)
+    stopped = clone(
+        METHODS["kmeans"], callbacks=[Checkpoint(path), lambda model, step: step.iteration == 2]
+    ).fit(X)
+    assert stopped.stop_reason_ == "callback"
+    model = shoal.resume(path, X, callbacks=[Checkpoint(path)])
+    assert_same(model, expected)
+    # What is over stays over.
+    assert_same(shoal.resume(path, X), expected)
+
+
+def test_what_an_estimator_knows_of_features_is_kept(tmp_path):
+    frame = pytest.importorskip("pandas").DataFrame(X, columns=list("abcd"))
+    path = tmp_path / "run.safetensors"
+    for _ in clone(METHODS["kmeans"], callbacks=[Checkpoint(path)]).iter_fit(frame):
+        break
+    assert shoal.resume(path, frame).feature_names_in_.tolist() == list("abcd")
+    with pytest.raises(ValueError, match="features"):
+        shoal.resume(path, X)
+
+
+def test_what_does_not_belong_together_is_refused(tmp_path):
+    path = tmp_path / "run.safetensors"
+    for _ in clone(METHODS["kmeans"], callbacks=[Checkpoint(path)]).iter_fit(X):
+        break
+    other = X.copy()
+    other[0, 0] += 1
+    for rows, weights, match in [
+        (other, None, "values"),
+        (X[:-1], None, "3000 x 4"),
+        (X[:, :3], None, "3000 x 4"),
+        (X.astype("float64"), None, "float32"),
+        (X, WEIGHTS, "sample_weight"),
+    ]:
+        with pytest.raises(ValueError, match=match) as refused:
+            shoal.resume(path, rows, sample_weight=weights)
+        assert str(path) in str(refused.value)
+    with pytest.raises(TypeError, match="max_iter"):
+        shoal.resume(path, X, max_iter=3)
+    with pytest.raises(TypeError, match="init"):
+        shoal.resume(path, X, init="random")
+    with pytest.raises(ValueError, match="resume"):
+        shoal.load(path)
+    model = tmp_path / "model.safetensors"
+    clone(METHODS["kmeans"]).fit(X).save(model)
+    with pytest.raises(ValueError, match="no checkpoint"):
+        shoal.resume(model, X)
+    with pytest.raises(FileNotFoundError):
+        shoal.resume(tmp_path / "none", X)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValueError, match="cut short"):
+        shoal.resume(path, X)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["kmeans", "kmeans, callable", "minibatch", "nested"])
+def test_a_damaged_file_is_refused_or_does_no_harm(name, tmp_path):
+    path, few = tmp_path / "run.safetensors", X[:200]
+    plan = clone(METHODS[name], callbacks=[Checkpoint(path)])
+    for step in plan.iter_fit(few):
+        if step.iteration == 2:
+            break
+    whole, chance, refused = path.read_bytes(), random.Random(name), 0
+    again = {"init": first_rows} if callable(plan.init) else {}
+    # The header is where damage does the most.
+    header = int.from_bytes(whole[:8], "little")
+    for _ in range(80):
+        damaged = bytearray(whole)
+        at = chance.randrange(8 + header) if chance.random() < 0.7 else chance.randrange(len(whole))
+        damaged[at] = chance.randrange(256)
+        path.write_bytes(damaged[: chance.randrange(len(whole))] if chance.random() < 0.1 else damaged)
+        try:
+            # However long a damaged limit lets it run.
+            model = shoal.resume(path, few, callbacks=[lambda _, step: True], **again)
+        except (ValueError, TypeError):
+            refused += 1
+        else:
+            assert np.isfinite(model.cluster_centers_).all()
+    assert refused > 20
+
+
+def test_a_callable_has_to_be_given_again(tmp_path):
+    path = tmp_path / "run.safetensors"
+    for _ in clone(METHODS["kmeans, callable"], callbacks=[Checkpoint(path)]).iter_fit(X):
+        break
+    with pytest.raises(ValueError, match="callable"):
+        shoal.resume(path, X)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"path": ""}, "path"),
+        ({"path": 3}, "path"),
+        ({"path": "a", "every": -1}, "every"),
+        ({"path": "a", "every": float("nan")}, "every"),
+        ({"path": "a", "every": "often"}, "every"),
+        ({"path": "a", "every_steps": 0}, "every_steps"),
+        ({"path": "a", "every_steps": 1.5}, "every_steps"),
+    ],
+)
+def test_intervals_that_are_none(arguments, match):
+    with pytest.raises((ValueError, TypeError), match=match):
+        Checkpoint(**arguments)
+
+
+def test_a_place_that_is_none_is_refused_before_the_first_step(tmp_path):
+    for path, error in [(tmp_path / "none" / "a", FileNotFoundError), (tmp_path, IsADirectoryError)]:
+        model = clone(METHODS["kmeans"], callbacks=[Checkpoint(path), Stop(1, RuntimeError)])
+        with pytest.raises(error):
+            model.fit(X)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_a_disk_that_is_full_ends_the_run_and_leaves_it_usable(tmp_path):
+    limited = f"""
+import resource, signal, sys, numpy as np, shoal
+from shoal.callbacks import Checkpoint
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+X = np.random.default_rng(0).normal(size=(50000, 2)).astype("float32")
+resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+model = shoal.KMeans(5, callbacks=[Checkpoint({str(tmp_path / "a")!r}, every=0)])
+try:
+    model.fit(X)
+except OSError as error:
+    print("refused:", error, len(model.history_), model.predict(X[:3]).shape)
+"""
+    done = subprocess.run([sys.executable, "-c", limited], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("refused:")
+    assert str(tmp_path / "a") in done.stdout
+    assert "1 (3,)" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- killed
+
+KILLED = """
+import sys, time, numpy as np, shoal
+from shoal.callbacks import Checkpoint
+sys.path.insert(0, {here!r})
+from test_checkpoint import KILLABLE
+print("ready", flush=True)
+KILLABLE[{name!r}](callbacks=[Checkpoint({path!r}, every=0), lambda *_: time.sleep(0.002)]).fit({rows!r})
+print("over", flush=True)
+"""
+KILLABLE = {
+    "kmeans": lambda **more: shoal.KMeans(64, tol=0, random_state=3, n_jobs=1, **more),
+    "minibatch": lambda **more: shoal.MiniBatchKMeans(
+        64, batch_size=100, max_iter=4, max_no_improvement=None, random_state=3, n_jobs=1, **more
+    ),
+    "nested": lambda **more: shoal.NestedMiniBatchKMeans(
+        64, batch_size=100, random_state=3, n_jobs=1, **more
+    ),
+}
+#: Kills of each method: 30 in all.
+KILLS = 10
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
+@pytest.mark.parametrize("name", KILLABLE)
+def test_a_kill_at_any_instant_loses_no_whole_checkpoint(name, tmp_path):
+    rows, path = tmp_path / "rows.npy", tmp_path / "run.safetensors"
+    np.save(rows, X)
+    expected = KILLABLE[name]().fit(rows)
+    code = KILLED.format(here=str(Path(__file__).parent), name=name, path=str(path), rows=str(rows))
+    chance, kills, found = random.Random(name), 0, 0
+    while kills < KILLS:
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "ready\n"
+        begun = time.monotonic()
+        while not path.exists() and process.poll() is None:
+            time.sleep(0.001)
+        # The instant: while files are being written, one after the other.
+        time.sleep(chance.uniform(0, min(0.3, 5 * (time.monotonic() - begun) + 0.05)))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        kills += 1
+        if path.exists():
+            found += 1
+            assert_same(shoal.resume(path, rows), expected)
+            path.unlink()
+    assert found > KILLS // 2
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize("method", ["kmeans", "nested"])
+def test_the_command_line_keeps_what_it_has_when_it_is_told_to_stop(number, method, tmp_path):
+    rows = np.random.default_rng(1).normal(size=(60000, 8)).astype("float32")
+    np.save(tmp_path / "rows.npy", rows)
+    command = [sys.executable, "-m", "shoal", "fit", "rows.npy", "-k", "300", "--method", method]
+    command += ["--tol", "0", "--threads", "1", "--quiet", "--json", "--labels"]
+    whole = subprocess.run([*command, "whole.npy"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    safe = [*command, "labels.npy", "--checkpoint", "run.safetensors", "--resume"]
+    first = subprocess.Popen(
+        [*safe, "--checkpoint-every", "0"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while not (tmp_path / "run.safetensors").exists() and first.poll() is None:
+        time.sleep(0.01)
+    first.send_signal(number)
+    out, err = first.communicate()
+    assert (first.returncode, out) == (130, ""), err
+    assert err.strip() == "shoal: interrupted"
+    assert not (tmp_path / "labels.npy").exists()
+    again = subprocess.run(safe, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert '"resumed": true' in again.stdout
+    np.testing.assert_array_equal(np.load(tmp_path / "labels.npy"), np.load(tmp_path / "whole.npy"))
+    assert whole.stdout
+    other = subprocess.run([*safe, "--seed", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert other.returncode == 1
+    assert "random_state=0, not 1" in other.stderr
+
+
+def test_the_command_line_needs_a_file_to_go_on_from(tmp_path, capsys):
+    from shoal.cli import main
+
+    np.save(tmp_path / "rows.npy", X)
+    with pytest.raises(SystemExit) as stopped:
+        main(["fit", str(tmp_path / "rows.npy"), "-k", "3", "--resume"])
+    assert stopped.value.code == 2
+    assert "--checkpoint" in capsys.readouterr().err
