@@ -18,7 +18,6 @@ from ._ahead import Ahead
 from ._blocks import Blocks, Fresh, Single, begun, checked, converted, is_once, is_stream, recut
 from ._core import Source
 from ._params import shown, whole
-from ._warn import warn
 from .formats.stream import Stream
 
 __all__ = ["DataSource", "open"]
@@ -556,6 +555,8 @@ def warn_of_format(matrix: Any) -> None:
     """Say that a sparse matrix that is not compressed by rows is converted."""
     if matrix.format != "csr":
         from sklearn.exceptions import DataConversionWarning
+
+        from ._warn import warn
 
         warn(
             f"sparse X of format {matrix.format!r} is converted to CSR, which is a copy of it: "

@@ -160,6 +160,10 @@ impl<T: Compute> Nested<T> {
         let outcome = self.take_in(more, weights.as_deref(), capacity, cx);
         if outcome.is_err() && self.retired == retired {
             self.kept.rows.truncate(kept.0);
+            if kept.0 == 0 {
+                // Nothing says how long rows are, or of which kind.
+                self.kept.rows = RowBuf::default();
+            }
             self.kept.weights.truncate(kept.1);
             *self = Self { kept: std::mem::take(&mut self.kept), ..before };
         }
