@@ -212,9 +212,10 @@ def nearest(
     n_nearest: int,
     metric: str,
     threads: int | None,
+    first_row: int = 0,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]: ...
 def predict(
-    source: Source, centers: npt.NDArray[Any], metric: str, threads: int | None
+    source: Source, centers: npt.NDArray[Any], metric: str, threads: int | None, first_row: int = 0
 ) -> npt.NDArray[np.int32]: ...
 def transform(
     source: Source, centers: npt.NDArray[Any], metric: str, threads: int | None

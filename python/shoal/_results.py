@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from . import _core, _params
 from ._core import Source
-from .data import DataSource, array_source
+from .data import DataSource, array_source, file_of, is_same_file, refuse_over, source_of_values
 
 #: Rows that are worked on together, of a source that could be read as a whole.
 PART_ROWS = 1 << 20
@@ -135,12 +135,24 @@ def results(name: str, given: Any, dtype: npt.DTypeLike) -> Results:
     raise TypeError(f"{name} must be an array, the path of a .npy file or None, got {_params.shown(given)}")
 
 
+def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
+    """Refuse files for results that would replace the rows, or each other."""
+    names = {
+        argument: os.fsdecode(given)
+        for argument, given in (("out", out), ("distances", distances))
+        if isinstance(given, (str, os.PathLike))
+    }
+    for argument, name in names.items():
+        refuse_over(X, argument, name)
+    # One of them may be an array that maps the file.
+    one, other = file_of(out), file_of(distances)
+    if names and one is not None and other is not None and is_same_file(one, other):
+        raise ValueError(f"out and distances are the same file, {next(iter(names.values()))!r}")
+
+
 def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.int32]:
     """Label rows with the centers of `model`, block by block; with `distances` those to the center too."""
-    if isinstance(out, (str, os.PathLike)) and isinstance(distances, (str, os.PathLike)):
-        one, other = (Path(os.fsdecode(name)).resolve() for name in (out, distances))
-        if one == other:
-            raise ValueError(f"out and distances are the same file, {os.fsdecode(out)!r}")
+    refuse_mixed(X, out, distances)
     threads = _params.threads(model.n_jobs)
     centers, metric = model.cluster_centers_, model.metric
     with ExitStack() as stack:
@@ -150,29 +162,31 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
         if distances is not None:
             sq_roots = stack.enter_context(results("distances", distances, np.float64))
         rows = model._checked(X, reset=False)
-        source = rows if isinstance(rows, DataSource) else DataSource(array_source(rows))
+        source = rows if isinstance(rows, DataSource) else DataSource(source_of_values(rows))
         n = source.shape[0]
         if n is not None:
             labels.expect(n)
             if sq_roots is not None:
                 sq_roots.expect(n)
 
-        def work(part: Source) -> None:
+        def work(part: Source, first: int) -> None:
             if sq_roots is None:
-                labels.put(_core.predict(part, centers, metric, threads))
+                labels.put(_core.predict(part, centers, metric, threads, first))
                 return
-            found, sq_dists = _core.nearest(part, centers, 1, metric, threads)
+            found, sq_dists = _core.nearest(part, centers, 1, metric, threads, first)
             labels.put(found)
             sq_roots.put(np.sqrt(sq_dists))
 
         if source.access == "random":
             assert n is not None
             for start in range(0, n, PART_ROWS):
-                work(source._source.slice(start, min(n, start + PART_ROWS)))
+                work(source._source.slice(start, min(n, start + PART_ROWS)), start)
         else:
+            first = 0
             with source._ahead() as blocks:
                 for block in blocks:
-                    work(array_source(block))
+                    work(array_source(block), first)
+                    first += len(block)
         found = labels.finish()
         if sq_roots is not None:
             sq_roots.finish()

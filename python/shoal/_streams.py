@@ -86,9 +86,15 @@ class StreamClusterer(CenterClusterer):
                 "sample_weight does not go with a stream here: call partial_fit with each of its blocks, and "
                 "the weights of that block"
             )
+        first = 0
         with rows._ahead() as blocks:
             for block in blocks:
-                self.partial_fit(block)
+                try:
+                    self.partial_fit(block)
+                except ValueError as error:
+                    # It counts the rows of the block.
+                    raise ValueError(f"block of X from row {first} on: {error}") from error
+                first += len(block)
         return self
 
     @abstractmethod

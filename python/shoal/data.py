@@ -70,9 +70,17 @@ class DataSource:
     from it.
     """
 
-    def __init__(self, source: Source, name: str = "array", make: Callable[[], Blocks] | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        name: str = "array",
+        make: Callable[[], Blocks] | None = None,
+        path: str | None = None,
+    ) -> None:
         self._open: Source | None = source
         self._name = name
+        # The file or folder that rows are read from, of slices too; the working directory may change.
+        self._path = None if path is None else Path(path).absolute()
         # Of a stream: what gives its blocks.
         self._make = make
 
@@ -223,7 +231,9 @@ class DataSource:
         start, stop = whole("start", start, 0), whole("stop", stop, 0)
         if not start <= stop <= n:
             raise IndexError(f"rows {start}..{stop} do not lie within 0..{n}")
-        return DataSource(self._source.slice(start, stop), f"{self._name}, rows {start}..{stop}")
+        part = DataSource(self._source.slice(start, stop), f"{self._name}, rows {start}..{stop}")
+        part._path = self._path
+        return part
 
     def close(self) -> None:
         """Let go of the array or file. Arrays made from it stay valid."""
@@ -346,7 +356,8 @@ def open(
 
     # Rows may be none at all here: what works on them says how many it needs.
     rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
-    return DataSource(source_of_values(rows), "sparse matrix" if is_sparse(rows) else "array")
+    name = "sparse matrix" if is_sparse(rows) else "array"
+    return DataSource(source_of_values(rows), name, path=file_of(rows))
 
 
 def says_itself(name: str) -> bool:
@@ -383,12 +394,12 @@ def open_path(
     if known and (shape is not None or dtype is not None):
         raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
     if suffix in formats.SUFFIXES:
-        return found_source(formats.of_file(name, suffix, columns, key), name)
+        return found_source(formats.of_file(name, suffix, columns, key), name, path=name)
     for option, given in (("columns", columns), ("key", key)):
         if given is not None:
             raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
     if suffix in MAPPED:
-        return DataSource(MAPPED[suffix](name), name)
+        return DataSource(MAPPED[suffix](name), name, path=name)
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
@@ -405,7 +416,7 @@ def open_path(
         if found.newbyteorder("<") != found:
             raise ValueError(f"dtype={found.str!r}: raw files must be little-endian")
         stored = found.name
-    return DataSource(Source.open_raw(name, stored, rows, cols), name)
+    return DataSource(Source.open_raw(name, stored, rows, cols), name, path=name)
 
 
 def open_object(obj: Any, columns: list[Any] | None = None) -> DataSource | None:
@@ -420,12 +431,14 @@ def open_object(obj: Any, columns: list[Any] | None = None) -> DataSource | None
     return open_stream(obj)
 
 
-def found_source(found: Stream | Source, name: str) -> DataSource:
-    """Make a source of what a module of `formats` gives."""
+def found_source(found: Stream | Source, name: str, path: str | None = None) -> DataSource:
+    """Make a source of what a module of `formats` gives, which may have been read from a file."""
     if isinstance(found, Source):
-        return DataSource(found, name)
+        return DataSource(found, name, path=path)
     make = Single(found.blocks()) if found.once else found.blocks
-    return stream_source(make, found.cols, found.dtype, name=found.name, once=found.once, rows=found.rows)
+    return stream_source(
+        make, found.cols, found.dtype, name=found.name, once=found.once, rows=found.rows, path=path
+    )
 
 
 def open_stream(obj: Any) -> DataSource:
@@ -454,6 +467,7 @@ def stream_source(
     name: str,
     once: bool = False,
     rows: int | None = None,
+    path: str | None = None,
 ) -> DataSource:
     """Make a source of blocks that are pulled one ahead of the work, in another thread.
 
@@ -470,13 +484,53 @@ def stream_source(
         Whether there is one pass only.
     rows : int, optional
         Number of rows, if it is known; every pass must give as many.
+    path : str, optional
+        File or folder that the blocks are read from.
 
     Returns
     -------
     DataSource
     """
     source = Source.from_stream(lambda: Ahead(make()), once, cols, np.dtype(dtype).name, rows)
-    return DataSource(source, name, make)
+    return DataSource(source, name, make, path)
+
+
+def file_of(X: Any) -> str | None:
+    """Give the file or folder that rows are read from; None where they are not, or NumPy does not tell."""
+    if isinstance(X, (str, os.PathLike)):
+        return os.fsdecode(X)
+    if isinstance(X, DataSource):
+        return None if X._path is None else str(X._path)
+    while isinstance(X, np.ndarray):
+        name = getattr(X, "filename", None)
+        if isinstance(X, np.memmap) and name is not None:
+            return os.fsdecode(name)
+        # What it is a view of.
+        X = X.base
+    return None
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two names, of files that may not be there yet, are those of one."""
+    if Path(one).resolve() == Path(other).resolve():
+        return True
+    try:
+        return Path(one).samefile(other)
+    except OSError:
+        return False
+
+
+def refuse_over(X: Any, argument: str, name: str) -> None:
+    """Refuse to write the file `name`, which came as `argument`, where it is what rows are read from."""
+    read = file_of(X)
+    if read is None:
+        return
+    if is_same_file(read, name):
+        raise ValueError(f"{argument}={name!r} is the file that is read: choose another name")
+    # No part of rows in a folder is an .npy file.
+    folder, file = Path(read).resolve(), Path(name).resolve()
+    if folder in file.parents and file.suffix != ".npy" and file.exists():
+        raise ValueError(f"{argument}={name!r} lies in the folder that is read: choose another name")
 
 
 def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import _core, _params
 from ._params import ParameterError
-from .data import BLOCK_BYTES, DataSource, open, open_path
+from .data import BLOCK_BYTES, DataSource, open, open_path, refuse_over
 
 __all__ = ["shuffle", "write"]
 
@@ -171,9 +171,7 @@ def _rows_of(source: Any, name: str) -> DataSource:
     rows = open(source)
     if rows.shape[0] == 0:
         raise ValueError(f"there are no rows to write: X has shape {rows.shape}")
-    with contextlib.suppress(OSError):
-        if Path(rows._name).samefile(name):
-            raise ValueError(f"out={name!r} is the file that is read: choose another name")
+    refuse_over(rows, "out", name)
     return rows
 
 

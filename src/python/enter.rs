@@ -1,9 +1,10 @@
-//! This module knows the one door through which Python enters long work: off the interpreter, on the pool's threads, with Ctrl-C seen.
+//! This module knows the one door through which Python enters long work: off the interpreter, on threads of Rust, with Ctrl-C seen.
 
 use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
@@ -20,7 +21,7 @@ const POLL: Duration = Duration::from_millis(50);
 const SHORT: f64 = 4e6;
 
 thread_local! {
-    /// What stops the work that this thread does, where another thread looks for signals meanwhile.
+    /// What stops the work that this thread does, where it is one of its own, and another thread looks for signals meanwhile.
     static STOP: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
@@ -32,24 +33,9 @@ pub(super) fn check() -> Result<()> {
     })
 }
 
-/// Makes `stop` what this thread's work listens to, until it is dropped: a thread that waits may take up other work in between.
-struct Listening(Option<Interrupt>);
-
-impl Listening {
-    fn to(stop: &Interrupt) -> Self {
-        Self(STOP.replace(Some(stop.clone())))
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        STOP.set(self.0.take());
-    }
-}
-
 type Outcome<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
 
-/// Runs `work`, which costs about `cost` multiplications, detached from the interpreter.
+/// Runs `work`, which costs about `cost` multiplications, detached from the interpreter; without end where it waits for code of the user.
 ///
 /// A Python signal sets the executor's interrupt, the work is waited for, and the handler's exception is raised. A panic becomes a
 /// `RuntimeError`.
@@ -62,8 +48,12 @@ pub(super) fn enter<R: Send>(
     let short = cost < SHORT;
     let cx = Executor::new(if short { Some(1) } else { threads })?;
     let (outcome, signal) = py.detach(|| {
-        if short { (catch_unwind(AssertUnwindSafe(|| work(&cx))), None) } else { drive(&cx, work) }
-    });
+        if short {
+            Ok((catch_unwind(AssertUnwindSafe(|| work(&cx))), None))
+        } else {
+            drive(&cx, cost.is_finite(), work)
+        }
+    })?;
     if let Some(signal) = signal {
         return Err(signal);
     }
@@ -75,41 +65,60 @@ pub(super) fn enter<R: Send>(
     }
 }
 
-/// Runs `work` on the pool while this thread, detached, looks for signals.
+/// Runs `work` on the pool, or on a thread of its own that leaves tiles alone to the pool, while this thread, detached, looks for signals.
+///
+/// Work that waits for code of the user has to stay off the pool: that code may call shoal itself, which would wait for the same threads.
 fn drive<R: Send>(
     cx: &Executor,
+    pooled: bool,
     work: impl FnOnce(&Executor) -> Result<R> + Send,
-) -> (Outcome<R>, Option<PyErr>) {
+) -> Result<(Outcome<R>, Option<PyErr>)> {
     let (slot, done) = (Mutex::new(None), Condvar::new());
+    let job = || {
+        let outcome = catch_unwind(AssertUnwindSafe(|| work(cx)));
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        done.notify_one();
+    };
+    let signal = if pooled {
+        cx.pool().in_place_scope(|scope| {
+            scope.spawn(|_| job());
+            watch(cx, &slot, &done)
+        })
+    } else {
+        let apart = || {
+            STOP.set(Some(cx.interrupt().clone()));
+            job();
+        };
+        thread::scope(|scope| {
+            let started = thread::Builder::new().name("shoal-driver".into()).spawn_scoped(scope, apart);
+            started.map_err(|e| Error::param(format!("the system refuses a thread: {e}")))?;
+            Ok(watch(cx, &slot, &done))
+        })?
+    };
+    let outcome = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((outcome.expect("the watch ends with an outcome"), signal))
+}
+
+/// Waits until there is an outcome; the exception of a signal that came meanwhile, upon which the work was asked to stop.
+fn watch<R>(cx: &Executor, slot: &Mutex<Option<Outcome<R>>>, done: &Condvar) -> Option<PyErr> {
     let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mut signal = None;
-    cx.pool().in_place_scope(|scope| {
-        scope.spawn(|_| {
-            let _listening = Listening::to(cx.interrupt());
-            let outcome = catch_unwind(AssertUnwindSafe(|| work(cx)));
-            *lock() = Some(outcome);
-            done.notify_one();
-        });
-        let mut waiting = lock();
-        while waiting.is_none() {
-            waiting = done.wait_timeout(waiting, POLL).unwrap_or_else(PoisonError::into_inner).0;
-            if waiting.is_none() && signal.is_none() {
-                drop(waiting);
-                #[expect(
-                    clippy::redundant_closure_for_method_calls,
-                    reason = "the path is not general enough"
-                )]
-                let seen = Python::attach(|py| py.check_signals());
-                signal = seen.err();
-                if signal.is_some() {
-                    cx.interrupt().set();
-                }
-                waiting = lock();
+    let mut waiting = lock();
+    while waiting.is_none() {
+        waiting = done.wait_timeout(waiting, POLL).unwrap_or_else(PoisonError::into_inner).0;
+        if waiting.is_none() && signal.is_none() {
+            drop(waiting);
+            #[expect(clippy::redundant_closure_for_method_calls, reason = "the path is not general enough")]
+            let seen = Python::attach(|py| py.check_signals());
+            signal = seen.err();
+            // Where this is called by code that other work waits for, that work may have been asked to stop.
+            if signal.is_some() || check().is_err() {
+                cx.interrupt().set();
             }
+            waiting = lock();
         }
-    });
-    let outcome = slot.into_inner().unwrap_or_else(PoisonError::into_inner);
-    (outcome.expect("the loop ends with an outcome"), signal)
+    }
+    signal
 }
 
 /// What a panic said.

@@ -30,7 +30,18 @@ fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResu
     Ok((centers, metric_of(metric)?, cost))
 }
 
+/// Makes errors name rows as they are counted where the source is a part that begins with row `first_row`.
+fn from_row(first_row: u64) -> impl Fn(Error) -> Error {
+    move |error| match error {
+        Error::NotFinite { what: what @ "X", value, row, column } => {
+            Error::NotFinite { what, value, row: first_row + row, column }
+        }
+        other => other,
+    }
+}
+
 #[pyfunction]
+#[pyo3(signature = (source, centers, n_nearest, metric, threads, first_row = 0))]
 pub(super) fn nearest<'py>(
     py: Python<'py>,
     source: &Source,
@@ -38,11 +49,12 @@ pub(super) fn nearest<'py>(
     n_nearest: usize,
     metric: &str,
     threads: Option<usize>,
+    first_row: u64,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let (centers, metric, cost) = prepared(source, centers, metric)?;
     let input = Input::new(&source.0, None)?;
     let (labels, sq_dists) = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        kmeans::nearest(values, n_nearest, metric, input.of(), cx)
+        kmeans::nearest(values, n_nearest, metric, input.of(), cx).map_err(from_row(first_row))
     }))?;
     let labels = signed(labels);
     Ok(if n_nearest == 1 {
@@ -53,17 +65,19 @@ pub(super) fn nearest<'py>(
 }
 
 #[pyfunction]
+#[pyo3(signature = (source, centers, metric, threads, first_row = 0))]
 pub(super) fn predict<'py>(
     py: Python<'py>,
     source: &Source,
     centers: &Bound<'py, PyAny>,
     metric: &str,
     threads: Option<usize>,
+    first_row: u64,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (centers, metric, cost) = prepared(source, centers, metric)?;
     let input = Input::new(&source.0, None)?;
     let labels = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        kmeans::predict(values, metric, input.of(), cx)
+        kmeans::predict(values, metric, input.of(), cx).map_err(from_row(first_row))
     }))?;
     Ok(array1(py, signed(labels)))
 }

@@ -417,6 +417,118 @@ def test_ctrl_c_while_the_iterator_sleeps_is_seen_within_a_second():
     assert err == ""
 
 
+def test_iterators_may_call_shoal_themselves():
+    code = """
+        import sys, numpy as np, shoal
+        A = np.random.default_rng(0).normal(size=(20_000, 32))
+        for threads in (1, 2):
+            pre = shoal.KMeans(16, n_jobs=threads, random_state=0, max_iter=2, tol=0).fit(A)
+            def blocks():
+                # In the thread that asks for an iterator, and in the one that reads ahead.
+                pre.score(A)
+                return (pre.transform(A) for _ in range(3))
+            kept = np.concatenate(list(blocks()))
+            for model in (
+                shoal.KMeans(8, n_jobs=threads, random_state=0, max_iter=3, tol=0, init=kept[:8]),
+                shoal.MiniBatchKMeans(8, n_jobs=threads, random_state=0, max_iter=2, init=kept[:8]),
+                shoal.NestedMiniBatchKMeans(8, shuffle=False, n_jobs=threads, random_state=0, max_iter=3),
+            ):
+                model.fit(blocks)
+                assert np.array_equal(model.predict(blocks), model.predict(kept))
+                out = np.empty(len(kept), "i4")
+                assert np.array_equal(model.predict(blocks(), out=out), model.predict(kept))
+        print("done")
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    assert done.stdout == "done\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("where", ["work", "iterator"])
+def test_ctrl_c_is_seen_wherever_a_stream_is_at_work(where):
+    code = """
+        import sys, numpy as np, shoal
+        where = sys.argv[1]
+        A = np.random.default_rng(0).normal(size=(20_000, 32))
+        long = dict(init="random", n_jobs=1, max_iter=10**6, tol=0, random_state=0)
+        calls = 0
+        def endless():
+            print("ready", flush=True)
+            shoal.MiniBatchKMeans(64, max_no_improvement=None, **long).fit(A)
+        def pull():
+            for i in range(2):
+                if where == "iterator" and i:
+                    endless()
+                yield A
+        def blocks():
+            global calls
+            calls += 1
+            if calls > 1 and where == "callable":
+                endless()
+            if calls == 2 and where == "work":
+                print("ready", flush=True)
+            return pull()
+        try:
+            shoal.KMeans(64, **long).fit(blocks)
+        except KeyboardInterrupt:
+            print("seen", flush=True)
+        if where != "iterator":
+            print(shoal.KMeans(2, n_jobs=1).fit(A[:9000]).n_iter_ > 0, flush=True)
+    """
+    waits = []
+    # A busy machine may be late once.
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(code), where],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as child:
+            try:
+                assert child.stdout.readline() == "ready\n", child.stderr.read()
+                time.sleep(0.3)
+                begun = time.monotonic()
+                child.send_signal(signal.SIGINT)
+                assert child.stdout.readline() == "seen\n", child.stderr.read()
+                waits.append(time.monotonic() - begun)
+                if where != "iterator":
+                    assert child.stdout.readline() == "True\n", child.stderr.read()
+            finally:
+                child.kill()
+        if waits[-1] < 1.0:
+            break
+    assert min(waits) < 1.0
+
+
+@pytest.mark.parametrize("cls", [MiniBatchKMeans, NestedMiniBatchKMeans])
+def test_partial_fit_names_the_block_that_it_refuses(cls):
+    rows = np.random.default_rng(1).normal(size=(3000, 4))
+    rows[2500, 1] = np.nan
+
+    def batches():
+        yield rows[:0]
+        yield from blocks(rows, 1000)
+
+    model, good = cls(3, random_state=0), cls(3, random_state=0)
+    with pytest.raises(ValueError, match="block of X from row 2000 on: X holds NaN at row 500, column 1:"):
+        model.partial_fit(batches())
+    good.partial_fit(rows[:1000]).partial_fit(rows[1000:2000])
+    np.testing.assert_array_equal(model.cluster_centers_, good.cluster_centers_)
+
+    def broken():
+        yield rows[:1000]
+        raise ValueError("mine")
+
+    with pytest.raises(ValueError, match=r"^mine$"):
+        cls(3).partial_fit(broken())
+
+
 def test_streams_are_pickled_only_by_their_models():
     model = MiniBatchKMeans(3, random_state=0).fit(blocks())
     import pickle

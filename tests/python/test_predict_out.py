@@ -116,6 +116,127 @@ def test_nothing_is_left_of_a_failure(tmp_path):
         assert (tmp_path / "labels.npy").read_bytes() == b"older"
 
 
+@pytest.mark.parametrize("kind", ["array", "path", "slice", "iterator", "callable"])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_errors_name_the_row_of_all_rows(kind, metric, tmp_path, monkeypatch):
+    monkeypatch.setattr("shoal._results.PART_ROWS", 1000)
+    bad = X.copy()
+    bad[2500, 1] = np.nan
+    np.save(tmp_path / "rows.npy", bad)
+    np.save(tmp_path / "more.npy", np.concatenate([X[:77], bad]))
+
+    def rows():
+        return {
+            "array": bad,
+            "path": tmp_path / "rows.npy",
+            "slice": shoal.open(tmp_path / "more.npy").slice(77, 3077),
+            "iterator": iter(np.array_split(bad, 11)),
+            "callable": lambda: iter(np.array_split(bad, 11)),
+        }[kind]
+
+    model = shoal.KMeans(7, metric=metric, random_state=0).fit(X)
+    for to in ({}, {"out": np.empty(3000, "i4")}, {"distances": np.empty(3000)}):
+        with pytest.raises(ValueError, match="X holds NaN at row 2500, column 1:"):
+            model.predict(rows(), **to)
+
+
+def test_errors_name_the_row_in_parts_of_their_real_size():
+    rows = np.zeros(((1 << 20) + 10, 1), "f4")
+    rows[(1 << 20) + 7] = np.inf
+    model = shoal.KMeans(1).fit(rows[:5])
+    with pytest.raises(ValueError, match="X holds inf at row 1048583, column 0:"):
+        model.predict(rows, out=np.empty(len(rows), "i4"))
+
+
+def test_bad_centers_are_named_by_their_own_row():
+    model = shoal.KMeans(7, random_state=0).fit(X)
+    model.cluster_centers_[3, 2] = np.nan
+    with pytest.raises(ValueError, match="centers holds NaN at row 3, column 2"):
+        model.predict(X, out=np.empty(3000, "i4"))
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """The rows as x.npy in a folder that is the working one."""
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", X)
+    return tmp_path
+
+
+@pytest.mark.parametrize("argument", ["out", "distances"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: "x.npy",
+        lambda: shoal.open("x.npy"),
+        lambda: shoal.open("x.npy").slice(0, 2000).slice(5, 100),
+        lambda: np.load("x.npy", mmap_mode="r"),
+        lambda: np.asarray(np.load("x.npy", mmap_mode="r"))[5:100, ::-1],
+        lambda: shoal.open(np.load("x.npy", mmap_mode="r")).slice(5, 100),
+    ],
+)
+def test_the_file_that_is_read_is_not_replaced(elsewhere, read, argument):
+    before = (elsewhere / "x.npy").read_bytes()
+    (elsewhere / "link.npy").symlink_to("x.npy")
+    (elsewhere / "hard.npy").hardlink_to("x.npy")
+    rows = read()
+    for name in ("x.npy", "./x.npy", elsewhere / "x.npy", "link.npy", "hard.npy"):
+        with pytest.raises(ValueError, match=f"{argument}=.*is the file that is read: choose another name"):
+            MODEL.predict(rows, **{argument: name})
+    assert (elsewhere / "x.npy").read_bytes() == before
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["hard.npy", "link.npy", "x.npy"]
+    n = rows.shape[0] if hasattr(rows, "shape") else len(X)
+    assert len(MODEL.predict(rows, **{argument: "other.npy"})) == n
+    assert len(np.load("other.npy")) == n
+
+
+def test_the_file_is_known_wherever_one_works(elsewhere, monkeypatch):
+    source = shoal.open("x.npy")
+    (elsewhere / "there").mkdir()
+    monkeypatch.chdir("there")
+    with pytest.raises(ValueError, match="is the file that is read"):
+        MODEL.predict(source, out="../x.npy")
+    assert len(MODEL.predict(source, out="x.npy")) == len(X)
+
+
+def test_parts_of_a_folder_that_is_read_are_not_replaced(elsewhere):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    (elsewhere / "rows").mkdir()
+    parquet.write_table(arrow.table({c: X[:, i] for i, c in enumerate("abcd")}), "rows/0.parquet")
+    before = (elsewhere / "rows" / "0.parquet").read_bytes()
+    with pytest.raises(ValueError, match=r"out='rows/0\.parquet' lies in the folder that is read"):
+        MODEL.predict("rows", out="rows/0.parquet")
+    assert (elsewhere / "rows" / "0.parquet").read_bytes() == before
+    # Twice: the second time it is there.
+    for _ in range(2):
+        np.testing.assert_array_equal(MODEL.predict("rows", out="rows/labels.npy"), LABELS)
+
+
+def test_results_do_not_replace_each_other(elsewhere):
+    (elsewhere / "link.npy").symlink_to("y.npy")
+    np.save("y.npy", np.empty(3000))
+    mapped = np.load("y.npy", mmap_mode="r+")
+    for out, distances in (
+        ("y.npy", "y.npy"),
+        ("y.npy", "link.npy"),
+        ("none.npy", "./none.npy"),
+        ("y.npy", mapped),
+    ):
+        with pytest.raises(ValueError, match="out and distances are the same file"):
+            MODEL.predict(X, out=out, distances=distances)
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["link.npy", "x.npy", "y.npy"]
+
+
+def test_sparse_rows(tmp_path):
+    from scipy import sparse
+
+    dense = np.where(np.abs(X) < 1, 0, X)
+    out, distances = np.empty(3000, "i4"), tmp_path / "distances.npy"
+    MODEL.predict(sparse.csr_array(dense), out=out, distances=distances)
+    np.testing.assert_array_equal(out, MODEL.predict(dense))
+    np.testing.assert_allclose(np.load(distances), MODEL.transform(dense).min(axis=1), rtol=1e-5)
+
+
 def test_memory_is_bounded(tmp_path):
     code = f"""
         import resource, numpy as np, shoal

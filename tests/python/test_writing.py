@@ -79,8 +79,9 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path, write):
         assert out.read_bytes() == b"older"
         assert left(tmp_path) == ["out.npy"]
     np.save(out, ROWS)
-    with pytest.raises(ValueError, match="is the file that is read"):
-        write(out, out)
+    for read in (out, shoal.open(out), shoal.open(out).slice(0, 2), np.load(out, mmap_mode="r")):
+        with pytest.raises(ValueError, match="is the file that is read"):
+            write(read, out)
     untouched = iter([ROWS])
     for bad, kind in (
         (tmp_path / "no" / "x.npy", FileNotFoundError),
