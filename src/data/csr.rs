@@ -61,11 +61,11 @@ impl Index<'_> {
     }
 
     /// The first of the values `range` that is not within `0..end`, and its place.
-    fn first_beyond(&self, end: usize) -> Option<(usize, i64)> {
+    fn first_beyond(&self, end: usize, stored: usize) -> Option<(usize, i64)> {
         let end = end as i64;
         match self {
-            Self::I32(values) => values.iter().position(|&v| v < 0 || i64::from(v) >= end),
-            Self::I64(values) => values.iter().position(|&v| v < 0 || v >= end),
+            Self::I32(values) => values[..stored].iter().position(|&v| v < 0 || i64::from(v) >= end),
+            Self::I64(values) => values[..stored].iter().position(|&v| v < 0 || v >= end),
         }
         .map(|at| (at, self.get(at)))
     }
@@ -180,7 +180,7 @@ impl<'a> Csr<'a> {
                 indptr.get(rows)
             ));
         }
-        if let Some((at, column)) = indices.first_beyond(cols) {
+        if let Some((at, column)) = indices.first_beyond(cols, indptr.get(rows) as usize) {
             return refused(format!(
                 "indices must be columns, 0 to {}, got {column} at position {at}",
                 cols - 1

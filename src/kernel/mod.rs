@@ -485,7 +485,11 @@ fn sq_dist_of<T: Compute>(
         Rows::Dense(rows) => (table.sq_dist)(rows.row(i), center),
         Rows::Sparse(rows) => {
             let sq_dist = sparse::sq_dist(rows.row(i), center, sq_norm(), T::from_f32(1.0));
-            if sq_dist.is_finite() { sq_dist } else { sparse::sq_dist_in_full(rows.row(i), center) }
+            if sq_dist.is_finite() {
+                sq_dist
+            } else {
+                sparse::sq_dist_in_full(rows.row(i), center, T::from_f64(1.0))
+            }
         }
     }
 }

@@ -315,3 +315,18 @@ def test_many_columns_take_no_memory_of_their_own():
             model.fit(matrix).predict(matrix)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 250_000, f"{grown} KiB"
+
+
+def test_rows_near_a_heavy_center_keep_their_distance():
+    """Where a row and its center share a large value, what is left of the lengths says nothing."""
+    rows = np.array([[1e8, 0], [1e8, 1], [1e8, 0], [1e8, 1]])
+    for X in (rows, sp.csr_matrix(rows)):
+        assert shoal.KMeans(1, init=rows[:1]).fit(X).inertia_ == 1.0
+
+
+def test_values_behind_the_last_row_are_nobody_s():
+    matrix = sp.csr_matrix(np.eye(3))
+    matrix.indices = np.append(matrix.indices, 99).astype(matrix.indices.dtype)
+    matrix.data = np.append(matrix.data, 5.0)
+    assert shoal.open(matrix).shape == (3, 3)
+    assert shoal.KMeans(3, random_state=0).fit(matrix).inertia_ == 0.0

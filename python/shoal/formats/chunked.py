@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from shoal._params import shown
+
 from .stream import Block, Stream, block_rows, listed, numbers
 
 
@@ -52,6 +54,10 @@ def one_of(name: str, key: str | None, arrays: list[str]) -> str:
         if len(arrays) == 1:
             return arrays[0]
         raise ValueError(f"{name}: holds {len(arrays)} arrays, name one with key=: {listed(arrays)}")
-    if key.strip("/") not in [array.strip("/") for array in arrays]:
+    if not isinstance(key, str):
+        raise ValueError(f"key must be the name of an array, got {shown(key)}")
+    # As it is called, or else but for slashes around the name.
+    alike = [array for array in arrays if array.strip("/") == key.strip("/")]
+    if not alike:
         raise ValueError(f"{name}: there is no array {key!r}; there are: {listed(arrays)}")
-    return key
+    return key if key in arrays else alike[0]

@@ -82,7 +82,7 @@ def described(what: str, entry: Any) -> tuple[str, list[int], int, int]:
             and isinstance(shape, list)
             and isinstance(offsets, list)
             and len(offsets) == 2
-            and all(is_whole(value) and value >= 0 for value in (*shape, *offsets))
+            and all(is_whole(value) and 0 <= value < 1 << 63 for value in (*shape, *offsets))
             and offsets[0] <= offsets[1]
         ):
             return dtype, shape, *offsets

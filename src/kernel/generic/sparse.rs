@@ -227,7 +227,8 @@ pub(in crate::kernel) fn sq_norm<T: Float>(values: &[T], scale: T) -> f64 {
 
 /// The squared distance of a row to a center whose squared length is `sq_norm`, both times `scale`: squared differences where values are
 /// stored, and elsewhere what is left of the center. Differences and sums in `f64`; both of the sums that are taken apart run over ascending
-/// columns, so that a row that equals a center is at a distance of 0. Off by a rounding of `sq_norm` for each column at most, and never negative.
+/// columns, so that a row that equals a center is at a distance of 0. Off by a rounding of `sq_norm` for each column at most, and never negative; where that would be
+/// much, it is taken column by column.
 #[inline(always)]
 pub(in crate::kernel) fn sq_dist<T: Float>(
     (columns, values): (&[i32], &[T]),
@@ -243,15 +244,24 @@ pub(in crate::kernel) fn sq_dist<T: Float>(
     }
     let rest = sq_norm - met;
     // NaN stays: it says that a length left the range of f64.
-    apart + if rest < 0.0 { 0.0 } else { rest }
+    let sq_dist = apart + if rest < 0.0 { 0.0 } else { rest };
+    if sq_dist < sq_norm * NEAR { sq_dist_in_full((columns, values), center, scale) } else { sq_dist }
 }
 
-/// As [`sq_dist`] with a scale of 1, column by column: for lengths that leave the range of `f64`, where distances may not.
+/// The share of a center's squared length below which a squared distance is not taken as what is left of it: too little would be right.
+const NEAR: f64 = 1.0 / (1u64 << 20) as f64;
+
+/// As [`sq_dist`], column by column: for rows that are near a center far out, and for lengths that leave the range of `f64`, where distances
+/// may not.
 #[cold]
-pub(in crate::kernel) fn sq_dist_in_full<T: Float>((columns, values): (&[i32], &[T]), center: &[T]) -> f64 {
+pub(in crate::kernel) fn sq_dist_in_full<T: Float>(
+    (columns, values): (&[i32], &[T]),
+    center: &[T],
+    scale: T,
+) -> f64 {
     let mut stored = columns.iter().zip(values).peekable();
     center.iter().enumerate().fold(0.0, |sum, (column, c)| {
-        let x = stored.next_if(|(at, _)| **at as usize == column).map_or(0.0, |(_, x)| x.to_f64());
-        sum + (x - c.to_f64()).powi(2)
+        let x = stored.next_if(|(at, _)| **at as usize == column).map_or(0.0, |(_, &x)| (x * scale).to_f64());
+        sum + (x - (*c * scale).to_f64()).powi(2)
     })
 }

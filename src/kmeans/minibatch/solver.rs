@@ -94,6 +94,8 @@ pub struct MiniBatchSolver<T: Compute> {
     /// How rows are drawn where they have weights.
     odds: Option<Odds>,
     spare: Spare,
+    /// A batch is on its way, or was broken off.
+    busy: bool,
     /// What came of looking whether there are more rows, once a batch was in: said with the next step.
     failed: Option<Error>,
 }
@@ -161,7 +163,7 @@ impl<T: Compute> MiniBatchSolver<T> {
 
     fn of(params: MiniBatchParams, state: State<T>) -> Self {
         let (timings, spare) = (Timings::default(), Spare::default());
-        Self { params, state, timings, finished: None, odds: None, spare, failed: None }
+        Self { params, state, timings, finished: None, odds: None, spare, busy: false, failed: None }
     }
 
     /// With these parameters, from what [`StreamSolver::state`] gave.
@@ -221,6 +223,10 @@ impl<T: Compute> MiniBatchSolver<T> {
     /// after an error.
     fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved> {
         let begun = Instant::now();
+        if std::mem::replace(&mut self.busy, true) {
+            // The batch before did not come to its end: whatever is in them.
+            self.spare.clear();
+        }
         let (k, dim) = (self.params.n_clusters, self.state.dim);
         if batch.dim() != dim {
             let found = batch.dim();
@@ -235,12 +241,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         });
         let (rows, places) = match result {
             Ok(done) => done,
-            Err(error) => {
-                drop(total);
-                // Whatever is in them.
-                self.spare.clear();
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         };
         let looked = self.looks_for_starving(rows);
         let state = &mut self.state;
@@ -270,6 +271,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         state.rows_seen += rows;
         self.finished = None;
         drop(total);
+        self.busy = false;
         self.timings.sweeps += begun.elapsed().as_secs_f64();
         Ok(moved)
     }

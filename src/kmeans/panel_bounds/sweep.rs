@@ -43,6 +43,9 @@ impl PanelBounds {
         packed: &'a PackedCenters<T>,
         values: usize,
     ) -> Rules<'a, T> {
+        // The lengths of packed centers for sparse rows are sums over all columns, in f64.
+        let sparse_wide = packed.is_sparse() && size_of::<T>() == size_of::<f64>();
+        let values = if sparse_wide { values.max(packed.dim()) } else { values };
         let (norm, gamma) = (packed.largest_norm(), (values as f64 + 16.0) * T::EPSILON);
         // Each sum over columns that is taken apart loses at most a rounding of f64 for each.
         let off = if packed.is_sparse() {
