@@ -239,10 +239,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             let places = self.places(batch, rows, total.sums().weights())?;
             Ok((rows, places))
         });
-        let (rows, places) = match result {
-            Ok(done) => done,
-            Err(error) => return Err(error),
-        };
+        let (rows, places) = result?;
         let looked = self.looks_for_starving(rows);
         let state = &mut self.state;
         if let Some(half_life) = self.params.half_life {
