@@ -116,7 +116,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     Notes
     -----
-    Memory beyond the rows, for each row of the batch: 4 bytes of label, 8 of row number while the batch is
+    Memory beyond the rows, for each row of the batch: 8 bytes of labels, 8 of row number while the batch is
     not all rows, and 4 for every bound and two more. Rows of a batch are read in ascending order, whichever
     were drawn. Rows with weights are all read in every step.
 
