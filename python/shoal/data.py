@@ -270,8 +270,8 @@ def open(
         ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
         a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
         ``scipy.sparse.save_npz`` wrote. Read a block at a time, as often as there are passes:
-        ``.parquet`` (or a folder of them, without its folders), ``.arrow`` and ``.feather`` (extra ``arrow``), ``.h5`` and
-        ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
+        ``.parquet`` (or a folder of them, without folders of its own), ``.arrow`` and ``.feather`` (extra
+        ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
 
         A stream: an iterator of blocks, each of which may be anything that becomes an array, or a callable
         without arguments that returns a fresh one for each pass.
