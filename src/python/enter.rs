@@ -45,6 +45,8 @@ pub(super) fn enter<R: Send>(
     cost: f64,
     work: impl FnOnce(&Executor) -> Result<R> + Send,
 ) -> PyResult<R> {
+    // Code of the user that other work waits for may call this over and over.
+    check()?;
     let short = cost < SHORT;
     let cx = Executor::new(if short { Some(1) } else { threads })?;
     let (outcome, signal) = py.detach(|| {

@@ -450,7 +450,7 @@ def test_iterators_may_call_shoal_themselves():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-@pytest.mark.parametrize("where", ["work", "iterator"])
+@pytest.mark.parametrize("where", ["work", "iterator", "callable"])
 def test_ctrl_c_is_seen_wherever_a_stream_is_at_work(where):
     code = """
         import sys, numpy as np, shoal
