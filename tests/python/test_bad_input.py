@@ -474,7 +474,7 @@ def test_files_that_cannot_be_opened(tmp_path):
     other.write_text("1,2\n")
     error = opened(other)
     assert isinstance(error, ValueError)
-    assert "files that end in .csv are not supported yet; supported: arrays, streams" in str(error)
+    assert "files that end in .csv are not supported yet; supported: arrays, SciPy" in str(error)
     assert isinstance(opened(other / "x.npy"), NotADirectoryError)
 
 
