@@ -18,7 +18,7 @@ from shoal.callbacks import Callback, Deadline
 X = np.zeros((10, 2))
 source = shoal.open(X)
 assert_type(source, DataSource)
-assert_type(source.shape, tuple[int, int])
+assert_type(source.shape, tuple[int | None, int])
 model = KMeans(3, init="random", tol=0.0, callbacks=[Deadline(1.0)])
 assert_type(model.fit(X), KMeans)
 assert_type(model.predict(source), npt.NDArray[np.int32])
