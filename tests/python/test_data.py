@@ -5,30 +5,11 @@ import pandas as pd
 import pytest
 import shoal
 from shoal import KMeans
-
-ALL = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "uint16",
-    "float16",
-    "float32",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float64",
-]
-
-
-def made(dtype, rows=23, cols=3):
-    values = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, size=(rows, cols))
-    return values.astype(dtype)
+from stored import DTYPES, made
 
 
 @pytest.mark.parametrize("kind", ["array", "file", "raw", "slice of an array", "slice of a file"])
-@pytest.mark.parametrize("dtype", ALL)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_attributes_and_rows(dtype, kind, tmp_path):
     X = made(dtype)
     npy, raw = tmp_path / "x.npy", tmp_path / "x.bin"
@@ -57,7 +38,7 @@ def test_attributes_and_rows(dtype, kind, tmp_path):
         assert (np.concatenate(blocks) == X).all()
     wanted = [3, 3, 0, -1, len(X) - 1]
     taken = source.take(wanted)
-    compute = np.float32 if dtype in ALL[1:7] else np.float64
+    compute = np.float32 if dtype in DTYPES[1:7] else np.float64
     assert taken.dtype == compute
     assert (taken == X[wanted].astype(compute)).all()
     assert source.take([]).shape == (0, 3)

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import shoal
 from shoal import KMeans, MiniBatchKMeans
+from stored import DTYPES
+from stored import made as made_as
 
 pa = pytest.importorskip("pyarrow")
 h5py = pytest.importorskip("h5py")
@@ -22,25 +24,10 @@ parquet = pytest.importorskip("pyarrow.parquet")
 feather = pytest.importorskip("pyarrow.feather")
 dataset = pytest.importorskip("pyarrow.dataset")
 
-DTYPES = [
-    "bool",
-    "uint8",
-    "int8",
-    "int16",
-    "uint16",
-    "float16",
-    "float32",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float64",
-]
-
 
 def made(dtype, rows=203, cols=5):
-    values = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, size=(rows, cols))
-    return values.astype(dtype)
+    """Enough rows for several blocks."""
+    return made_as(dtype, rows, cols)
 
 
 def vectors(X, name="v", **others):
