@@ -4,7 +4,9 @@ The rows are counts of words as tf-idf of length 1 (``news20_counts`` in ``$SHOA
 ``indices``, ``indptr`` and ``shape`` of a CSR matrix). Everybody starts from the same rows and works on the
 same matrix. A sweep is what ``max_iter=13`` takes longer than ``max_iter=3``, by ten; a batch is one
 ``partial_fit``; both are interleaved, and ratios are taken between neighbours, of which the median and the
-quartiles are shown. A whole fit of nested batches is measured against one of scikit-learn's mini-batches.
+quartiles are shown. Fits of batches are measured against a whole fit of scikit-learn's mini-batches: a whole
+one, and what nested and mini-batches take until the inertia of all rows is as low (looked at from time to
+time, off the clock; nan where it never is).
 """
 
 from __future__ import annotations
@@ -21,6 +23,10 @@ import numpy as np
 import scipy.sparse as sp
 
 SHORT, LONG = 3, 13
+#: Steps of a fit between two looks at its inertia, and at most.
+LOOK_EVERY, MOST_STEPS = 4, 2_000
+#: What is fitted until it is as good as scikit-learn's.
+TO_REACH = ("mini-batch", "nested")
 
 
 def tf_idf(name: str, dtype: str) -> sp.csr_matrix:
@@ -101,19 +107,36 @@ class Handler:
             spent.append(time.perf_counter() - begun)
         return (spent[1] - spent[0]) / (LONG - SHORT), float(model.inertia_)
 
-    def fit(self, what: str, k: int, batch: int) -> tuple[float, float]:
-        """Seconds of a whole fit, and its inertia."""
-        if what == "nested":
-            from shoal import NestedMiniBatchKMeans
-
-            model: Any = NestedMiniBatchKMeans(
-                k, init=self._init, batch_size=batch, random_state=0, n_jobs=self._threads
-            )
-        else:
-            model = self._small(k, batch, random_state=0)
+    def fit(self, k: int, batch: int) -> tuple[float, float]:
+        """Seconds of a whole fit of mini-batches, and its inertia."""
+        model = self._small(k, batch, random_state=0)
         begun = time.perf_counter()
         model.fit(self._X)
         return time.perf_counter() - begun, float(model.inertia_)
+
+    def reach(self, what: str, k: int, batch: int, goal: float) -> tuple[float, float]:
+        """Seconds of a fit until its inertia is at most `goal`, and that inertia."""
+        from shoal import NestedMiniBatchKMeans
+        from shoal.metrics import inertia
+
+        model: Any = self._small(k, batch, random_state=0)
+        if what == "nested":
+            model = NestedMiniBatchKMeans(
+                k, init=self._init, batch_size=batch, random_state=0, n_jobs=self._threads
+            )
+        steps = model.iter_fit(self._X)
+        spent, reached = 0.0, np.inf
+        for turn in range(1, MOST_STEPS + 1):
+            begun = time.perf_counter()
+            step = next(steps, None)
+            spent += time.perf_counter() - begun
+            if step is None or turn % LOOK_EVERY == 0:
+                reached = inertia(self._X, model.cluster_centers_)
+                if reached <= goal:
+                    return spent, reached
+            if step is None:
+                break
+        return np.nan, reached
 
 
 # ---------------------------------------------------------------- the parent's side
@@ -158,14 +181,20 @@ def measure(workers: dict[str, common.Worker], args: argparse.Namespace, k: int)
         for peer, worker in workers.items():
             seconds[peer].append(worker.call("step", turn * args.batch % 15_000, args.batch))
     note("partial_fit", seconds, {})
-    for what in ("mini-batch fit", "nested fit"):
-        seconds, inertia = {peer: [] for peer in workers}, {}
-        for _ in range(args.rounds):
-            for peer, worker in workers.items():
-                kind = "nested" if what == "nested fit" and peer == "shoal" else "small"
-                spent, inertia[peer] = worker.call("fit", kind, k, args.batch)
-                seconds[peer].append(spent)
-        note(what, seconds, inertia)
+    seconds = {peer: [] for peer in workers}
+    until: dict[str, dict[str, list[float]]] = {what: {peer: [] for peer in workers} for what in TO_REACH}
+    inertia, ends = {}, dict.fromkeys(TO_REACH, np.nan)
+    for _ in range(args.rounds):
+        for peer, worker in workers.items():
+            spent, inertia[peer] = worker.call("fit", k, args.batch)
+            seconds[peer].append(spent)
+        for what, both in until.items():
+            both["sklearn"].append(seconds["sklearn"][-1])
+            spent, ends[what] = workers["shoal"].call("reach", what, k, args.batch, inertia["sklearn"])
+            both["shoal"].append(spent)
+    note("mini-batch fit", seconds, inertia)
+    for what, both in until.items():
+        note(f"{what} until as low", both, {**inertia, "shoal": ends[what]})
     return rows
 
 

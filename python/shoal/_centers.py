@@ -38,7 +38,6 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     `_update`, `_about` and `_recall` the attributes that only it has.
     """
 
-    cluster_centers_: npt.NDArray[Any]
     counts_: npt.NDArray[np.float64]
     n_iter_: int
     timings_: dict[str, float]
@@ -51,6 +50,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     random_state: Any
     n_jobs: Any
     bounds_memory: Any
+    _centers: npt.NDArray[Any] | None
+    #: Whose centers they are, as long as nobody has asked for them: to copy them takes as long as to move them.
+    _centers_of: Any
     #: Methods without such a parameter know this one.
     metric: str = "euclidean"
     #: Whether the fit was begun elsewhere, with first centers of a callable.
@@ -215,8 +217,36 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """Check first centers that the user gives."""
         return _params.centers("init", centers, source.compute, (int(self.n_clusters), source.shape[1]))
 
+    @property
+    def cluster_centers_(self) -> npt.NDArray[Any]:
+        """Centers, an array of shape (n_clusters, n_features), in the type that rows are computed in."""
+        if self.__dict__.get("_centers") is None:
+            run = self.__dict__.get("_centers_of")
+            if run is None:
+                raise AttributeError(
+                    f"{type(self).__name__!r} object has no attribute 'cluster_centers_': it is not fitted yet"
+                )
+            self._centers = run.centers()
+        assert self._centers is not None
+        return self._centers
+
+    @cluster_centers_.setter
+    def cluster_centers_(self, centers: npt.NDArray[Any]) -> None:
+        self._centers, self._centers_of = centers, None
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._centers = self._centers_of = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Give plain values and arrays, the centers among them."""
+        state = super().__getstate__()
+        if state.get("_centers_of") is not None:
+            state["_centers"], state["_centers_of"] = self.cluster_centers_, None
+        return state
+
     def _update(self, run: Any, step: Step | None) -> None:
-        self.cluster_centers_ = run.centers()
+        self._centers, self._centers_of = None, run
         self.counts_ = run.counts()
         self.n_iter_ = run.n_iter
         self.timings_ = run.timings()

@@ -6,6 +6,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
@@ -136,7 +137,7 @@ def results(name: str, given: Any, dtype: npt.DTypeLike) -> Results:
 
 
 def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
-    """Refuse files for results that would replace the rows, or each other."""
+    """Refuse files and arrays for results that would replace the rows, or each other."""
     names = {
         argument: os.fsdecode(given)
         for argument, given in (("out", out), ("distances", distances))
@@ -144,6 +145,10 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
     }
     for argument, name in names.items():
         refuse_over(X, argument, name)
+    arrays = {"X": X, "out": out, "distances": distances}
+    for (first, a), (second, b) in combinations(arrays.items(), 2):
+        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.shares_memory(a, b):
+            raise ValueError(f"{second} shares memory with {first}: what is written would change what is read")
     # One of them may be an array that maps the file.
     one, other = file_of(out), file_of(distances)
     if names and one is not None and other is not None and is_same_file(one, other):

@@ -155,10 +155,11 @@ class StreamClusterer(CenterClusterer):
 
     def _stream_at_hand(self) -> Run | None:
         """Give the run that takes the next batch, if anything came before."""
-        if "cluster_centers_" in self.__dict__ and len(self.cluster_centers_) != self.n_clusters:
+        known = len(self.__dict__.get("counts_", ()))
+        if known not in (0, self.n_clusters):
             raise ValueError(
-                f"n_clusters={self.n_clusters} differs from the {len(self.cluster_centers_)} centers that "
-                "there are: call fit, or clone the estimator"
+                f"n_clusters={self.n_clusters} differs from the {known} centers that there are: call fit, or "
+                "clone the estimator"
             )
         stream: Run | None = self.__dict__.get("_stream")
         if stream is not None and self._made_with == self._settings():
@@ -202,6 +203,7 @@ class StreamClusterer(CenterClusterer):
             super()._conclude(run)
             return
         self._state = run.state()
+        self.cluster_centers_ = run.centers()
         self._run = self._visited = None
         self._history = self.history_
         self._warn_if_few()

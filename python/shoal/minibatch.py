@@ -196,7 +196,7 @@ class MiniBatchKMeans(StreamClusterer):
         if not isinstance(other, MiniBatchKMeans):
             raise TypeError(f"other must be a MiniBatchKMeans, got {_params.shown(other)}")
         for name, model in (("this", self), ("the other", other)):
-            if "cluster_centers_" not in model.__dict__:
+            if "counts_" not in model.__dict__:
                 raise NotFittedError(f"{name} MiniBatchKMeans has no centers to merge yet")
         stream, state = self._stream_at_hand(), other._state_at_hand()
         assert stream is not None

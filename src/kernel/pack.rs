@@ -87,9 +87,9 @@ impl<T: Compute> PackedCenters<T> {
         assert!(isa.is_available(), "this processor has not {isa}");
         let table = T::table(isa);
         if rows_in_lanes(dim, k, table.registers) {
-            return Self::pack(centers, None, table, Form::RowsInLanes);
+            return Self::pack(centers, None, table, Form::RowsInLanes, None);
         }
-        Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes)
+        Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None)
     }
 
     /// Packs `centers` for rows of the kind that they will meet: sparse ones, or dense ones.
@@ -109,10 +109,21 @@ impl<T: Compute> PackedCenters<T> {
         if sparse { Self::sparse_for_isa(centers, Isa::active()) } else { Self::new(centers) }
     }
 
+    /// As [`PackedCenters::for_rows`], in the memory of centers that are no longer needed, if they are as many of the same kind: fresh pages
+    /// take longer than what is written to them.
+    pub(crate) fn in_place_of(last: Option<Self>, centers: MatRef<'_, T>, sparse: bool) -> Self {
+        if !sparse {
+            // As nothing against what the rows cost.
+            return Self::new(centers);
+        }
+        let table = fitting(Isa::active(), centers.rows());
+        Self::pack(centers, None, table, Form::Sparse, last)
+    }
+
     /// Packs `centers` for sparse rows and a processor that has `isa`.
     pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         assert!(isa.is_available(), "this processor has not {isa}");
-        Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse)
+        Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse, None)
     }
 
     /// Packs `centers` in panels, in the given order: the slot of a center is its place there. Values keep their bits.
@@ -121,7 +132,7 @@ impl<T: Compute> PackedCenters<T> {
     /// As [`PackedCenters::new`], and when `order` is no permutation.
     pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
-        let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), form);
+        let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), form, None);
         if sparse {
             // Rows stay where they are, and are measured against centers as they were given.
             packed.order = order.to_vec();
@@ -142,6 +153,7 @@ impl<T: Compute> PackedCenters<T> {
         order: Option<&[u32]>,
         table: &'static KernelTable<T>,
         form: Form,
+        last: Option<Self>,
     ) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
@@ -151,12 +163,20 @@ impl<T: Compute> PackedCenters<T> {
         // In order, a panel is what a bound stands for; else the more centers a row meets at a time the better.
         let width = if sparse && order.is_none() { SPARSE_VECTORS * table.lanes } else { table.width };
         let mut sq_norms_of = vec![0.0; if sparse { k } else { 0 }];
-        let mut plain = Vec::with_capacity(k * dim);
+        let last = last.filter(|last| {
+            let same = (last.form, last.k, last.dim, last.width) == (form, k, dim, width);
+            // What fills a panel up stands in the same places.
+            same && last.order.is_empty() && order.is_none()
+        });
+        let (data, mut plain) = last.map_or((None, Vec::new()), |last| (Some(last.data), last.centers));
+        plain.clear();
+        plain.reserve_exact(k * dim);
         centers.iter().for_each(|c| plain.extend_from_slice(c));
 
         let padded = k.next_multiple_of(table.lanes);
         let size = if form == Form::RowsInLanes { k } else { padded } * dim;
-        let mut data = if sparse { Aligned::scattered(size) } else { Aligned::filled(size, T::ZERO) };
+        let made = || if sparse { Aligned::scattered(size) } else { Aligned::filled(size, T::ZERO) };
+        let mut data = data.unwrap_or_else(made);
         let mut norms = Aligned::filled(padded, T::INFINITY);
         let center = |j: usize| centers.row(order.map_or(j, |order| order[j] as usize));
         match form {

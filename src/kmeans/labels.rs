@@ -18,7 +18,7 @@ pub(super) const NO_LABEL: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) of_rows: Vec<u32>,
-    /// As they were before the last sweep.
+    /// As they were before the last sweep; empty where no row had one.
     before: Vec<u32>,
     /// What bounded sweeps know.
     pub(super) bounds: Option<PanelBounds>,
@@ -244,7 +244,11 @@ impl Labels {
 
     /// Takes the labels back that the last sweep made; bounds are lost, and with them the order in which they pack the centers.
     pub(super) fn undo(&mut self) {
-        std::mem::swap(&mut self.of_rows, &mut self.before);
+        if self.before.is_empty() {
+            self.of_rows.fill(NO_LABEL);
+        } else {
+            std::mem::swap(&mut self.of_rows, &mut self.before);
+        }
         self.bounds = None;
     }
 
@@ -267,7 +271,11 @@ impl Labels {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
-        self.before.clone_from(&self.of_rows);
+        if self.of_rows.iter().all(|&label| label == NO_LABEL) {
+            self.before.clear();
+        } else {
+            self.before.clone_from(&self.of_rows);
+        }
         let swept = self.made_anew(packed, moments, (carried, gone), data, cx);
         if swept.is_err() {
             self.undo();

@@ -51,6 +51,21 @@ def test_into_files(rows, tmp_path, monkeypatch):
     np.testing.assert_allclose(np.load(tmp_path / "distances.npy"), DISTANCES, rtol=1e-12)
 
 
+def test_results_that_would_change_what_is_read_are_refused():
+    rows = np.zeros((4, 4), dtype="f8")
+    out = rows.reshape(-1).view("i4")[:4]
+    with pytest.raises(ValueError, match="out shares memory with X"):
+        MODEL.predict(rows, out=out)
+    with pytest.raises(ValueError, match="distances shares memory with X"):
+        MODEL.predict(rows, distances=rows[:, 0])
+    both = np.zeros(8)
+    with pytest.raises(ValueError, match="distances shares memory with out"):
+        MODEL.predict(np.ones((4, 4)), out=both.view("i4")[:4], distances=both[:4])
+    assert not rows.any()
+    # Side by side in one array is something else.
+    MODEL.predict(np.zeros((4, 4)), out=both.view("i4")[:4], distances=both[4:])
+
+
 def test_one_of_the_two(rows):
     distances = np.empty(3000)
     np.testing.assert_array_equal(MODEL.predict(rows, distances=distances), LABELS)

@@ -221,8 +221,11 @@ impl<T: Compute> Lloyd<T> {
     }
 
     /// Moves every center that has weight to the mean of its rows (or the direction of their sum); gives the squared length of all moves.
-    /// The sums' squared errors are then those about the new centers.
-    fn update(&mut self, sums: &mut ClusterSums) -> f64 {
+    /// The squared errors of sums that are `carried` on are then those about the new centers.
+    fn update(&mut self, sums: &mut ClusterSums, carried: bool) -> f64 {
+        if !carried && self.labels.bounds.is_none() {
+            return to_means(&mut self.centers, self.dim, self.params.metric, sums);
+        }
         let before = self.centers.clone();
         let moved = to_means(&mut self.centers, self.dim, self.params.metric, sums);
         let (before, now) = (MatRef::new(&before, self.dim), MatRef::new(&self.centers, self.dim));
@@ -295,16 +298,16 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
             let variance = swept.moments.as_ref().map_or(0.0, |all| mean_variance(all, &origin));
             self.threshold = Some(self.params.tolerance * variance);
         }
-        let moved = self.update(&mut swept.clusters);
-        self.weights = swept.clusters.weights().to_vec();
         let n = self.labels.of_rows.len() as u64;
+        // To sum stored values afresh costs less than to keep sums of all columns.
+        let carry = relocated == 0 && !sparse && swept.pays_to_carry(n);
+        let moved = self.update(&mut swept.clusters, carry);
+        self.weights = swept.clusters.weights().to_vec();
         let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
         self.changed = changed;
         self.watch_bounds(distances);
         self.rows_seen += n;
-        // To sum stored values afresh costs less than to keep sums of all columns.
-        let carry = relocated == 0 && !sparse && swept.pays_to_carry(n);
         self.carried = carry.then(|| swept.into_carried());
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh, or `finish` changed the labels meanwhile.
         self.current = changed == 0 && moved == 0.0;

@@ -94,6 +94,8 @@ pub struct MiniBatchSolver<T: Compute> {
     /// How rows are drawn where they have weights.
     odds: Option<Odds>,
     spare: Spare,
+    /// The centers of a batch of sparse rows, whose memory the next ones take.
+    packed: Option<PackedCenters<T>>,
     /// A batch is on its way, or was broken off.
     busy: bool,
     /// What came of looking whether there are more rows, once a batch was in: said with the next step.
@@ -163,7 +165,8 @@ impl<T: Compute> MiniBatchSolver<T> {
 
     fn of(params: MiniBatchParams, state: State<T>) -> Self {
         let (timings, spare) = (Timings::default(), Spare::default());
-        Self { params, state, timings, finished: None, odds: None, spare, busy: false, failed: None }
+        let (finished, odds, packed, failed) = (None, None, None, None);
+        Self { params, state, timings, finished, odds, spare, packed, busy: false, failed }
     }
 
     /// With these parameters, from what [`StreamSolver::state`] gave.
@@ -233,7 +236,8 @@ impl<T: Compute> MiniBatchSolver<T> {
             return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
         }
         let sparse = batch.most_values().is_some();
-        let packed = PackedCenters::for_rows(MatRef::new(&self.state.centers, dim), sparse);
+        let centers = MatRef::new(&self.state.centers, dim);
+        let packed = PackedCenters::in_place_of(self.packed.take(), centers, sparse);
         let mut total = self.spare.lend(k, dim);
         let result = self.label_and_sum(batch, &packed, &mut total, cx).and_then(|rows| {
             let places = self.places(batch, rows, total.sums().weights())?;
@@ -268,6 +272,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         state.rows_seen += rows;
         self.finished = None;
         drop(total);
+        self.packed = sparse.then_some(packed);
         self.busy = false;
         self.timings.sweeps += begun.elapsed().as_secs_f64();
         Ok(moved)
