@@ -82,7 +82,7 @@ endif
 	$(CARGO) test --locked --doc
 
 test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Whole-size tests: `.venv/bin/python -m pytest -m slow`.
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 lint: $(VENV)/.dev $(VENV)/.built ## Formatting, clippy, rustdoc, ruff, mypy, and the stubs against the module.
 	$(CARGO) fmt --check
