@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
 from . import _core, _params
 from ._base import as_source
@@ -405,10 +406,13 @@ class StreamingCoreset(BaseEstimator):
         sklearn.exceptions.NotFittedError
             Before the first row.
         """
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "n_rows_")
+        self._begun()
         return _coreset(self._state.result(_params.threads(self.n_jobs)), self.n_features_in_)
+
+    def _begun(self) -> None:
+        """Refuse to go on before the first row."""
+        if "_state" not in self.__dict__:
+            raise NotFittedError("this StreamingCoreset has no rows yet: call partial_fit")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what is kept to a file that :func:`shoal.load` reads, to go on elsewhere.
@@ -425,9 +429,7 @@ class StreamingCoreset(BaseEstimator):
         OSError
             When the file cannot be written.
         """
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "n_rows_")
+        self._begun()
         kind, arrays, meta = self._state.state()
         _core.save_model(os.fsdecode(path), kind, arrays, {**meta, "compute": self._state.compute})
 
