@@ -25,6 +25,8 @@ pub enum Purpose {
     Reassignment = 5,
     /// The keys that rows on a disk are put in order by.
     Shuffle = 6,
+    /// The rows of a batch of an inner iteration.
+    Inner = 8,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

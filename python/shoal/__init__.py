@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from . import callbacks, metrics
     from ._core import Step
     from ._core import version as __version__
+    from .backward_euler import BackwardEulerKMeans
     from .data import DataSource, open
     from .io import load, resume
     from .kmeans import KMeans
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .versions import show_versions
 
 __all__ = [
+    "BackwardEulerKMeans",
     "DataSource",
     "KMeans",
     "MiniBatchKMeans",
@@ -49,6 +51,7 @@ __all__ = [
 #: Where the names above lie, and what they are called there. They are imported when they are first asked
 #: for: what many of them need takes seconds to import, and ``shoal --help`` should not.
 _HOMES = {
+    "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
@@ -65,6 +68,7 @@ _HOMES = {
     "write": ("writing", "write"),
 }
 _MODULES = (
+    "backward_euler",
     "callbacks",
     "data",
     "io",

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._params import shown
+from .backward_euler import BackwardEulerKMeans
 from .kmeans import KMeans
 from .minibatch import MiniBatchKMeans
 from .nested import NestedMiniBatchKMeans
@@ -21,12 +22,14 @@ KINDS: dict[str, Any] = {
     "kmeans-model": KMeans,
     "minibatch-kmeans-model": MiniBatchKMeans,
     "nested-kmeans-model": NestedMiniBatchKMeans,
+    "backward-euler-kmeans-model": BackwardEulerKMeans,
 }
 #: Fits on their way.
 CHECKPOINTS: dict[str, Any] = {
     "kmeans-checkpoint": KMeans,
     "minibatch-kmeans-checkpoint": MiniBatchKMeans,
     "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
+    "backward-euler-kmeans-checkpoint": BackwardEulerKMeans,
 }
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
