@@ -143,7 +143,7 @@ def test_the_inner_iteration_descends():
     model = BackwardEulerKMeans(4, init=x, step_size=step_size, averaging=0.0, n_inner=60)
     values = [moreau(x), *(moreau(model.partial_fit(X).cluster_centers_) for _ in range(59))]
     assert (np.diff(values) <= 1e-12 * values[0]).all()
-    assert values[-1] < 0.9 * values[0]
+    assert values[-1] < 0.95 * values[0]
 
 
 def test_one_cluster_goes_to_where_anchor_and_mean_pull_alike():
@@ -177,6 +177,8 @@ def test_without_average_the_last_iterate_is_the_result():
     assert (slow.x != last).any()
 
 
+# A batch may have no row of a cluster.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_mini_batch_gradients_are_unbiased():
     X = blobs(400, 2, 3, spread=1.0)
     centers, size, n = X[:3], 40, 1500
@@ -231,12 +233,12 @@ def test_iris_is_solved_from_random_starts():
 
 def test_it_leaves_the_point_where_lloyd_is_stuck():
     rng = np.random.default_rng(0)
-    means = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
-    X = (means[:, None] + 0.6 * rng.normal(size=(4, 1000, 2))).reshape(-1, 2)
+    means = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [5.0, 5.0]])
+    X = (means[:, None] + 0.5 * rng.normal(size=(4, 1000, 2))).reshape(-1, 2)
     # Two centers in one cluster, and one for two clusters.
-    stuck = shoal.KMeans(4, init=[[-0.3, 0], [0.3, 0], [0, 4], [4, 2]], n_init=1, tol=0.0).fit(X)
+    stuck = shoal.KMeans(4, init=[[-0.3, 0], [0.3, 0], [0, 5], [5, 2.5]], n_init=1, tol=0.0).fit(X)
     best = shoal.KMeans(4, init=means, n_init=1, tol=0.0).fit(X)
-    assert stuck.inertia_ > 2 * best.inertia_
+    assert stuck.inertia_ > 5 * best.inertia_
     model = BackwardEulerKMeans(4, init=stuck.cluster_centers_, random_state=0, polish=True).fit(X)
     assert model.inertia_ == pytest.approx(best.inertia_, rel=1e-3)
 
@@ -296,33 +298,38 @@ def test_weights_of_a_stream_count_and_batches_without_any_are_none():
 # ---------------------------------------------------------------- divergence
 
 
+def said(action):
+    """The warnings of something, as one text."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        action()
+    assert all(each.category is ConvergenceWarning for each in found)
+    return "; ".join(str(each.message) for each in found)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("step_size", [1e39, 1e150, 1.7e308])
 def test_steps_that_diverge_end_with_a_warning_and_finite_centers(step_size, dtype):
     X = blobs(300, 3, 4, dtype=dtype)
     model = BackwardEulerKMeans(4, step_size=step_size, batch_size=50, random_state=0)
-    with pytest.warns(ConvergenceWarning, match="no longer finite"):
-        model.fit(X)
+    assert "no longer finite" in said(lambda: model.fit(X))
     assert model.stop_reason_ == "diverged"
     assert np.isfinite(model.cluster_centers_).all()
     assert np.isfinite(model.inertia_)
     assert (model.labels_ == model.predict(X)).all()
     assert len(model.step_sizes_) == model.n_iter_ == len(model.history_) - 1
     stream = BackwardEulerKMeans(4, step_size=step_size, init=X[:4])
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        for _ in range(10):
-            stream.partial_fit(X)
-    assert any("no longer finite" in str(each.message) for each in said)
+    assert "no longer finite" in said(lambda: [stream.partial_fit(X) for _ in range(60)])
     assert np.isfinite(stream.cluster_centers_).all()
 
 
 def test_a_step_size_that_grows_without_end_is_found_out_in_time():
     X = blobs(300, 3, 4)
     model = BackwardEulerKMeans(4, step_size=50.0, step_decay=1.0, n_inner=10, random_state=0, max_iter=5000)
-    with pytest.warns(ConvergenceWarning, match="after [1-9][0-9]* outer steps"):
-        model.fit(X)
+    warning = said(lambda: model.fit(X))
+    assert f"after {model.n_iter_} outer steps" in warning
     assert model.stop_reason_ == "diverged"
+    assert model.n_iter_ > 1
     assert np.isfinite(model.inertia_)
 
 
@@ -453,7 +460,8 @@ def test_a_first_batch_with_too_few_rows_is_kept():
         np.zeros((4, 2)),
         np.array([[0.0, np.nan, 1.0]]),
         np.array([[0.0, np.inf, 1.0]] * 50),
-        np.full((3, 3), 1e200),
+        # More than there can be centers, as far from one another as from all others.
+        1e200 * np.arange(18.0).reshape(6, 3),
     ],
 )
 @pytest.mark.parametrize("before", [2, 40])

@@ -152,7 +152,7 @@ def gaussians(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]
     """From where Lloyd's algorithm is stuck, in the plane."""
     rng = np.random.default_rng(0)
     means = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [5.0, 5.0]])
-    X = (means[:, None] + rng.normal(size=(4, 1000, 2))).reshape(-1, 2)
+    X = (means[:, None] + 0.5 * rng.normal(size=(4, 1000, 2))).reshape(-1, 2)
     stuck = shoal.KMeans(4, init=[[-0.5, 0], [0.5, 0], [0, 5], [5, 2.5]], n_init=1, tol=0.0).fit(X)
     best = shoal.KMeans(4, init=means, n_init=1, tol=0.0).fit(X)
     low, high = (model.inertia_ / (2 * len(X)) for model in (best, stuck))
