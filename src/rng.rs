@@ -31,6 +31,8 @@ pub enum Purpose {
     Coreset = 10,
     /// The rows that join the candidates of k-means|| in a round.
     Oversampling = 11,
+    /// The rows of a batch of an inner iteration.
+    Inner = 8,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

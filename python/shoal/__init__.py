@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._core import Step
     from ._core import version as __version__
     from .coreset import Coreset, StreamingCoreset, lightweight_coreset
+    from .backward_euler import BackwardEulerKMeans
     from .data import DataSource, open
     from .io import load, resume
     from .kmeans import KMeans
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Coreset",
+    "BackwardEulerKMeans",
     "DataSource",
     "KMeans",
     "MiniBatchKMeans",
@@ -56,6 +58,7 @@ __all__ = [
 #: for: what many of them need takes seconds to import, and ``shoal --help`` should not.
 _HOMES = {
     "Coreset": ("coreset", "Coreset"),
+    "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
@@ -76,6 +79,7 @@ _HOMES = {
     "write": ("writing", "write"),
 }
 _MODULES = (
+    "backward_euler",
     "callbacks",
     "coreset",
     "data",

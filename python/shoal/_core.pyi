@@ -17,6 +17,7 @@ __all__ = [
     "Step",
     "StreamingCoreset",
     "available_isas",
+    "backward_euler",
     "default_threads",
     "first_centers",
     "inertia",
@@ -174,6 +175,7 @@ class Run:
     def finish(self) -> None: ...
     def labels(self) -> npt.NDArray[np.int32]: ...
     def inertia(self) -> float: ...
+    def step_sizes(self) -> npt.NDArray[np.float64]: ...
     @property
     def n_iter(self) -> int: ...
     @property
@@ -233,6 +235,26 @@ def nested(
     max_iter: int | None,
     tol: float,
     shuffle: bool,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
+    stream: bool,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
+) -> Run: ...
+def backward_euler(
+    source: Source | None,
+    *,
+    n_clusters: int,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    batch_size: int,
+    step_size: float | None,
+    step_decay: float,
+    averaging: float,
+    n_inner: int,
+    max_iter: int,
+    step_cap: float | None,
+    polish: bool,
     seed: int,
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,

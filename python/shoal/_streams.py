@@ -77,7 +77,12 @@ class StreamClusterer(CenterClusterer):
         else:
             step = stream.partial_fit(source, weights)
         self._go_on_with(stream, step is not None)
+        if step is not None:
+            self._warn_of(step)
         return self
+
+    def _warn_of(self, step: Step) -> None:
+        """Warn of what a batch came to, where a method knows something to warn of."""
 
     def _take_blocks(self, rows: DataSource, sample_weight: Any) -> Self:
         """Go on with the blocks of a stream, each a batch."""

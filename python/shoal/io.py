@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._params import shown
 from .coreset import StreamingCoreset
+from .backward_euler import BackwardEulerKMeans
 from .kmeans import KMeans
 from .minibatch import MiniBatchKMeans
 from .nested import NestedMiniBatchKMeans
@@ -23,12 +24,14 @@ KINDS: dict[str, Any] = {
     "minibatch-kmeans-model": MiniBatchKMeans,
     "nested-kmeans-model": NestedMiniBatchKMeans,
     "streaming-coreset": StreamingCoreset,
+    "backward-euler-kmeans-model": BackwardEulerKMeans,
 }
 #: Fits on their way.
 CHECKPOINTS: dict[str, Any] = {
     "kmeans-checkpoint": KMeans,
     "minibatch-kmeans-checkpoint": MiniBatchKMeans,
     "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
+    "backward-euler-kmeans-checkpoint": BackwardEulerKMeans,
 }
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")

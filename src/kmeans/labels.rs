@@ -1,7 +1,7 @@
 //! This module knows the labels of rows between two sweeps, and the exact sweep that makes them anew: by bounds where there are any.
 
 use super::panel_bounds::{Bounds, PanelBounds, Work};
-use crate::data::{DataSource, row_values};
+use crate::data::{DataSource, count_rows, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::{MatRef, make_room};
@@ -381,6 +381,21 @@ impl Labels {
         bounds.put_rows(rows);
         Ok(total)
     }
+}
+
+/// The labels of all rows, the weight of each cluster, and the inertia: one pass.
+pub(super) fn all_labels<T: Compute>(
+    centers: MatRef<'_, T>,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<(Vec<u32>, Vec<f64>, f64)> {
+    let n = count_rows(data)? as usize;
+    let mut labels = Labels::default();
+    labels.make_room(n)?;
+    labels.grow(|i| i, n, 0);
+    let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
+    let swept = labels.sweep(&packed, None, (None, None), data, cx)?;
+    Ok((labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy()))
 }
 
 /// Sums of all rows by the labels that they have: a pass without distances to other centers.

@@ -3,6 +3,8 @@
 //! One file an algorithm; all exact ones have the same fixed points and give the same labels.
 
 mod assign;
+mod backward_euler;
+mod batches;
 mod checkpoint;
 mod empty;
 mod file;
@@ -19,6 +21,7 @@ mod state;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
+pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
 pub use lloyd::{Lloyd, Timings};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;

@@ -49,6 +49,11 @@ pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
     /// Whether what it keeps of rows can be that of `n` rows, if that is their number.
     fn fits(&self, n: Option<u64>) -> bool;
 
+    /// The step size of each step of a fit, of a method that has such.
+    fn step_sizes(&self) -> &[f64] {
+        &[]
+    }
+
     /// Makes labels and inertia those of the present centers, with a pass over `data` if it takes one; gives the inertia. The run can go
     /// on afterwards.
     ///
@@ -348,6 +353,11 @@ impl<M: Method> FitRun<M> {
     /// Steps that the centers have made, of the best start where there are several.
     pub fn n_steps(&self) -> u64 {
         either!(&self.typed, run => run.solver().snapshot().n_steps)
+    }
+
+    /// The step size of each step of a fit, of a method that has such.
+    pub fn step_sizes(&self) -> &[f64] {
+        either!(&self.typed, run => run.solver().step_sizes())
     }
 
     /// How the first centers were chosen.

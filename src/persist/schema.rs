@@ -85,6 +85,26 @@ pub const NESTED_CHECKPOINT: &str = "nested-kmeans-checkpoint";
 /// assert_eq!(shoal::persist::schema::STREAMING_CORESET, "streaming-coreset");
 /// ```
 pub const STREAMING_CORESET: &str = "streaming-coreset";
+/// The kind of files that hold a model fitted by stochastic backward Euler.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::BACKWARD_EULER_MODEL, "backward-euler-kmeans-model");
+/// ```
+pub const BACKWARD_EULER_MODEL: &str = "backward-euler-kmeans-model";
+
+/// The kind of contents that hold the state of stochastic backward Euler between two batches.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::BACKWARD_EULER_STATE, "backward-euler-kmeans-state");
+/// ```
+pub const BACKWARD_EULER_STATE: &str = "backward-euler-kmeans-state";
+
+/// The kind of files that hold a fit by stochastic backward Euler on its way.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::BACKWARD_EULER_CHECKPOINT, "backward-euler-kmeans-checkpoint");
+/// ```
+pub const BACKWARD_EULER_CHECKPOINT: &str = "backward-euler-kmeans-checkpoint";
 
 const PREFIX: &str = "shoal.";
 /// Texts that every file has; the rest is the kind's.

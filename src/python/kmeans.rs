@@ -15,7 +15,7 @@ use super::run::Run;
 use super::seeding::named;
 use super::source::Source;
 use crate::error::Result;
-use crate::kmeans::{Algorithm, Bounds, KMeans, MiniBatch, NestedMiniBatch};
+use crate::kmeans::{Algorithm, BackwardEuler, Bounds, KMeans, MiniBatch, NestedMiniBatch};
 use crate::seeding::Seeding;
 use crate::tuning::batch_seeding_sample;
 
@@ -198,4 +198,65 @@ pub(super) fn nested(
     let rows = source.0.whole_effort();
     let batch = source.0.len().map_or(0, |rows| params.first_batch(rows as u64));
     Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * batch as f64, rows))
+}
+
+/// Stochastic backward Euler: a fit to the rows of `source`, from its beginning or from a `state`; with `stream`, or from a `state` without
+/// rows, a run that takes batches.
+#[pyfunction]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, step_size, step_decay, averaging, n_inner, max_iter, step_cap, polish, seed, threads, weights, stream, state))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+pub(super) fn backward_euler(
+    py: Python<'_>,
+    source: Option<&Source>,
+    n_clusters: usize,
+    seeding: &str,
+    centers: Option<&Bound<'_, PyAny>>,
+    batch_size: u64,
+    step_size: Option<f64>,
+    step_decay: f64,
+    averaging: f64,
+    n_inner: u64,
+    max_iter: u64,
+    step_cap: Option<f64>,
+    polish: bool,
+    seed: u64,
+    threads: Option<usize>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    stream: bool,
+    state: Option<State<'_>>,
+) -> PyResult<Run> {
+    let params = BackwardEuler::params(n_clusters)
+        .seeding(seeding_of(seeding, centers, columns(source, centers)?)?)
+        .rng_seed(seed)
+        .batch_size(batch_size)
+        .step_size(step_size)
+        .step_decay(step_decay)
+        .averaging(averaging)
+        .n_inner(n_inner)
+        .max_iter(max_iter)
+        .step_cap(step_cap)
+        .polish(polish)
+        .threads(threads);
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let source = match (source, &state) {
+        (Some(source), _) => source,
+        (None, Some(state)) => return Ok(Run::of_batches(params.resume(state)?, n_clusters, threads)),
+        (None, None) => return Err(PyValueError::new_err("rows or a state are needed to begin with")),
+    };
+    let input = Input::new(&source.0, weights.as_ref())?;
+    if stream {
+        let run = begun(py, &input, || params.stream(&input))?;
+        return Ok(Run::of_batches(run, n_clusters, threads));
+    }
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
+    let rows = source.0.len().map_or(u64::MAX, |rows| rows as u64);
+    let batch = batch_size.min(rows);
+    let first = batch_seeding_sample(batch, n_clusters, 4 * source.0.cols()).min(rows) as f64;
+    let step = n_inner as f64 * batch as f64;
+    // A sweep of the polish is a step too.
+    let later = if polish { step.max(source.0.whole_effort()) } else { step };
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * first + step, later))
 }

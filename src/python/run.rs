@@ -33,6 +33,7 @@ trait AnyRun: Send {
     fn inertia(&self) -> f64;
     fn n_iter(&self) -> u64;
     fn n_steps(&self) -> u64;
+    fn step_sizes(&self) -> Vec<f64>;
     fn seeded_by(&self) -> String;
     fn algorithm(&self) -> &'static str;
     fn timings(&self) -> Timings;
@@ -79,6 +80,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn n_steps(&self) -> u64 {
         self.n_steps()
+    }
+    fn step_sizes(&self) -> Vec<f64> {
+        self.step_sizes().to_vec()
     }
     fn seeded_by(&self) -> String {
         self.seeded_by().to_owned()
@@ -302,6 +306,11 @@ impl Run {
 
     fn inertia(&self) -> PyResult<f64> {
         Ok(self.locked()?.inertia())
+    }
+
+    /// The step size of each step of a fit, of a method that has such.
+    fn step_sizes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Ok(array1(py, self.locked()?.step_sizes()))
     }
 
     #[getter]

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shoal
-from shoal import KMeans, MiniBatchKMeans, NestedMiniBatchKMeans
+from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans
 from sklearn.base import clone, is_clusterer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -36,6 +36,8 @@ EXPECTED_FAILURES = {
         NestedMiniBatchKMeans(
             n_clusters=2, batch_size=20, rho=1.0, shuffle=False, bounds="hamerly", n_jobs=2
         ),
+        BackwardEulerKMeans(max_iter=40),
+        BackwardEulerKMeans(n_clusters=3, batch_size=15, step_size=2, n_inner=3, max_iter=20, polish=True),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )

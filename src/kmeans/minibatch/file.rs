@@ -5,10 +5,10 @@ use serde_json::json;
 use super::progress::Progress;
 use super::solver::State;
 use crate::kernel::Compute;
-use crate::kmeans::state::{count, figure, keep, keep_rows, kept_rows, matrix, rows, stored_rows, text};
+use crate::kmeans::batches::Waiting;
+use crate::kmeans::state::{count, figure, keep, matrix, rows, stored_rows, text};
 use crate::persist::schema::MINIBATCH_STATE;
 use crate::persist::{Array, Contents};
-use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 
 impl<T: Compute> State<T> {
@@ -22,8 +22,7 @@ impl<T: Compute> State<T> {
         keep("centers", typed(&self.centers));
         keep("sums", Array::new(&[k, cols], self.clusters.sums()));
         keep("weights", Array::new(&[k], self.clusters.weights()));
-        keep("waiting_weights", Array::new(&[self.waiting_weights.len()], &self.waiting_weights));
-        keep_rows(&mut contents, "waiting", &self.waiting);
+        self.waiting.to_file(&mut contents);
         // What may be no finite number is kept as bits; so is what must come back exactly.
         let bits = |x: Option<f64>| x.map(f64::to_bits);
         let numbers = json!({
@@ -56,26 +55,19 @@ impl<T: Compute> State<T> {
         if sums.len() != centers.len() {
             return Err("its \"sums\" do not belong to its \"centers\"".into());
         }
-        let waiting: RowBuf<T> = kept_rows(contents, "waiting", dim)?;
-        let kept = contents.array("waiting_weights")?.shape().iter().product();
-        let waiting_weights: Vec<f64> = contents.values("waiting_weights", &[kept])?;
-        if kept != 0 && kept != waiting.len() {
-            return Err("its \"waiting_weights\" do not belong to its \"waiting\" rows".into());
-        }
         let finite = |values: &[T]| values.iter().all(|x| x.finite());
         let sound = |values: &[f64]| values.iter().all(|x| x.is_finite() && *x >= 0.0);
-        if !(finite(&centers) && finite(&waiting.values) && sums.iter().all(|x| x.is_finite())) {
+        if !(finite(&centers) && sums.iter().all(|x| x.is_finite())) {
             return Err("it holds values that are not finite".into());
         }
-        if !(sound(&weights) && sound(&waiting_weights)) {
+        if !sound(&weights) {
             return Err("it holds a weight that is negative or not finite".into());
         }
         Ok(Self {
             dim,
             centers,
             clusters: ClusterSums::of(if k == 0 { 0 } else { dim }, sums, weights),
-            waiting,
-            waiting_weights,
+            waiting: Waiting::of_file(contents, dim)?,
             seeded_by: text(&numbers, "seeded_by")?,
             seed: count(&numbers, "seed")?,
             n_steps: count(&numbers, "n_steps")?,

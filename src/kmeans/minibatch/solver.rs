@@ -1,8 +1,6 @@
 //! This module knows mini-batch k-means as a state: sums and counts of everything ever assigned, and the centers that they make.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use serde_json::json;
@@ -10,41 +8,38 @@ use serde_json::json;
 use super::MiniBatchParams;
 use super::other_type;
 use super::progress::{Patience, Progress};
-use crate::data::{
-    Access, Converted, DataSource, Permuted, Weighted, check_finite, copy, row_bytes, row_values, take,
-};
+use crate::data::{Access, DataSource, copy, row_bytes, take};
 use crate::error::{Error, Result};
-use crate::kernel::{self, Compute, PackedCenters, Scratch};
+use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::assign::label;
+use crate::kmeans::batches::{BatchSolver, Draws, Left, Moved, Spare, Waiting, as_of_source, go_on};
 use crate::kmeans::lloyd::Timings;
 use crate::kmeans::model::KMeansModel;
 use crate::kmeans::params::Metric;
 use crate::kmeans::run::{CenterSolver, Snapshot, StreamSolver};
 use crate::kmeans::state::{is_wide, stored_timings, timings_of};
-use crate::matrix::{MatRef, make_room};
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::rng::{Purpose, Rng};
-use crate::rows::{RowBuf, SparseRef};
-use crate::seeding::{Odds, Seeding, draw, enough_rows};
-use crate::solver::sweep::{Chunk, sweep};
+use crate::rows::SparseRef;
+use crate::seeding::{Seeding, draw, enough_rows};
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample, batch_tile_rows};
+use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample};
 
 /// Everything that the next batch depends on: plain arrays and numbers.
 #[derive(Clone, Debug)]
-pub(super) struct State<T> {
+pub(in crate::kmeans) struct State<T> {
     /// Columns of a row; 0 before the first.
     pub(super) dim: usize,
     /// The centers; empty before there are enough rows.
     pub(super) centers: Vec<T>,
     /// Of everything ever assigned, the seeds included: a center is its sum by its weight.
     pub(super) clusters: ClusterSums,
-    /// Rows that came before there were enough to seed from, and their weights, if there are any.
-    pub(super) waiting: RowBuf<T>,
-    pub(super) waiting_weights: Vec<f64>,
+    /// Rows that came before there were enough to seed from.
+    pub(super) waiting: Waiting<T>,
     pub(super) seeded_by: String,
     pub(super) seed: u64,
     pub(super) n_steps: u64,
@@ -66,8 +61,7 @@ impl<T: Compute> State<T> {
             dim: 0,
             centers: Vec::new(),
             clusters: ClusterSums::new(0, 0),
-            waiting: RowBuf::default(),
-            waiting_weights: Vec::new(),
+            waiting: Waiting::default(),
             seeded_by: String::new(),
             seed,
             n_steps: 0,
@@ -91,70 +85,12 @@ pub struct MiniBatchSolver<T: Compute> {
     timings: Timings,
     /// Labels of the present centers and their inertia, once a pass has made them.
     finished: Option<(Vec<u32>, f64)>,
-    /// How rows are drawn where they have weights.
-    odds: Option<Odds>,
+    draws: Draws,
     spare: Spare,
     /// The centers of a batch of sparse rows, whose memory the next ones take.
     packed: Option<PackedCenters<T>>,
-    /// A batch is on its way, or was broken off.
-    busy: bool,
     /// What came of looking whether there are more rows, once a batch was in: said with the next step.
     failed: Option<Error>,
-}
-
-/// Sums that outlive a batch, so that the next one need not clear `k d` values for every thread.
-#[derive(Default)]
-struct Spare(Mutex<Vec<ClusterSums>>);
-
-/// Sums on loan from a [`Spare`]; they go back empty, unless an error has emptied the [`Spare`] itself.
-struct Loan<'a> {
-    sums: Option<ClusterSums>,
-    home: &'a Spare,
-}
-
-impl Spare {
-    fn lend(&self, k: usize, dim: usize) -> Loan<'_> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::part(k, dim))), home: self }
-    }
-
-    fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-}
-
-impl Loan<'_> {
-    fn sums(&mut self) -> &mut ClusterSums {
-        self.sums.as_mut().expect("taken only when dropped")
-    }
-}
-
-impl Drop for Loan<'_> {
-    fn drop(&mut self) {
-        if let Some(sums) = self.sums.take() {
-            self.home.0.lock().unwrap_or_else(PoisonError::into_inner).push(sums);
-        }
-    }
-}
-
-/// What a batch did.
-#[derive(Clone, Copy, Default)]
-struct Moved {
-    rows: u64,
-    weight: f64,
-    objective: f64,
-    sq_shift: f64,
-}
-
-impl Moved {
-    fn and(self, other: Self) -> Self {
-        Self {
-            rows: self.rows + other.rows,
-            weight: self.weight + other.weight,
-            objective: self.objective + other.objective,
-            sq_shift: self.sq_shift + other.sq_shift,
-        }
-    }
 }
 
 impl<T: Compute> MiniBatchSolver<T> {
@@ -164,9 +100,16 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 
     fn of(params: MiniBatchParams, state: State<T>) -> Self {
-        let (timings, spare) = (Timings::default(), Spare::default());
-        let (finished, odds, packed, failed) = (None, None, None, None);
-        Self { params, state, timings, finished, odds, spare, packed, busy: false, failed }
+        Self {
+            params,
+            state,
+            timings: Timings::default(),
+            finished: None,
+            draws: Draws::default(),
+            spare: Spare::default(),
+            packed: None,
+            failed: None,
+        }
     }
 
     /// With these parameters, from what [`StreamSolver::state`] gave.
@@ -206,119 +149,6 @@ impl<T: Compute> MiniBatchSolver<T> {
         if matches!(self.params.seeding, Seeding::Given(_)) { 1 } else { wanted }
     }
 
-    /// Rows that first centers are chosen from, where there are as many.
-    fn sample_rows(&self, data: &dyn DataSource<T>) -> u64 {
-        batch_seeding_sample(self.params.batch_size, self.params.n_clusters, row_bytes(data))
-    }
-
-    /// Chooses the first centers from `data`.
-    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        let begun = Instant::now();
-        let k = self.params.n_clusters;
-        let most = self.sample_rows(data);
-        let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
-        self.state.seed_with(data.dim(), &seeds.centers, seeds.method);
-        self.timings.seeding += begun.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// One batch: labels all of its rows with the present centers, then adds them to the sums, then moves the centers. Nothing has changed
-    /// after an error.
-    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved> {
-        let begun = Instant::now();
-        if std::mem::replace(&mut self.busy, true) {
-            // The batch before did not come to its end: whatever is in them.
-            self.spare.clear();
-        }
-        let (k, dim) = (self.params.n_clusters, self.state.dim);
-        if batch.dim() != dim {
-            let found = batch.dim();
-            return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
-        }
-        let sparse = batch.most_values().is_some();
-        let centers = MatRef::new(&self.state.centers, dim);
-        let packed = PackedCenters::in_place_of(self.packed.take(), centers, sparse);
-        let mut total = self.spare.lend(k, dim);
-        let result = self.label_and_sum(batch, &packed, &mut total, cx).and_then(|rows| {
-            let places = self.places(batch, rows, total.sums().weights())?;
-            Ok((rows, places))
-        });
-        let (rows, places) = result?;
-        let looked = self.looks_for_starving(rows);
-        let state = &mut self.state;
-        if let Some(half_life) = self.params.half_life {
-            state.clusters.scale((-(rows as f64) / half_life).exp2());
-        }
-        let sums = total.sums();
-        let mut moved = Moved { rows, objective: sums.energy(), ..Moved::default() };
-        let touched: Vec<usize> = (0..k).filter(|&j| sums.weights()[j] > 0.0).collect();
-        moved.weight = sums.weights().iter().sum();
-        state.clusters.merge(sums);
-        for j in touched {
-            moved.sq_shift += state.place(j);
-        }
-        if let Some((starving, at)) = places {
-            let least = state.least_but(&starving);
-            for (&j, row) in starving.iter().zip(at.chunks_exact(dim)) {
-                // Beside a center that is there already it would starve again.
-                if !state.has_center(row) {
-                    state.clusters.replace(j, row, least);
-                    moved.sq_shift += state.place_at(j, row);
-                }
-            }
-        }
-        state.since_reassigned = if looked { 0 } else { state.since_reassigned + rows };
-        state.n_steps += 1;
-        state.rows_seen += rows;
-        self.finished = None;
-        drop(total);
-        self.packed = sparse.then_some(packed);
-        self.busy = false;
-        self.timings.sweeps += begun.elapsed().as_secs_f64();
-        Ok(moved)
-    }
-
-    /// Sums of the rows of a batch by their nearest centers; gives their number.
-    fn label_and_sum(
-        &self,
-        batch: &dyn DataSource<T>,
-        packed: &PackedCenters<T>,
-        total: &mut Loan<'_>,
-        cx: &Executor,
-    ) -> Result<u64> {
-        let (k, dim) = (packed.n_centers(), packed.dim());
-        let absorb = |chunk: Chunk<'_, T>,
-                      (): (),
-                      (part, rows): &mut (Loan<'_>, u64),
-                      (labels, scratch): &mut (Vec<u32>, Scratch<T>)| {
-            *rows += chunk.rows.rows() as u64;
-            labels.resize(chunk.rows.rows(), 0);
-            kernel::nearest(chunk.rows, packed, labels, scratch);
-            let part = part.sums();
-            part.absorb(chunk.rows, labels, chunk.weights, packed);
-            if part.energy().is_finite() { Ok(()) } else { Err(chunk.not_finite()) }
-        };
-        let merge = |(total, rows): &mut (Loan<'_>, u64), (part, more): &mut (Loan<'_>, u64)| {
-            total.sums().collect(part.sums());
-            *rows += std::mem::take(more);
-        };
-        let make = (|| (self.spare.lend(k, dim), 0), <(Vec<u32>, Scratch<T>)>::default);
-        let mut sums = (Loan { sums: total.sums.take(), home: total.home }, 0);
-        let done = sweep(
-            batch,
-            cx,
-            batch_tile_rows(k, row_values(batch).min(dim)),
-            (),
-            &mut sums,
-            make,
-            absorb,
-            merge,
-        );
-        total.sums = sums.0.sums.take();
-        done?;
-        if sums.1 == 0 { Err(Error::Empty("X holds no rows".into())) } else { Ok(sums.1) }
-    }
-
     /// Whether a batch of `rows` is one after which starving centers are looked for.
     fn looks_for_starving(&self, rows: u64) -> bool {
         self.state.since_reassigned + rows >= 10 * self.params.n_clusters as u64
@@ -356,23 +186,6 @@ impl<T: Compute> MiniBatchSolver<T> {
             starving.truncate(drawn.len());
         }
         Ok(Some((starving, take(batch, &drawn)?)))
-    }
-
-    /// The batch of this step: rows drawn with replacement, by weight where there are weights.
-    fn drawn<'a>(&mut self, data: &'a dyn DataSource<T>, n: u64) -> Result<Permuted<&'a dyn DataSource<T>>> {
-        let rng = &mut Rng::keyed(self.state.seed, Purpose::Batch, self.state.n_steps);
-        let size = self.params.batch_size.min(n);
-        let mut rows: Vec<u64> = Vec::new();
-        make_room(&mut rows, "a batch", size, 1)?;
-        if let Some(weights) = data.weights() {
-            let odds = self.odds.get_or_insert_with(|| Odds::new(weights));
-            rows.extend((0..size).map(|_| odds.draw(weights, rng)));
-        } else {
-            rows.extend((0..size).map(|_| rng.below(n)));
-        }
-        // Their order does not matter to the algorithm, but to a disk and to caches.
-        rows.sort_unstable();
-        Permuted::unweighted(data, rows)
     }
 
     /// The reason to stop after a batch of a fit to `n` rows, if there is one. The first batch says nothing: its inertia is that of the
@@ -429,16 +242,10 @@ impl<T: Compute> MiniBatchSolver<T> {
 
     /// A batch of rows drawn at random.
     fn draw_step(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Step> {
-        let batch = self.drawn(data, n)?;
-        // A row of the batch is named by where it comes from.
-        let named = |error| match error {
-            Error::NotFinite { what, value, row, column } => {
-                Error::NotFinite { what, value, row: batch.order()[row as usize], column }
-            }
-            other => other,
-        };
+        let rng = &mut Rng::keyed(self.state.seed, Purpose::Batch, self.state.n_steps);
+        let batch = self.draws.batch(data, n, self.params.batch_size.min(n), rng)?;
         self.measure_variance(&batch)?;
-        let moved = self.absorb(&batch, cx).map_err(named)?;
+        let moved = self.absorb(&batch, cx).map_err(|error| as_of_source(error, &batch))?;
         self.state.n_iter = self.state.rows_seen.div_ceil(n);
         let stop = self.stop_after(&moved, n).or_else(|| {
             // As many whole batches as fit, but one at least.
@@ -457,45 +264,16 @@ impl<T: Compute> MiniBatchSolver<T> {
         let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
         let once = data.access() == Access::Once;
         let enough = self.enough(self.sample_rows(data));
-        let (mut all, mut over, mut buffer) = (None::<Moved>, true, Converted::default());
-        let read = data.for_each_block_from(self.state.position, size, &mut |block| {
-            for start in (0..block.len).step_by(size) {
-                if all.is_some() {
-                    over = false;
-                    return Ok(ControlFlow::Break(()));
-                }
-                cx.check()?;
-                let range = start..block.len.min(start + size);
-                let rows = buffer.read(block.rows, range.clone(), None);
-                let weights = block.weights.map(|weights| &weights[range.clone()]);
-                let named = |error| match error {
-                    Error::NotFinite { what, value, row, column } => {
-                        Error::NotFinite { what, value, row: row + block.first_row + start as u64, column }
-                    }
-                    other => other,
-                };
-                let weighted = weights.map(|weights| Weighted::vouched(rows, weights));
-                let batch = weighted.as_ref().map_or(&rows as &dyn DataSource<T>, |weighted| weighted);
-                self.measure_variance(batch)?;
-                all = self.take_in(batch, enough, Some(size), cx).map_err(named)?;
-                self.state.n_iter += u64::from(self.state.position == 0);
-                self.state.position += range.len() as u64;
-                if data.rows() == Some(self.state.position) {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        });
-        match read {
-            Err(error) if all.is_some() => (self.failed, over) = (Some(error), false),
-            other => other?,
-        }
+        let mut all = None::<Moved>;
+        let Left { over, failed, .. } = go_on(data, self.state.position, size, cx, &mut |batch, end| {
+            self.measure_variance(batch)?;
+            all = self.take_in(batch, enough, Some(size), cx)?;
+            self.state.n_iter += u64::from(self.state.position == 0);
+            self.state.position = end;
+            Ok(all.is_some())
+        })?;
+        self.failed = failed;
         let position = self.state.position;
-        if over && let Some(n) = data.rows().filter(|&n| n != position) {
-            return Err(Error::Source(format!(
-                "the source gave {position} rows in a pass, and {n} were expected: every pass must give the same ones"
-            )));
-        }
         let moved = if let Some(moved) = all {
             moved
         } else if self.state.centers.is_empty() {
@@ -515,109 +293,89 @@ impl<T: Compute> MiniBatchSolver<T> {
         let last = over && (once || self.state.n_iter >= self.params.max_iter);
         Ok(self.step_of(&moved, stop.or(last.then_some(StopReason::MaxIterations))))
     }
+}
 
-    /// A batch, where there may be no centers yet: they are chosen once `enough` rows are there, and then all rows that waited are taken in
-    /// as one batch, or in pieces of `size`. After an error the state is what it was.
-    fn take_in(
-        &mut self,
-        batch: &dyn DataSource<T>,
-        enough: u64,
-        size: Option<usize>,
-        cx: &Executor,
-    ) -> Result<Option<Moved>> {
-        if !self.state.centers.is_empty() {
-            return self.absorb(batch, cx).map(Some);
-        }
-        let rows = crate::data::count_rows(batch)?;
-        if rows == 0 {
-            return Err(Error::Empty("X holds no rows".into()));
-        }
-        let dim = batch.dim();
-        if !self.state.waiting.is_empty() && dim != self.state.dim {
-            let known = self.state.dim;
-            return Err(Error::Shape(format!("X has {dim} columns, but the rows before had {known}")));
-        }
-        let waiting = self.state.waiting.len() as u64;
-        if waiting + rows < enough {
-            return self.wait_with(batch, cx).map(|()| None);
-        }
-        let before = self.state.clone();
-        let done = if waiting == 0 {
-            self.begin(batch, cx).and_then(|()| self.absorb(batch, cx))
-        } else {
-            self.seed_from_waiting(Some(batch), size, cx)
-        };
-        if done.is_err() {
-            self.state = before;
-        }
-        done.map(Some)
+impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
+    type State = State<T>;
+
+    fn state_mut(&mut self) -> &mut State<T> {
+        &mut self.state
     }
 
-    /// Keeps the rows of a batch until there are enough.
-    fn wait_with(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        check_finite(batch, cx)?;
-        let state = &mut self.state;
-        let waiting = state.waiting.len();
-        let rows = crate::data::count_rows(batch)?;
-        let all: Vec<u64> = (0..rows).collect();
-        let more = copy(batch, &all)?;
-        if waiting == 0 {
-            state.dim = batch.dim();
-            state.waiting.clear(state.dim);
-        }
-        state.waiting.extend(more.rows());
-        if batch.weights().is_some() || !state.waiting_weights.is_empty() {
-            state.waiting_weights.resize(waiting, 1.0);
-            match batch.weights() {
-                Some(weights) => state.waiting_weights.extend_from_slice(weights),
-                None => state.waiting_weights.resize(waiting + rows as usize, 1.0),
-            }
-        }
+    fn dim_mut(&mut self) -> &mut usize {
+        &mut self.state.dim
+    }
+
+    fn waiting_mut(&mut self) -> &mut Waiting<T> {
+        &mut self.state.waiting
+    }
+
+    fn has_centers(&self) -> bool {
+        !self.state.centers.is_empty()
+    }
+
+    fn sample_rows(&self, data: &dyn DataSource<T>) -> u64 {
+        batch_seeding_sample(self.params.batch_size, self.params.n_clusters, row_bytes(data))
+    }
+
+    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let begun = Instant::now();
+        let k = self.params.n_clusters;
+        let most = self.sample_rows(data);
+        let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
+        self.state.seed_with(data.dim(), &seeds.centers, seeds.method);
+        self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// Chooses the first centers from the rows that wait and the first ones of `batch`, and takes all of them in.
-    fn seed_from_waiting(
-        &mut self,
-        batch: Option<&dyn DataSource<T>>,
-        size: Option<usize>,
-        cx: &Executor,
-    ) -> Result<Moved> {
-        let (waited, weights) = (self.state.waiting.clone(), self.state.waiting_weights.clone());
-        if let Some(batch) = batch {
-            let most = self.sample_rows(batch);
-            let n = crate::data::count_rows(batch)?.min(most);
-            let first: Vec<u64> = (0..n).collect();
-            let first = copy(batch, &first)?;
-            let some = batch.weights().map(|weights| &weights[..n as usize]);
-            match some {
-                Some(weights) => self.wait_with(&Weighted::vouched(&first, weights), cx)?,
-                None => self.wait_with(&first, cx)?,
+    /// Labels all rows with the present centers, then adds them to the sums, then moves the centers.
+    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved> {
+        let begun = Instant::now();
+        let (k, dim) = (self.params.n_clusters, self.state.dim);
+        if batch.dim() != dim {
+            let found = batch.dim();
+            return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
+        }
+        let sparse = batch.most_values().is_some();
+        let centers = MatRef::new(&self.state.centers, dim);
+        let packed = PackedCenters::in_place_of(self.packed.take(), centers, sparse);
+        // Put back at the end: a batch that does not come there leaves who knows what in them.
+        let spare = std::mem::take(&mut self.spare);
+        let mut total = spare.lend(k, dim);
+        let rows = spare.label_and_sum(batch, &packed, &mut total, cx)?;
+        let places = self.places(batch, rows, total.sums().weights())?;
+        let looked = self.looks_for_starving(rows);
+        let state = &mut self.state;
+        if let Some(half_life) = self.params.half_life {
+            state.clusters.scale((-(rows as f64) / half_life).exp2());
+        }
+        let sums = total.sums();
+        let mut moved = Moved { rows, objective: sums.energy(), ..Moved::default() };
+        let touched: Vec<usize> = (0..k).filter(|&j| sums.weights()[j] > 0.0).collect();
+        moved.weight = sums.weights().iter().sum();
+        state.clusters.merge(sums);
+        for j in touched {
+            moved.sq_shift += state.place(j);
+        }
+        if let Some((starving, at)) = places {
+            let least = state.least_but(&starving);
+            for (&j, row) in starving.iter().zip(at.chunks_exact(dim)) {
+                // Beside a center that is there already it would starve again.
+                if !state.has_center(row) {
+                    state.clusters.replace(j, row, least);
+                    moved.sq_shift += state.place_at(j, row);
+                }
             }
         }
-        let pool = std::mem::take(&mut self.state.waiting);
-        let pool_weights = std::mem::take(&mut self.state.waiting_weights);
-        if pool_weights.is_empty() {
-            self.begin(&pool, cx)?;
-        } else {
-            self.begin(&Weighted::vouched(&pool, &pool_weights), cx)?;
-        }
-        let mut moved = Moved::default();
-        let n = waited.len();
-        let size = size.unwrap_or(n).min(n);
-        for start in (0..n).step_by(size) {
-            let end = n.min(start + size);
-            let rows = waited.rows().slice(start, end);
-            let some = weights.get(start..end).filter(|_| !weights.is_empty());
-            moved = moved.and(match some {
-                Some(weights) => self.absorb(&Weighted::vouched(rows, weights), cx)?,
-                None => self.absorb(&rows, cx)?,
-            });
-        }
-        match batch {
-            Some(batch) => Ok(moved.and(self.absorb(batch, cx)?)),
-            None => Ok(moved),
-        }
+        state.since_reassigned = if looked { 0 } else { state.since_reassigned + rows };
+        state.n_steps += 1;
+        state.rows_seen += rows;
+        self.finished = None;
+        drop(total);
+        self.spare = spare;
+        self.packed = sparse.then_some(packed);
+        self.timings.sweeps += begun.elapsed().as_secs_f64();
+        Ok(moved)
     }
 }
 

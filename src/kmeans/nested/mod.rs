@@ -21,7 +21,7 @@ pub use params::{Bounds, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 use stream::Kept;
 
 use super::assign::inertia;
-use super::labels::{Carried, Labels, mean_variance};
+use super::labels::{Carried, Labels, all_labels, mean_variance};
 use super::lloyd::{Timings, to_means};
 use super::model::KMeansModel;
 use super::panel_bounds::PanelBounds;
@@ -447,13 +447,7 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             };
             (labels, self.weights.clone(), energy)
         } else {
-            let mut labels = Labels::default();
-            labels.make_room(n as usize)?;
-            labels.grow(|i| i, n as usize, 0);
-            let sparse = data.most_values().is_some();
-            let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
-            let swept = labels.sweep(&packed, None, (None, None), data, cx)?;
-            (labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy())
+            all_labels(MatRef::new(&self.centers, self.dim), data, cx)?
         };
         let inertia = finished.2;
         self.finished = Some(finished);

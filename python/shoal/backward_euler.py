@@ -1,0 +1,272 @@
+"""Stochastic backward Euler k-means: implicit steps so long that they leave poor optima."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+
+from . import _core, _params
+from ._blocks import refuse_once
+from ._claims import Arrays, Texts, floats
+from ._core import Source, Step
+from ._streams import StreamClusterer
+from ._warn import warn
+from .data import DataSource
+
+__all__ = ["BackwardEulerKMeans"]
+
+
+class BackwardEulerKMeans(StreamClusterer):
+    """K-means by stochastic backward Euler: leaves poor optima that Lloyd's algorithm ends in.
+
+    An outer step is implicit, ``x <- x - step_size * gradient(where it ends)``, and is found by `n_inner`
+    iterations about the fixed `x`, each with the gradient of another mini-batch; the iterates are averaged,
+    and the average is the next `x`. The step size begins so large that a step sees beyond the valley that
+    it starts in, and decays.
+
+    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
+    ``.npy`` file with the same rows.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, at least 1 and at most the number of rows.
+    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="random"
+        First centers. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy k-means++ on a random sample of
+        3 batches, or of 16 rows a cluster if that is more. With :meth:`partial_fit` they are chosen from the
+        first batch.
+    batch_size : int, default=1000
+        Rows of a batch of :meth:`fit`, at least 1. As many as there are or more: all of them, each once, so
+        that nothing is drawn but the first centers.
+    step_size : "auto" or float, default="auto"
+        The first step size (gamma), finite, at least 0. A cluster with the share `p` of the rows of a batch
+        is pulled to their mean by ``step_size * p`` of its distance: ``"auto"`` is `n_clusters`, 1 for
+        clusters of one size. From 1 to 2 times that is the useful range, and the less the larger `n_inner`
+        is; so small that all pulls are below 1, it does not leave the valley it starts in.
+    step_decay : float, default=1/1.01
+        What the step size is multiplied by after every outer step (beta), above 0 and at most 1.
+    averaging : float, default=0.75
+        The share of the average that stays at each inner iteration (alpha), from 0 to 1. 0: no average, the
+        last iterate is the result.
+    n_inner : int, default=5
+        Inner iterations of an outer step, at least 1, each with a batch of its own.
+    max_iter : int, default=150
+        Outer steps of :meth:`fit`. There is no other rule that ends it.
+    step_cap : float or None, default=None
+        The most that the pull of a center may be, above 0. None: no limit, which is what finds the best
+        optima.
+    polish : bool, default=False
+        Whether :meth:`fit` goes on with sweeps over all rows, as :class:`~shoal.KMeans` makes them, until
+        they have converged. The result is then an optimum of the exact method, a little below that of the
+        average; empty clusters are relocated.
+    compute_labels : bool, default=True
+        Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`.
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit, and
+        at the first :meth:`partial_fit`.
+    n_jobs : int or None, default=None
+        Threads. None and -1: all that the process may use. Results do not depend on it.
+    verbose : int, default=0
+        1: a progress bar on stderr.
+    callbacks : iterable of callables or None, default=None
+        Called as ``cb(estimator, step)`` after every step of :meth:`fit`; a true result ends it. See
+        :mod:`shoal.callbacks`.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
+        Centers, in the type that rows are computed in: the average of the present outer step, which is that
+        of the last one where none has begun.
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. Not there after
+        :meth:`partial_fit` and with ``compute_labels=False``: call :meth:`predict`.
+    inertia_ : float
+        Sum of `sample_weight` times squared distance of the rows to their centers; there where `labels_` is.
+        The objective of the paper is ``inertia_ / (2 * n_samples)``.
+    counts_ : ndarray of shape (n_clusters,), float64
+        Weight of the rows of each cluster: those of `labels_` once a fit has made them, of everything that
+        the cluster was ever given before.
+    step_sizes_ : ndarray of float64
+        The step size of each outer step of the fit.
+    n_iter_ : int
+        Outer steps.
+    n_steps_ : int
+        Batches, each an inner iteration.
+    history_ : structured ndarray of shape (n_steps,)
+        A row for every outer step of :meth:`fit`, and for every sweep of the polish: ``iteration, rows_seen,
+        batch_size`` (rows of all its batches), ``objective`` (their inertia, of each batch about the iterate
+        that labelled it), ``center_shift, n_changed`` (0: a batch has no labels of before), ``n_distances,
+        elapsed`` and ``stop_reason``.
+    stop_reason_ : str or None
+        ``"max-iter"``, ``"diverged"``, ``"callback"``, ``"deadline"``, ``"patience"``, with `polish` also
+        ``"labels-stable"`` and ``"tolerance"``; None while running.
+    timings_ : dict of str to float
+        Seconds by phase: ``seeding``, ``sweeps``, ``final``.
+    init_ : str
+        How the first centers were chosen, ``"auto"`` resolved.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has any that are strings.
+
+    Notes
+    -----
+    :meth:`fit` draws rows uniformly and with replacement. With `sample_weight` it draws them by weight, and a
+    drawn row counts 1. Streams are taken in consecutive batches, pass after pass, whose rows count their
+    weight: they should come in random order, or be shuffled by :func:`shoal.shuffle` first. Of an iterator,
+    which gives one pass, the last outer step may have fewer batches.
+
+    :meth:`partial_fit` makes one inner iteration, with all rows that it is given as the batch; every
+    `n_inner` calls are an outer step.
+
+    A center without rows in a batch is pulled by nothing, and is back where the outer step began. One that
+    never gets any stays where it began, with weight 0, and a
+    :class:`~sklearn.exceptions.ConvergenceWarning` says so. The same warning says when a step size was so
+    large that centers were no longer finite: that outer step is dropped, the centers before it stay, and
+    the fit ends (``"diverged"``).
+
+    Memory beyond the rows: ``O(n_clusters * n_features)``, an eighth of a byte a row with weights, and 4
+    bytes a row for labels. Nothing converges by itself: batches keep the centers moving as long as the step
+    size is large.
+
+    References
+    ----------
+    P. Yin, M. Pham, A. Oberman and S. Osher, "Stochastic backward Euler: an implicit gradient descent
+    algorithm for k-means clustering", Journal of Scientific Computing 77 (2018).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import BackwardEulerKMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype="float32")
+    >>> model = BackwardEulerKMeans(n_clusters=2, polish=True, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.tolist())
+    [[1.0, 2.0], [10.0, 2.0]]
+    >>> model.step_sizes_[:2].tolist()
+    [2.0, 1.9801980198019802]
+    """
+
+    _begin = staticmethod(_core.backward_euler)
+    _one_pass = True
+    #: There is no such rule.
+    tol = 0.0
+
+    step_sizes_: npt.NDArray[np.float64]
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "random",
+        batch_size: int = 1000,
+        step_size: Any = "auto",
+        step_decay: float = 1 / 1.01,
+        averaging: float = 0.75,
+        n_inner: int = 5,
+        max_iter: int = 150,
+        step_cap: float | None = None,
+        polish: bool = False,
+        compute_labels: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.batch_size = batch_size
+        self.step_size = step_size
+        self.step_decay = step_decay
+        self.averaging = averaging
+        self.n_inner = n_inner
+        self.max_iter = max_iter
+        self.step_cap = step_cap
+        self.polish = polish
+        self.compute_labels = compute_labels
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _rules(self, problems: _params.Problems) -> None:
+        p = _params
+        super()._rules(problems)
+        problems.check(p.whole, "batch_size", self.batch_size, 1)
+        if not self._auto_step() and not (p.is_number(self.step_size) and self.step_size >= 0):
+            problems.add(
+                f"step_size must be 'auto' or a finite number of at least 0, got {p.shown(self.step_size)}"
+            )
+        if not (p.is_number(self.step_decay) and 0 < self.step_decay <= 1):
+            problems.add(f"step_decay must be a number above 0 and at most 1, got {p.shown(self.step_decay)}")
+        if not (p.is_number(self.averaging) and 0 <= self.averaging <= 1):
+            problems.add(f"averaging must be a number from 0 to 1, got {p.shown(self.averaging)}")
+        problems.check(p.whole, "n_inner", self.n_inner, 1)
+        if self.step_cap is not None and not (p.is_number(self.step_cap) and self.step_cap > 0):
+            problems.add(f"step_cap must be None or a finite number above 0, got {p.shown(self.step_cap)}")
+        if not isinstance(self.polish, (bool, np.bool_)):
+            problems.add(f"polish must be True or False, got {p.shown(self.polish)}")
+
+    def _auto_step(self) -> bool:
+        return isinstance(self.step_size, str) and self.step_size == "auto"
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "n_clusters": int(self.n_clusters),
+            "batch_size": int(self.batch_size),
+            "step_size": None if self._auto_step() else float(self.step_size),
+            "step_decay": float(self.step_decay),
+            "averaging": float(self.averaging),
+            "n_inner": int(self.n_inner),
+            "max_iter": int(self.max_iter),
+            "step_cap": None if self.step_cap is None else float(self.step_cap),
+            "polish": bool(self.polish),
+            "threads": _params.threads(self.n_jobs),
+        }
+
+    def _taken(
+        self, X: Any, sample_weight: Any
+    ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
+        self._check()
+        if self.polish:
+            refuse_once(X, "BackwardEulerKMeans with polish=True")
+        return super()._taken(X, sample_weight)
+
+    def _step_limit(self) -> int | None:
+        return None if self.polish else int(self.max_iter)
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
+        if step is not None:
+            self.step_sizes_ = run.step_sizes()
+        elif "step_sizes_" not in self.__dict__:
+            self.step_sizes_ = np.empty(0)
+
+    def _conclude(self, run: Any) -> None:
+        super()._conclude(run)
+        if self.stop_reason_ == "diverged":
+            self._warn_of_divergence()
+
+    def _warn_of(self, step: Step) -> None:
+        if step.stop_reason == "diverged":
+            self._warn_of_divergence()
+
+    def _warn_of_divergence(self) -> None:
+        warn(
+            f"With step_size={_params.shown(self.step_size)} and n_inner={self.n_inner} the centers were no "
+            f"longer finite after {self.n_iter_} outer steps: the next one was dropped, the centers before "
+            "it stay. Take a smaller step_size, a smaller n_inner, or a step_cap of about 1.",
+            ConvergenceWarning,
+        )
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = super()._kept()
+        return arrays | {"step_sizes": self.step_sizes_}, texts
+
+    @classmethod
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        model = super()._restored(arrays, meta)
+        model.step_sizes_ = floats(arrays, "step_sizes", (None,))
+        return model

@@ -1,0 +1,358 @@
+//! This module knows the parameters of stochastic backward Euler, and how a fit is put together from them.
+
+mod file;
+mod solver;
+#[cfg(test)]
+mod tests;
+mod trajectory;
+
+use super::model::KMeansModel;
+use super::run::{FitRun, FitSteps, Method, StreamSolver, shape};
+use super::state::is_wide;
+use crate::data::{Access, Source};
+use crate::error::{Error, Result};
+use crate::kernel::{Compute, MAX_CENTERS};
+use crate::parallel::Executor;
+use crate::persist::Contents;
+use crate::seeding::Seeding;
+
+pub use solver::BackwardEulerSolver;
+
+/// Stochastic backward Euler for k-means: steps so long that they leave poor optima, from a poor start too. [`BackwardEuler::params`] is where it
+/// starts.
+///
+/// An outer step is implicit: its gradient is that of where it ends. It is found by a few inner iterations about a fixed anchor, each on another
+/// mini-batch, whose iterates are averaged; then the step size decays. Centers without rows in a batch stay where they were.
+///
+/// Source: Yin, Pham, Oberman and Osher, "Stochastic backward Euler: an implicit gradient descent algorithm for k-means clustering", 2018.
+///
+/// ```
+/// use shoal::BackwardEuler;
+/// let rows: Vec<[f32; 2]> = (0..400).map(|i| [(i % 2) as f32 * 9.0 + (i % 7) as f32 / 10.0, 1.0]).collect();
+/// let model = BackwardEuler::params(2).batch_size(50).max_iter(40).rng_seed(7).fit(&rows).unwrap();
+/// assert_eq!(model.labels()[0], model.labels()[2]);
+/// assert_ne!(model.labels()[0], model.labels()[1]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct BackwardEuler;
+
+impl BackwardEuler {
+    /// Parameters for `n_clusters` clusters, all others at their defaults.
+    pub fn params(n_clusters: usize) -> BackwardEulerParams {
+        BackwardEulerParams {
+            n_clusters,
+            seeding: Seeding::Random,
+            seed: 0,
+            batch_size: 1000,
+            step_size: None,
+            step_decay: 1.0 / 1.01,
+            averaging: 0.75,
+            n_inner: 5,
+            max_iter: 150,
+            step_cap: None,
+            polish: false,
+            compute_labels: true,
+            threads: None,
+        }
+    }
+}
+
+/// The parameters of stochastic backward Euler; checked all together before any work.
+///
+/// See [`BackwardEuler`] for an example.
+#[derive(Clone, Debug)]
+pub struct BackwardEulerParams {
+    n_clusters: usize,
+    seeding: Seeding,
+    seed: u64,
+    batch_size: u64,
+    step_size: Option<f64>,
+    step_decay: f64,
+    averaging: f64,
+    n_inner: u64,
+    max_iter: u64,
+    step_cap: Option<f64>,
+    polish: bool,
+    compute_labels: bool,
+    threads: Option<usize>,
+}
+
+impl BackwardEulerParams {
+    /// How the first centers are chosen (default [`Seeding::Random`]).
+    #[must_use]
+    pub fn seeding(mut self, seeding: Seeding) -> Self {
+        self.seeding = seeding;
+        self
+    }
+
+    /// Seed of all random draws (default 0).
+    #[must_use]
+    pub fn rng_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Rows of a batch of a fit (default 1000). As many as there are or more: all of them, each once, and nothing is drawn.
+    #[must_use]
+    pub fn batch_size(mut self, rows: u64) -> Self {
+        self.batch_size = rows;
+        self
+    }
+
+    /// The first step size, gamma (default `None`: the number of clusters, where clusters of one size are pulled to their means once).
+    #[must_use]
+    pub fn step_size(mut self, size: Option<f64>) -> Self {
+        self.step_size = size;
+        self
+    }
+
+    /// What the step size is multiplied by after each outer step, beta (default 1 / 1.01).
+    #[must_use]
+    pub fn step_decay(mut self, factor: f64) -> Self {
+        self.step_decay = factor;
+        self
+    }
+
+    /// The share of the average that stays at each inner iteration, alpha (default 0.75; 0: the last iterate is the result).
+    #[must_use]
+    pub fn averaging(mut self, share: f64) -> Self {
+        self.averaging = share;
+        self
+    }
+
+    /// Inner iterations of an outer step, each with a batch of its own (default 5).
+    #[must_use]
+    pub fn n_inner(mut self, n: u64) -> Self {
+        self.n_inner = n;
+        self
+    }
+
+    /// Outer steps of a fit (default 150).
+    #[must_use]
+    pub fn max_iter(mut self, n: u64) -> Self {
+        self.max_iter = n;
+        self
+    }
+
+    /// The most that step size times share of the batch may be for a center (default `None`: no limit).
+    #[must_use]
+    pub fn step_cap(mut self, most: Option<f64>) -> Self {
+        self.step_cap = most;
+        self
+    }
+
+    /// Whether a fit goes on with sweeps of exact k-means until these have converged (default false). It takes rows that can be read again.
+    #[must_use]
+    pub fn polish(mut self, wanted: bool) -> Self {
+        self.polish = wanted;
+        self
+    }
+
+    /// Whether [`BackwardEulerParams::fit`] ends with a pass for labels and inertia (default true).
+    #[must_use]
+    pub fn compute_labels(mut self, wanted: bool) -> Self {
+        self.compute_labels = wanted;
+        self
+    }
+
+    /// Number of threads (default: all that the process may use). The result does not depend on it.
+    #[must_use]
+    pub fn threads(mut self, threads: Option<usize>) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The step size of the first outer step.
+    fn first_step_size(&self) -> f64 {
+        self.step_size.unwrap_or(self.n_clusters as f64)
+    }
+
+    /// The access that a fit needs.
+    fn needs(&self) -> Access {
+        if self.polish { Access::Replay } else { Access::Once }
+    }
+
+    /// Checks the parameters against data of `d` columns and, where that is known, `n` rows.
+    ///
+    /// ```
+    /// let params = shoal::BackwardEuler::params(8).batch_size(0).averaging(1.5).step_size(Some(-1.0));
+    /// let refused = params.check(Some(5), 2).unwrap_err().to_string();
+    /// assert!(refused.contains("n_clusters=8") && refused.contains("batch_size"));
+    /// assert!(refused.contains("averaging") && refused.contains("step_size"));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] that lists everything that is wrong.
+    pub fn check(&self, n: Option<u64>, d: usize) -> Result<()> {
+        let mut wrong = Vec::new();
+        if self.n_clusters == 0 || self.n_clusters > MAX_CENTERS {
+            wrong.push(format!("n_clusters must be in 1..={MAX_CENTERS}, got {}", self.n_clusters));
+        } else if n.is_some_and(|n| self.n_clusters as u64 > n) {
+            let n = n.unwrap_or_default();
+            wrong.push(format!("n_clusters={} must be at most the number of rows, {n}", self.n_clusters));
+        }
+        let counts =
+            [("batch_size", self.batch_size), ("n_inner", self.n_inner), ("max_iter", self.max_iter)];
+        for (name, value) in counts {
+            if value == 0 {
+                wrong.push(format!("{name} must be at least 1, got 0"));
+            }
+        }
+        if let Some(size) = self.step_size.filter(|&size| !(size.is_finite() && size >= 0.0)) {
+            wrong.push(format!("step_size must be a finite number of at least 0, or none, got {size}"));
+        }
+        if !(self.step_decay > 0.0 && self.step_decay <= 1.0) {
+            wrong.push(format!("step_decay must be above 0 and at most 1, got {}", self.step_decay));
+        }
+        if !(0.0..=1.0).contains(&self.averaging) {
+            wrong.push(format!("averaging must be from 0 to 1, got {}", self.averaging));
+        }
+        if let Some(most) = self.step_cap.filter(|&most| !(most.is_finite() && most > 0.0)) {
+            wrong.push(format!("step_cap must be a finite number above 0, or none, got {most}"));
+        }
+        if d == 0 {
+            wrong.push("X must have at least 1 column, got 0".into());
+        }
+        if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
+    }
+
+    /// Fits a model to `rows`.
+    ///
+    /// Rows with random access are drawn with replacement, by weight where there are weights; a drawn row counts 1. Rows that come in passes
+    /// are taken in consecutive batches, and count their weight: they should come in random order. Those that can be read once are left without
+    /// labels and inertia.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`], [`Error::NotFinite`], those of the source.
+    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansModel> {
+        let mut run = self.start(rows)?;
+        let cx = Executor::new(self.threads)?;
+        while run.advance(rows, &cx)?.is_some() {}
+        if self.compute_labels && super::run::access(rows) > Access::Once {
+            run.finish(rows, &cx)?;
+        }
+        Ok(run.into_model())
+    }
+
+    /// A run over `rows`, to be advanced step by step with [`FitRun::advance`]: an outer step at a time, then, if there is to be a polish, a
+    /// sweep at a time. [`StopReason::Diverged`](crate::solver::StopReason::Diverged) says that the step size was too large: the centers are
+    /// then those before the outer step in which they ceased to be finite.
+    ///
+    /// ```
+    /// use shoal::{BackwardEuler, Executor, solver::StopReason};
+    /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
+    /// let mut run = BackwardEuler::params(2).step_size(Some(1e200)).start(&rows).unwrap();
+    /// let cx = Executor::new(None).unwrap();
+    /// assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Diverged));
+    /// assert!(run.centers::<f64>().iter().all(|c| c.is_finite()));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Empty`].
+    pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<BackwardEulerRun> {
+        let (n, d) = shape(rows, self.needs())?;
+        self.check(n, d)?;
+        Ok(FitRun::new(self, rows, n))
+    }
+
+    /// A run without rows of its own, for [`FitRun::partial_fit`] with batches of the type of `rows`: each is one inner iteration. The centers
+    /// are the average of the present outer step as far as it has come.
+    ///
+    /// ```
+    /// use shoal::{BackwardEuler, Executor, Seeding};
+    /// let cx = Executor::new(None).unwrap();
+    /// let params = BackwardEuler::params(1).seeding(Seeding::Given(vec![0.0])).averaging(0.0).n_inner(2);
+    /// let mut run = params.stream(&[[0.0f64]]).unwrap();
+    /// run.partial_fit(&[[4.0f64], [8.0]], &cx).unwrap();
+    /// assert_eq!(run.centers::<f64>(), [6.0]);
+    /// run.partial_fit(&[[9.0f64]], &cx).unwrap();
+    /// // From the anchor 0, with the gradient at 6.
+    /// assert_eq!(run.centers::<f64>(), [0.0 - 1.0 * (6.0 - 9.0)]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`].
+    pub fn stream<S: Source + ?Sized>(&self, rows: &S) -> Result<BackwardEulerRun> {
+        let d = match rows.any() {
+            crate::data::AnySource::F32(data) => data.dim(),
+            crate::data::AnySource::F64(data) => data.dim(),
+        };
+        self.check(None, d)?;
+        Ok(FitRun::new(self, rows, None))
+    }
+
+    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
+    /// have ended that the checkpoint is of, bit for bit, but for times.
+    ///
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    ///
+    /// # Errors
+    /// As [`BackwardEulerParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
+    pub fn resume_fit<S: Source + ?Sized>(
+        &self,
+        checkpoint: &Contents,
+        rows: &S,
+    ) -> Result<BackwardEulerRun> {
+        let (n, d) = shape(rows, self.needs())?;
+        self.check(n, d)?;
+        FitRun::resumed(self, checkpoint, rows, (n, d))
+    }
+
+    /// An iterator over the steps of a fit; its `model` is valid after every one.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// for step in shoal::BackwardEuler::params(2).max_iter(3).solve(&rows).unwrap() {
+    ///     println!("{:?}", step.unwrap());
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`BackwardEulerParams::start`].
+    pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<FitSteps<'a, BackwardEuler, S>> {
+        Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
+    }
+
+    /// A run that goes on from what [`FitRun::state`] gave, with these parameters.
+    ///
+    /// See [`MiniBatchParams::resume`](crate::kmeans::MiniBatchParams::resume) for an example.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of something else, or of another number of clusters.
+    pub fn resume(&self, state: &Contents) -> Result<BackwardEulerRun> {
+        let run = || {
+            Ok::<_, String>(if is_wide(state)? {
+                FitRun::from_f64(BackwardEulerSolver::restored(self.clone(), state)?)
+            } else {
+                FitRun::from_f32(BackwardEulerSolver::restored(self.clone(), state)?)
+            })
+        };
+        self.check(None, 1)?;
+        run().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))
+    }
+}
+
+/// A fit by stochastic backward Euler on its way. It does not hold the data.
+///
+/// See [`BackwardEulerParams::start`] and [`BackwardEulerParams::stream`].
+pub type BackwardEulerRun = FitRun<BackwardEuler>;
+
+impl Method for BackwardEuler {
+    type Params = BackwardEulerParams;
+    type Solver<T: Compute> = BackwardEulerSolver<T>;
+
+    fn solver<T: Compute>(params: &BackwardEulerParams) -> BackwardEulerSolver<T> {
+        BackwardEulerSolver::new(params.clone())
+    }
+
+    fn of_checkpoint<T: Compute>(
+        params: &BackwardEulerParams,
+        contents: &Contents,
+    ) -> Result<BackwardEulerSolver<T>, String> {
+        BackwardEulerSolver::of_checkpoint(params.clone(), contents)
+    }
+
+    fn stream<T: Compute>(solver: &mut BackwardEulerSolver<T>) -> Option<&mut dyn StreamSolver<T>> {
+        Some(solver)
+    }
+}

@@ -1,0 +1,511 @@
+//! This module knows stochastic backward Euler as a state: where the present implicit step stands, and what comes after it.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::BackwardEulerParams;
+use super::trajectory::{Pull, Trajectory};
+use crate::data::{Access, DataSource, no_weight, row_bytes};
+use crate::error::{Error, Result};
+use crate::kernel::{Compute, PackedCenters};
+use crate::kmeans::batches::{BatchSolver, Draws, Left, Moved, Spare, Waiting, as_of_source, go_on};
+use crate::kmeans::labels::all_labels;
+use crate::kmeans::lloyd::Timings;
+use crate::kmeans::model::KMeansModel;
+use crate::kmeans::params::{KMeans, KMeansParams, Metric};
+use crate::kmeans::run::{CenterSolver, Snapshot, StreamSolver};
+use crate::kmeans::starts::LloydStarts;
+use crate::kmeans::state::{keep, list, stored_timings, timings_of};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::persist::schema::{BACKWARD_EULER_CHECKPOINT, BACKWARD_EULER_STATE, KMEANS_CHECKPOINT};
+use crate::persist::{Array, Contents};
+use crate::rng::{Purpose, Rng};
+use crate::seeding::{Seeding, enough_rows};
+use crate::solver::{Solver, Step, StopReason};
+use crate::stats::ClusterSums;
+use crate::tuning::batch_seeding_sample;
+
+/// Everything that the next batch depends on: plain arrays and numbers.
+#[derive(Clone, Debug)]
+pub(in crate::kmeans) struct State<T> {
+    /// The centers as they are shown: the average of the trajectory; empty before there are enough rows.
+    pub(super) centers: Vec<T>,
+    pub(super) trajectory: Trajectory,
+    /// Weight of everything that each cluster was ever given.
+    pub(super) given: Vec<f64>,
+    /// Rows that came before there were enough to seed from.
+    pub(super) waiting: Waiting<T>,
+    pub(super) seeded_by: String,
+    pub(super) seed: u64,
+    /// What decay has left of the step size.
+    pub(super) fade: f64,
+    /// Steps of a fit.
+    pub(super) steps: u64,
+    /// Outer steps.
+    pub(super) n_iter: u64,
+    /// Batches.
+    pub(super) n_steps: u64,
+    pub(super) rows_seen: u64,
+    /// Rows of the present pass that were taken, where rows come in passes.
+    pub(super) position: u64,
+}
+
+impl<T: Compute> State<T> {
+    fn new(seed: u64) -> Self {
+        Self {
+            centers: Vec::new(),
+            trajectory: Trajectory::default(),
+            given: Vec::new(),
+            waiting: Waiting::default(),
+            seeded_by: String::new(),
+            seed,
+            fade: 1.0,
+            steps: 0,
+            n_iter: 0,
+            n_steps: 0,
+            rows_seen: 0,
+            position: 0,
+        }
+    }
+
+    /// Goes on from other centers.
+    fn place(&mut self, centers: &[T]) {
+        self.trajectory = Trajectory::new(self.trajectory.dim, centers);
+        self.centers = centers.to_vec();
+    }
+
+    /// Ends the outer step.
+    fn close(&mut self, decay: f64) {
+        self.trajectory.close();
+        self.fade *= decay;
+        self.n_iter += 1;
+    }
+}
+
+/// Stochastic backward Euler as a state: `O(k d)`, and nothing for each row but, after [`CenterSolver::finish`], its label.
+///
+/// `Step::objective` is the weighted inertia of the rows of the step's batches, of each about the iterate that it was labelled by. Batches
+/// have no labels to compare with: `Step::n_changed` is 0, but for sweeps of the polish.
+pub struct BackwardEulerSolver<T: Compute> {
+    params: BackwardEulerParams,
+    state: State<T>,
+    /// Of each outer step of a fit.
+    step_sizes: Vec<f64>,
+    /// Sweeps over all rows, once outer steps are over.
+    polish: Option<LloydStarts<T>>,
+    timings: Timings,
+    /// Labels of the present centers, cluster weights and inertia, once a pass has made them.
+    finished: Option<(Vec<u32>, Vec<f64>, f64)>,
+    draws: Draws,
+    spare: Spare,
+    /// The last outer step was dropped, as centers were no longer finite.
+    rejected: bool,
+    /// The centers that the present step began with.
+    before: Vec<T>,
+    /// What came of looking whether there are more rows, once an outer step was over: said with the next one.
+    failed: Option<Error>,
+}
+
+impl<T: Compute> BackwardEulerSolver<T> {
+    pub(super) fn new(params: BackwardEulerParams) -> Self {
+        let state = State::new(params.seed);
+        Self::of(params, state)
+    }
+
+    fn of(params: BackwardEulerParams, state: State<T>) -> Self {
+        Self {
+            params,
+            state,
+            step_sizes: Vec::new(),
+            polish: None,
+            timings: Timings::default(),
+            finished: None,
+            draws: Draws::default(),
+            spare: Spare::default(),
+            rejected: false,
+            before: Vec::new(),
+            failed: None,
+        }
+    }
+
+    /// With these parameters, from what [`StreamSolver::state`] gave.
+    pub(super) fn restored(params: BackwardEulerParams, state: &Contents) -> Result<Self, String> {
+        state.must_be(BACKWARD_EULER_STATE)?;
+        Self::of_file(params, state)
+    }
+
+    /// With these parameters, from what [`CenterSolver::checkpoint`] gave.
+    pub(super) fn of_checkpoint(params: BackwardEulerParams, checkpoint: &Contents) -> Result<Self, String> {
+        checkpoint.must_be(BACKWARD_EULER_CHECKPOINT)?;
+        let timings = timings_of(&checkpoint.object("timings")?)?;
+        let step_sizes: Vec<f64> = list(checkpoint, "step_sizes")?;
+        if !step_sizes.iter().all(|size| size.is_finite() && *size >= 0.0) {
+            return Err("its \"step_sizes\" are none".into());
+        }
+        let polish = checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
+        let mut new = Self { timings, step_sizes, ..Self::of_file(params, checkpoint)? };
+        if let Some(part) = polish {
+            let polish = LloydStarts::of_checkpoint(&new.polish_params(), &part)?;
+            let Snapshot { dim, centers, .. } = polish.snapshot();
+            if dim != new.state.trajectory.dim || centers != new.state.centers {
+                return Err("its \"polish\" is of other centers".into());
+            }
+            new.polish = Some(polish);
+        }
+        Ok(new)
+    }
+
+    fn of_file(params: BackwardEulerParams, state: &Contents) -> Result<Self, String> {
+        let state = State::of_file(state)?;
+        let k = state.given.len();
+        if !state.centers.is_empty() && k != params.n_clusters {
+            return Err(format!(
+                "n_clusters={} differs from the {k} centers that there are",
+                params.n_clusters
+            ));
+        }
+        Ok(Self::of(params, state))
+    }
+
+    /// The parameters of the sweeps that a fit ends with, from the present centers on.
+    fn polish_params(&self) -> KMeansParams {
+        let centers = self.state.centers.iter().map(|c| c.to_f64()).collect();
+        KMeans::params(self.params.n_clusters).seeding(Seeding::Given(centers))
+    }
+
+    /// The step size of the present outer step.
+    fn step_size(&self) -> f64 {
+        self.params.first_step_size() * self.state.fade
+    }
+
+    /// Rows to wait for before the first centers are chosen, where `wanted` would be good: none for given centers.
+    fn enough(&self, wanted: u64) -> u64 {
+        match self.params.seeding {
+            Seeding::Given(_) => 1,
+            Seeding::Random => self.params.n_clusters as u64,
+            _ => wanted,
+        }
+    }
+
+    /// The outer step of batches that are drawn, or of all rows where a batch has as many.
+    fn draw_step(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Moved> {
+        let (n_iter, mut all) = (self.state.n_iter, Moved::default());
+        while self.state.n_iter == n_iter && !self.rejected {
+            let moved = if self.params.batch_size >= n {
+                self.absorb(data, cx)?
+            } else {
+                let rng = &mut Rng::keyed(self.state.seed, Purpose::Inner, self.state.n_steps);
+                let batch = self.draws.batch(data, n, self.params.batch_size, rng)?;
+                self.absorb(&batch, cx).map_err(|error| as_of_source(error, &batch))?
+            };
+            if moved.weight <= 0.0 {
+                return Err(no_weight());
+            }
+            all = all.and(moved);
+        }
+        Ok(all)
+    }
+
+    /// The outer step of consecutive batches, of one pass or of more; says whether there are no rows left. Before there are centers it takes as
+    /// many batches as it takes to choose them.
+    fn next_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Moved, bool)> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
+        let once = data.access() == Access::Once;
+        let wanted = self.enough(self.sample_rows(data));
+        let (n_iter, mut all) = (self.state.n_iter, Moved::default());
+        loop {
+            let from = self.state.position;
+            let Left { enough, over, failed } = go_on(data, from, size, cx, &mut |batch, end| {
+                if let Some(moved) = self.take_in(batch, wanted, Some(size), cx)? {
+                    all = all.and(moved);
+                }
+                self.state.position = end;
+                Ok(self.state.n_iter > n_iter || self.rejected)
+            })?;
+            self.failed = failed;
+            if !over {
+                return Ok((all, false));
+            }
+            let at = std::mem::take(&mut self.state.position);
+            if self.state.centers.is_empty() {
+                // Fewer rows than it would have liked to seed from.
+                enough_rows(self.state.waiting.len() as u64, self.params.n_clusters)?;
+                all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
+            } else if at == from {
+                return Err(Error::Source(format!(
+                    "the stream ended before row {from}, where this fit was left: it must give the same rows"
+                )));
+            } else if self.state.given.iter().all(|&weight| weight <= 0.0) {
+                return Err(no_weight());
+            }
+            if once {
+                if self.state.trajectory.inner > 0 {
+                    self.state.close(self.params.step_decay);
+                }
+                return Ok((all, true));
+            }
+            if enough {
+                return Ok((all, false));
+            }
+        }
+    }
+
+    /// One more sweep over all rows.
+    fn polish_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let begun = self.polish.take();
+        let was_begun = begun.is_some();
+        let mut polish = begun.unwrap_or_else(|| LloydStarts::plan(&self.polish_params()));
+        let step = polish.step(data, cx);
+        // A first sweep that fails was not begun. Others may have moved the centers: only the pass after them has failed then.
+        if was_begun || step.is_ok() {
+            self.finished = None;
+            self.state.place(polish.snapshot().centers);
+            self.polish = Some(polish);
+        }
+        let step = step?;
+        self.state.steps += 1;
+        self.state.rows_seen += step.batch_size;
+        Ok(Step { iteration: self.state.steps, rows_seen: self.state.rows_seen, ..step })
+    }
+
+    fn step_of(&self, iteration: u64, moved: &Moved, stop_reason: Option<StopReason>) -> Step {
+        let pairs = self.before.iter().zip(&self.state.centers);
+        let sq_shift: f64 = pairs.map(|(old, new)| (new.to_f64() - old.to_f64()).powi(2)).sum();
+        Step {
+            iteration,
+            rows_seen: self.state.rows_seen,
+            batch_size: moved.rows,
+            objective: moved.objective,
+            center_shift: sq_shift.sqrt(),
+            n_changed: 0,
+            n_distances: moved.rows * self.params.n_clusters as u64,
+            elapsed: 0.0,
+            stop_reason,
+        }
+    }
+
+    /// One outer step; after an error the state is what it was.
+    fn outer_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        if self.state.centers.is_empty() && data.access() > Access::Once {
+            self.begin(data, cx)?;
+        }
+        let kept = self.state.clone();
+        self.before.clone_from(&self.state.centers);
+        self.rejected = false;
+        let done = match data.rows().filter(|_| data.access() == Access::Random) {
+            Some(n) => self.draw_step(data, n, cx).map(|moved| (moved, false)),
+            None => self.next_step(data, cx),
+        };
+        let (moved, last) = match done {
+            Ok(done) => done,
+            Err(error) => {
+                self.state = kept;
+                return Err(error);
+            }
+        };
+        let mut fade = kept.fade;
+        for _ in kept.n_iter..self.state.n_iter {
+            self.step_sizes.push(self.params.first_step_size() * fade);
+            fade *= self.params.step_decay;
+        }
+        self.state.steps += 1;
+        let over = last || (self.state.n_iter >= self.params.max_iter && !self.params.polish);
+        let stop = if self.rejected {
+            Some(StopReason::Diverged)
+        } else {
+            over.then_some(StopReason::MaxIterations)
+        };
+        Ok(self.step_of(self.state.steps, &moved, stop))
+    }
+}
+
+impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
+    type State = State<T>;
+
+    fn state_mut(&mut self) -> &mut State<T> {
+        &mut self.state
+    }
+
+    fn dim_mut(&mut self) -> &mut usize {
+        &mut self.state.trajectory.dim
+    }
+
+    fn waiting_mut(&mut self) -> &mut Waiting<T> {
+        &mut self.state.waiting
+    }
+
+    fn has_centers(&self) -> bool {
+        !self.state.centers.is_empty()
+    }
+
+    fn sample_rows(&self, data: &dyn DataSource<T>) -> u64 {
+        batch_seeding_sample(self.params.batch_size, self.params.n_clusters, row_bytes(data))
+    }
+
+    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let begun = Instant::now();
+        let k = self.params.n_clusters;
+        let most = self.sample_rows(data);
+        let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
+        self.state.trajectory.dim = data.dim();
+        self.state.place(&seeds.centers);
+        self.state.given = vec![0.0; k];
+        self.state.seeded_by = seeds.method;
+        self.before = seeds.centers;
+        self.timings.seeding += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// One inner iteration, and the end of the outer step where it is the last one. A batch without weight says nothing: it is none.
+    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved> {
+        let begun = Instant::now();
+        let (k, dim) = (self.params.n_clusters, self.state.trajectory.dim);
+        if batch.dim() != dim {
+            let found = batch.dim();
+            return Err(Error::Shape(format!("X has {found} columns, but the centers have {dim}")));
+        }
+        let iterate: Vec<T> = self.state.trajectory.rounded();
+        let packed = PackedCenters::for_rows(MatRef::new(&iterate, dim), batch.most_values().is_some());
+        // Put back at the end: a batch that does not come there leaves who knows what in them.
+        let spare = std::mem::take(&mut self.spare);
+        let mut total = spare.lend(k, dim);
+        let rows = spare.label_and_sum(batch, &packed, &mut total, cx)?;
+        let mut sums = ClusterSums::new(k, dim);
+        sums.merge(total.sums());
+        drop(total);
+        self.spare = spare;
+        let weight: f64 = sums.weights().iter().sum();
+        let moved = Moved { rows, weight, objective: sums.energy(), sq_shift: 0.0 };
+        let pull = Pull {
+            step_size: self.step_size(),
+            cap: self.params.step_cap,
+            averaging: self.params.averaging,
+        };
+        let state = &mut self.state;
+        state.rows_seen += rows;
+        if weight > 0.0 {
+            state.n_steps += 1;
+            state.given.iter_mut().zip(sums.weights()).for_each(|(given, weight)| *given += weight);
+            state.trajectory.pull(&sums, weight, &pull);
+            if !state.trajectory.is_finite::<T>() {
+                state.trajectory.reject();
+                self.rejected = true;
+            } else if state.trajectory.inner >= self.params.n_inner {
+                state.close(self.params.step_decay);
+            }
+            state.centers.clear();
+            state.centers.extend(state.trajectory.mean.iter().map(|&x| T::from_f64(x)));
+        }
+        self.finished = None;
+        self.timings.sweeps += begun.elapsed().as_secs_f64();
+        Ok(moved)
+    }
+}
+
+impl<T: Compute> Solver<T> for BackwardEulerSolver<T> {
+    type Model = KMeansModel;
+
+    fn needs(&self) -> Access {
+        if self.params.polish { Access::Replay } else { Access::Once }
+    }
+
+    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        if self.params.polish && self.state.n_iter >= self.params.max_iter {
+            self.polish_step(data, cx)
+        } else {
+            self.outer_step(data, cx)
+        }
+    }
+
+    fn model(&self) -> KMeansModel {
+        KMeansModel::new(&self.snapshot())
+    }
+}
+
+impl<T: Compute> CenterSolver<T> for BackwardEulerSolver<T> {
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        let state = &self.state;
+        let polish = self.polish.as_ref().map(CenterSolver::snapshot);
+        let (labels, weights, inertia) = match (&polish, &self.finished) {
+            (Some(polish), _) => (polish.labels, polish.weights, polish.inertia),
+            (None, Some((labels, weights, inertia))) => (&labels[..], &weights[..], *inertia),
+            (None, None) => (&[][..], &state.given[..], f64::NAN),
+        };
+        let mut timings = self.timings;
+        if let Some(polish) = &polish {
+            timings.sweeps += polish.timings.sweeps;
+            timings.finish += polish.timings.finish;
+        }
+        Snapshot {
+            dim: state.trajectory.dim,
+            metric: Metric::Euclidean,
+            centers: &state.centers,
+            weights,
+            labels,
+            inertia,
+            n_iter: state.n_iter,
+            n_steps: state.n_steps,
+            seeded_by: &state.seeded_by,
+            algorithm: "sbe",
+            timings,
+        }
+    }
+
+    fn checkpoint(&self) -> Contents {
+        let mut contents = Contents { kind: BACKWARD_EULER_CHECKPOINT.into(), ..self.state.to_file() };
+        let timings = json!({ "timings": stored_timings(self.timings) });
+        contents.meta.insert("timings".into(), timings.to_string());
+        keep(&mut contents, "step_sizes", Array::new(&[self.step_sizes.len()], &self.step_sizes));
+        if let Some(polish) = &self.polish {
+            contents.put("polish", polish.checkpoint());
+        }
+        contents
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        n.is_none_or(|n| self.state.position <= n) && self.polish.as_ref().is_none_or(|polish| polish.fits(n))
+    }
+
+    fn step_sizes(&self) -> &[f64] {
+        &self.step_sizes
+    }
+
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        if let Some(polish) = &mut self.polish {
+            return polish.finish(data, cx);
+        }
+        if let Some((_, _, inertia)) = &self.finished {
+            return Ok(*inertia);
+        }
+        if data.access() == Access::Once {
+            return Err(Error::Source("rows that can be read once have no labels: predict others".into()));
+        }
+        let begun = Instant::now();
+        let centers = MatRef::new(&self.state.centers, self.state.trajectory.dim);
+        let finished = self.finished.insert(all_labels(centers, data, cx)?);
+        self.timings.finish += begun.elapsed().as_secs_f64();
+        Ok(finished.2)
+    }
+}
+
+impl<T: Compute> StreamSolver<T> for BackwardEulerSolver<T> {
+    fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
+        self.before.clone_from(&self.state.centers);
+        self.rejected = false;
+        let enough = self.enough(self.params.n_clusters as u64);
+        let moved = self.take_in(batch, enough, None, cx)?;
+        // Sweeps of a fit do not go on.
+        self.polish = moved.map_or(self.polish.take(), |_| None);
+        let stop = self.rejected.then_some(StopReason::Diverged);
+        Ok(moved.map(|moved| self.step_of(self.state.n_steps, &moved, stop)))
+    }
+
+    fn state(&self) -> Contents {
+        self.state.to_file()
+    }
+}

@@ -1,0 +1,146 @@
+//! The implicit step against its definition, and the state between two steps.
+
+use proptest::prelude::*;
+
+use super::trajectory::{Pull, Trajectory};
+use super::{BackwardEuler, BackwardEulerParams};
+use crate::data::{Chunk, Chunks};
+use crate::error::Error;
+use crate::kernel::PackedCenters;
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::seeding::Seeding;
+use crate::solver::StopReason;
+use crate::stats::ClusterSums;
+
+fn given(centers: &[f64]) -> BackwardEulerParams {
+    BackwardEuler::params(centers.len()).seeding(Seeding::Given(centers.to_vec()))
+}
+
+/// Sums of rows of one column by their nearest of `centers`.
+fn summed(rows: &[f64], centers: &[f64]) -> ClusterSums {
+    let nearest = |x: f64| {
+        let sq_dist = |j: &usize| (x - centers[*j]).powi(2);
+        (0..centers.len()).min_by(|i, j| sq_dist(i).total_cmp(&sq_dist(j))).unwrap() as u32
+    };
+    let labels: Vec<u32> = rows.iter().map(|&x| nearest(x)).collect();
+    let mut sums = ClusterSums::new(centers.len(), 1);
+    sums.absorb(MatRef::new(rows, 1), &labels, None, &PackedCenters::new(MatRef::new(centers, 1)));
+    sums
+}
+
+proptest! {
+    #[test]
+    fn a_pull_is_the_mini_batch_gradient_from_the_anchor(
+        rows in prop::collection::vec(-9.0f64..9.0, 1..40),
+        centers in prop::collection::vec(-9.0f64..9.0, 1..6),
+        step_size in 0.0f64..8.0, averaging in 0.0f64..1.0, n in 1usize..5,
+    ) {
+        let mut trajectory = Trajectory::new(1, &centers);
+        let (mut y, mut mean) = (centers.clone(), centers.clone());
+        for _ in 0..n {
+            // The weight of a batch is never that of a cluster: the scale of the gradient is that of the whole objective.
+            let sums = summed(&rows, &y);
+            for j in 0..y.len() {
+                let gradient = (sums.weights()[j] * y[j] - sums.sum(j)[0]) / rows.len() as f64;
+                y[j] = centers[j] - step_size * gradient;
+                mean[j] = averaging * mean[j] + (1.0 - averaging) * y[j];
+            }
+            trajectory.pull(&sums, rows.len() as f64, &Pull { step_size, cap: None, averaging });
+            // Labels must not differ by a rounding.
+            y.copy_from_slice(&trajectory.iterate);
+            let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
+            prop_assert!(close(&trajectory.mean, &mean), "{:?} {mean:?}", trajectory.mean);
+            prop_assert_eq!(&trajectory.anchor, &centers);
+        }
+        trajectory.close();
+        prop_assert_eq!((&trajectory.anchor, &trajectory.iterate), (&trajectory.mean, &trajectory.mean));
+    }
+}
+
+#[test]
+fn a_cap_limits_the_pull_of_each_center() {
+    let sums = summed(&[1.0, 1.0, 1.0, 11.0], &[0.0, 10.0]);
+    let mut trajectory = Trajectory::new(1, &[0.0f64, 10.0]);
+    trajectory.pull(&sums, 4.0, &Pull { step_size: 2.0, cap: Some(0.75), averaging: 0.0 });
+    // Uncapped they would be 1.5 and 0.5 of the way.
+    assert_eq!(trajectory.iterate, [0.75, 10.5]);
+}
+
+#[test]
+fn a_step_that_is_not_finite_is_dropped_and_ends_the_run() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows = [[0.0f32], [1.0], [8.0], [9.0]];
+    for (step_size, n_inner) in [(f64::MAX, 5), (1e39, 1), (1e30, 2)] {
+        let params = given(&[1.0, 7.0]).step_size(Some(step_size)).n_inner(n_inner).averaging(0.0);
+        let mut run = params.start(&rows).unwrap();
+        let step = run.advance(&rows, &cx).unwrap().unwrap();
+        assert_eq!(step.stop_reason, Some(StopReason::Diverged), "{step_size:e}");
+        assert_eq!(run.centers::<f32>(), [1.0, 7.0]);
+        assert!(run.advance(&rows, &cx).unwrap().is_none() && run.step_sizes().is_empty());
+        run.finish(&rows, &cx).unwrap();
+        assert_eq!(run.labels(), [0, 0, 1, 1]);
+        // A stream says so of the batch, and goes on from where it was.
+        let mut stream = params.stream(&rows).unwrap();
+        let steps: Vec<_> = (0..2).map(|_| stream.partial_fit(&rows, &cx).unwrap().unwrap()).collect();
+        assert!(steps.iter().any(|step| step.stop_reason == Some(StopReason::Diverged)));
+    }
+    // Of rows whose own distances overflow it is not the step that is to blame.
+    let huge = [[1e200f64], [-1e200], [1e200]];
+    let refused = given(&[0.0]).start(&huge).unwrap().advance(&huge, &cx).unwrap_err();
+    assert!(refused.to_string().contains("squared distances overflow"), "{refused}");
+}
+
+#[test]
+fn an_outer_step_goes_on_in_the_next_pass_and_ends_with_the_last_row() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows: Vec<f64> = (0..10).map(|i| f64::from(i % 4)).collect();
+    let pieces = || rows.chunks(3).map(|piece| Ok(Chunk::from(piece.to_vec())));
+    let params = given(&[0.0, 2.5]).batch_size(4).n_inner(2).max_iter(3);
+    let stream = Chunks::replay(1, || Box::new(pieces()));
+    let mut run = params.start(&stream).unwrap();
+    let mut steps = Vec::new();
+    while let Some(step) = run.advance(&stream, &cx).unwrap() {
+        steps.push(step);
+    }
+    // Batches of 4, 4 and 2 rows, again and again.
+    assert_eq!(steps.iter().map(|step| step.batch_size).collect::<Vec<_>>(), [8, 6, 6]);
+    let mut batches = params.stream(&stream).unwrap();
+    for batch in [&rows[..4], &rows[4..8], &rows[8..], &rows[..4], &rows[4..8], &rows[8..]] {
+        let batch: Vec<[f64; 1]> = batch.iter().map(|&x| [x]).collect();
+        batches.partial_fit(&batch, &cx).unwrap();
+    }
+    assert_eq!(run.centers::<f64>(), batches.centers::<f64>());
+    assert_eq!((run.n_iter(), run.n_steps(), run.step_sizes().len()), (3, 6, 3));
+    let once = Chunks::once(1, pieces());
+    let mut run = params.start(&once).unwrap();
+    let steps: Vec<_> = std::iter::from_fn(|| run.advance(&once, &cx).unwrap()).collect();
+    assert_eq!(steps.iter().map(|step| step.batch_size).collect::<Vec<_>>(), [8, 2]);
+    assert_eq!((run.n_iter(), steps[1].stop_reason), (2, Some(StopReason::MaxIterations)));
+    let refused = params.polish(true).start(&Chunks::once(1, pieces())).unwrap_err();
+    assert!(matches!(refused, Error::Source(_)), "{refused}");
+}
+
+#[test]
+fn an_interrupted_step_was_not_begun() {
+    let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(i * 37 % 101)]).collect();
+    let params = BackwardEuler::params(4).batch_size(50).max_iter(8).polish(true).rng_seed(3);
+    let cx = Executor::new(Some(1)).unwrap();
+    let (mut plain, mut stopped) = (params.start(&rows).unwrap(), params.start(&rows).unwrap());
+    while plain.advance(&rows, &cx).unwrap().is_some() {
+        cx.interrupt().set();
+        assert!(matches!(stopped.advance(&rows, &cx), Err(Error::Interrupted)));
+        cx.interrupt().clear();
+        let checkpoint = plain.checkpoint(&rows).unwrap();
+        stopped.advance(&rows, &cx).unwrap();
+        assert_eq!(plain.centers::<f64>(), stopped.centers::<f64>());
+        let mut resumed = params.resume_fit(&checkpoint, &rows).unwrap();
+        while resumed.advance(&rows, &cx).unwrap().is_some() {}
+        assert!(resumed.n_iter() == 8 && resumed.history().len() >= 9);
+    }
+    plain.finish(&rows, &cx).unwrap();
+    let whole = params.fit(&rows).unwrap();
+    assert_eq!(whole.centers::<f64>(), plain.centers::<f64>());
+    assert_eq!((whole.inertia(), whole.labels()), (plain.inertia(), plain.labels()));
+    assert_eq!(plain.history().last().unwrap().stop_reason, stopped.history().last().unwrap().stop_reason);
+}

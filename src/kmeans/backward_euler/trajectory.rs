@@ -1,0 +1,92 @@
+//! This module knows the implicit step: a fixed-point iteration about an anchor, and the average of its iterates.
+
+use crate::kernel::Compute;
+use crate::stats::ClusterSums;
+
+/// The longest squared move of all centers in an outer step: squared distances of 2^50 rows to such centers still have a finite sum.
+const MOST: f64 = f64::MAX * f64::EPSILON * f64::EPSILON;
+
+/// How far a batch moves the iterate, and how much of it the average takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pull {
+    /// The paper's gamma.
+    pub(super) step_size: f64,
+    /// The most that a center is pulled to the mean of its rows, in parts of its distance from it.
+    pub(super) cap: Option<f64>,
+    /// The share of the average that stays: the paper's alpha.
+    pub(super) averaging: f64,
+}
+
+/// Anchor, iterate and average, `dim` values a center: the paper's x, y and the x with a bar.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trajectory {
+    pub(super) dim: usize,
+    pub(super) anchor: Vec<f64>,
+    pub(super) iterate: Vec<f64>,
+    pub(super) mean: Vec<f64>,
+    /// Inner iterations that were made about this anchor.
+    pub(super) inner: u64,
+}
+
+impl Trajectory {
+    /// Before the first iteration.
+    pub(super) fn new<T: Compute>(dim: usize, centers: &[T]) -> Self {
+        let anchor: Vec<f64> = centers.iter().map(|c| c.to_f64()).collect();
+        Self { dim, iterate: anchor.clone(), mean: anchor.clone(), anchor, inner: 0 }
+    }
+
+    /// The iterate in the type that rows are labelled in.
+    pub(super) fn rounded<T: Compute>(&self) -> Vec<T> {
+        self.iterate.iter().map(|&y| T::from_f64(y)).collect()
+    }
+
+    /// One inner iteration: `sums` are those of a batch of weight `weight`, labelled by the iterate.
+    ///
+    /// What the mini-batch gradient `(weight of j / weight) (y_j - mean of j)` and the step size make is a pull to the mean of the rows by a
+    /// share `t`, from the anchor on. A center without rows is pulled by nothing: it is back at the anchor.
+    pub(super) fn pull(&mut self, sums: &ClusterSums, weight: f64, by: &Pull) {
+        let Self { dim, anchor, iterate, mean, .. } = self;
+        for (j, &of_j) in sums.weights().iter().enumerate() {
+            let range = j * *dim..(j + 1) * *dim;
+            let (x, y) = (&anchor[range.clone()], &mut iterate[range.clone()]);
+            if of_j > 0.0 {
+                let t = by.step_size * (of_j / weight);
+                let t = by.cap.map_or(t, |cap| t.min(cap));
+                for ((y, x), sum) in y.iter_mut().zip(x).zip(sums.sum(j)) {
+                    *y = x - t * (*y - sum / of_j);
+                }
+            } else {
+                y.copy_from_slice(x);
+            }
+            // An iterate that has not moved leaves the average as it is, to the bit.
+            for (mean, y) in mean[range].iter_mut().zip(y) {
+                *mean += (1.0 - by.averaging) * (*y - *mean);
+            }
+        }
+        self.inner += 1;
+    }
+
+    /// Whether the iterate and the average are centers that rows of type `T` can be labelled by.
+    pub(super) fn is_finite<T: Compute>(&self) -> bool {
+        let finite = |values: &[f64]| values.iter().all(|&v| T::from_f64(v).finite());
+        let moved: f64 = self.iterate.iter().zip(&self.anchor).map(|(y, x)| (y - x).powi(2)).sum();
+        finite(&self.iterate) && finite(&self.mean) && moved <= MOST
+    }
+
+    /// Ends the outer step: the average is the new anchor.
+    pub(super) fn close(&mut self) {
+        self.anchor.clone_from(&self.mean);
+        self.begin_again();
+    }
+
+    /// Drops what was done about this anchor.
+    pub(super) fn reject(&mut self) {
+        self.mean.clone_from(&self.anchor);
+        self.begin_again();
+    }
+
+    fn begin_again(&mut self) {
+        self.iterate.clone_from(&self.anchor);
+        self.inner = 0;
+    }
+}

@@ -1,0 +1,72 @@
+//! This module knows how a pass over rows is made in batches of consecutive rows, some at a time.
+
+use std::ops::ControlFlow;
+
+use crate::data::{Converted, DataSource, Weighted};
+use crate::error::{Error, Result};
+use crate::kernel::Compute;
+use crate::parallel::Executor;
+
+/// How a pass was left.
+pub(in crate::kmeans) struct Left {
+    /// Whoever took the batches had enough of them.
+    pub(in crate::kmeans) enough: bool,
+    /// The pass is over.
+    pub(in crate::kmeans) over: bool,
+    /// What came of looking whether there are more rows, once there were enough: to be said with the next step.
+    pub(in crate::kmeans) failed: Option<Error>,
+}
+
+/// Goes on with a pass from row `from`: hands batches of `size` consecutive rows to `take`, with the number of the row after them, until it says
+/// that it has enough, or the pass is over.
+pub(in crate::kmeans) fn go_on<T: Compute>(
+    data: &dyn DataSource<T>,
+    from: u64,
+    size: usize,
+    cx: &Executor,
+    take: &mut dyn FnMut(&dyn DataSource<T>, u64) -> Result<bool>,
+) -> Result<Left> {
+    let (mut at, mut enough, mut over, mut buffer) = (from, false, true, Converted::default());
+    let read = data.for_each_block_from(from, size, &mut |block| {
+        for start in (0..block.len).step_by(size) {
+            if enough {
+                over = false;
+                return Ok(ControlFlow::Break(()));
+            }
+            cx.check()?;
+            let range = start..block.len.min(start + size);
+            let rows = buffer.read(block.rows, range.clone(), None);
+            let weights = block.weights.map(|weights| &weights[range.clone()]);
+            let named = |error| match error {
+                Error::NotFinite { what, value, row, column } => {
+                    Error::NotFinite { what, value, row: row + block.first_row + start as u64, column }
+                }
+                other => other,
+            };
+            let weighted = weights.map(|weights| Weighted::vouched(rows, weights));
+            let batch = weighted.as_ref().map_or(&rows as &dyn DataSource<T>, |weighted| weighted);
+            enough = take(batch, at + range.len() as u64).map_err(named)?;
+            at += range.len() as u64;
+            if data.rows() == Some(at) {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    });
+    let failed = match read {
+        Err(error) if enough => {
+            over = false;
+            Some(error)
+        }
+        other => {
+            other?;
+            None
+        }
+    };
+    if over && let Some(n) = data.rows().filter(|&n| n != at) {
+        return Err(Error::Source(format!(
+            "the source gave {at} rows in a pass, and {n} were expected: every pass must give the same ones"
+        )));
+    }
+    Ok(Left { enough, over, failed })
+}

@@ -1,0 +1,202 @@
+//! This module knows rows that come before there are enough of them to choose the first centers from, and how they are taken in afterwards.
+
+use crate::data::{DataSource, Weighted, check_finite, copy, count_rows};
+use crate::error::{Error, Result};
+use crate::kernel::Compute;
+use crate::kmeans::state::{keep, keep_rows, kept_rows};
+use crate::parallel::Executor;
+use crate::persist::{Array, Contents};
+use crate::rows::RowBuf;
+
+/// What batches did.
+#[derive(Clone, Copy, Default)]
+pub(in crate::kmeans) struct Moved {
+    pub(in crate::kmeans) rows: u64,
+    pub(in crate::kmeans) weight: f64,
+    /// Inertia about the centers before each batch moved them.
+    pub(in crate::kmeans) objective: f64,
+    /// Squared length of the centers' moves.
+    pub(in crate::kmeans) sq_shift: f64,
+}
+
+impl Moved {
+    /// Both.
+    pub(in crate::kmeans) fn and(self, other: Self) -> Self {
+        Self {
+            rows: self.rows + other.rows,
+            weight: self.weight + other.weight,
+            objective: self.objective + other.objective,
+            sq_shift: self.sq_shift + other.sq_shift,
+        }
+    }
+}
+
+/// Rows that wait, and their weights, if there are any.
+#[derive(Clone, Debug)]
+pub(in crate::kmeans) struct Waiting<T> {
+    rows: RowBuf<T>,
+    weights: Vec<f64>,
+}
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self { rows: RowBuf::default(), weights: Vec::new() }
+    }
+}
+
+impl<T: Compute> Waiting<T> {
+    /// Number of rows.
+    pub(in crate::kmeans) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Adds the rows of a batch.
+    fn add(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        check_finite(batch, cx)?;
+        let waiting = self.len();
+        let rows = count_rows(batch)?;
+        let all: Vec<u64> = (0..rows).collect();
+        let more = copy(batch, &all)?;
+        if waiting == 0 {
+            self.rows.clear(batch.dim());
+        }
+        self.rows.extend(more.rows());
+        if batch.weights().is_some() || !self.weights.is_empty() {
+            self.weights.resize(waiting, 1.0);
+            match batch.weights() {
+                Some(weights) => self.weights.extend_from_slice(weights),
+                None => self.weights.resize(waiting + rows as usize, 1.0),
+            }
+        }
+        Ok(())
+    }
+
+    /// What `f` makes of the rows `start..end`.
+    fn with<R>(&self, start: usize, end: usize, f: impl FnOnce(&dyn DataSource<T>) -> R) -> R {
+        let rows = self.rows.rows().slice(start, end);
+        match self.weights.get(start..end).filter(|_| !self.weights.is_empty()) {
+            Some(weights) => f(&Weighted::vouched(&rows, weights)),
+            None => f(&rows),
+        }
+    }
+
+    /// Keeps them among other contents.
+    pub(in crate::kmeans) fn to_file(&self, contents: &mut Contents) {
+        keep(contents, "waiting_weights", Array::new(&[self.weights.len()], &self.weights));
+        keep_rows(contents, "waiting", &self.rows);
+    }
+
+    /// What [`Waiting::to_file`] kept, rows of `dim` columns; the error says what is wrong.
+    pub(in crate::kmeans) fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
+        let rows: RowBuf<T> = kept_rows(contents, "waiting", dim)?;
+        let kept = contents.array("waiting_weights")?.shape().iter().product();
+        let weights: Vec<f64> = contents.values("waiting_weights", &[kept])?;
+        if kept != 0 && kept != rows.len() {
+            return Err("its \"waiting_weights\" do not belong to its \"waiting\" rows".into());
+        }
+        if !rows.values.iter().all(|x| x.finite()) {
+            return Err("it holds values that are not finite".into());
+        }
+        if !weights.iter().all(|x| x.is_finite() && *x >= 0.0) {
+            return Err("it holds a weight that is negative or not finite".into());
+        }
+        Ok(Self { rows, weights })
+    }
+}
+
+/// A method that takes batches, once rows that waited have given it its first centers.
+pub(in crate::kmeans) trait BatchSolver<T: Compute> {
+    /// All that a batch changes.
+    type State: Clone;
+
+    /// It.
+    fn state_mut(&mut self) -> &mut Self::State;
+
+    /// Columns of a row, 0 before the first one.
+    fn dim_mut(&mut self) -> &mut usize;
+
+    /// Rows that wait.
+    fn waiting_mut(&mut self) -> &mut Waiting<T>;
+
+    /// Whether there are centers.
+    fn has_centers(&self) -> bool;
+
+    /// Rows that first centers are chosen from, where there are as many.
+    fn sample_rows(&self, data: &dyn DataSource<T>) -> u64;
+
+    /// Chooses the first centers from `data`.
+    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()>;
+
+    /// Takes one batch, once there are centers. Nothing has changed after an error.
+    fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved>;
+
+    /// A batch, where there may be no centers yet: they are chosen once `enough` rows are there, and then all rows that waited are taken in
+    /// as one batch, or in pieces of `size`. After an error the state is what it was.
+    fn take_in(
+        &mut self,
+        batch: &dyn DataSource<T>,
+        enough: u64,
+        size: Option<usize>,
+        cx: &Executor,
+    ) -> Result<Option<Moved>> {
+        if self.has_centers() {
+            return self.absorb(batch, cx).map(Some);
+        }
+        let rows = count_rows(batch)?;
+        if rows == 0 {
+            return Err(Error::Empty("X holds no rows".into()));
+        }
+        let (dim, known) = (batch.dim(), *self.dim_mut());
+        let waiting = self.waiting_mut().len() as u64;
+        if waiting > 0 && dim != known {
+            return Err(Error::Shape(format!("X has {dim} columns, but the rows before had {known}")));
+        }
+        if waiting + rows < enough {
+            self.waiting_mut().add(batch, cx)?;
+            *self.dim_mut() = dim;
+            return Ok(None);
+        }
+        let before = self.state_mut().clone();
+        let done = if waiting == 0 {
+            self.begin(batch, cx).and_then(|()| self.absorb(batch, cx))
+        } else {
+            self.seed_from_waiting(Some(batch), size, cx)
+        };
+        if done.is_err() {
+            *self.state_mut() = before;
+        }
+        done.map(Some)
+    }
+
+    /// Chooses the first centers from the rows that wait and the first ones of `batch`, and takes all of them in.
+    fn seed_from_waiting(
+        &mut self,
+        batch: Option<&dyn DataSource<T>>,
+        size: Option<usize>,
+        cx: &Executor,
+    ) -> Result<Moved> {
+        let waited = self.waiting_mut().clone();
+        let mut pool = std::mem::take(self.waiting_mut());
+        if let Some(batch) = batch {
+            let n = count_rows(batch)?.min(self.sample_rows(batch));
+            let first: Vec<u64> = (0..n).collect();
+            let first = copy(batch, &first)?;
+            match batch.weights().map(|weights| &weights[..n as usize]) {
+                Some(weights) => pool.add(&Weighted::vouched(&first, weights), cx)?,
+                None => pool.add(&first, cx)?,
+            }
+        }
+        pool.with(0, pool.len(), |rows| self.begin(rows, cx))?;
+        let mut moved = Moved::default();
+        let n = waited.len();
+        let size = size.unwrap_or(n).min(n);
+        for start in (0..n).step_by(size) {
+            let some = waited.with(start, n.min(start + size), |rows| self.absorb(rows, cx))?;
+            moved = moved.and(some);
+        }
+        match batch {
+            Some(batch) => Ok(moved.and(self.absorb(batch, cx)?)),
+            None => Ok(moved),
+        }
+    }
+}

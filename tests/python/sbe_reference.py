@@ -1,0 +1,120 @@
+"""Stochastic backward Euler as its paper has it: slow, in float64. What the tests hold shoal against."""
+
+import numpy as np
+import reference
+
+MASK = (1 << 64) - 1
+
+
+def phi(X, centers, weights=None):
+    """The objective: half the mean squared distance."""
+    total = len(X) if weights is None else np.sum(weights)
+    return reference.potential(X, centers, weights) / (2 * total)
+
+
+def gradient(X, centers, weights=None):
+    """Its gradient, of rows or of a mini-batch: scaled by the weight of all rows, not that of a cluster."""
+    X = np.asarray(X, dtype=np.float64)
+    w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
+    labels = reference.nearest(X, centers)[0]
+    found = np.zeros_like(np.asarray(centers, dtype=np.float64))
+    for j in range(len(centers)):
+        mine = labels == j
+        found[j] = (w[mine, None] * (centers[j] - X[mine])).sum(axis=0) / w.sum()
+    return found
+
+
+class BackwardEuler:
+    """Anchor x, iterate y, average of the iterates."""
+
+    def __init__(self, centers, step_size, step_decay, averaging, n_inner, step_cap=None, dtype=np.float64):
+        self.x = np.array(centers, dtype=dtype).astype(np.float64)
+        self.y, self.mean = self.x.copy(), self.x.copy()
+        self.step_size, self.step_decay, self.averaging = step_size, step_decay, averaging
+        self.n_inner, self.step_cap, self.dtype = n_inner, step_cap, dtype
+        self.inner = 0
+        self.step_sizes = []
+        self.least_gap = 1.0
+        self.inertia = 0.0
+
+    def feed(self, X, weights=None):
+        """One inner iteration with a mini-batch, and the end of the outer step if it is the last one."""
+        X = np.asarray(X, dtype=np.float64)
+        w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
+        # Rows are labelled by centers in the compute type.
+        labels, sq_dists, gap = reference.nearest(X, self.y.astype(self.dtype))
+        self.least_gap = min(self.least_gap, gap[w > 0].min())
+        self.inertia += float((w * sq_dists).sum())
+        force = np.zeros_like(self.y)
+        for j in range(len(self.y)):
+            mine = labels == j
+            share = w[mine].sum() / w.sum()
+            if share == 0:
+                continue
+            force[j] = (w[mine, None] * (self.y[j] - X[mine])).sum(axis=0) / w.sum()
+            pull = self.step_size * share
+            if self.step_cap is not None and pull > self.step_cap:
+                force[j] *= self.step_cap / pull
+        self.y = self.x - self.step_size * force
+        self.mean = self.averaging * self.mean + (1 - self.averaging) * self.y
+        self.inner += 1
+        if self.inner == self.n_inner:
+            self.close()
+
+    def close(self):
+        """The average becomes the anchor."""
+        self.x, self.y, self.mean, self.inner = self.mean, self.mean.copy(), self.mean.copy(), 0
+        self.step_sizes.append(self.step_size)
+        self.step_size *= self.step_decay
+
+
+def mix(z):
+    """One round of SplitMix64."""
+    z = (z + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+class Draws:
+    """The draws of shoal's generator for a seed, a purpose and a step: xoshiro256++."""
+
+    INNER = 8
+
+    def __init__(self, seed, purpose, step):
+        state = mix(mix(mix(seed) ^ purpose) ^ step)
+        self.words = []
+        for _ in range(4):
+            self.words.append(mix(state))
+            state = (state + 0x9E3779B97F4A7C15) & MASK
+
+    def bits(self):
+        """64 random bits."""
+        s = self.words
+
+        def turned(x, by):
+            return ((x << by) | (x >> (64 - by))) & MASK
+
+        result = (turned((s[0] + s[3]) & MASK, 23) + s[0]) & MASK
+        t = (s[1] << 17) & MASK
+        s[2] ^= s[0]
+        s[3] ^= s[1]
+        s[1] ^= s[2]
+        s[0] ^= s[3]
+        s[2] ^= t
+        s[3] = turned(s[3], 45)
+        return result
+
+    def below(self, n):
+        """Uniform in 0..n."""
+        threshold = (1 << 64) % n
+        while True:
+            wide = self.bits() * n
+            if wide & MASK >= threshold:
+                return wide >> 64
+
+
+def batch_of(seed, step, n, size):
+    """The rows of batch number `step` of a fit, in ascending order."""
+    draws = Draws(seed, Draws.INNER, step)
+    return np.sort([draws.below(n) for _ in range(size)])
