@@ -25,6 +25,8 @@ pub enum Purpose {
     Reassignment = 5,
     /// The keys that rows on a disk are put in order by.
     Shuffle = 6,
+    /// The rows of the steps of an epoch.
+    Epoch = 7,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .neighbors import nearest
     from .nested import NestedMiniBatchKMeans
     from .seeding import kmeans_plusplus
+    from .variance_reduced import VarianceReducedKMeans
     from .versions import show_versions
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "MiniBatchKMeans",
     "NestedMiniBatchKMeans",
     "Step",
+    "VarianceReducedKMeans",
     "__version__",
     "callbacks",
     "kmeans_plusplus",
@@ -54,6 +56,7 @@ _HOMES = {
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
+    "VarianceReducedKMeans": ("variance_reduced", "VarianceReducedKMeans"),
     "__version__": ("_core", "version"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
     "load": ("io", "load"),
@@ -74,6 +77,7 @@ _MODULES = (
     "neighbors",
     "nested",
     "seeding",
+    "variance_reduced",
     "versions",
     "writing",
 )

@@ -13,6 +13,7 @@ from ._params import shown
 from .kmeans import KMeans
 from .minibatch import MiniBatchKMeans
 from .nested import NestedMiniBatchKMeans
+from .variance_reduced import VarianceReducedKMeans
 
 __all__ = ["load", "resume", "save"]
 
@@ -21,12 +22,14 @@ KINDS: dict[str, Any] = {
     "kmeans-model": KMeans,
     "minibatch-kmeans-model": MiniBatchKMeans,
     "nested-kmeans-model": NestedMiniBatchKMeans,
+    "variance-reduced-kmeans-model": VarianceReducedKMeans,
 }
 #: Fits on their way.
 CHECKPOINTS: dict[str, Any] = {
     "kmeans-checkpoint": KMeans,
     "minibatch-kmeans-checkpoint": MiniBatchKMeans,
     "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
+    "variance-reduced-kmeans-checkpoint": VarianceReducedKMeans,
 }
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")

@@ -4,6 +4,7 @@
 
 mod assign;
 mod checkpoint;
+mod choice;
 mod empty;
 mod file;
 mod labels;
@@ -16,6 +17,7 @@ mod params;
 mod run;
 mod starts;
 mod state;
+mod variance_reduced;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
@@ -26,3 +28,6 @@ pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, Neste
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
 pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, StreamSolver};
 pub use starts::LloydStarts;
+pub use variance_reduced::{
+    EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, VarianceReducedSolver, Variant,
+};

@@ -35,6 +35,7 @@ trait AnyRun: Send {
     fn n_steps(&self) -> u64;
     fn seeded_by(&self) -> String;
     fn algorithm(&self) -> &'static str;
+    fn rate(&self) -> f64;
     fn timings(&self) -> Timings;
     fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>>;
     fn state(&mut self) -> Option<Contents>;
@@ -85,6 +86,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn algorithm(&self) -> &'static str {
         self.found_by()
+    }
+    fn rate(&self) -> f64 {
+        self.rate()
     }
     fn timings(&self) -> Timings {
         self.timings()
@@ -322,6 +326,12 @@ impl Run {
     #[getter]
     fn algorithm(&self) -> PyResult<&'static str> {
         Ok(self.locked()?.algorithm())
+    }
+
+    /// How far a step of the method goes now; NaN where it has no such rate.
+    #[getter]
+    fn rate(&self) -> PyResult<f64> {
+        Ok(self.locked()?.rate())
     }
 
     /// Seconds by phase.
