@@ -56,7 +56,9 @@ mod whole_file;
 
 pub use error::{Error, Result};
 pub use float::Float;
-pub use kmeans::{Algorithm, BackwardEuler, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch};
+pub use kmeans::{
+    Algorithm, BackwardEuler, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch, VarianceReduced,
+};
 pub use matrix::MatRef;
 pub use parallel::{Executor, Interrupt};
 pub use rows::{RowBuf, Rows, SparseRef};

@@ -33,6 +33,8 @@ pub enum Purpose {
     Oversampling = 11,
     /// The rows of a batch of an inner iteration.
     Inner = 8,
+    /// The rows of the steps of an epoch.
+    Epoch = 7,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -3,10 +3,12 @@
 
 use proptest::prelude::*;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Source, Weighted};
-use shoal::kmeans::{FitRun, KMeansParams, Method, MiniBatchParams, NestedParams};
+use shoal::kmeans::{FitRun, KMeansParams, Method, MiniBatchParams, NestedParams, VarianceReducedParams};
 use shoal::persist::{self, Array, Contents};
 use shoal::solver::Step;
-use shoal::{Algorithm, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding};
+use shoal::{
+    Algorithm, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding, VarianceReduced,
+};
 
 struct Any<'a>(AnySource<'a>);
 
@@ -42,7 +44,12 @@ macro_rules! params {
         }
     )*};
 }
-params!(KMeansParams => KMeans, MiniBatchParams => MiniBatch, NestedParams => NestedMiniBatch);
+params!(
+    KMeansParams => KMeans,
+    MiniBatchParams => MiniBatch,
+    NestedParams => NestedMiniBatch,
+    VarianceReducedParams => VarianceReduced
+);
 
 /// A step but for what a run that was gone on with may do differently: it has no bounds at first.
 fn told(steps: &[Step]) -> Vec<Step> {
@@ -115,6 +122,8 @@ fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
     same(&format!("{name}, cosine"), &exact.clone().metric(Metric::Cosine).tolerance(1e-3), rows, finishes);
     let nested = NestedMiniBatch::params(12).batch_size(100).rng_seed(9).shuffle(false);
     same(&format!("{name}, nested"), &nested, rows, finishes);
+    let reduced = VarianceReduced::params(40).seeding(Seeding::Random).rng_seed(2).max_iter(5).tolerance(0.0);
+    same(&format!("{name}, variance-reduced"), &reduced, rows, true);
     let batches = MiniBatch::params(12).batch_size(100).rng_seed(2).max_iter(3).half_life(Some(900.0));
     same(&format!("{name}, batches"), &batches, rows, finishes);
 }

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from . import callbacks, metrics
     from ._core import Step
     from ._core import version as __version__
-    from .coreset import Coreset, StreamingCoreset, lightweight_coreset
     from .backward_euler import BackwardEulerKMeans
+    from .coreset import Coreset, StreamingCoreset, lightweight_coreset
     from .data import DataSource, open
     from .io import load, resume
     from .kmeans import KMeans
@@ -27,17 +27,19 @@ if TYPE_CHECKING:
     from .neighbors import nearest
     from .nested import NestedMiniBatchKMeans
     from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
+    from .variance_reduced import VarianceReducedKMeans
     from .versions import show_versions
 
 __all__ = [
-    "Coreset",
     "BackwardEulerKMeans",
+    "Coreset",
     "DataSource",
     "KMeans",
     "MiniBatchKMeans",
     "NestedMiniBatchKMeans",
     "Step",
     "StreamingCoreset",
+    "VarianceReducedKMeans",
     "__version__",
     "afkmc2",
     "callbacks",
@@ -65,6 +67,7 @@ _HOMES = {
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
     "StreamingCoreset": ("coreset", "StreamingCoreset"),
+    "VarianceReducedKMeans": ("variance_reduced", "VarianceReducedKMeans"),
     "__version__": ("_core", "version"),
     "afkmc2": ("seeding", "afkmc2"),
     "kmeans_parallel": ("seeding", "kmeans_parallel"),
@@ -90,6 +93,7 @@ _MODULES = (
     "neighbors",
     "nested",
     "seeding",
+    "variance_reduced",
     "versions",
     "writing",
 )

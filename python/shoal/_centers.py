@@ -50,7 +50,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     n_jobs: Any
     bounds_memory: Any
     _centers: npt.NDArray[Any] | None
-    #: Whose centers they are, as long as nobody has asked for them: to copy them takes as long as to move them.
+    #: Whose centers they are, until somebody asks for them: to copy them takes as long as to move them.
     _centers_of: Any
     #: Methods without such a parameter know this one.
     metric: str = "euclidean"
@@ -218,8 +218,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         if self.__dict__.get("_centers") is None:
             run = self.__dict__.get("_centers_of")
             if run is None:
+                name = type(self).__name__
                 raise AttributeError(
-                    f"{type(self).__name__!r} object has no attribute 'cluster_centers_': it is not fitted yet"
+                    f"{name!r} object has no attribute 'cluster_centers_': it is not fitted yet"
                 )
             self._centers = run.centers()
         assert self._centers is not None

@@ -30,6 +30,7 @@ __all__ = [
     "predict",
     "save_model",
     "transform",
+    "variance_reduced",
     "version",
 ]
 
@@ -184,6 +185,8 @@ class Run:
     def init(self) -> str: ...
     @property
     def algorithm(self) -> str: ...
+    @property
+    def rate(self) -> float: ...
     def timings(self) -> dict[str, float]: ...
 
 def kmeans(
@@ -259,6 +262,25 @@ def backward_euler(
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,
     stream: bool,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
+) -> Run: ...
+def variance_reduced(
+    source: Source,
+    *,
+    n_clusters: int,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    variant: str,
+    learning_rate: float | None,
+    epoch_share: float | None,
+    epoch_steps: int,
+    max_iter: int,
+    tol: float,
+    polish: bool,
+    search_always: bool,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
     state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
 ) -> Run: ...
 def nearest(

@@ -148,7 +148,9 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
     arrays = {"X": X, "out": out, "distances": distances}
     for (first, a), (second, b) in combinations(arrays.items(), 2):
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.shares_memory(a, b):
-            raise ValueError(f"{second} shares memory with {first}: what is written would change what is read")
+            raise ValueError(
+                f"{second} shares memory with {first}: what is written would change what is read"
+            )
     # One of them may be an array that maps the file.
     one, other = file_of(out), file_of(distances)
     if names and one is not None and other is not None and is_same_file(one, other):

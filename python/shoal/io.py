@@ -10,11 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._params import shown
-from .coreset import StreamingCoreset
 from .backward_euler import BackwardEulerKMeans
+from .coreset import StreamingCoreset
 from .kmeans import KMeans
 from .minibatch import MiniBatchKMeans
 from .nested import NestedMiniBatchKMeans
+from .variance_reduced import VarianceReducedKMeans
 
 __all__ = ["load", "resume", "save"]
 
@@ -25,6 +26,7 @@ KINDS: dict[str, Any] = {
     "nested-kmeans-model": NestedMiniBatchKMeans,
     "streaming-coreset": StreamingCoreset,
     "backward-euler-kmeans-model": BackwardEulerKMeans,
+    "variance-reduced-kmeans-model": VarianceReducedKMeans,
 }
 #: Fits on their way.
 CHECKPOINTS: dict[str, Any] = {
@@ -32,6 +34,7 @@ CHECKPOINTS: dict[str, Any] = {
     "minibatch-kmeans-checkpoint": MiniBatchKMeans,
     "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
     "backward-euler-kmeans-checkpoint": BackwardEulerKMeans,
+    "variance-reduced-kmeans-checkpoint": VarianceReducedKMeans,
 }
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")

@@ -235,6 +235,57 @@ impl<T: Compute> PackedCenters<T> {
         }
     }
 
+    /// Places for `k` centers that will be packed as these are, by the same shift and scale. Empty ones are infinitely far from all rows.
+    pub(crate) fn places(&self, k: usize) -> Self {
+        let padded = k.next_multiple_of(self.table.lanes);
+        let size = if self.form == Form::RowsInLanes { k } else { padded } * self.dim;
+        Self {
+            k,
+            data: Aligned::filled(size, T::ZERO),
+            norms: Aligned::filled(padded, T::INFINITY),
+            shift: self.shift.clone(),
+            centers: vec![T::ZERO; k * self.dim],
+            plain: Aligned::default(),
+            sq_norms: vec![0.0; if self.form == Form::Sparse { k } else { 0 }],
+            order: Vec::new(),
+            ..*self
+        }
+    }
+
+    /// Makes all places empty.
+    pub(crate) fn clear(&mut self) {
+        self.norms.fill(T::INFINITY);
+    }
+
+    /// Packs another center in place of center `j`, which has that slot; shift and scale stay.
+    pub(crate) fn place(&mut self, j: usize, slot: usize, center: &[T]) {
+        let dim = self.dim;
+        assert!(
+            j < self.k && slot < self.k && center.len() == dim,
+            "a place for a center of as many columns"
+        );
+        self.centers[j * dim..][..dim].copy_from_slice(center);
+        let norm = if self.form == Form::RowsInLanes {
+            fill(0.0, center, &self.shift, self.scale, self.data[slot * dim..].iter_mut())
+        } else {
+            let first = slot / self.width * self.width;
+            let width = self.width.min(self.norms.len() - first);
+            let out = self.data[first * dim + slot - first..].iter_mut().step_by(width);
+            fill(0.0, center, &self.shift, self.scale, out)
+        };
+        self.norms[slot] = T::from_f64(norm);
+        if let Some(sq_norm) = self.sq_norms.get_mut(j) {
+            *sq_norm = norm;
+        }
+        if !self.plain.is_empty() {
+            let stride = self.gathered_stride();
+            let place = self.plain[slot * stride..][..dim].iter_mut();
+            for ((place, &c), &s) in place.zip(center).zip(&self.shift) {
+                *place = moved(c, s, self.scale);
+            }
+        }
+    }
+
     /// Whether the centers are packed for sparse rows.
     pub(crate) fn is_sparse(&self) -> bool {
         self.form == Form::Sparse

@@ -57,6 +57,13 @@ impl Carried {
         (self.age, self.energy_afresh)
     }
 
+    /// The same with the squared errors about `new` centers: those about `old` are known.
+    pub(super) fn about<T: Compute>(&self, old: MatRef<'_, T>, new: MatRef<'_, T>) -> Self {
+        let mut carried = self.clone();
+        carried.clusters.follow(old, new);
+        carried
+    }
+
     pub(super) fn into_clusters(self) -> ClusterSums {
         self.clusters
     }

@@ -6,6 +6,7 @@ mod assign;
 mod backward_euler;
 mod batches;
 mod checkpoint;
+mod choice;
 mod empty;
 mod file;
 mod labels;
@@ -18,6 +19,7 @@ mod params;
 mod run;
 mod starts;
 mod state;
+mod variance_reduced;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::{inertia, nearest, predict, transform};
@@ -29,3 +31,6 @@ pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, Neste
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
 pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, StreamSolver};
 pub use starts::LloydStarts;
+pub use variance_reduced::{
+    EpochSize, VarianceReduced, VarianceReducedParams, VarianceReducedRun, VarianceReducedSolver, Variant,
+};

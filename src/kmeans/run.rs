@@ -46,6 +46,11 @@ pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
     /// All that the next step depends on, but for the rows and what can be made anew from them.
     fn checkpoint(&self) -> Contents;
 
+    /// How far a step of the method goes now, where it has such a rate, and it is known; NaN elsewhere.
+    fn rate(&self) -> f64 {
+        f64::NAN
+    }
+
     /// Whether what it keeps of rows can be that of `n` rows, if that is their number.
     fn fits(&self, n: Option<u64>) -> bool;
 
@@ -368,6 +373,19 @@ impl<M: Method> FitRun<M> {
     /// How steps find the nearest centers.
     pub(crate) fn found_by(&self) -> &'static str {
         either!(&self.typed, run => run.solver().snapshot().algorithm)
+    }
+
+    /// How far a step of the method goes now, where it has such a rate, and it is known; NaN elsewhere.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// let params = shoal::VarianceReduced::params(2).learning_rate(Some(0.25));
+    /// let mut run = params.start(&rows).unwrap();
+    /// run.advance(&rows, &shoal::Executor::new(None).unwrap()).unwrap();
+    /// assert_eq!(run.rate(), 0.25);
+    /// ```
+    pub fn rate(&self) -> f64 {
+        either!(&self.typed, run => run.solver().rate())
     }
 
     /// Seconds spent so far.

@@ -105,6 +105,19 @@ pub const BACKWARD_EULER_STATE: &str = "backward-euler-kmeans-state";
 /// assert_eq!(shoal::persist::schema::BACKWARD_EULER_CHECKPOINT, "backward-euler-kmeans-checkpoint");
 /// ```
 pub const BACKWARD_EULER_CHECKPOINT: &str = "backward-euler-kmeans-checkpoint";
+/// The kind of files that hold a fitted variance-reduced k-means model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::VARIANCE_REDUCED_MODEL, "variance-reduced-kmeans-model");
+/// ```
+pub const VARIANCE_REDUCED_MODEL: &str = "variance-reduced-kmeans-model";
+
+/// The kind of files that hold a variance-reduced k-means fit on its way.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::VARIANCE_REDUCED_CHECKPOINT, "variance-reduced-kmeans-checkpoint");
+/// ```
+pub const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-checkpoint";
 
 const PREFIX: &str = "shoal.";
 /// Texts that every file has; the rest is the kind's.

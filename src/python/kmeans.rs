@@ -15,7 +15,9 @@ use super::run::Run;
 use super::seeding::named;
 use super::source::Source;
 use crate::error::Result;
-use crate::kmeans::{Algorithm, BackwardEuler, Bounds, KMeans, MiniBatch, NestedMiniBatch};
+use crate::kmeans::{
+    Algorithm, BackwardEuler, Bounds, EpochSize, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced, Variant,
+};
 use crate::seeding::Seeding;
 use crate::tuning::batch_seeding_sample;
 
@@ -259,4 +261,51 @@ pub(super) fn backward_euler(
     // A sweep of the polish is a step too.
     let later = if polish { step.max(source.0.whole_effort()) } else { step };
     Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * first + step, later))
+}
+
+/// Variance-reduced k-means; from a `state`, a run that goes on. An epoch has `epoch_share` times as many steps as there are rows, or
+/// `epoch_steps`.
+#[pyfunction]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, variant, learning_rate, epoch_share, epoch_steps, max_iter, tol, polish, search_always, seed, threads, weights, state))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+#[expect(clippy::fn_params_excessive_bools, reason = "as Python passes them")]
+pub(super) fn variance_reduced(
+    py: Python<'_>,
+    source: &Source,
+    n_clusters: usize,
+    seeding: &str,
+    centers: Option<&Bound<'_, PyAny>>,
+    variant: &str,
+    learning_rate: Option<f64>,
+    epoch_share: Option<f64>,
+    epoch_steps: u64,
+    max_iter: u64,
+    tol: f64,
+    polish: bool,
+    search_always: bool,
+    seed: u64,
+    threads: Option<usize>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    state: Option<State<'_>>,
+) -> PyResult<Run> {
+    let variant = Variant::named(variant)
+        .ok_or_else(|| PyValueError::new_err(format!("no such variant: {variant:?}")))?;
+    let params = VarianceReduced::params(n_clusters)
+        .seeding(seeding_of(seeding, centers, source.0.cols())?)
+        .rng_seed(seed)
+        .variant(variant)
+        .learning_rate(learning_rate)
+        .epoch_size(epoch_share.map_or(EpochSize::Steps(epoch_steps), EpochSize::Share))
+        .max_iter(max_iter)
+        .tolerance(tol)
+        .polish(polish)
+        .search_always(search_always)
+        .threads(threads);
+    let input = Input::new(&source.0, weights.as_ref())?;
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
+    Ok(Run::new(run, input, n_clusters, threads))
 }

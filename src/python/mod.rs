@@ -55,6 +55,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kmeans::minibatch, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::nested, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::backward_euler, m)?)?;
+    m.add_function(wrap_pyfunction!(kmeans::variance_reduced, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::nearest, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;

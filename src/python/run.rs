@@ -36,6 +36,7 @@ trait AnyRun: Send {
     fn step_sizes(&self) -> Vec<f64>;
     fn seeded_by(&self) -> String;
     fn algorithm(&self) -> &'static str;
+    fn rate(&self) -> f64;
     fn timings(&self) -> Timings;
     fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>>;
     fn state(&mut self) -> Option<Contents>;
@@ -89,6 +90,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn algorithm(&self) -> &'static str {
         self.found_by()
+    }
+    fn rate(&self) -> f64 {
+        self.rate()
     }
     fn timings(&self) -> Timings {
         self.timings()
@@ -331,6 +335,12 @@ impl Run {
     #[getter]
     fn algorithm(&self) -> PyResult<&'static str> {
         Ok(self.locked()?.algorithm())
+    }
+
+    /// How far a step of the method goes now; NaN where it has no such rate.
+    #[getter]
+    fn rate(&self) -> PyResult<f64> {
+        Ok(self.locked()?.rate())
     }
 
     /// Seconds by phase.

@@ -38,6 +38,10 @@ METHODS = {
     "nested, in order": shoal.NestedMiniBatchKMeans(
         12, batch_size=200, shuffle=False, compute_labels=False, random_state=3
     ),
+    "variance-reduced": shoal.VarianceReducedKMeans(12, tol=0, max_iter=8, random_state=3),
+    "variance-reduced, taken back": shoal.VarianceReducedKMeans(
+        40, learning_rate=1.0, epoch_size=1500, max_iter=8, random_state=3
+    ),
 }
 
 
@@ -54,7 +58,7 @@ def attributes(model):
     }
     if getattr(model, "compute_labels", True):
         found |= {"labels_": model.labels_, "inertia_": model.inertia_}
-    for name in ("n_steps_", "rows_used_", "rows_retired_", "batch_sizes_"):
+    for name in ("learning_rate_", "n_steps_", "rows_used_", "rows_retired_", "batch_sizes_"):
         if hasattr(model, name):
             found[name] = getattr(model, name)
     names = [name for name in model.history_.dtype.names if name not in ("elapsed", "n_distances")]

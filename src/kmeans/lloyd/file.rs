@@ -29,9 +29,9 @@ impl<T: Compute> Lloyd<T> {
             "energy": self.energy.to_bits(),
             "exact": self.exact,
             "current": self.current,
-            "algorithm": self.algorithm.name(),
-            "changed": self.changed,
-            "unbounded_until": self.unbounded_until,
+            "algorithm": self.choice.algorithm.name(),
+            "changed": self.choice.changed,
+            "unbounded_until": self.choice.unbounded_until,
             "threshold": self.threshold.map(f64::to_bits),
             "iteration": self.iteration,
             "rows_seen": self.rows_seen,
@@ -67,6 +67,10 @@ impl<T: Compute> Lloyd<T> {
         labels.of_rows = of_rows;
         // Sums that are carried are those of labels that all rows have.
         let carried = carried_of(contents, "carried", k, dim)?.filter(|_| !labels.are_missing());
+        let mut new = Self::plan(params);
+        new.choice.algorithm = algorithm.ok_or("its \"algorithm\" is unknown")?;
+        new.choice.changed = count(&numbers, "changed")?;
+        new.choice.unbounded_until = count(&numbers, "unbounded_until")?;
         Ok(Self {
             dim,
             centers,
@@ -75,16 +79,13 @@ impl<T: Compute> Lloyd<T> {
             energy: number(&numbers, "energy")?,
             exact: flag(&numbers, "exact")?,
             carried,
-            algorithm: algorithm.ok_or("its \"algorithm\" is unknown")?,
-            changed: count(&numbers, "changed")?,
-            unbounded_until: count(&numbers, "unbounded_until")?,
             current: flag(&numbers, "current")?,
             threshold: figure(&numbers, "threshold")?,
             iteration: count(&numbers, "iteration")?,
             rows_seen: count(&numbers, "rows_seen")?,
             seeded_by: text(&numbers, "seeded_by")?,
             timings: timings_of(&numbers)?,
-            ..Self::plan(params)
+            ..new
         })
     }
 }

@@ -8,9 +8,11 @@ mod file;
 use std::time::Instant;
 
 use super::assign::inertia;
+use super::choice::Choice;
 use super::empty;
 use super::labels::{Carried, Labels, mean_variance};
 use super::model::KMeansModel;
+#[cfg(test)]
 use super::panel_bounds::PanelBounds;
 use super::params::{Algorithm, KMeansParams, Metric};
 use super::run::Snapshot;
@@ -21,7 +23,6 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
-use crate::tuning::{BOUNDED_SHARE, FINE_DIM, balls_pay, panels_pay};
 
 /// Seconds spent in each phase.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,14 +53,7 @@ pub struct Lloyd<T> {
     exact: bool,
     /// Sums of the rows by `labels`, with their squared error about `centers` as far as it is known: what the next sweep may start from.
     carried: Option<Carried>,
-    /// How sweeps find the nearest centers, [`Algorithm::Auto`] resolved.
-    algorithm: Algorithm,
-    /// Labels that changed in the last sweep.
-    changed: u64,
-    /// Sweeps since bounds began.
-    bounded_sweeps: u64,
-    /// Bounds saved too little: no new ones before this sweep.
-    unbounded_until: u64,
+    choice: Choice,
     /// `labels`, `weights` and `energy` belong to `centers`.
     current: bool,
     /// Squared length below which the centers' move ends the run; known after the first sweep.
@@ -73,10 +67,10 @@ pub struct Lloyd<T> {
 impl<T: Compute> Lloyd<T> {
     /// A plan: the first centers are chosen when it begins.
     pub(super) fn plan(params: KMeansParams) -> Self {
-        let algorithm = Algorithm::Lloyd;
+        let choice = Choice::new(params.algorithm, params.bounds_memory);
         Self {
             params,
-            algorithm,
+            choice,
             dim: 0,
             centers: Vec::new(),
             labels: Labels::default(),
@@ -84,9 +78,6 @@ impl<T: Compute> Lloyd<T> {
             energy: f64::NAN,
             exact: false,
             carried: None,
-            changed: 0,
-            bounded_sweeps: 0,
-            unbounded_until: 0,
             current: false,
             threshold: None,
             iteration: 0,
@@ -158,66 +149,19 @@ impl<T: Compute> Lloyd<T> {
             n_iter: self.iteration,
             n_steps: self.iteration,
             seeded_by: &self.seeded_by,
-            algorithm: self.algorithm.name(),
+            algorithm: self.choice.algorithm.name(),
             timings: self.timings,
         }
     }
 
     /// The algorithm in use; of [`Algorithm::Auto`], what it has chosen so far.
     pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
+        self.choice.algorithm
     }
 
     #[cfg(test)]
     pub(super) fn bounds(&self) -> Option<&PanelBounds> {
         self.labels.bounds.as_ref()
-    }
-
-    /// Begins bounded sweeps, if it is time for them.
-    fn choose_bounds(&mut self, sparse: bool) {
-        // The first sweep makes labels, and centers that are worth grouping.
-        if self.labels.bounds.is_some() || self.iteration == 0 {
-            return;
-        }
-        let mut wanted = match self.params.algorithm {
-            Algorithm::Auto if self.iteration < self.unbounded_until => Algorithm::Lloyd,
-            Algorithm::Auto => {
-                let changed = self.changed as f64 / self.labels.of_rows.len() as f64;
-                worthwhile::<T>(self.dim, self.params.n_clusters, changed, sparse)
-            }
-            named => named,
-        };
-        let (n, budget) = (self.labels.of_rows.len(), self.params.bounds_memory);
-        let centers = MatRef::new(&self.centers, self.dim);
-        self.labels.bounds = match wanted {
-            Algorithm::Yinyang => PanelBounds::new(centers, n, budget),
-            Algorithm::Elkan => PanelBounds::fine(centers, n, budget),
-            Algorithm::Hamerly => PanelBounds::single(centers, n, budget, false),
-            Algorithm::Exponion => PanelBounds::single(centers, n, budget, true),
-            Algorithm::Auto | Algorithm::Lloyd => None,
-        };
-        if wanted == Algorithm::Elkan && self.labels.bounds.is_none() {
-            wanted = Algorithm::Yinyang;
-            self.labels.bounds = PanelBounds::new(centers, n, budget);
-        }
-        if self.labels.bounds.is_some() {
-            (self.algorithm, self.bounded_sweeps) = (wanted, 0);
-        }
-    }
-
-    /// Gives bounds up for a while when they save too little: a sweep that measures most distances is better plain.
-    fn watch_bounds(&mut self, distances: u64) {
-        if self.labels.bounds.is_none() || self.params.algorithm != Algorithm::Auto {
-            return;
-        }
-        self.bounded_sweeps += 1;
-        let all = self.labels.of_rows.len() as f64 * self.params.n_clusters as f64;
-        // The first bounded sweep has nothing to go by.
-        if self.bounded_sweeps > 2 && distances as f64 > BOUNDED_SHARE * all {
-            self.labels.bounds = None;
-            self.algorithm = Algorithm::Lloyd;
-            self.unbounded_until = 2 * self.iteration;
-        }
     }
 
     /// Moves every center that has weight to the mean of its rows (or the direction of their sum); gives the squared length of all moves.
@@ -234,20 +178,6 @@ impl<T: Compute> Lloyd<T> {
             bounds.follow(before, now);
         }
         moved
-    }
-}
-
-/// What [`Algorithm::Auto`] takes when that share of the labels has changed in a sweep.
-fn worthwhile<T: Compute>(dim: usize, k: usize, changed: f64, sparse: bool) -> Algorithm {
-    if sparse {
-        // Rows of many columns that are mostly zeros are about equally far from all centers: bounds rule nothing out (`sparse.py`).
-        Algorithm::Lloyd
-    } else if balls_pay(dim, k, changed) {
-        Algorithm::Exponion
-    } else if panels_pay(dim, k / PackedCenters::<T>::panel_centers(), changed) {
-        if dim >= FINE_DIM { Algorithm::Elkan } else { Algorithm::Yinyang }
-    } else {
-        Algorithm::Lloyd
     }
 }
 
@@ -281,8 +211,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let begun = Instant::now();
         let sparse = data.most_values().is_some();
-        self.choose_bounds(sparse);
         let centers = MatRef::new(&self.centers, self.dim);
+        self.choice.begin(&mut self.labels, centers, self.iteration, sparse);
         let packed = self.labels.pack(centers, sparse);
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
@@ -305,8 +235,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.weights = swept.clusters.weights().to_vec();
         let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
-        self.changed = changed;
-        self.watch_bounds(distances);
+        let measured = (changed, distances);
+        self.choice.watch(&mut self.labels, self.params.n_clusters, self.iteration, measured);
         self.rows_seen += n;
         self.carried = carry.then(|| swept.into_carried());
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh, or `finish` changed the labels meanwhile.

@@ -10,6 +10,7 @@
 //!
 //! Bounds are lengths in units of about the largest center, so that their squares neither overflow nor vanish in `f32`.
 
+mod apart;
 mod grow;
 mod similar;
 mod single;
@@ -20,9 +21,10 @@ mod tests;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::tuning::{ROWS_IN_LANES_DIM, bounded_chunk_rows};
+pub(super) use apart::{Apart, Settling};
 use grow::affordable;
 use similar::similar_together;
-pub(super) use sweep::{Bounds, Work};
+pub(super) use sweep::{Bounds, Work, lost_of, rounding_of};
 
 /// The nearest `f32` that is not below.
 fn up(x: f64) -> f32 {
@@ -231,13 +233,9 @@ impl PanelBounds {
 
     /// Packs the centers for a sweep over rows that are `sparse`, or dense.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
-        let packed = if self.is_single() {
-            PackedCenters::for_rows(centers, sparse)
-        } else {
-            PackedCenters::in_order(centers, &self.order, sparse)
-        };
+        let packed = self.laid_out(centers, sparse);
         let largest = packed.largest_norm();
-        let fits = largest == 0.0 || (1e-6..1e6).contains(&(largest * self.unit));
+        let fits = self.can_tell(largest);
         if packed.scale() != self.scale || !fits {
             self.forget();
             self.scale = packed.scale();
@@ -245,6 +243,20 @@ impl PanelBounds {
             self.unit = 2f64.powi(-exponent.clamp(-1000, 1000));
         }
         packed
+    }
+
+    /// The centers, packed in the order of the bounds.
+    fn laid_out<T: Compute>(&self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
+        if self.is_single() {
+            PackedCenters::for_rows(centers, sparse)
+        } else {
+            PackedCenters::in_order(centers, &self.order, sparse)
+        }
+    }
+
+    /// Whether packed centers of that largest length can be told apart by bounds in their present unit.
+    fn can_tell(&self, largest: f64) -> bool {
+        largest == 0.0 || (1e-6..1e6).contains(&(largest * self.unit))
     }
 
     /// Labels were changed by somebody else, or centers jumped: nothing is known any more.
@@ -269,27 +281,36 @@ impl PanelBounds {
             self.age = 0;
         }
         self.age += 1;
+        let moves = old.iter().zip(new.iter()).map(|(old, new)| {
+            // Scaled before it is squared: the square must neither overflow nor vanish.
+            let moves = old.iter().zip(new).map(|(old, new)| (new.to_f64() - old.to_f64()) * self.scale);
+            moves.map(|moved| moved * moved).sum::<f64>().sqrt() * self.unit * (1.0 + 1e-12)
+        });
+        let moves: Vec<f64> = moves.collect();
+        self.moves.iter_mut().zip(&moves).for_each(|(last, &moved)| *last = up(moved));
+        if self.drift_by::<T>(&moves).is_infinite() {
+            self.forget();
+        }
+    }
+
+    /// Adds the largest of these moves to the drift of each group and of all centers; gives the latter.
+    fn drift_by<T: Compute>(&mut self, moves: &[f64]) -> f64 {
         let group_centers =
             if self.fine { 1 } else { self.group_panels * PackedCenters::<T>::panel_centers() };
         let group_centers = group_centers.max(1);
         let mut largest = vec![0.0f64; self.n_groups];
+        // What is not a number is as good as infinite.
         let mut farthest = 0.0f64;
-        for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
-            // Scaled before it is squared: the square must neither overflow nor vanish.
-            let moves = old.iter().zip(new).map(|(old, new)| (new.to_f64() - old.to_f64()) * self.scale);
-            let moved = moves.map(|moved| moved * moved).sum::<f64>().sqrt() * self.unit * (1.0 + 1e-12);
-            self.moves[j] = up(moved);
-            farthest = farthest.max(moved);
-            if let Some(group) = largest.get_mut(self.slot[j] as usize / group_centers) {
+        for (&slot, &moved) in self.slot.iter().zip(moves) {
+            farthest = farthest.max(if moved.is_nan() { f64::INFINITY } else { moved });
+            if let Some(group) = largest.get_mut(slot as usize / group_centers) {
                 *group = group.max(moved);
             }
-        }
-        if !farthest.is_finite() {
-            return self.forget();
         }
         self.far_drift += farthest;
         for (drift, moved) in self.drift.iter_mut().zip(largest) {
             *drift += moved;
         }
+        farthest
     }
 }

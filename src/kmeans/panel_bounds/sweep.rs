@@ -36,6 +36,21 @@ pub(in crate::kmeans) struct Bounds<'a> {
     pub(in crate::kmeans) lower: &'a mut [f32],
 }
 
+/// How far tile values of rows that store at most so many `values` may be off, relative to the squared lengths that they are made of.
+pub(in crate::kmeans) fn rounding_of<T: Compute>(packed: &PackedCenters<T>, values: usize) -> f64 {
+    // The lengths of packed centers for sparse rows are sums over all columns, in f64.
+    let sparse_wide = packed.is_sparse() && size_of::<T>() == size_of::<f64>();
+    let values = if sparse_wide { values.max(packed.dim()) } else { values };
+    (values as f64 + 16.0) * T::EPSILON
+}
+
+/// How far the squared distance of a sparse row to a center may be off, in packed lengths: each sum over columns that is taken apart loses at
+/// most a rounding of f64 for each.
+pub(in crate::kmeans) fn lost_of<T: Compute>(packed: &PackedCenters<T>) -> f64 {
+    let norm = packed.largest_norm();
+    if packed.is_sparse() { (2.0 * packed.dim() as f64 + 16.0) * f64::EPSILON * norm * norm } else { 0.0 }
+}
+
 impl PanelBounds {
     /// The rules of the next sweep, over rows that store at most so many `values`.
     pub(in crate::kmeans) fn rules<'a, T: Compute>(
@@ -43,16 +58,8 @@ impl PanelBounds {
         packed: &'a PackedCenters<T>,
         values: usize,
     ) -> Rules<'a, T> {
-        // The lengths of packed centers for sparse rows are sums over all columns, in f64.
-        let sparse_wide = packed.is_sparse() && size_of::<T>() == size_of::<f64>();
-        let values = if sparse_wide { values.max(packed.dim()) } else { values };
-        let (norm, gamma) = (packed.largest_norm(), (values as f64 + 16.0) * T::EPSILON);
-        // Each sum over columns that is taken apart loses at most a rounding of f64 for each.
-        let off = if packed.is_sparse() {
-            (2.0 * packed.dim() as f64 + 16.0) * f64::EPSILON * norm * norm
-        } else {
-            0.0
-        };
+        let (norm, gamma) = (packed.largest_norm(), rounding_of(packed, values));
+        let off = lost_of(packed);
         let margins = Margins {
             norm: T::from_f64(norm),
             gamma: T::from_f64(gamma),

@@ -1,0 +1,224 @@
+"""Variance-reduced k-means: sweeps, and many small steps between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core, _params
+from ._centers import CenterClusterer, State
+from ._claims import Claims
+from ._core import Run, Source, Step
+
+__all__ = ["VarianceReducedKMeans"]
+
+VARIANTS = ("vrkm++", "vrkm")
+#: The largest epoch, in passes.
+MOST_PASSES = 1e6
+
+
+class VarianceReducedKMeans(CenterClusterer):
+    """K-means by stochastic steps whose noise is reduced by sweeps (VRKM and VRKM++, Zhao and others).
+
+    An epoch labels all rows, moves every center to the mean of its rows, and then makes steps, each by one
+    random row. Where the row has kept its label, its center is pulled back to that mean; where it has another
+    one now, it attracts its new center and pushes its old one away. Only rows whose label has changed make
+    noise, so that the rate of the steps can be constant, and an epoch leads further than a sweep.
+
+    The labels of the steps are those that a search of all centers would find at each step; bounds of the
+    distances tell most of them without one. Results have the same bits for every number of threads, and for
+    an array, a memory map or the path of an ``.npy`` file with the same rows.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters, at least 1 and at most the number of rows.
+    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="auto"
+        First centers. As for :class:`~shoal.KMeans`.
+    variant : {"vrkm++", "vrkm"}, default="vrkm++"
+        ``"vrkm"`` measures the gradient of the sweep in a pass of its own and takes it from all centers at
+        every step, as in the first algorithm of the paper. That gradient is zero: centers are the same to
+        rounding, for much more work. It is there for comparisons.
+    learning_rate : float or "auto", default="auto"
+        How far a step goes, from 0 to 1. ``"auto"`` is ``10 * n_clusters / n_samples``, at most 0.05. An
+        epoch that makes the inertia worse by more than one percent is taken back, and the rate halved. 0
+        makes every epoch an iteration of Lloyd's algorithm.
+    epoch_size : float or int, default=1.0
+        Steps of an epoch: a float is a share of the rows, an int a number. 0 makes every epoch an iteration
+        of Lloyd's algorithm.
+    max_iter : int, default=50
+        Most epochs.
+    tol : float, default=1e-4
+        The fit ends when the inertia has fallen by less than this share in each of two epochs. 0: no such
+        rule.
+    polish : bool, default=True
+        Whether a fit that ends after a step makes one more sweep, so that the centers are means.
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
+    n_jobs : int or None, default=None
+        Threads. None and -1: all that the process may use. Results do not depend on it.
+    verbose : int, default=0
+        1: a progress bar on stderr.
+    callbacks : iterable of callables or None, default=None
+        Called as ``cb(estimator, step)`` after every epoch; a true result ends the fit. See
+        :mod:`shoal.callbacks`.
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
+        Centers, in the type that rows are computed in.
+    labels_ : ndarray of shape (n_samples,), int32
+        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives.
+    inertia_ : float
+        Sum of `sample_weight` times squared distance of the rows to their centers.
+    counts_ : ndarray of shape (n_clusters,), float64
+        Weight of each cluster.
+    learning_rate_ : float
+        The rate in the end: that of the beginning, ``"auto"`` resolved, unless it was halved.
+    n_iter_ : int
+        Number of epochs.
+    history_ : structured ndarray of shape (n_iter_,)
+        A row for every epoch: ``iteration, rows_seen`` (those of sweeps, and steps), ``batch_size,
+        objective, center_shift, n_changed, n_distances, elapsed`` and ``stop_reason``. The objective is the
+        inertia that the sweep of the epoch measured, before its centers moved.
+    stop_reason_ : str or None
+        ``"tolerance"``, ``"labels-stable"``, ``"max-iter"``, ``"callback"``, ``"deadline"``; None while
+        running.
+    timings_ : dict of str to float
+        Seconds by phase: ``seeding``, ``sweeps`` (with their steps), ``final``.
+    init_ : str
+        How the first centers were chosen, ``"auto"`` resolved.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has any that are strings.
+
+    Notes
+    -----
+    Rows are drawn uniformly and with replacement, with `sample_weight` by weight. This needs rows that can be
+    had at random, in memory or a mapped file; a stream that can be repeated is drawn from in stretches of
+    some thousand rows, one after the other, which is not quite what the paper does, but takes bounded memory.
+    Rows that can be read once are refused.
+
+    An empty cluster keeps its place. Beyond the rows, memory is that of :class:`~shoal.KMeans`, and 24 bytes
+    for every value of a center.
+
+    References
+    ----------
+    Y. Zhao, Y. Ming, X. Liu, E. Zhu, K. Zhao and J. Yin, "Large-scale k-means clustering via variance
+    reduction", Neurocomputing 307, 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import VarianceReducedKMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]], dtype="float32")
+    >>> model = VarianceReducedKMeans(n_clusters=2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.tolist())
+    [[1.0, 2.0], [10.0, 2.0]]
+    >>> model.inertia_
+    16.0
+    """
+
+    learning_rate_: float
+    #: Whether every step measures all distances: for tests and benchmarks.
+    _search_always = False
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "auto",
+        variant: str = "vrkm++",
+        learning_rate: float | str = "auto",
+        epoch_size: float = 1.0,
+        max_iter: int = 50,
+        tol: float = 1e-4,
+        polish: bool = True,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.variant = variant
+        self.learning_rate = learning_rate
+        self.epoch_size = epoch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.polish = polish
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    def _rules(self, problems: _params.Problems) -> None:
+        p = _params
+        super()._rules(problems)
+        problems.check(p.one_of, "variant", self.variant, VARIANTS)
+        rate = self.learning_rate
+        if not (isinstance(rate, str) and rate == "auto") and not (p.is_number(rate) and 0 <= rate <= 1):
+            problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
+        size = self.epoch_size
+        if not (p.is_number(size) and 0 <= size <= (p.MOST if p.is_whole(size) else MOST_PASSES)):
+            problems.add(
+                "epoch_size must be a whole number of steps, or a share of the rows as a float up to "
+                f"{MOST_PASSES:g}, of at least 0, got {p.shown(size)}"
+            )
+        if not isinstance(self.polish, (bool, np.bool_)):
+            problems.add(f"polish must be True or False, got {p.shown(self.polish)}")
+
+    def _start(
+        self,
+        source: Source,
+        weights: npt.NDArray[np.float64] | None,
+        seeding: str,
+        centers: npt.NDArray[Any] | None,
+        seed: int,
+        state: State | None = None,
+    ) -> Run:
+        """Make a run, from its beginning or from a state."""
+        steps = _params.is_whole(self.epoch_size)
+        return _core.variance_reduced(
+            source,
+            n_clusters=int(self.n_clusters),
+            seeding=seeding,
+            centers=centers,
+            variant=self.variant,
+            learning_rate=None if isinstance(self.learning_rate, str) else float(self.learning_rate),
+            epoch_share=None if steps else float(self.epoch_size),
+            epoch_steps=int(self.epoch_size) if steps else 0,
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            polish=bool(self.polish),
+            search_always=self._search_always,
+            seed=seed,
+            threads=_params.threads(self.n_jobs),
+            weights=weights,
+            state=state,
+        )
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        seed = _params.seed(self.random_state)
+        seeding, centers = self._seeding(source, rows, seed)
+        return self._start(source, weights, seeding, centers, seed)
+
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Run:
+        # Seed and centers are in the state already.
+        return self._start(source, weights, "auto", None, 0, state)
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
+        self.learning_rate_ = run.rate
+
+    def _about(self) -> dict[str, Any]:
+        return {**super()._about(), "learning_rate": self.learning_rate_}
+
+    def _recall(self, about: Claims) -> None:
+        super()._recall(about)
+        self.learning_rate_ = float(about.figure("learning_rate") or 0.0)

@@ -1,0 +1,151 @@
+//! This module knows what the bounds of the last sweep say of single rows once the centers have moved on.
+
+use super::sweep::{Bounds, Rules, Work};
+use super::{BASE_SWEEPS, PanelBounds, RowBounds, up};
+use crate::kernel::bounded::{ROUNDING, least};
+use crate::kernel::{Compute, PackedCenters};
+use crate::matrix::MatRef;
+use crate::rows::Rows;
+
+/// Bounds for centers elsewhere than at the last sweep. They are those of the sweep, which stay as they are.
+pub(in crate::kmeans) struct Apart<'a> {
+    of: &'a PanelBounds,
+    /// The same without rows, for the centers as they are.
+    here: PanelBounds,
+    /// Of each group, and of all centers.
+    drift: Vec<f32>,
+    far: f32,
+}
+
+impl PanelBounds {
+    /// The centers packed in the order of the bounds, for [`Apart::rules`]; `None` where their lengths are not those of the bounds.
+    pub(in crate::kmeans) fn pack_apart<T: Compute>(
+        &self,
+        centers: MatRef<'_, T>,
+        sparse: bool,
+    ) -> Option<PackedCenters<T>> {
+        let packed = self.laid_out(centers, sparse);
+        let same = packed.scale() == self.scale && self.can_tell(packed.largest_norm());
+        // Rows are picked by numbers of 32 bits.
+        (same && self.rows.upper.len() <= u32::MAX as usize).then_some(packed)
+    }
+
+    /// The slot of each center in that packing; none where it is the center's number.
+    pub(in crate::kmeans) fn slots(&self) -> &[u32] {
+        if self.is_single() { &[] } else { &self.slot }
+    }
+
+    /// The factor from lengths of the data to those of bounds.
+    pub(in crate::kmeans) fn unit(&self) -> f64 {
+        self.scale * self.unit
+    }
+
+    /// Bounds for centers that are each at most that far from where they were at the last sweep, after which they were not followed.
+    pub(in crate::kmeans) fn apart<T: Compute>(&self, moves: &[f64]) -> Apart<'_> {
+        let fresh = self.age >= BASE_SWEEPS;
+        let mut here = Self {
+            order: self.order.clone(),
+            slot: self.slot.clone(),
+            drift: if fresh { vec![0.0; self.drift.len()] } else { self.drift.clone() },
+            moves: moves.iter().map(|&moved| up(moved)).collect(),
+            age: 0,
+            far_drift: if fresh { 0.0 } else { self.far_drift },
+            // Distances between centers would be made anew for a few rows.
+            few_centers: false,
+            balls: false,
+            rows: RowBounds::default(),
+            ..*self
+        };
+        here.drift_by::<T>(moves);
+        Apart {
+            of: self,
+            drift: here.drift.iter().map(|&drift| up(drift)).collect(),
+            far: up(here.far_drift),
+            here,
+        }
+    }
+}
+
+impl Apart<'_> {
+    /// An upper bound on the distance of a row to its center, and a lower bound on those to all others.
+    pub(in crate::kmeans) fn of_row(&self, row: usize, label: u32) -> (f32, f32) {
+        let rows = &self.of.rows;
+        let upper = (rows.upper[row] + self.here.moves[label as usize]) * (1.0 + ROUNDING);
+        (upper, rows.least[row] - self.far)
+    }
+
+    /// Lower bounds on the distances of these rows to all other centers, group by group; none where there is one bound a row.
+    pub(in crate::kmeans) fn by_group(&self, rows: &[u32], out: &mut Vec<f32>) {
+        out.clear();
+        if !self.here.is_single() {
+            out.resize(rows.len(), f32::NEG_INFINITY);
+            least(&self.of.rows.lower, &self.drift, rows, out);
+        }
+    }
+
+    /// The rules by which rows are labelled now.
+    pub(in crate::kmeans) fn rules<'a, T: Compute>(
+        &'a self,
+        packed: &'a PackedCenters<T>,
+        values: usize,
+    ) -> Rules<'a, T> {
+        self.here.rules(packed, values)
+    }
+
+    /// Labels `rows`, which are those numbered `picked` and come with the labels `of_rows`. Their upper bounds are taken to be larger by
+    /// `more`: more rows are looked at. `found` takes the labels, upper bounds, and lower bounds to all others; gives the distances measured.
+    pub(in crate::kmeans) fn settle<T: Compute>(
+        &self,
+        rules: &Rules<'_, T>,
+        rows: Rows<'_, T>,
+        (picked, of_rows): (&[u32], &[u32]),
+        more: f32,
+        work: &mut Settling<T>,
+        found: &mut Vec<(u32, f64, f64)>,
+    ) -> u64 {
+        let (groups, all) = (self.here.n_groups, &self.of.rows);
+        let RowBounds { upper, least: others, lower } = &mut work.bounds;
+        upper.clear();
+        others.clear();
+        lower.clear();
+        for &row in picked {
+            let row = row as usize;
+            upper.push(all.upper[row] + more);
+            others.push(all.least[row]);
+            lower.extend_from_slice(&all.lower[row * groups..][..groups]);
+        }
+        let mut bounds = Bounds { upper, least: others, lower };
+        rules.near(of_rows, &mut bounds, &mut work.work);
+        let distances = rules.label(rows, of_rows, bounds, &mut work.work);
+        work.numbers.clear();
+        work.numbers.extend(0..picked.len() as u32);
+        work.least.clear();
+        if self.here.is_single() {
+            work.least.extend(others.iter().map(|&least| least - self.far));
+        } else {
+            work.least.resize(picked.len(), f32::NEG_INFINITY);
+            least(lower, &self.drift, &work.numbers, &mut work.least);
+        }
+        found.clear();
+        let bound = |bounds: &[f32], r: usize| f64::from(bounds[r]);
+        found.extend((0..picked.len()).map(|r| (of_rows[r], bound(upper, r), bound(&work.least, r))));
+        for &(r, label) in &work.work.changes {
+            found[r as usize].0 = label;
+        }
+        distances
+    }
+}
+
+/// The buffers of a worker.
+pub(in crate::kmeans) struct Settling<T: Compute> {
+    work: Work<T>,
+    bounds: RowBounds,
+    numbers: Vec<u32>,
+    least: Vec<f32>,
+}
+
+impl<T: Compute> Default for Settling<T> {
+    fn default() -> Self {
+        Self { work: Work::default(), bounds: RowBounds::default(), numbers: Vec::new(), least: Vec::new() }
+    }
+}

@@ -1,0 +1,100 @@
+//! This module knows a variance-reduced fit on its way as arrays and texts. Bounds are not kept: they begin anew.
+
+use serde_json::json;
+
+use super::{VarianceReducedParams, VarianceReducedSolver};
+use crate::kernel::Compute;
+use crate::kmeans::labels::{Labels, NO_LABEL};
+use crate::kmeans::params::Algorithm;
+use crate::kmeans::state::{
+    carried_of, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows, stored_timings,
+    text, timings_of,
+};
+use crate::persist::schema::VARIANCE_REDUCED_CHECKPOINT;
+use crate::persist::{Array, Contents};
+
+impl<T: Compute> VarianceReducedSolver<T> {
+    /// All that the next epoch depends on.
+    pub(super) fn to_file(&self) -> Contents {
+        let mut contents = Contents::new(VARIANCE_REDUCED_CHECKPOINT);
+        let (labels, cols) = (&self.labels.of_rows, self.dim.max(1));
+        keep(&mut contents, "centers", stored_rows(&self.centers, cols));
+        keep(&mut contents, "means", stored_rows(&self.means, cols));
+        keep(&mut contents, "labels", Array::new(&[labels.len()], labels));
+        keep(&mut contents, "weights", Array::new(&[self.weights.len()], &self.weights));
+        if let Some(carried) = &self.carried {
+            keep_carried(&mut contents, "carried", carried);
+        }
+        // What must come back exactly is kept as bits.
+        let numbers = json!({
+            "dim": self.dim,
+            "seed": self.params.seed,
+            "energy": self.energy.to_bits(),
+            "algorithm": self.choice.algorithm.name(),
+            "changed": self.choice.changed,
+            "unbounded_until": self.choice.unbounded_until,
+            "rate": self.rate.map(f64::to_bits),
+            "stalled": self.stalled,
+            "settled": self.settled,
+            "iteration": self.iteration,
+            "rows_seen": self.rows_seen,
+            "seeded_by": self.seeded_by,
+            "timings": stored_timings(self.timings),
+        });
+        contents.meta.insert("state".into(), numbers.to_string());
+        contents
+    }
+
+    /// What [`VarianceReducedSolver::to_file`] gave, to go on with under `params`; the error says what is wrong.
+    pub(super) fn of_file(mut params: VarianceReducedParams, contents: &Contents) -> Result<Self, String> {
+        contents.must_be(VARIANCE_REDUCED_CHECKPOINT)?;
+        let numbers = contents.object("state")?;
+        params.seed = count(&numbers, "seed")?;
+        let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
+        let centers: Vec<T> = rows(contents, "centers", dim)?;
+        let means: Vec<T> = rows(contents, "means", dim)?;
+        let k = centers.len() / dim.max(1);
+        if k != params.n_clusters {
+            return Err(format!("holds {k} centers, and n_clusters={}", params.n_clusters));
+        }
+        if means.len() != centers.len() || !centers.iter().chain(&means).all(|x| x.finite()) {
+            return Err("it holds centers that are not finite, or too few".into());
+        }
+        let of_rows: Vec<u32> = list(contents, "labels")?;
+        if !of_rows.iter().all(|&j| (j as usize) < k && j != NO_LABEL) {
+            return Err("its \"labels\" are not those of its \"centers\"".into());
+        }
+        let weights: Vec<f64> = list(contents, "weights")?;
+        if weights.len() != k || !weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
+            return Err("its \"weights\" are not those of its \"centers\"".into());
+        }
+        let rate = figure(&numbers, "rate")?;
+        if !rate.is_some_and(|rate| (0.0..=1.0).contains(&rate)) {
+            return Err("its \"rate\" is none".into());
+        }
+        let mut labels = Labels::default();
+        labels.of_rows = of_rows;
+        let algorithm = Algorithm::named(&text(&numbers, "algorithm")?);
+        let mut new = Self::plan(params);
+        new.choice.algorithm = algorithm.ok_or("its \"algorithm\" is unknown")?;
+        new.choice.changed = count(&numbers, "changed")?;
+        new.choice.unbounded_until = count(&numbers, "unbounded_until")?;
+        Ok(Self {
+            dim,
+            centers,
+            means,
+            labels,
+            weights,
+            energy: number(&numbers, "energy")?,
+            carried: carried_of(contents, "carried", k, dim)?,
+            rate,
+            stalled: count(&numbers, "stalled")?,
+            settled: flag(&numbers, "settled")?,
+            iteration: count(&numbers, "iteration")?,
+            rows_seen: count(&numbers, "rows_seen")?,
+            seeded_by: text(&numbers, "seeded_by")?,
+            timings: timings_of(&numbers)?,
+            ..new
+        })
+    }
+}

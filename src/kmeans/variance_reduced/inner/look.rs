@@ -1,0 +1,162 @@
+//! This module knows what is found out about the rows of a block of steps before the first of them is made.
+
+use super::{Drawn, Inner, MORE};
+use crate::error::Result;
+use crate::kernel::bounded::{Nearest, nearest_pair};
+use crate::kernel::{self, Compute, Scratch};
+use crate::kmeans::panel_bounds::{Apart, Settling};
+use crate::kmeans::variance_reduced::draws::Origin;
+use crate::rows::RowBuf;
+use crate::tuning::STEPS_TOGETHER;
+
+/// How far tile values reach: see [`kernel::bounded::reach`].
+#[derive(Clone, Copy)]
+pub(super) struct Reach {
+    pub(super) norm: f64,
+    pub(super) gamma: f64,
+}
+
+impl Reach {
+    /// A center further than this from a row has a larger tile value than one at most `upper` away.
+    pub(super) fn of(self, upper: f64) -> f64 {
+        let row = self.norm + upper;
+        (upper * upper + 4.0 * self.gamma * (row * row + self.norm * self.norm)).sqrt() * MORE
+    }
+
+    /// How far apart two squared distances may be that have the same tile values.
+    fn error(self, upper: f64) -> f64 {
+        let row = self.norm + upper;
+        4.0 * self.gamma * (row * row + self.norm * self.norm)
+    }
+}
+
+/// Labels, upper and lower bounds of rows that were looked at together, and the distances that it took.
+type Found = (Vec<(u32, f64, f64)>, u64);
+
+/// The buffers of a worker.
+struct Looking<T: Compute> {
+    settling: Settling<T>,
+    rows: Vec<u64>,
+    numbers: Vec<u32>,
+    labels: Vec<u32>,
+    nearest: Nearest<T>,
+    scratch: Scratch<T>,
+    sq_dists: Vec<f64>,
+}
+
+impl<T: Compute> Default for Looking<T> {
+    fn default() -> Self {
+        Self {
+            settling: Settling::default(),
+            rows: Vec::new(),
+            numbers: Vec::new(),
+            labels: Vec::new(),
+            nearest: Nearest::default(),
+            scratch: Scratch::default(),
+            sq_dists: Vec::new(),
+        }
+    }
+}
+
+impl<T: Compute> Inner<'_, T> {
+    /// Finds labels and bounds of the rows that were drawn.
+    pub(super) fn look(&mut self, origin: Origin<'_, T>) -> Result<()> {
+        let bounds = self.start.bounds;
+        let apart = bounds.map(|bounds| {
+            let moves = self.to_means.iter().enumerate();
+            let moves: Vec<f64> =
+                moves.map(|(j, far)| (far + self.moving.apart(j)) * MORE + self.rounding).collect();
+            bounds.apart::<T>(&moves)
+        });
+        let open = match &apart {
+            Some(apart) => self.doubtful(apart),
+            None => (0..self.drawn.len() as u32).collect(),
+        };
+        if open.is_empty() {
+            return Ok(());
+        }
+        let chunks = open.len().div_ceil(STEPS_TOGETHER);
+        self.copied.resize_with(chunks, RowBuf::default);
+        let mut found: Vec<Found> = vec![Found::default(); chunks];
+        let packing = self.panels.as_mut().unwrap_or(&mut self.all);
+        let packed = packing.sync(&self.moving, &mut self.center);
+        let dim = self.x.len();
+        let rules = apart.as_ref().map(|apart| apart.rules(packed, self.start.values.unwrap_or(dim)));
+        let more = (2.0 * self.near) as f32;
+        let (drawn, reach, lost, of_packed, unit) =
+            (&self.drawn, self.reach, self.lost, self.of_packed, self.unit);
+        let chunks = open.chunks(STEPS_TOGETHER).zip(self.copied.iter_mut()).zip(&mut found);
+        self.cx.for_each(chunks, Looking::default, |((open, copied), found), work| {
+            work.rows.clear();
+            work.rows.extend(open.iter().map(|&i| drawn[i as usize].row));
+            origin.copy(&work.rows, dim, copied)?;
+            let rows = copied.rows();
+            let (found, measured) = found;
+            if let (Some(apart), Some(rules)) = (&apart, &rules) {
+                work.numbers.clear();
+                work.numbers.extend(work.rows.iter().map(|&row| row as u32));
+                work.labels.clear();
+                work.labels.extend(open.iter().map(|&i| drawn[i as usize].label));
+                let picked = (&work.numbers[..], &work.labels[..]);
+                *measured = apart.settle(rules, rows, picked, more, &mut work.settling, found);
+                return Ok(());
+            }
+            *measured = (open.len() * packed.n_centers()) as u64;
+            work.nearest.resize(open.len());
+            nearest_pair(rows, packed, &mut work.nearest, &mut work.scratch);
+            work.sq_dists.resize(open.len(), 0.0);
+            kernel::sq_dists(rows, &work.nearest.ids[..open.len()], packed, &mut work.sq_dists);
+            for (i, sq_dist) in work.sq_dists.iter().enumerate() {
+                let own = sq_dist * unit * unit;
+                let upper = (own + lost).sqrt() * MORE;
+                let gap =
+                    (work.nearest.next[i].to_f64() - work.nearest.best[i].to_f64()) * of_packed * of_packed;
+                let others = (own - lost + gap - reach.error(upper)).max(0.0).sqrt() / MORE;
+                found.push((work.nearest.ids[i], upper, others));
+            }
+            Ok(())
+        })?;
+        for ((chunk, open), (found, measured)) in open.chunks(STEPS_TOGETHER).enumerate().zip(found) {
+            self.distances += measured;
+            for (i, (&at, (label, upper, others))) in open.iter().zip(found).enumerate() {
+                let slack = others / MORE - reach.of(upper);
+                let drawn = &mut self.drawn[at as usize];
+                *drawn = Drawn { label, others, slack, at: Some((chunk as u32, i as u32)), ..*drawn };
+            }
+        }
+        Ok(())
+    }
+
+    /// The drawn rows whose bounds do not settle the label. Of the others, bounds are noted.
+    fn doubtful(&mut self, apart: &Apart<'_>) -> Vec<u32> {
+        // A little more than settled: what has moved only a little shall not matter later.
+        let enough = 2.0 * self.near + 2.0 * self.rounding;
+        let mut uppers = Vec::new();
+        let (mut open, mut rows) = (Vec::new(), Vec::new());
+        for (i, drawn) in self.drawn.iter_mut().enumerate() {
+            let (upper, others) = apart.of_row(drawn.row as usize, drawn.label);
+            drawn.others = f64::from(others);
+            let reach = self.reach.of(f64::from(upper));
+            drawn.slack = drawn.others - reach;
+            if drawn.slack.is_nan() || drawn.slack <= enough {
+                open.push(i as u32);
+                rows.push(drawn.row as u32);
+                uppers.push(reach);
+            }
+        }
+        let mut by_group = Vec::new();
+        apart.by_group(&rows, &mut by_group);
+        let mut kept = 0;
+        for i in 0..open.len() {
+            let drawn = &mut self.drawn[open[i] as usize];
+            if let Some(&others) = by_group.get(i) {
+                drawn.others = drawn.others.max(f64::from(others));
+                drawn.slack = drawn.others - uppers[i];
+            }
+            open[kept] = open[i];
+            kept += usize::from(drawn.slack.is_nan() || drawn.slack <= enough);
+        }
+        open.truncate(kept);
+        open
+    }
+}

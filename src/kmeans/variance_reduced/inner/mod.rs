@@ -1,0 +1,380 @@
+//! This module knows the steps of an epoch: for few distances they go by the labels that a search of all centers would find at each.
+//!
+//! A row's label is the canonical one among the centers as they are, rounded to the type that rows are computed in. Most rows keep the label
+//! of the sweep, and their bounds tell so. Steps are drawn a block ahead: rows that the bounds of the sweep do not settle are labelled together,
+//! on all threads, with the centers as they are when the block begins. Then the steps are made one by one. A label stands while the centers have
+//! moved less since then than the row is nearer to its own than to all others; else the row meets the few centers that have moved far, and only
+//! if that does not tell either, all of them. A block ends when too many have moved far.
+
+mod look;
+
+use std::collections::VecDeque;
+
+use super::draws::{Draws, Origin};
+use super::moving::Moving;
+use super::packing::{Few, Packing};
+use crate::error::Result;
+use crate::kernel::bounded::{Nearest, nearest_pair};
+use crate::kernel::{self, Compute, PackedCenters, Point, Scratch};
+use crate::kmeans::panel_bounds::{PanelBounds, lost_of, rounding_of};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::rows::{RowBuf, Rows};
+use crate::tuning::{STEPS_AHEAD, STEPS_AHEAD_BYTES, STEPS_TOGETHER, few_centers};
+use look::Reach;
+
+/// What the steps of an epoch start from.
+pub(super) struct Start<'a, T: Compute> {
+    /// The labels of the sweep, its bounds, and its centers.
+    pub(super) labels: &'a [u32],
+    pub(super) bounds: Option<&'a PanelBounds>,
+    pub(super) swept: MatRef<'a, T>,
+    /// The means of the rows by these labels, and the same rounded.
+    pub(super) means: Vec<f64>,
+    pub(super) rounded: MatRef<'a, T>,
+    pub(super) rate: f64,
+    /// The batch gradient, if it is carried.
+    pub(super) gradient: Option<Vec<f64>>,
+    /// The usual distance of a row to its center.
+    pub(super) spread: f64,
+    /// Values that a row stores at most, if rows are sparse, and the bytes of a row.
+    pub(super) values: Option<usize>,
+    pub(super) row_bytes: usize,
+    /// Measure all distances at every step.
+    pub(super) search_always: bool,
+}
+
+/// What the steps have done.
+pub(super) struct Done<T> {
+    pub(super) centers: Vec<T>,
+    pub(super) distances: u64,
+}
+
+/// A step that is drawn: its row, and what is known of it since the block began.
+#[derive(Clone, Copy)]
+struct Drawn {
+    row: u64,
+    label: u32,
+    /// Lower bound on the distance to all other centers, and how much that is more than what has to be seen.
+    others: f64,
+    slack: f64,
+    /// Where the row was copied to.
+    at: Option<(u32, u32)>,
+}
+
+/// What a few operations on bounds may lose.
+const MORE: f64 = 1.0 + 1e-9;
+
+/// The longest center may grow by this share within a block before bounds are no longer trusted.
+const GROWTH: f64 = 0.5;
+
+pub(super) struct Inner<'a, T: Compute> {
+    cx: &'a Executor,
+    start: Start<'a, T>,
+    moving: Moving,
+    /// The factor from lengths of the data to those that are compared, and from packed ones.
+    unit: f64,
+    of_packed: f64,
+    /// How far each mean is from where the center was at the sweep.
+    to_means: Vec<f64>,
+    /// The largest packed length of a mean; how much rounding moves a center at most, and is lost of a squared distance.
+    norm: f64,
+    gamma: f64,
+    rounding: f64,
+    lost: f64,
+    /// Lengths of the gradients, and the longest.
+    slopes: Vec<f64>,
+    steepest: f64,
+    all: Packing<'a, T>,
+    /// In the order of the bounds.
+    panels: Option<Packing<'a, T>>,
+    /// Centers that moved far since the block began: further than `near`, or for a row with a new label.
+    few: Few<T>,
+    near: f64,
+    reach: Reach,
+    /// How far each center moved since then, which of them did, how far at most; and at most of those that are not among the few.
+    path: Vec<f64>,
+    moved: Vec<u32>,
+    farthest: f64,
+    creep: f64,
+    /// How far all of them moved beside that.
+    common: f64,
+    /// No room for more centers that moved far.
+    over: bool,
+    /// Rows that were drawn, but not come to.
+    pending: VecDeque<u64>,
+    block: usize,
+    drawn: Vec<Drawn>,
+    copied: Vec<RowBuf<T>>,
+    /// The row of the present step, if it was looked at.
+    row: RowBuf<T>,
+    x: Vec<f64>,
+    center: Vec<T>,
+    found: Nearest<T>,
+    scratch: Scratch<T>,
+    distances: u64,
+}
+
+impl<'a, T: Compute> Inner<'a, T> {
+    pub(super) fn new(mut start: Start<'a, T>, cx: &'a Executor) -> Self {
+        let (k, dim) = (start.rounded.rows(), start.rounded.cols());
+        let all = PackedCenters::for_rows(start.rounded, start.values.is_some());
+        let panels = start.bounds.and_then(|bounds| bounds.pack_apart(start.rounded, all.is_sparse()));
+        if panels.is_none() || start.search_always {
+            start.bounds = None;
+        }
+        let unit = start.bounds.map_or(all.scale(), PanelBounds::unit);
+        let of_packed = unit / all.scale();
+        let length = |values: &mut dyn Iterator<Item = f64>| {
+            values.map(|v| (v * unit).powi(2)).sum::<f64>().sqrt() * MORE
+        };
+        let rows = || start.means.chunks_exact(dim);
+        let to_means = rows()
+            .zip(start.swept.iter())
+            .map(|(mean, center)| length(&mut mean.iter().zip(center).map(|(mean, c)| mean - c.to_f64())));
+        let to_means = to_means.collect();
+        let longest = rows().map(|mean| length(&mut mean.iter().copied())).fold(0.0, f64::max);
+        let slopes: Vec<f64> = start.gradient.as_ref().map_or_else(Vec::new, |gradient| {
+            gradient.chunks_exact(dim).map(|g| length(&mut g.iter().copied())).collect()
+        });
+        let room = few_centers(k, PackedCenters::<T>::panel_centers());
+        let norm = all.largest_norm() * of_packed;
+        let gamma = rounding_of(&all, start.values.unwrap_or(dim));
+        Self {
+            cx,
+            moving: Moving::new(std::mem::take(&mut start.means), dim, unit),
+            unit,
+            of_packed,
+            to_means,
+            norm,
+            gamma,
+            rounding: 2.0 * T::EPSILON * longest,
+            lost: lost_of(&all) * of_packed * of_packed,
+            steepest: slopes.iter().copied().fold(0.0, f64::max),
+            slopes,
+            few: Few::new(&all, room),
+            near: 0.002 * start.spread * unit,
+            all: Packing::new(all, &[]),
+            panels: start
+                .bounds
+                .and(panels)
+                .map(|packed| Packing::new(packed, start.bounds.map_or(&[][..], PanelBounds::slots))),
+            reach: Reach { norm, gamma },
+            path: vec![0.0; k],
+            moved: Vec::new(),
+            farthest: 0.0,
+            creep: 0.0,
+            common: 0.0,
+            over: false,
+            pending: VecDeque::new(),
+            block: STEPS_TOGETHER,
+            drawn: Vec::new(),
+            copied: Vec::new(),
+            row: RowBuf::new(dim),
+            x: vec![0.0; dim],
+            center: vec![T::ZERO; dim],
+            found: Nearest::default(),
+            scratch: Scratch::default(),
+            distances: 0,
+            start,
+        }
+    }
+
+    /// Makes a step by each of the rows that `draws` gives.
+    pub(super) fn run(&mut self, draws: &mut Draws<'_>, origin: Origin<'_, T>) -> Result<()> {
+        while draws.left > 0 || !self.pending.is_empty() {
+            self.cx.check()?;
+            self.begin(draws);
+            if !self.start.search_always {
+                self.look(origin)?;
+            }
+            let mut done = 0;
+            while done < self.drawn.len() && !self.over {
+                let drawn = self.drawn[done];
+                self.row.clear(self.x.len());
+                let label = self.label(&drawn, origin)?;
+                self.step(&drawn, label, origin)?;
+                done += 1;
+            }
+            self.drawn[done..].iter().rev().for_each(|drawn| self.pending.push_front(drawn.row));
+            let most = (STEPS_AHEAD_BYTES / self.start.row_bytes.max(1)).clamp(STEPS_TOGETHER, STEPS_AHEAD);
+            self.block = if done < self.drawn.len() { done + done / 8 } else { 2 * self.block };
+            self.block = self.block.clamp(STEPS_TOGETHER, most);
+        }
+        Ok(())
+    }
+
+    /// The centers as they are.
+    pub(super) fn done(&mut self) -> Done<T> {
+        let mut centers = Vec::with_capacity(self.moving.len() * self.x.len());
+        for j in 0..self.moving.len() {
+            self.moving.write(j, &mut self.center);
+            centers.extend_from_slice(&self.center);
+        }
+        Done { centers, distances: self.distances }
+    }
+
+    /// Draws the steps of a block, before which nothing has moved.
+    fn begin(&mut self, draws: &mut Draws<'_>) {
+        self.drawn.clear();
+        while self.drawn.len() < self.block {
+            let Some(row) = self.pending.pop_front().or_else(|| draws.next()) else { break };
+            let label = self.start.labels[row as usize];
+            let (others, slack) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+            self.drawn.push(Drawn { row, label, others, slack, at: None });
+        }
+        self.moved.drain(..).for_each(|j| self.path[j as usize] = 0.0);
+        (self.farthest, self.creep, self.common, self.over) = (0.0, 0.0, 0.0, false);
+        self.few.clear();
+        let apart = (0..self.moving.len()).map(|j| self.moving.apart(j)).fold(0.0, f64::max);
+        let norm = (self.norm + apart) * (1.0 + GROWTH) + self.rounding;
+        self.reach = Reach { norm, gamma: self.gamma };
+    }
+
+    /// The label of a drawn row.
+    fn label(&mut self, drawn: &Drawn, origin: Origin<'_, T>) -> Result<u32> {
+        let a = drawn.label as usize;
+        if !self.start.search_always {
+            if self.farthest == 0.0 && self.common == 0.0 {
+                return Ok(drawn.label);
+            }
+            let beside = 2.0 * (self.common + self.rounding);
+            let known = self.farthest + self.common <= GROWTH / 2.0 * self.norm;
+            let more = 1.0 + 4.0 * self.gamma;
+            if known && drawn.slack > (self.path[a] + self.farthest + beside) * more {
+                return Ok(drawn.label);
+            }
+            self.fetch(drawn, origin)?;
+            if known && let Some(label) = self.by_few(drawn, beside) {
+                return Ok(label);
+            }
+        }
+        self.fetch(drawn, origin)?;
+        let packed = self.all.sync(&self.moving, &mut self.center);
+        let mut label = [0];
+        kernel::nearest(self.row.rows(), packed, &mut label, &mut self.scratch);
+        self.distances += packed.n_centers() as u64;
+        Ok(label[0])
+    }
+
+    /// The label of the present row, if its distances to its own center and to those that moved far tell. No other center has come nearer
+    /// than by the creep and `beside`.
+    fn by_few(&mut self, drawn: &Drawn, beside: f64) -> Option<u32> {
+        let (a, row) = (drawn.label as usize, self.row.rows());
+        let others = drawn.others - (self.creep + beside) * MORE;
+        // The nearest of the few, if it is one of them for certain, with bounds on its distance.
+        let mut nearest = (None, f64::INFINITY, f64::INFINITY);
+        if !self.few.centers.is_empty() {
+            let packed = self.few.sync(&self.moving, &mut self.center);
+            self.found.resize(1);
+            nearest_pair(row, packed, &mut self.found, &mut self.scratch);
+            let place = self.found.ids[0] as usize;
+            let sq_dist = distance(row, packed.centers().row(place)) * self.unit * self.unit;
+            let alone = self.found.best[0] < self.found.next[0];
+            self.distances += self.few.centers.len() as u64 + 1;
+            nearest = (alone.then(|| self.few.centers[place]), self.least(sq_dist), self.most(sq_dist));
+        }
+        let (best, least, most) = nearest;
+        let mut own_least = f64::INFINITY;
+        if !self.few.contains(a) {
+            self.moving.write(a, &mut self.center);
+            let sq_dist = distance(row, &self.center) * self.unit * self.unit;
+            self.distances += 1;
+            own_least = self.least(sq_dist);
+            if others.min(least) > self.reach.of(self.most(sq_dist)) {
+                return Some(drawn.label);
+            }
+        }
+        best.filter(|_| others.min(own_least) > self.reach.of(most))
+    }
+
+    /// Bounds on a distance, from its square.
+    fn least(&self, sq_dist: f64) -> f64 {
+        (sq_dist - self.lost).max(0.0).sqrt() / MORE
+    }
+
+    fn most(&self, sq_dist: f64) -> f64 {
+        (sq_dist + self.lost).sqrt() * MORE
+    }
+
+    /// Copies the row of the present step, unless that was done.
+    fn fetch(&mut self, drawn: &Drawn, origin: Origin<'_, T>) -> Result<()> {
+        if !self.row.is_empty() {
+            return Ok(());
+        }
+        if let Some((chunk, i)) = drawn.at {
+            self.row.push(self.copied[chunk as usize].rows(), i as usize);
+            return Ok(());
+        }
+        origin.copy(&[drawn.row], self.x.len(), &mut self.row)
+    }
+
+    /// One step by a row with the label `j`.
+    fn step(&mut self, drawn: &Drawn, j: u32, origin: Origin<'_, T>) -> Result<()> {
+        let (j, s) = (j as usize, self.start.labels[drawn.row as usize] as usize);
+        let rate = self.start.rate;
+        if j == s {
+            if self.moving.apart(s) > 0.0 {
+                let moved = self.moving.pull(s, rate);
+                self.note(s, moved, false);
+            }
+        } else {
+            self.fetch(drawn, origin)?;
+            match self.row.rows() {
+                Rows::Dense(rows) => {
+                    self.x.iter_mut().zip(rows.row(0)).for_each(|(out, x)| *out = x.to_f64());
+                }
+                Rows::Sparse(rows) => {
+                    self.x.fill(0.0);
+                    let (columns, values) = rows.row(0);
+                    columns.iter().zip(values).for_each(|(&column, x)| self.x[column as usize] = x.to_f64());
+                }
+            }
+            let moved = self.moving.attract(j, &self.x, rate);
+            self.note(j, moved, true);
+            let moved = self.moving.push(s, &self.x, rate);
+            self.note(s, moved, true);
+        }
+        if let Some(gradient) = &self.start.gradient {
+            self.moving.descend(gradient, &self.slopes, rate);
+            if self.steepest > 0.0 {
+                self.common += rate * self.steepest * MORE;
+                self.few.touch_all();
+                for j in 0..self.path.len() {
+                    self.all.touch(j);
+                    if let Some(panels) = &mut self.panels {
+                        panels.touch(j);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Center `j` has moved, at most so far; `far` for a row with a new label.
+    fn note(&mut self, j: usize, moved: f64, far: bool) {
+        self.all.touch(j);
+        if let Some(panels) = &mut self.panels {
+            panels.touch(j);
+        }
+        if self.path[j] == 0.0 {
+            self.moved.push(j as u32);
+        }
+        self.path[j] += moved;
+        self.farthest = self.farthest.max(self.path[j]);
+        if self.few.contains(j) || self.few.room() > 0 && (far || self.path[j] > self.near) {
+            self.few.touch(j);
+            self.over |= self.few.room() == 0;
+        } else {
+            self.creep = self.creep.max(self.path[j]);
+        }
+    }
+}
+
+/// The squared distance of the one row to a center.
+fn distance<T: Compute>(row: Rows<'_, T>, center: &[T]) -> f64 {
+    match row {
+        Rows::Dense(rows) => kernel::sq_dist(rows.row(0), center),
+        Rows::Sparse(_) => Point::new(center).sq_dist(row, 0),
+    }
+}

@@ -1,0 +1,418 @@
+"""Variance-reduced k-means against its specification, and what its users may rely on."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import shoal
+from reference import nearest
+from shoal import KMeans, VarianceReducedKMeans
+from sklearn.exceptions import ConvergenceWarning
+from vrkm_reference import Rng, gamma, vrkm
+
+
+def blobs(n, d, seed, dtype=np.float64, k=12, width=1.0):
+    rng = np.random.default_rng(seed)
+    middles = rng.normal(size=(k, d)) * 4
+    return (middles[rng.integers(0, k, size=n)] + width * rng.normal(size=(n, d))).astype(dtype)
+
+
+def searching(model):
+    """The same, with a search of all centers at every step."""
+    model._search_always = True
+    return model
+
+
+def left(model):
+    """All that a fit leaves but for times, and distances, which bounds save."""
+    fields = ["iteration", "rows_seen", "batch_size", "objective", "center_shift", "n_changed"]
+    arrays = [model.cluster_centers_, model.labels_, model.counts_, *(model.history_[f] for f in fields)]
+    return (*(array.tobytes() for array in arrays), model.inertia_, model.learning_rate_, model.stop_reason_)
+
+
+def test_draws_are_those_of_the_specification():
+    # As in src/rng.rs, where they are frozen.
+    rng = Rng(7, 1, 0)
+    assert [rng.bits(), rng.bits()] == [0x02EBB3CDC0C88E61, 0xC1EAD045F80C2A6B]
+    assert rng.below(1000) == 774
+    assert rng.unit() == 7_161_232_513_637_310 / 9_007_199_254_740_992
+
+
+@pytest.mark.parametrize("variant", ["vrkm++", "vrkm"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d", "k", "rate", "steps"),
+    [
+        (600, 5, 12, 0.05, 600),
+        (500, 2, 7, 0.3, 250),
+        (400, 20, 40, 0.1, 400),
+        (311, 3, 5, 1.0, 100),
+        (300, 1, 4, 0.02, 600),
+        (100, 4, 1, 0.1, 50),
+        (12, 3, 12, 0.5, 24),
+    ],
+)
+def test_trajectory_is_that_of_the_specification(n, d, k, rate, steps, weighted, variant):
+    X = blobs(n, d, n + d, width=2.0)
+    weights = np.random.default_rng(3).choice([0.5, 1.0, 2.0, 0.0], size=n) if weighted else None
+    init = X[np.random.default_rng(1).permutation(n)[:k]]
+    expected = vrkm(X, init, rate, steps, 4, 11, weights, plain=variant == "vrkm")
+    model = VarianceReducedKMeans(
+        k,
+        init=init,
+        variant=variant,
+        learning_rate=rate,
+        epoch_size=steps,
+        tol=0,
+        max_iter=4,
+        random_state=11,
+    )
+    seen = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for step, truth in zip(model.iter_fit(X, weights), expected, strict=False):
+            if model.learning_rate_ != rate:
+                # Taken back, which the specification leaves open.
+                assert truth.objective > 1.01 * expected[seen - 1].objective
+                break
+            seen += 1
+            assert step.objective == pytest.approx(truth.objective, rel=1e-9, abs=1e-12)
+            assert step.n_changed == truth.changed
+            wanted = truth.means if step.stop_reason == "labels-stable" else truth.centers
+            np.testing.assert_allclose(model.cluster_centers_, wanted, rtol=1e-9, atol=1e-9)
+    assert seen >= 1
+    assert seen == 4 or rate > 0.2 or model.stop_reason_ == "labels-stable"
+    assert k in (1, 12) or expected[0].switched > 0
+
+
+def test_float32_follows_the_specification():
+    X = blobs(800, 6, 3, np.float32, width=2.0)
+    expected = vrkm(X, X[:15], 0.05, 800, 3, 2, dtype=np.float32)
+    model = VarianceReducedKMeans(15, init=X[:15], learning_rate=0.05, tol=0, max_iter=3, random_state=2)
+    for step, truth in zip(model.iter_fit(X), expected, strict=True):
+        assert step.objective == pytest.approx(truth.objective, rel=1e-5)
+        np.testing.assert_allclose(model.cluster_centers_, truth.centers, rtol=1e-4, atol=1e-5)
+
+
+def test_steps_are_unbiased():
+    # The mean of the steps by all rows is the gradient at the centers as they are.
+    X = blobs(400, 3, 5, width=2.0)
+    epoch = vrkm(X, X[:9], 0.2, 300, 2, 1)[-1]
+    labels = nearest(X, vrkm(X, X[:9], 0.2, 300, 1, 1)[-1].centers)[0]
+    now = nearest(X, epoch.centers)[0]
+    steps = [gamma(X[i], now[i], labels[i], epoch.centers, epoch.means) for i in range(len(X))]
+    wanted = np.zeros_like(epoch.centers)
+    for i, j in enumerate(now):
+        wanted[j] += epoch.centers[j] - X[i]
+    np.testing.assert_allclose(np.mean(steps, axis=0), wanted / len(X), rtol=1e-10, atol=1e-12)
+    assert (now != labels).any()
+
+
+# ---------------------------------------------------------------- bounds change nothing
+
+
+def tied(n, d, seed, dtype):
+    """Few distinct rows, on a grid: nothing but ties and duplicates."""
+    return np.random.default_rng(seed).integers(0, 3, size=(n, d)).astype(dtype)
+
+
+CASES = {
+    "blobs": lambda dtype: (blobs(3000, 20, 1, dtype, k=60, width=2.0), 150),
+    "ties": lambda dtype: (tied(2500, 3, 2, dtype), 14),
+    "ties, many columns": lambda dtype: (tied(2500, 18, 2, dtype), 200),
+    "duplicates": lambda dtype: (np.repeat(blobs(300, 17, 3, dtype), 9, axis=0), 120),
+    "one column": lambda dtype: (blobs(3000, 1, 4, dtype), 30),
+    "few columns, many centers": lambda dtype: (blobs(6000, 2, 5, dtype, k=100), 400),
+    "noise": lambda dtype: (np.random.default_rng(6).normal(size=(2500, 40)).astype(dtype), 130),
+    "far from the origin": lambda dtype: (blobs(2500, 19, 7, dtype, k=60) + dtype(1000), 140),
+    "huge": lambda dtype: (blobs(2000, 18, 8, dtype, k=60) * dtype(1e15), 130),
+    "tiny": lambda dtype: (blobs(2000, 18, 8, dtype, k=60) * dtype(1e-15), 130),
+    "many columns": lambda dtype: (blobs(1500, 300, 9, dtype, k=60, width=3.0), 140),
+    "one center": lambda dtype: (blobs(500, 5, 1, dtype), 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", CASES)
+def test_bounds_change_no_label(case, dtype):
+    X, k = CASES[case](dtype)
+    given = {"init": X[np.random.default_rng(2).permutation(len(X))[:k]], "tol": 0, "random_state": 4}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for rate, epochs in ((0.02, 7), (0.4, 3)):
+            model = VarianceReducedKMeans(k, learning_rate=rate, max_iter=epochs, **given).fit(X)
+            plain = searching(VarianceReducedKMeans(k, learning_rate=rate, max_iter=epochs, **given)).fit(X)
+            assert left(model) == left(plain)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("density", [0.02, 0.4])
+def test_sparse_rows_and_bounds(dtype, density):
+    X = sp.random(2000, 60, density=density, random_state=1, format="csr", dtype=np.float64).astype(dtype)
+    init = X[:140].toarray() + dtype(0.01) * np.random.default_rng(0).normal(size=(140, 60)).astype(dtype)
+    given = {"init": init, "tol": 0, "random_state": 4, "max_iter": 4, "learning_rate": 0.05}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = VarianceReducedKMeans(140, **given).fit(X)
+        assert left(model) == left(searching(VarianceReducedKMeans(140, **given)).fit(X))
+        wide = VarianceReducedKMeans(140, **given).fit(X.astype(np.float64))
+        dense = VarianceReducedKMeans(140, **given).fit(X.toarray().astype(np.float64))
+    np.testing.assert_allclose(wide.cluster_centers_, dense.cluster_centers_, rtol=1e-9, atol=1e-9)
+    assert (wide.labels_ == dense.labels_).mean() > 0.99
+
+
+def test_variants_agree():
+    X = blobs(2000, 8, 3, width=2.5)
+    given = {"n_clusters": 70, "init": X[:70], "max_iter": 3, "tol": 0, "random_state": 1}
+    plus, plain = (VarianceReducedKMeans(variant=v, **given).fit(X) for v in ("vrkm++", "vrkm"))
+    np.testing.assert_allclose(plus.cluster_centers_, plain.cluster_centers_, rtol=1e-11, atol=1e-11)
+    assert (plus.labels_ == plain.labels_).all()
+    assert left(plain) == left(searching(VarianceReducedKMeans(variant="vrkm", **given)).fit(X))
+
+
+# ---------------------------------------------------------------- invariants
+
+
+@pytest.mark.parametrize("off", [{"learning_rate": 0}, {"epoch_size": 0}, {"epoch_size": 0.0}])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_without_steps_it_is_lloyd(dtype, off):
+    X = blobs(5000, 17, 3, dtype, k=40, width=2.0)
+    init = X[:60]
+    lloyd = KMeans(60, init=init, n_init=1, tol=0, max_iter=60)
+    model = VarianceReducedKMeans(60, init=init, tol=0, max_iter=60, **off)
+    for a, b in zip(model.iter_fit(X), lloyd.iter_fit(X), strict=True):
+        assert (a.objective, a.n_changed, a.stop_reason) == (b.objective, b.n_changed, b.stop_reason)
+        assert (model.cluster_centers_ == lloyd.cluster_centers_).all()
+    assert (model.labels_ == lloyd.labels_).all()
+    assert model.inertia_ == lloyd.inertia_
+
+
+def test_rows_that_keep_their_labels_leave_the_means_alone():
+    X = blobs(900, 4, 1, k=3, width=0.01)
+    init = X[[0, *(np.flatnonzero(((X - X[0]) ** 2).sum(axis=1) > 1)[:1])]]
+    steps = VarianceReducedKMeans(2, init=init, learning_rate=0.3, tol=0, max_iter=2)
+    none = VarianceReducedKMeans(2, init=init, learning_rate=0, tol=0, max_iter=2)
+    assert (steps.fit(X).history_["center_shift"][0] == none.fit(X).history_["center_shift"][0]).all()
+    expected = vrkm(X, init, 0.3, 900, 1, 0)
+    if expected[0].switched == 0:
+        assert (steps.cluster_centers_ == none.cluster_centers_).all()
+
+
+def test_polished_centers_are_means_and_everything_belongs_together():
+    X = blobs(3000, 6, 2, width=2.0)
+    given = {"init": X[:30], "tol": 0, "max_iter": 3, "random_state": 1}
+    rough = VarianceReducedKMeans(30, polish=False, **given).fit(X)
+    model = VarianceReducedKMeans(30, **given).fit(X)
+    labels = rough.labels_
+    means = np.stack([X[labels == j].mean(axis=0) for j in range(30)])
+    np.testing.assert_allclose(model.cluster_centers_, means, rtol=1e-12, atol=1e-12)
+    assert model.inertia_ < rough.inertia_
+    for each in (rough, model):
+        assert (each.predict(X) == each.labels_).all()
+        assert each.inertia_ == pytest.approx(-each.score(X), rel=1e-12)
+        assert (each.counts_ == np.bincount(each.labels_, minlength=30)).all()
+        assert each.n_iter_ == 3
+        assert each.stop_reason_ == "max-iter"
+
+
+def test_an_epoch_leads_further_than_two_sweeps():
+    X = blobs(20_000, 10, 4, width=3.0, k=60)
+    ours, theirs = [], []
+    for seed in range(4):
+        init = X[np.random.default_rng(seed).permutation(len(X))[:60]]
+        given = {"init": init, "tol": 0, "random_state": seed}
+        ours.append(VarianceReducedKMeans(60, max_iter=5, **given).fit(X).inertia_)
+        theirs.append(KMeans(60, n_init=1, max_iter=11, **given).fit(X).inertia_)
+    assert np.mean(ours) < np.mean(theirs)
+
+
+def test_steps_that_make_it_worse_are_taken_back():
+    X = blobs(2000, 12, 5, width=3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = VarianceReducedKMeans(40, init=X[:40], learning_rate=1.0, tol=0, max_iter=25).fit(X)
+    assert 0 < model.learning_rate_ < 0.5
+    assert np.log2(model.learning_rate_) % 1 == 0
+    assert (np.diff(model.history_["objective"]) <= 0.0100001 * model.history_["objective"][:-1]).all()
+    assert model.inertia_ < KMeans(40, init=X[:40], n_init=1, max_iter=3, tol=0).fit(X).inertia_
+
+
+def test_it_stops():
+    X = blobs(4000, 5, 6, width=2.0)
+    model = VarianceReducedKMeans(20, random_state=1, max_iter=300).fit(X)
+    assert model.stop_reason_ == "tolerance"
+    fall = -np.diff(model.history_["objective"]) / model.history_["objective"][:-1]
+    assert (fall[-2:] < 1e-4).all()
+    assert not ((fall[:-2] < 1e-4) & (fall[1:-1] < 1e-4)).any()
+    easy = VarianceReducedKMeans(3, init=blobs(3, 2, 1, k=3), tol=0).fit(blobs(500, 2, 1, k=3, width=0.01))
+    assert easy.stop_reason_ == "labels-stable"
+    assert easy.n_iter_ < 50
+
+
+def test_the_rate_by_itself():
+    X = blobs(4000, 3, 6, width=2.0)
+    assert VarianceReducedKMeans(8, max_iter=1).fit(X).learning_rate_ == 10 * 8 / 4000
+    assert VarianceReducedKMeans(80, max_iter=1).fit(X).learning_rate_ == 0.05
+
+
+# ---------------------------------------------------------------- sources
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_threads_and_sources_do_not_matter(dtype, weighted, tmp_path):
+    X = np.clip(blobs(6_011, 17, 1, width=2.0) * 8 + 100, 0, 255).astype(dtype)
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X)) if weighted else None
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    results = set()
+    for rows, n_jobs in [
+        (X, 1),
+        (np.asfortranarray(X), 3),
+        (path, 2),
+        (np.load(path, mmap_mode="r"), 1),
+        (shoal.open(path), 4),
+    ]:
+        model = VarianceReducedKMeans(
+            130, init=X[:130].astype(float), max_iter=4, n_jobs=n_jobs, random_state=2
+        )
+        results.add(left(model.fit(rows, sample_weight=weights)))
+    assert len(results) == 1
+
+
+def in_blocks(X, size):
+    return lambda: iter([X[i : i + size] for i in range(0, len(X), size)])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_streams_are_drawn_from_in_stretches(weighted):
+    X = blobs(40_000, 2, 3, np.float32, width=2.0)
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X)) if weighted else None
+    given = {"init": X[:40], "max_iter": 3, "tol": 0, "random_state": 1}
+    results = {
+        left(VarianceReducedKMeans(40, n_jobs=jobs, **given).fit(in_blocks(X, size), sample_weight=weights))
+        for size, jobs in ((1000, 1), (40_000, 2), (777, 3))
+    }
+    assert len(results) == 1
+    stream = VarianceReducedKMeans(40, **given).fit(in_blocks(X, 5000), sample_weight=weights)
+    memory = VarianceReducedKMeans(40, **given).fit(X, sample_weight=weights)
+    assert stream.history_["rows_seen"].tolist() == memory.history_["rows_seen"].tolist()
+    assert stream.inertia_ == pytest.approx(memory.inertia_, rel=0.02)
+    assert (stream.cluster_centers_ != memory.cluster_centers_).any()
+    # One stretch is all rows.
+    few = X[:9000]
+    w = None if weights is None else weights[:9000]
+    a = VarianceReducedKMeans(40, **given).fit(in_blocks(few, 500), sample_weight=w)
+    b = VarianceReducedKMeans(40, **given).fit(few, sample_weight=w)
+    assert left(a) == left(b)
+
+
+def test_rows_that_can_be_read_once_are_refused_at_once():
+    read = []
+
+    def blocks():
+        read.append(1)
+        yield np.zeros((3, 2))
+
+    with pytest.raises((TypeError, ValueError), match=r"once|iterator|callable"):
+        VarianceReducedKMeans(2).fit(blocks())
+    assert len(read) <= 1
+
+
+# ---------------------------------------------------------------- weights, empty clusters
+
+
+def test_the_unit_of_weights_does_not_matter():
+    X = blobs(2000, 5, 2, width=2.0)
+    w = np.random.default_rng(1).integers(0, 4, size=2000).astype(float)
+    given = {"init": X[:20], "max_iter": 4, "tol": 0, "random_state": 1}
+    a = VarianceReducedKMeans(20, **given).fit(X, sample_weight=w)
+    b = VarianceReducedKMeans(20, **given).fit(X, sample_weight=4 * w)
+    assert (a.cluster_centers_ == b.cluster_centers_).all()
+    assert (a.labels_ == b.labels_).all()
+    assert b.inertia_ == 4 * a.inertia_
+
+
+def test_rows_without_weight_pull_at_nothing():
+    X = blobs(1500, 4, 3, width=2.0)
+    w = np.r_[np.ones(1000), np.zeros(500)]
+    X[1000:] += 1000
+    given = {"init": X[:12], "max_iter": 4, "tol": 0, "random_state": 1, "learning_rate": 0.1}
+    model = VarianceReducedKMeans(12, **given).fit(X, sample_weight=w)
+    assert abs(model.cluster_centers_).max() < 100
+    assert model.counts_.sum() == 1000
+
+
+def test_clusters_without_rows_keep_their_place():
+    X = np.repeat([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]], 40, axis=0)
+    init = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [100.0, 100.0], [0.0, 0.0]])
+    with pytest.warns(ConvergenceWarning, match="distinct clusters"):
+        model = VarianceReducedKMeans(5, init=init, learning_rate=0.5).fit(X)
+    assert model.cluster_centers_.tolist() == init.tolist()
+    assert model.counts_.tolist() == [40, 40, 40, 0, 0]
+    assert model.inertia_ == 0.0
+
+
+# ---------------------------------------------------------------- files, parameters
+
+
+def test_saved_and_pickled(tmp_path):
+    X = blobs(500, 3, 1)
+    model = VarianceReducedKMeans(4, learning_rate=0.1, epoch_size=100, random_state=0).fit(X)
+    model.save(tmp_path / "model.safetensors")
+    for again in (shoal.load(tmp_path / "model.safetensors"), pickle.loads(pickle.dumps(model))):
+        assert type(again) is VarianceReducedKMeans
+        assert again.get_params() == model.get_params()
+        assert again.learning_rate_ == model.learning_rate_
+        assert (again.history_ == model.history_).all()
+        assert (again.predict(X) == model.labels_).all()
+
+
+def test_left_on_the_way():
+    X = blobs(3000, 5, 1, width=2.0)
+    model = VarianceReducedKMeans(15, random_state=0, tol=0)
+    for step in model.iter_fit(X):
+        assert model.learning_rate_ > 0
+        assert (model.labels_ == model.predict(X)).all()
+        if step.iteration == 2:
+            break
+    assert model.n_iter_ == 2
+    whole = VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4)
+    for _ in whole.iter_fit(X):
+        # Looked at on the way, which changes nothing.
+        assert whole.inertia_ > 0
+    assert left(whole) == left(VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4).fit(X))
+
+
+def test_bad_parameters_are_listed_together():
+    model = VarianceReducedKMeans(
+        0, variant="svrg", learning_rate=1.5, epoch_size=-1, polish="no", tol=-1, max_iter=0
+    )
+    with pytest.raises(ValueError, match="n_clusters") as refused:
+        model.fit(np.zeros((5, 2)))
+    for name in ("variant", "learning_rate", "epoch_size", "polish", "tol", "max_iter"):
+        assert name in str(refused.value)
+    assert not hasattr(model, "cluster_centers_")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"learning_rate": -0.1},
+        {"learning_rate": float("nan")},
+        {"learning_rate": "fast"},
+        {"learning_rate": True},
+        {"epoch_size": -0.5},
+        {"epoch_size": float("inf")},
+        {"epoch_size": None},
+        {"epoch_size": False},
+        {"epoch_size": 1e300},
+        {"variant": "VRKM"},
+        {"polish": None},
+    ],
+)
+def test_bad_parameters(bad):
+    with pytest.raises((ValueError, TypeError), match=next(iter(bad))):
+        VarianceReducedKMeans(2, **bad).fit(np.zeros((5, 2)))

@@ -1,0 +1,109 @@
+"""Variance-reduced k-means as the specification has it: slow, in float64. What tests hold shoal against."""
+
+from typing import NamedTuple
+
+import numpy as np
+from reference import sq_dists
+
+MASK = 2**64 - 1
+#: What draws of rows are keyed by.
+EPOCH = 7
+
+
+def mix(z):
+    """One round of SplitMix64."""
+    z = (z + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+class Rng:
+    """The generator xoshiro256++, keyed as shoal does."""
+
+    def __init__(self, seed, purpose, step):
+        key = mix(mix(mix(seed) ^ purpose) ^ step)
+        self.state = [mix((key + i * 0x9E3779B97F4A7C15) & MASK) for i in range(4)]
+
+    def bits(self):
+        a, b, c, d = self.state
+
+        def rotated(x, by):
+            return ((x << by) | (x >> (64 - by))) & MASK
+
+        result = (rotated((a + d) & MASK, 23) + a) & MASK
+        c, d = c ^ a, d ^ b
+        self.state = [a ^ d, b ^ c, c ^ ((b << 17) & MASK), rotated(d, 45)]
+        return result
+
+    def unit(self):
+        return (self.bits() >> 11) / 2**53
+
+    def below(self, n):
+        while True:
+            wide = self.bits() * n
+            if wide & MASK >= (-n & MASK) % n:
+                return wide >> 64
+
+
+def drawn(rng, n, weights):
+    """A row, by weight."""
+    if weights is None:
+        return rng.below(n)
+    ends = np.cumsum(weights)
+    return int(np.searchsorted(ends, rng.unit() * ends[-1], side="right"))
+
+
+def gamma(x, j, s, centers, means):
+    """The variance-reduced gradient of a row with the label j, and s at the snapshot, as a matrix."""
+    out = np.zeros_like(centers)
+    out[j] += centers[j] - x
+    out[s] -= means[s] - x
+    return out
+
+
+class Epoch(NamedTuple):
+    objective: float
+    changed: int
+    """Labels of the snapshot that differ from those of the one before."""
+    means: np.ndarray
+    centers: np.ndarray
+    """After the steps."""
+    switched: int
+    """Steps by a row with another label than at the snapshot."""
+
+
+def vrkm(X, centers, rate, steps, epochs, seed, weights=None, plain=False, dtype=np.float64):
+    """So many epochs, with no rule to stop (Zhao et al., algorithms 3 and 4, with means in closed form)."""
+    X = np.asarray(X, dtype=np.float64)
+    centers = np.array(centers, dtype=np.float64)
+    n, k = len(X), len(centers)
+    w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    before = np.full(n, -1)
+    out = []
+    for epoch in range(epochs):
+        d = sq_dists(X, centers)
+        labels = d.argmin(axis=1)
+        objective = float((w * d[np.arange(n), labels]).sum())
+        means = centers.copy()
+        gradient = np.zeros_like(centers)
+        for j in range(k):
+            mine = labels == j
+            if w[mine].sum() > 0:
+                means[j] = (w[mine, None] * X[mine]).sum(axis=0) / w[mine].sum()
+                gradient[j] = (w[mine, None] * (means[j] - X[mine])).sum(axis=0) / w[mine].sum()
+        changed, before = int((labels != before).sum()), labels
+        rng = Rng(seed, EPOCH, epoch)
+        now, switched = means.copy(), 0
+        for _ in range(steps):
+            i = drawn(rng, n, weights)
+            s = labels[i]
+            # What is seen of the centers has the type that rows are computed in.
+            j = sq_dists(X[i : i + 1], now.astype(dtype)).argmin()
+            switched += int(j != s)
+            now -= rate * gamma(X[i], j, s, now, means)
+            if plain:
+                now -= rate * gradient
+        centers = now.astype(dtype).astype(np.float64)
+        out.append(Epoch(objective, changed, means, centers.copy(), switched))
+    return out
