@@ -25,6 +25,8 @@ pub enum Purpose {
     Reassignment = 5,
     /// The keys that rows on a disk are put in order by.
     Shuffle = 6,
+    /// Clusters that a row of a mixture looks at by chance.
+    Exploring = 12,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

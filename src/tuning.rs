@@ -155,3 +155,10 @@ pub(crate) const SUBSET_SHARE: f64 = 1.0 / 8.0;
 /// Columns from which bounds of nested batches save more than they cost, however few the centers: with 50 and 256 of them, rounds take 0.7 to
 /// 1.1 times as long without bounds at 3 and 8 columns, 1.1 to 1.7 at 12, 1.2 to 2.8 at 16, 2.8 to 3.1 at 24.
 pub(crate) const NESTED_BOUNDS_DIM: usize = 16;
+
+/// Rows of `row_bytes` each that a worker shares out among the components of a mixture together, each of which looks at up to `looks` components. In
+/// the order of their components the rows of one find its center, its neighbours and its sums in the cache: the more of them the better, as far
+/// as 8 MB of rows, if they are converted, and a million looks at components go.
+pub(crate) fn mixture_chunk_rows(row_bytes: usize, looks: usize) -> usize {
+    ((8 << 20) / row_bytes.max(1)).min((1 << 20) / looks.max(1)).max(STRIP_ROWS)
+}

@@ -34,7 +34,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    pub(super) fn of<T: Compute>(values: &[T]) -> Self {
+    pub(crate) fn of<T: Compute>(values: &[T]) -> Self {
         if size_of::<T>() == size_of::<f32>() {
             Self::F32(values.iter().map(|v| v.to_f64() as f32).collect())
         } else {
@@ -42,14 +42,14 @@ impl Values {
         }
     }
 
-    pub(super) fn get<T: Compute>(&self) -> Vec<T> {
+    pub(crate) fn get<T: Compute>(&self) -> Vec<T> {
         match self {
             Self::F32(values) => values.iter().map(|&v| T::from_f32(v)).collect(),
             Self::F64(values) => values.iter().map(|&v| T::from_f64(v)).collect(),
         }
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::F32(values) => values.len(),
             Self::F64(values) => values.len(),

@@ -30,7 +30,7 @@ pub(super) fn matrix<E: Number>(contents: &Contents, name: &str, dim: usize) -> 
 }
 
 /// The same of values in the compute type.
-pub(super) fn rows<T: Compute>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<T>, String> {
+pub(crate) fn rows<T: Compute>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<T>, String> {
     Ok(if size_of::<T>() == size_of::<f32>() {
         Values::F32(matrix(contents, name, dim)?).get()
     } else {
@@ -39,7 +39,7 @@ pub(super) fn rows<T: Compute>(contents: &Contents, name: &str, dim: usize) -> R
 }
 
 /// Rows of `cols` values as an array.
-pub(super) fn stored_rows<T: Compute>(values: &[T], cols: usize) -> Checked<Array> {
+pub(crate) fn stored_rows<T: Compute>(values: &[T], cols: usize) -> Checked<Array> {
     match Values::of(values) {
         Values::F32(values) => Array::new(&[values.len() / cols, cols], &values),
         Values::F64(values) => Array::new(&[values.len() / cols, cols], &values),
@@ -47,7 +47,7 @@ pub(super) fn stored_rows<T: Compute>(values: &[T], cols: usize) -> Checked<Arra
 }
 
 /// Keeps rows of either kind: sparse ones as their stored values, with columns and beginnings beside them.
-pub(super) fn keep_rows<T: Compute>(contents: &mut Contents, name: &str, rows: &RowBuf<T>) {
+pub(crate) fn keep_rows<T: Compute>(contents: &mut Contents, name: &str, rows: &RowBuf<T>) {
     if rows.is_sparse() {
         let starts: Vec<u64> = rows.starts.iter().map(|&start| start as u64).collect();
         keep(contents, name, stored_rows(&rows.values, 1));
@@ -59,7 +59,7 @@ pub(super) fn keep_rows<T: Compute>(contents: &mut Contents, name: &str, rows: &
 }
 
 /// What [`keep_rows`] kept, of `dim` columns.
-pub(super) fn kept_rows<T: Compute>(
+pub(crate) fn kept_rows<T: Compute>(
     contents: &Contents,
     name: &str,
     dim: usize,
@@ -88,7 +88,7 @@ pub(super) fn kept_rows<T: Compute>(
     }
 }
 
-pub(super) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
+pub(crate) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
     object.get(name).and_then(Value::as_u64).ok_or_else(|| format!("its {name:?} is no count"))
 }
 
@@ -101,7 +101,7 @@ pub(super) fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f
 }
 
 /// A number that was kept as bits.
-pub(super) fn number(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
+pub(crate) fn number(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
     Ok(f64::from_bits(count(object, name)?))
 }
 
@@ -109,18 +109,18 @@ pub(super) fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, Stri
     object.get(name).and_then(Value::as_bool).ok_or_else(|| format!("its {name:?} is neither true nor false"))
 }
 
-pub(super) fn text(object: &Map<String, Value>, name: &str) -> Result<String, String> {
+pub(crate) fn text(object: &Map<String, Value>, name: &str) -> Result<String, String> {
     let found = object.get(name).and_then(Value::as_str);
     found.map(str::to_owned).ok_or_else(|| format!("its {name:?} is no text"))
 }
 
 /// Keeps an array of as many values as its shape says.
-pub(super) fn keep(contents: &mut Contents, name: &str, array: Checked<Array>) {
+pub(crate) fn keep(contents: &mut Contents, name: &str, array: Checked<Array>) {
     contents.arrays.insert(name.into(), array.expect("as many values as the shape says"));
 }
 
 /// Values of any number.
-pub(super) fn list<E: Number>(contents: &Contents, name: &str) -> Result<Vec<E>, String> {
+pub(crate) fn list<E: Number>(contents: &Contents, name: &str) -> Result<Vec<E>, String> {
     let length = contents.array(name)?.shape().iter().product();
     contents.values(name, &[length])
 }
@@ -178,12 +178,12 @@ pub(super) fn carried_of(
 }
 
 /// Seconds by phase.
-pub(super) fn stored_timings(timings: Timings) -> Value {
+pub(crate) fn stored_timings(timings: Timings) -> Value {
     json!([timings.seeding, timings.sweeps, timings.finish])
 }
 
 /// What [`stored_timings`] gave.
-pub(super) fn timings_of(object: &Map<String, Value>) -> Result<Timings, String> {
+pub(crate) fn timings_of(object: &Map<String, Value>) -> Result<Timings, String> {
     let seconds = |at: usize| {
         let found = object.get("timings").and_then(|all| all.get(at)).and_then(Value::as_f64);
         found.filter(|&s| s >= 0.0).ok_or_else(|| "its \"timings\" are missing".to_owned())

@@ -5,6 +5,7 @@ mod enter;
 mod error;
 mod kernel;
 mod kmeans;
+mod mixture;
 mod persist;
 mod rows;
 mod run;
@@ -51,6 +52,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kmeans::kmeans, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::minibatch, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::nested, m)?)?;
+    m.add_class::<mixture::Mixture>()?;
+    m.add_function(wrap_pyfunction!(mixture::mixture, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::nearest, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;

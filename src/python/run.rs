@@ -43,6 +43,7 @@ trait AnyRun: Send {
     fn merge(&mut self, other: &Contents) -> Result<()>;
     fn know_rows(&mut self, rows: &Input) -> Result<()>;
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
+    fn details(&self) -> Contents;
     fn history(&self) -> Vec<solver::Step>;
 }
 
@@ -111,6 +112,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
         self.checkpoint(rows)
+    }
+    fn details(&self) -> Contents {
+        self.details()
     }
     fn history(&self) -> Vec<solver::Step> {
         self.history().to_vec()
@@ -241,6 +245,12 @@ impl Run {
             contents.meta.extend(more.meta);
             persist::write(path, &contents)
         })
+    }
+
+    /// What only this method knows, as arrays and texts.
+    fn details<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
+        let contents = self.locked()?.details();
+        as_python(py, contents)
     }
 
     /// All steps so far.
