@@ -25,6 +25,12 @@ pub enum Purpose {
     Reassignment = 5,
     /// The keys that rows on a disk are put in order by.
     Shuffle = 6,
+    /// The candidates of a chain for one center.
+    Chain = 9,
+    /// The rows of a coreset.
+    Coreset = 10,
+    /// The rows that join the candidates of k-means|| in a round.
+    Oversampling = 11,
     /// Clusters that a row of a mixture looks at by chance.
     Exploring = 12,
 }

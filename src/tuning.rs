@@ -145,6 +145,20 @@ pub(crate) fn auto_seeding_sample(n: u64, k: usize, row_bytes: usize) -> u64 {
     if wanted >= n { n } else { wanted.min(fitting) }
 }
 
+/// Chains of `chain` candidates that AFK-MC2 begins together, when there are `centers`: their candidates meet these by the kernels, and those that
+/// come meanwhile by difference, at an eighth of the rate, which are a 64th of all. Copies of the candidates take 32 MB at most, if those of one
+/// chain do.
+pub(crate) fn chains_together(centers: usize, chain: usize, row_bytes: usize) -> usize {
+    let fitting = (32 << 20) / chain.saturating_mul(row_bytes).max(1);
+    (centers / 32).clamp(8, fitting.max(8))
+}
+
+/// Rows between two merges of what a coreset's pass has found: a merge costs some operations a column.
+pub(crate) const CORESET_TILE_ROWS: usize = 8192;
+
+/// Bytes of rows in one step of a coreset's pass: a tenth of a second or so, in which nobody looks for signs of life.
+pub(crate) const CORESET_STEP_BYTES: usize = 256 << 20;
+
 /// What one squared distance by difference costs, in distances that the kernel makes of a few candidates at a time (bench `seeding`).
 pub(crate) const SEEDING_PAIR_COST: usize = 4;
 

@@ -18,24 +18,30 @@ if TYPE_CHECKING:
     from . import callbacks, metrics
     from ._core import Step
     from ._core import version as __version__
+    from .coreset import Coreset, StreamingCoreset, lightweight_coreset
     from .data import DataSource, open
     from .io import load, resume
     from .kmeans import KMeans
     from .minibatch import MiniBatchKMeans
     from .neighbors import nearest
     from .nested import NestedMiniBatchKMeans
-    from .seeding import kmeans_plusplus
+    from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
     from .versions import show_versions
 
 __all__ = [
+    "Coreset",
     "DataSource",
     "KMeans",
     "MiniBatchKMeans",
     "NestedMiniBatchKMeans",
     "Step",
+    "StreamingCoreset",
     "__version__",
+    "afkmc2",
     "callbacks",
+    "kmeans_parallel",
     "kmeans_plusplus",
+    "lightweight_coreset",
     "load",
     "metrics",
     "nearest",
@@ -49,13 +55,18 @@ __all__ = [
 #: Where the names above lie, and what they are called there. They are imported when they are first asked
 #: for: what many of them need takes seconds to import, and ``shoal --help`` should not.
 _HOMES = {
+    "Coreset": ("coreset", "Coreset"),
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
+    "StreamingCoreset": ("coreset", "StreamingCoreset"),
     "__version__": ("_core", "version"),
+    "afkmc2": ("seeding", "afkmc2"),
+    "kmeans_parallel": ("seeding", "kmeans_parallel"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
+    "lightweight_coreset": ("coreset", "lightweight_coreset"),
     "load": ("io", "load"),
     "nearest": ("neighbors", "nearest"),
     "open": ("data", "open"),
@@ -66,6 +77,7 @@ _HOMES = {
 }
 _MODULES = (
     "callbacks",
+    "coreset",
     "data",
     "io",
     "kmeans",

@@ -22,8 +22,7 @@ from ._results import label_into
 from ._warn import warn
 from .data import DataSource
 
-INITS = ("auto", "random", "k-means++", "plain-k-means++")
-LATER_INITS = ("afk-mc2", "k-means||")
+INITS = ("auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||")
 METRICS = ("euclidean", "cosine")
 #: What a run keeps: its kind, arrays and texts.
 State = tuple[str, Arrays, Texts]
@@ -171,11 +170,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """Note what is wrong with the parameters that all methods have; a method adds its own."""
         p = _params
         problems.check(p.whole, "n_clusters", self.n_clusters, 1)
-        if isinstance(self.init, str) and self.init in LATER_INITS:
-            problems.add(
-                f"init={self.init!r} is not implemented in this version, use one of {', '.join(INITS)}"
-            )
-        elif isinstance(self.init, str) and self.init not in INITS:
+        if isinstance(self.init, str) and self.init not in INITS:
             problems.add(
                 f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
             )

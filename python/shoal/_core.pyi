@@ -9,17 +9,19 @@ import numpy.typing as npt
 from ._ahead import Ahead
 
 __all__ = [
+    "LightweightCoreset",
     "NpyWriter",
     "Run",
     "ShuffledWriter",
     "Source",
     "Step",
+    "StreamingCoreset",
     "available_isas",
     "default_threads",
+    "first_centers",
     "inertia",
     "isa",
     "kmeans",
-    "kmeans_plusplus",
     "load_model",
     "minibatch",
     "nearest",
@@ -121,6 +123,39 @@ class ShuffledWriter:
     def write_some(self) -> int | None: ...
     def finish(self) -> int: ...
     def close(self) -> None: ...
+
+@final
+class LightweightCoreset:
+    def __new__(
+        cls,
+        source: Source,
+        n_samples: int,
+        seed: int,
+        weights: npt.NDArray[np.float64] | None,
+        threads: int | None,
+    ) -> LightweightCoreset: ...
+    def step(self) -> int | None: ...
+    def result(self) -> tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
+
+@final
+class StreamingCoreset:
+    def __new__(cls, n_samples: int, seed: int, compute: str) -> StreamingCoreset: ...
+    @staticmethod
+    def of_state(
+        compute: str, kind: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]
+    ) -> StreamingCoreset: ...
+    def partial_fit(
+        self, source: Source, weights: npt.NDArray[np.float64] | None, threads: int | None
+    ) -> None: ...
+    def merge(self, other: StreamingCoreset, threads: int | None) -> None: ...
+    def result(
+        self, threads: int | None
+    ) -> tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
+    def state(self) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]: ...
+    @property
+    def compute(self) -> str: ...
+    @property
+    def size(self) -> tuple[int, int, int]: ...
 
 @final
 class Run:
@@ -228,14 +263,18 @@ def inertia(
     metric: str,
     threads: int | None,
 ) -> float: ...
-def kmeans_plusplus(
+def first_centers(
     source: Source,
+    *,
     n_clusters: int,
-    greedy: bool,
+    seeding: str,
+    chain: int | None,
+    oversampling: float | None,
+    rounds: int | None,
     seed: int,
     weights: npt.NDArray[np.float64] | None,
     threads: int | None,
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]: ...
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], int]: ...
 def save_model(path: str, kind: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None: ...
 def load_model(path: str) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]: ...
 def isa() -> str: ...

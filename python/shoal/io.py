@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core
 from ._params import shown
+from .coreset import StreamingCoreset
 from .kmeans import KMeans
 from .minibatch import MiniBatchKMeans
 from .nested import NestedMiniBatchKMeans
@@ -21,6 +22,7 @@ KINDS: dict[str, Any] = {
     "kmeans-model": KMeans,
     "minibatch-kmeans-model": MiniBatchKMeans,
     "nested-kmeans-model": NestedMiniBatchKMeans,
+    "streaming-coreset": StreamingCoreset,
 }
 #: Fits on their way.
 CHECKPOINTS: dict[str, Any] = {

@@ -33,10 +33,12 @@ class KMeans(CenterClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="auto"
+    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
+            or callable, default="auto"
         First centers. ``"k-means++"`` is the greedy form of scikit-learn, ``"plain-k-means++"`` draws one
         candidate a center, and ``"auto"`` is the greedy form on all rows while that is cheaper than a few
-        sweeps, else on a random sample. An array has shape (n_clusters, n_features). A callable is called
+        sweeps, else on a random sample. ``"afk-mc2"`` and ``"k-mc2"`` are those of :func:`shoal.afkmc2`, for
+        many clusters, ``"k-means||"`` is that of :func:`shoal.kmeans_parallel`, for rows that are dear to read. An array has shape (n_clusters, n_features). A callable is called
         as ``init(X, n_clusters, random_state=RandomState)`` and gives such an array; it gets X as an array,
         or as a :class:`~shoal.DataSource` where X is a path or a source.
     n_init : "auto" or int, default="auto"

@@ -70,6 +70,13 @@ pub(crate) fn no_weight() -> Error {
     Error::param("sample_weight must not be zero for every row")
 }
 
+/// The refusal of weights whose sums no `f64` can hold.
+pub(crate) fn too_heavy() -> Error {
+    Error::param(
+        "sample_weight is too large: its sum, or that of its products with squared distances, overflows",
+    )
+}
+
 /// Refuses weights that are negative or not finite; the first of them is that of row `first_row`.
 pub(super) fn check_weights(weights: &[f64], first_row: u64) -> Result<()> {
     match weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {

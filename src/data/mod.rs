@@ -28,10 +28,11 @@ pub(crate) mod pass;
 pub mod raw;
 mod reblock;
 mod shuffler;
+mod stretch;
 mod subset;
 pub mod vecs;
 
-pub(crate) use adapters::{Counted, no_weight, normalize_rows};
+pub(crate) use adapters::{Counted, no_weight, normalize_rows, too_heavy};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
 pub use any::{AnySource, Own, Source};
 pub use chunks::{Chunk, Chunks};
@@ -43,6 +44,7 @@ pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
 use reblock::Reblock;
 pub use shuffler::Shuffler;
+pub(crate) use stretch::Stretch;
 pub(crate) use subset::Subset;
 
 /// How a source can be read; each level includes the ones before it.

@@ -8,7 +8,8 @@ use super::neighbourhoods::Neighbourhoods;
 use super::params::MixtureParams;
 use super::truncated::Truncated;
 use crate::kernel::Compute;
-use crate::kmeans::state::{count, keep, list, number, rows, stored_rows, stored_timings, text, timings_of};
+use crate::kmeans::state::{stored_timings, timings_of};
+use crate::persist::kept::{count, keep, list, number, rows, stored_rows, text};
 use crate::persist::schema::MIXTURE_CHECKPOINT;
 use crate::persist::{Array, Contents};
 

@@ -7,7 +7,7 @@ use super::truncated::Truncated;
 use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
-use crate::kmeans::Values;
+use crate::persist::kept::Values;
 use crate::parallel::Executor;
 
 /// A fitted mixture of Gaussians: immutable, and shared freely between threads.

@@ -18,10 +18,10 @@ use super::scores::Scores;
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
 use crate::kernel::Compute;
-use crate::kmeans::state::keep;
 use crate::kmeans::{CenterSolver, Metric, Snapshot, Timings};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
+use crate::persist::kept::keep;
 use crate::persist::{Array, Contents};
 use crate::solver::{Solver, Step, StopReason};
 

@@ -23,7 +23,6 @@ pub(crate) use assign::{nearest, transform};
 pub use lloyd::{Lloyd, Timings};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;
-pub(crate) use model::Values;
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
 pub(crate) use run::shape;

@@ -8,6 +8,7 @@ use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
+pub(crate) use crate::persist::kept::Values;
 
 /// A fitted k-means model: immutable, and shared freely between threads.
 ///
@@ -24,37 +25,6 @@ pub struct KMeansModel {
     pub(crate) seeded_by: String,
     pub(crate) algorithm: String,
     pub(crate) timings: Timings,
-}
-
-/// Values in the type that they were computed in.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Values {
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-}
-
-impl Values {
-    pub(crate) fn of<T: Compute>(values: &[T]) -> Self {
-        if size_of::<T>() == size_of::<f32>() {
-            Self::F32(values.iter().map(|v| v.to_f64() as f32).collect())
-        } else {
-            Self::F64(values.iter().map(|v| v.to_f64()).collect())
-        }
-    }
-
-    pub(crate) fn get<T: Compute>(&self) -> Vec<T> {
-        match self {
-            Self::F32(values) => values.iter().map(|&v| T::from_f32(v)).collect(),
-            Self::F64(values) => values.iter().map(|&v| T::from_f64(v)).collect(),
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::F32(values) => values.len(),
-            Self::F64(values) => values.len(),
-        }
-    }
 }
 
 impl KMeansModel {

@@ -246,7 +246,7 @@ impl KMeansParams {
         let n = n.unwrap_or_default();
         self.check(n, d)?;
         // What a fit asks for later, in places where not to get it would end the process: better refused now.
-        let a_row = if matches!(self.seeding, Seeding::PlusPlus { .. }) { 8 + 16 } else { 8 };
+        let a_row = 8 + self.seeding.bytes_a_row();
         make_room(&mut Vec::<u8>::new(), "labels and seeding", n, a_row)?;
         Ok(FitRun::new(self, rows, Some(n)))
     }

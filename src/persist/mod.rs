@@ -22,6 +22,7 @@
 
 mod array;
 mod file;
+pub(crate) mod kept;
 pub mod schema;
 
 pub use array::{Array, Number};

@@ -93,6 +93,13 @@ pub const MIXTURE_MODEL: &str = "gaussian-mixture-model";
 /// ```
 pub const MIXTURE_CHECKPOINT: &str = "gaussian-mixture-checkpoint";
 
+/// The kind of contents that hold a coreset of a stream that is still to go on.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::STREAMING_CORESET, "streaming-coreset");
+/// ```
+pub const STREAMING_CORESET: &str = "streaming-coreset";
+
 const PREFIX: &str = "shoal.";
 /// Texts that every file has; the rest is the kind's.
 const RESERVED: [&str; 3] = ["format", "kind", "version"];

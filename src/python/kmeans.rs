@@ -12,6 +12,7 @@ use super::kernel::metric_of;
 use super::persist::of_python;
 use super::rows::Input;
 use super::run::Run;
+use super::seeding::named;
 use super::source::Source;
 use crate::error::Result;
 use crate::kmeans::{Algorithm, Bounds, KMeans, MiniBatch, NestedMiniBatch};
@@ -23,14 +24,11 @@ pub(super) type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTree
 
 /// The seeding of that name; `"given"` takes the centers, for rows of `cols` columns.
 pub(super) fn seeding_of(name: &str, centers: Option<&Bound<'_, PyAny>>, cols: usize) -> PyResult<Seeding> {
-    Ok(match (name, centers) {
-        ("auto", None) => Seeding::Auto,
-        ("random", None) => Seeding::Random,
-        ("k-means++", None) => Seeding::PlusPlus { greedy: true },
-        ("plain-k-means++", None) => Seeding::PlusPlus { greedy: false },
-        ("given", Some(centers)) => Seeding::Given(Centers::new(centers, cols)?.into_f64()),
-        _ => return Err(PyValueError::new_err(format!("no such seeding: {name:?}"))),
-    })
+    match (name, centers) {
+        ("given", Some(centers)) => Ok(Seeding::Given(Centers::new(centers, cols)?.into_f64())),
+        (name, None) => named(name, None, None, None),
+        _ => Err(PyValueError::new_err(format!("no such seeding: {name:?}"))),
+    }
 }
 
 /// Columns of the rows, or of the centers where there are no rows.

@@ -13,7 +13,7 @@ use super::rows::Input;
 use super::run::Run;
 use super::source::Source;
 use crate::gmm::{Covariance, GaussianMixture, Stopping, TruncatedGaussianMixture};
-use crate::kmeans::Values;
+use crate::persist::kept::Values;
 
 /// The shape of that name.
 fn covariance_of(name: &str) -> PyResult<Covariance> {

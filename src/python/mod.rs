@@ -1,6 +1,7 @@
 //! The Python extension module `shoal._core`: private, thin, and used only by the Python package.
 
 mod array;
+mod coreset;
 mod enter;
 mod error;
 mod kernel;
@@ -49,6 +50,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<write::NpyWriter>()?;
     m.add_class::<write::ShuffledWriter>()?;
     m.add_class::<run::Run>()?;
+    m.add_class::<coreset::LightweightCoreset>()?;
+    m.add_class::<coreset::StreamingCoreset>()?;
     m.add_function(wrap_pyfunction!(kmeans::kmeans, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::minibatch, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::nested, m)?)?;
@@ -58,7 +61,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::inertia, m)?)?;
-    m.add_function(wrap_pyfunction!(seeding::kmeans_plusplus, m)?)?;
+    m.add_function(wrap_pyfunction!(seeding::first_centers, m)?)?;
     m.add_function(wrap_pyfunction!(persist::save_model, m)?)?;
     m.add_function(wrap_pyfunction!(persist::load_model, m)?)?;
     m.add_function(wrap_pyfunction!(isa, m)?)?;

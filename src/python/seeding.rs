@@ -1,6 +1,7 @@
 //! This module knows the choice of first centers as Python calls it.
 
 use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::array::{array1, array2};
@@ -10,30 +11,63 @@ use super::source::Source;
 use crate::data::{AnySource, Source as _};
 use crate::seeding::Seeding;
 
+/// Candidates for each center, where nobody says how many.
+const CHAIN: usize = 200;
+
+/// The seeding of that name, with what it is given or with the usual parameters: candidates for each center, rows that join in a round by the
+/// number of centers, rounds.
+pub(super) fn named(
+    name: &str,
+    chain: Option<usize>,
+    oversampling: Option<f64>,
+    rounds: Option<usize>,
+) -> PyResult<Seeding> {
+    let chain = chain.unwrap_or(CHAIN);
+    Ok(match name {
+        "auto" => Seeding::Auto,
+        "random" => Seeding::Random,
+        "k-means++" => Seeding::PlusPlus { greedy: true },
+        "plain-k-means++" => Seeding::PlusPlus { greedy: false },
+        "afk-mc2" => Seeding::AfkMc2 { chain },
+        "k-mc2" => Seeding::KMc2 { chain },
+        "k-means||" => {
+            Seeding::Parallel { oversampling: oversampling.unwrap_or(2.0), rounds: rounds.unwrap_or(5) }
+        }
+        _ => return Err(PyValueError::new_err(format!("no such seeding: {name:?}"))),
+    })
+}
+
+/// Centers, the rows that they are, and the number of distances measured.
+type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, u64);
+
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
-pub(super) fn kmeans_plusplus<'py>(
+#[pyo3(signature = (source, *, n_clusters, seeding, chain, oversampling, rounds, seed, weights, threads))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+pub(super) fn first_centers<'py>(
     py: Python<'py>,
     source: &Source,
     n_clusters: usize,
-    greedy: bool,
+    seeding: &str,
+    chain: Option<usize>,
+    oversampling: Option<f64>,
+    rounds: Option<usize>,
     seed: u64,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     threads: Option<usize>,
-) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+) -> PyResult<Found<'py>> {
+    let how = named(seeding, chain, oversampling, rounds)?;
     let input = Input::new(&source.0, weights.as_ref())?;
     let cols = source.0.cols();
     let cost = source.0.whole_effort() * cols as f64 * n_clusters as f64 * 4.0;
-    let how = Seeding::PlusPlus { greedy };
-    let (centers, rows) = match input.any() {
+    let (centers, rows, n_distances) = match input.any() {
         AnySource::F32(data) => {
             let seeds = enter(py, threads, cost, |cx| how.choose(data, n_clusters, seed, 0, cx))?;
-            (array2(py, seeds.centers, cols)?, seeds.rows)
+            (array2(py, seeds.centers, cols)?, seeds.rows, seeds.n_distances)
         }
         AnySource::F64(data) => {
             let seeds = enter(py, threads, cost, |cx| how.choose(data, n_clusters, seed, 0, cx))?;
-            (array2(py, seeds.centers, cols)?, seeds.rows)
+            (array2(py, seeds.centers, cols)?, seeds.rows, seeds.n_distances)
         }
     };
-    Ok((centers, array1(py, rows.into_iter().map(u64::cast_signed).collect())))
+    Ok((centers, array1(py, rows.into_iter().map(u64::cast_signed).collect()), n_distances))
 }

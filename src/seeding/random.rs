@@ -16,7 +16,7 @@ use crate::rng::Rng;
 pub fn random<T: Compute>(data: &dyn DataSource<T>, k: usize, rng: &mut Rng) -> Result<Seeds<T>> {
     let n = known(data, k)?;
     let rows = draw(n, weights_of(data)?.as_deref(), k, rng);
-    Ok(Seeds { centers: take(data, &rows)?, rows, method: "random".into() })
+    Ok(Seeds { centers: take(data, &rows)?, rows, method: "random".into(), n_distances: 0 })
 }
 
 /// `k` distinct ones of `n` row indices in random order, by weight where there are weights. Rows of weight 0 come last.

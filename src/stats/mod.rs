@@ -1,8 +1,14 @@
-//! Statistics that can be merged: what a sweep leaves behind.
+//! Statistics that can be merged: what a sweep leaves behind, and few rows that stand for many.
 
 mod clusters;
+mod coreset;
+mod merge_reduce;
+mod moments;
 mod shares;
 mod waiting;
 
 pub use clusters::ClusterSums;
+pub use coreset::{Coreset, Lightweight, lightweight_coreset};
+pub use merge_reduce::MergeReduce;
+pub use moments::Moments;
 pub(crate) use shares::ShareSums;

@@ -124,8 +124,7 @@ def test_more_clusters_than_rows():
     ("given", "text"),
     [
         ({"init": "foo"}, "init must be one of auto, random, .* an array or a callable, got 'foo'"),
-        ({"init": "afk-mc2"}, "init='afk-mc2' is not implemented in this version, use one of auto"),
-        ({"init": "k-means||"}, r"init='k-means\|\|' is not implemented in this version"),
+        ({"init": "afkmc2"}, "init must be one of auto, .* afk-mc2, k-mc2, .* got 'afkmc2'"),
         (
             {"algorithm": "x"},
             "algorithm must be one of auto, lloyd, elkan, yinyang, hamerly, exponion, got 'x'",

@@ -104,6 +104,19 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
     import shoal
 
     model = shoal.load(args.file)
+    if isinstance(model, shoal.StreamingCoreset):
+        result = {
+            "file": args.file,
+            "kind": kind,
+            "columns": model.n_features_in_,
+            "samples": model.n_samples,
+            "rows": model.n_rows_,
+            "rows_kept": model.n_kept_,
+            "bytes": Path(args.file).stat().st_size,
+            "version": meta.get("version"),
+        }
+        show(args, result)
+        return
     k, d = model.cluster_centers_.shape
     params = {
         name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"

@@ -1,0 +1,63 @@
+"""``shoal coreset``: a few rows with weights that stand for all of them."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .files import check_outputs, rows_of
+from .results import show
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb."""
+    coreset = add_verb(
+        verbs,
+        "coreset",
+        "draw a few rows with weights that stand for all of them",
+        run,
+        details="The file holds the arrays points, weights and indices; shoal.Coreset.load reads it.",
+    )
+    add_rows(coreset)
+    coreset.add_argument(
+        "-m", "--samples", type=int, required=True, metavar="M", help="rows of the coreset"
+    )
+    coreset.add_argument(
+        "-o", "--output", required=True, type=file_of, metavar="CORESET.npz", help="the rows and their weights"
+    )
+    coreset.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the draws (default: 0)")
+    add_common(coreset)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw a coreset."""
+    import shoal
+
+    check_outputs([args.data], [args.output])
+    with rows_of(args, args.data) as source:
+        begun = time.perf_counter()
+        coreset = shoal.lightweight_coreset(
+            source,
+            args.samples,
+            random_state=args.seed,
+            n_jobs=args.threads,
+            progress=not args.quiet,
+        )
+        seconds = time.perf_counter() - begun
+        (rows, cols), dtype = source.shape, source.dtype.name
+    coreset.save(args.output)
+    result = {
+        "data": args.data,
+        "rows": rows,
+        "columns": cols,
+        "dtype": dtype,
+        "samples": len(coreset.weights),
+        "weight": float(coreset.weights.sum()),
+        "largest_weight": float(coreset.weights.max()),
+        "seed": args.seed,
+        "seconds": round(seconds, 6),
+        "output": args.output,
+    }
+    show(args, result)
+    return 0

@@ -1,0 +1,95 @@
+"""``shoal seed``: first centers are chosen among rows."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .errors import UsageError
+from .files import check_outputs, rows_of
+from .results import show
+
+#: The ways to choose, and the options that each of them has besides.
+METHODS: dict[str, tuple[str, ...]] = {
+    "auto": (),
+    "random": (),
+    "k-means++": (),
+    "plain-k-means++": (),
+    "afk-mc2": ("chain_length",),
+    "k-mc2": ("chain_length",),
+    "k-means||": ("oversampling_factor", "n_rounds"),
+}
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb."""
+    seed = add_verb(verbs, "seed", "choose first centers among rows", run)
+    add_rows(seed)
+    seed.add_argument("-k", "--clusters", type=int, required=True, metavar="K", help="number of centers")
+    seed.add_argument(
+        "-o", "--output", required=True, type=file_of, metavar="CENTERS.npy", help="the rows chosen"
+    )
+    seed.add_argument(
+        "--method",
+        choices=tuple(METHODS),
+        default="auto",
+        metavar="NAME",
+        help=f"one of: {', '.join(METHODS)} (default: auto)",
+    )
+    seed.add_argument(
+        "--chain-length", type=int, metavar="N", help="candidates a center, of afk-mc2 and k-mc2 (default: 200)"
+    )
+    seed.add_argument(
+        "--oversampling-factor",
+        type=float,
+        metavar="F",
+        help="rows that join in a round of k-means||, by the number of centers (default: 2)",
+    )
+    seed.add_argument("--n-rounds", type=int, metavar="N", help="rounds of k-means|| (default: 5)")
+    seed.add_argument(
+        "--indices", type=file_of, metavar="OUT.npy", help="write which rows they are (int64)"
+    )
+    seed.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all draws (default: 0)")
+    add_common(seed)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Choose first centers."""
+    from shoal._files import write_npy
+    from shoal.seeding import How, chosen
+
+    given: dict[str, Any] = {
+        name: getattr(args, name) for name in ("chain_length", "oversampling_factor", "n_rounds")
+    }
+    for name, value in given.items():
+        if value is not None and name not in METHODS[args.method]:
+            raise UsageError(f"--{name.replace('_', '-')}: {args.method} has no parameter {name!r}")
+    check_outputs([args.data], [args.output, args.indices])
+    how = How(args.method, *given.values())
+    with rows_of(args, args.data) as source:
+        begun = time.perf_counter()
+        centers, indices, n_distances = chosen(
+            "shoal seed", how, source, args.clusters, None, args.seed, args.threads
+        )
+        seconds = time.perf_counter() - begun
+        (rows, cols), dtype = source.shape, source.dtype.name
+    write_npy(args.output, centers)
+    if args.indices:
+        write_npy(args.indices, indices)
+    result = {
+        "data": args.data,
+        "rows": rows,
+        "columns": cols,
+        "dtype": dtype,
+        "method": args.method,
+        "clusters": args.clusters,
+        "seed": args.seed,
+        "distances": n_distances,
+        "seconds": round(seconds, 6),
+        "output": args.output,
+        "indices": args.indices,
+    }
+    show(args, result)
+    return 0

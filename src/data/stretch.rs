@@ -1,0 +1,100 @@
+//! This module knows one stretch of a pass: a pass that is made in steps.
+
+use std::ops::ControlFlow;
+
+use super::{Access, Block, DataSource};
+use crate::error::Result;
+use crate::float::Float;
+use crate::rows::RowBuf;
+
+/// The rows of a source from row `first` on, `most` of them if there are as many. They keep their numbers.
+///
+/// Where one stretch ends, another begins without reading anything again: see [`DataSource::for_each_block_from`].
+pub(crate) struct Stretch<'a, T: Float> {
+    source: &'a dyn DataSource<T>,
+    first: u64,
+    most: usize,
+}
+
+impl<'a, T: Float> Stretch<'a, T> {
+    /// Tiles must end where stretches do.
+    pub(crate) fn new(source: &'a dyn DataSource<T>, first: u64, most: usize) -> Self {
+        Self { source, first, most }
+    }
+}
+
+impl<T: Float> DataSource<T> for Stretch<'_, T> {
+    fn dim(&self) -> usize {
+        self.source.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        self.source.rows().map(|n| n.saturating_sub(self.first).min(self.most as u64))
+    }
+    fn access(&self) -> Access {
+        Access::Once
+    }
+    fn always_finite(&self) -> bool {
+        self.source.always_finite()
+    }
+    fn most_values(&self) -> Option<usize> {
+        self.source.most_values()
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let mut left = self.most;
+        self.source.for_each_block_from(self.first, tile_rows, &mut |block| {
+            let len = block.len.min(left);
+            let weights = block.weights.map(|weights| &weights[..len]);
+            left -= len;
+            let next = f(Block { len, weights, ..block })?;
+            Ok(if left == 0 { ControlFlow::Break(()) } else { next })
+        })
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.source.gather(rows, out)
+    }
+    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
+        self.source.copy(rows, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Chunk, Chunks, Dense, Weighted};
+    use super::*;
+
+    #[test]
+    fn stretches_are_a_pass() {
+        let values: Vec<f64> = (0..100).map(f64::from).collect();
+        let dense = Dense::new(&values, 1).unwrap();
+        let weighted = Weighted::new::<f64>(dense, values.clone()).unwrap();
+        let stream = Chunks::replay(1, || values.chunks(7).map(|part| Ok(Chunk::from(part.to_vec()))));
+        let once = Chunks::once(1, values.chunks(13).map(|part| Ok(Chunk::from(part.to_vec()))));
+        let sources: [&dyn DataSource<f64>; 4] = [&dense, &weighted, &stream, &once];
+        for source in sources {
+            let (mut found, mut first, mut scratch) = (Vec::new(), 0, Vec::new());
+            loop {
+                let before = found.len();
+                Stretch::new(source, first, 24)
+                    .for_each_block(8, &mut |block| {
+                        assert_eq!(block.first_row, found.len() as u64);
+                        let tile = block.rows.tile(0..block.len, &mut scratch);
+                        tile.iter().for_each(|row| found.extend_from_slice(row));
+                        if let Some(weights) = block.weights {
+                            assert_eq!(weights, &found[found.len() - block.len..]);
+                        }
+                        Ok(ControlFlow::Continue(()))
+                    })
+                    .unwrap();
+                first = found.len() as u64;
+                if found.len() - before < 24 {
+                    break;
+                }
+            }
+            assert_eq!(found, values);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! This module knows how rows and numbers that are to come back exactly become arrays and texts, and come back.
+
+use serde_json::{Map, Value};
+
+use super::{Array, Contents, Number};
+use crate::error::Result as Checked;
+use crate::float::Float;
+use crate::rows::RowBuf;
+
+/// Values in the type that they were computed in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Values {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+impl Values {
+    pub(crate) fn of<T: Float>(values: &[T]) -> Self {
+        if size_of::<T>() == size_of::<f32>() {
+            Self::F32(values.iter().map(|v| v.to_f64() as f32).collect())
+        } else {
+            Self::F64(values.iter().map(|v| v.to_f64()).collect())
+        }
+    }
+
+    pub(crate) fn get<T: Float>(&self) -> Vec<T> {
+        match self {
+            Self::F32(values) => values.iter().map(|&v| T::from_f32(v)).collect(),
+            Self::F64(values) => values.iter().map(|&v| T::from_f64(v)).collect(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(values) => values.len(),
+            Self::F64(values) => values.len(),
+        }
+    }
+}
+
+/// The values of a matrix of `dim` columns, or of none at all.
+pub(crate) fn matrix<E: Number>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<E>, String> {
+    let &[rows, cols] = contents.array(name)?.shape() else {
+        return Err(format!("its {name:?} is no matrix"));
+    };
+    if rows > 0 && cols != dim {
+        return Err(format!("its {name:?} has {cols} columns, and {dim} are needed"));
+    }
+    contents.values(name, &[rows, cols])
+}
+
+/// The same of values in the compute type.
+pub(crate) fn rows<T: Float>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<T>, String> {
+    Ok(if size_of::<T>() == size_of::<f32>() {
+        Values::F32(matrix(contents, name, dim)?).get()
+    } else {
+        Values::F64(matrix(contents, name, dim)?).get()
+    })
+}
+
+/// Rows of `cols` values as an array.
+pub(crate) fn stored_rows<T: Float>(values: &[T], cols: usize) -> Checked<Array> {
+    match Values::of(values) {
+        Values::F32(values) => Array::new(&[values.len() / cols, cols], &values),
+        Values::F64(values) => Array::new(&[values.len() / cols, cols], &values),
+    }
+}
+
+/// Keeps rows of either kind: sparse ones as their stored values, with columns and beginnings beside them.
+pub(crate) fn keep_rows<T: Float>(contents: &mut Contents, name: &str, rows: &RowBuf<T>) {
+    if rows.is_sparse() {
+        let starts: Vec<u64> = rows.starts.iter().map(|&start| start as u64).collect();
+        keep(contents, name, stored_rows(&rows.values, 1));
+        keep(contents, &format!("{name}_columns"), Array::new(&[rows.columns.len()], &rows.columns));
+        keep(contents, &format!("{name}_starts"), Array::new(&[starts.len()], &starts));
+    } else {
+        keep(contents, name, stored_rows(&rows.values, rows.cols().max(1)));
+    }
+}
+
+/// What [`keep_rows`] kept, of `dim` columns.
+pub(crate) fn kept_rows<T: Float>(contents: &Contents, name: &str, dim: usize) -> Result<RowBuf<T>, String> {
+    let mut kept = RowBuf::new(dim);
+    let beginnings = format!("{name}_starts");
+    if !contents.arrays.contains_key(&beginnings) {
+        kept.values = rows(contents, name, dim)?;
+        return Ok(kept);
+    }
+    kept.values = rows(contents, name, 1)?;
+    kept.columns = list(contents, &format!("{name}_columns"))?;
+    let starts: Vec<u64> = list(contents, &beginnings)?;
+    kept.starts = starts.iter().map(|&start| usize::try_from(start).unwrap_or(usize::MAX)).collect();
+    let ends = kept.starts.first() == Some(&0) && kept.starts.last() == Some(&kept.values.len());
+    let whole = ends && kept.starts.is_sorted() && kept.columns.len() == kept.values.len();
+    let in_order = |row: &[usize]| {
+        let columns = &kept.columns[row[0]..row[1]];
+        let within = columns.iter().all(|&column| column >= 0 && (column as usize) < dim);
+        within && columns.is_sorted_by(|a, b| a < b)
+    };
+    if whole && kept.starts.windows(2).all(in_order) {
+        Ok(kept)
+    } else {
+        Err(format!("its {name:?} do not fit together"))
+    }
+}
+
+pub(crate) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
+    object.get(name).and_then(Value::as_u64).ok_or_else(|| format!("its {name:?} is no count"))
+}
+
+/// A number that was kept as bits, or none.
+pub(crate) fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f64>, String> {
+    match object.get(name) {
+        Some(Value::Null) => Ok(None),
+        _ => Ok(Some(f64::from_bits(count(object, name)?))),
+    }
+}
+
+/// A number that was kept as bits.
+pub(crate) fn number(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
+    Ok(f64::from_bits(count(object, name)?))
+}
+
+pub(crate) fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, String> {
+    object.get(name).and_then(Value::as_bool).ok_or_else(|| format!("its {name:?} is neither true nor false"))
+}
+
+pub(crate) fn text(object: &Map<String, Value>, name: &str) -> Result<String, String> {
+    let found = object.get(name).and_then(Value::as_str);
+    found.map(str::to_owned).ok_or_else(|| format!("its {name:?} is no text"))
+}
+
+/// Keeps an array of as many values as its shape says.
+pub(crate) fn keep(contents: &mut Contents, name: &str, array: Checked<Array>) {
+    contents.arrays.insert(name.into(), array.expect("as many values as the shape says"));
+}
+
+/// Values of any number.
+pub(crate) fn list<E: Number>(contents: &Contents, name: &str) -> Result<Vec<E>, String> {
+    let length = contents.array(name)?.shape().iter().product();
+    contents.values(name, &[length])
+}

@@ -1,0 +1,221 @@
+//! This module knows coresets as Python makes them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard};
+
+use numpy::{Element, PyReadonlyArray1};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::array::{array1, array2};
+use super::enter::enter;
+use super::persist::{Loaded, as_python, of_python};
+use super::rows::Input;
+use super::source::Source;
+use crate::data::{AnySource, Source as _};
+use crate::error::Error;
+use crate::float::Float;
+use crate::kernel::Compute;
+use crate::stats::{Coreset, Lightweight, MergeReduce};
+
+/// Rows, their weights, and where they come from. Sparse rows are the three arrays that they consist of: values, columns, beginnings.
+type Parts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+/// A coreset as Python has it.
+fn parts<T: Compute + Element>(py: Python<'_>, coreset: Coreset<T>) -> PyResult<Parts<'_>> {
+    let Coreset { points, weights, rows } = coreset;
+    let points = if points.is_sparse() {
+        let starts = points.starts.into_iter().map(|start| start as i64).collect();
+        let arrays = (array1(py, points.values), array1(py, points.columns), array1(py, starts));
+        arrays.into_pyobject(py)?.into_any()
+    } else {
+        let cols = points.cols();
+        array2(py, points.values, cols)?
+    };
+    let rows: Vec<i64> = rows.into_iter().map(u64::cast_signed).collect();
+    Ok((points, array1(py, weights), array1(py, rows)))
+}
+
+/// What no other thread works on.
+fn locked<S>(state: &Mutex<S>) -> PyResult<MutexGuard<'_, S>> {
+    state
+        .try_lock()
+        .map_err(|_| PyRuntimeError::new_err("this coreset is in use by another thread, or failed by a bug"))
+}
+
+enum OnItsWay {
+    F32(Lightweight<f32>),
+    F64(Lightweight<f64>),
+}
+
+/// A lightweight coreset on its way, with the rows that it is of.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct LightweightCoreset {
+    input: Input,
+    threads: Option<usize>,
+    state: Mutex<Option<OnItsWay>>,
+}
+
+fn over() -> PyErr {
+    PyRuntimeError::new_err("this coreset was given away, or failed")
+}
+
+#[pymethods]
+impl LightweightCoreset {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn new(
+        source: &Source,
+        n_samples: usize,
+        seed: u64,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        threads: Option<usize>,
+    ) -> PyResult<Self> {
+        let input = Input::new(&source.0, weights.as_ref())?;
+        let state = match input.any() {
+            AnySource::F32(data) => OnItsWay::F32(Lightweight::new(data, n_samples, seed)?),
+            AnySource::F64(data) => OnItsWay::F64(Lightweight::new(data, n_samples, seed)?),
+        };
+        Ok(Self { input, threads, state: Mutex::new(Some(state)) })
+    }
+
+    /// Works on some more rows, and says how many; None when there is nothing left to do.
+    fn step(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        let mut state = locked(&self.state)?;
+        let mut run = state.take().ok_or_else(over)?;
+        let rows = self.input.rows();
+        let cost = rows.whole_effort() * rows.cols() as f64;
+        let seen = match (&mut run, self.input.any()) {
+            (OnItsWay::F32(run), AnySource::F32(data)) => {
+                enter(py, self.threads, cost, |cx| run.step(data, cx))?
+            }
+            (OnItsWay::F64(run), AnySource::F64(data)) => {
+                enter(py, self.threads, cost, |cx| run.step(data, cx))?
+            }
+            _ => return Err(over()),
+        };
+        *state = Some(run);
+        Ok(seen)
+    }
+
+    /// The coreset, when there are no more steps.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
+        match locked(&self.state)?.take().ok_or_else(over)? {
+            OnItsWay::F32(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
+            OnItsWay::F64(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
+        }
+    }
+}
+
+enum OfStream {
+    F32(MergeReduce<f32>),
+    F64(MergeReduce<f64>),
+}
+
+/// The same expression for either type of rows.
+macro_rules! either {
+    ($state:expr, $of:ident => $body:expr) => {
+        match $state {
+            OfStream::F32($of) => $body,
+            OfStream::F64($of) => $body,
+        }
+    };
+}
+
+/// A coreset of a stream, by merging and reducing.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct StreamingCoreset(Mutex<OfStream>);
+
+#[pymethods]
+impl StreamingCoreset {
+    /// `compute` is the type that rows are computed in.
+    #[new]
+    fn new(n_samples: usize, seed: u64, compute: &str) -> PyResult<Self> {
+        let state = if compute == f64::NAME {
+            OfStream::F64(MergeReduce::new(n_samples, seed)?)
+        } else {
+            OfStream::F32(MergeReduce::new(n_samples, seed)?)
+        };
+        Ok(Self(Mutex::new(state)))
+    }
+
+    /// Goes on from what `state` gave.
+    #[staticmethod]
+    fn of_state(
+        compute: &str,
+        kind: &str,
+        arrays: BTreeMap<String, Bound<'_, PyAny>>,
+        meta: BTreeMap<String, String>,
+    ) -> PyResult<Self> {
+        let contents = of_python(kind, arrays, meta)?;
+        let state = if compute == f64::NAME {
+            MergeReduce::of_state(&contents).map(OfStream::F64)
+        } else {
+            MergeReduce::of_state(&contents).map(OfStream::F32)
+        };
+        Ok(Self(Mutex::new(state.map_err(PyValueError::new_err)?)))
+    }
+
+    /// Takes rows.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn partial_fit(
+        &self,
+        py: Python<'_>,
+        source: &Source,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        threads: Option<usize>,
+    ) -> PyResult<()> {
+        let mut state = locked(&self.0)?;
+        let input = Input::new(&source.0, weights.as_ref())?;
+        let rows = input.rows();
+        let cost = rows.whole_effort() * rows.cols() as f64 * 4.0;
+        either!(&mut *state, of => enter(py, threads, cost, |cx| of.absorb(input.of(), cx)))
+    }
+
+    /// Takes over what another one has kept.
+    fn merge(&self, py: Python<'_>, other: &Self, threads: Option<usize>) -> PyResult<()> {
+        let (mut state, other) = (locked(&self.0)?, locked(&other.0)?);
+        match (&mut *state, &*other) {
+            (OfStream::F32(of), OfStream::F32(other)) => {
+                enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
+            }
+            (OfStream::F64(of), OfStream::F64(other)) => {
+                enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
+            }
+            _ => Err(Error::Shape(
+                "one of the coresets is of rows computed in float32, the other one in float64: make them one type".into(),
+            )
+            .into()),
+        }
+    }
+
+    /// The coreset so far.
+    fn result<'py>(&self, py: Python<'py>, threads: Option<usize>) -> PyResult<Parts<'py>> {
+        let state = locked(&self.0)?;
+        either!(&*state, of => {
+            let coreset = enter(py, threads, of.kept() as f64 * of.dim() as f64, |cx| of.result(cx))?;
+            parts(py, coreset)
+        })
+    }
+
+    /// All that the next row depends on, as arrays and texts.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
+        let contents = either!(&*locked(&self.0)?, of => of.state());
+        as_python(py, contents)
+    }
+
+    /// The type that rows are computed in.
+    #[getter]
+    fn compute(&self) -> PyResult<&'static str> {
+        Ok(match &*locked(&self.0)? {
+            OfStream::F32(_) => f32::NAME,
+            OfStream::F64(_) => f64::NAME,
+        })
+    }
+
+    /// Rows so far, rows that are kept, columns.
+    #[getter]
+    fn size(&self) -> PyResult<(u64, usize, usize)> {
+        Ok(either!(&*locked(&self.0)?, of => (of.rows(), of.kept(), of.dim())))
+    }
+}

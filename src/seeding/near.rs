@@ -1,0 +1,289 @@
+//! This module knows how far every row is from the centers so far, and how rows are drawn by that.
+//!
+//! A row keeps its squared distance `D2` and the center `a` that it is to. A candidate `c` can only be nearer if
+//! `|c - a|^2 < 4 D2` (triangle inequality), so most rows are soon passed over without being read; what is left is measured by difference
+//! in `f64`. Sums run in tile order: the draws do not depend on the number of threads.
+
+use std::collections::HashSet;
+
+use super::{Seeds, finite_or_first_bad};
+use crate::data::{DataSource, copy, take, too_heavy};
+use crate::error::Result;
+use crate::kernel::{Compute, PackedCenters, Point, Scratch, nearest, sq_dists};
+use crate::matrix::{MatRef, make_room};
+use crate::parallel::Executor;
+use crate::rng::Rng;
+use crate::rows::{RowBuf, Rows};
+use crate::solver::sweep::{Chunk, sweep};
+use crate::tuning::SEEDING_TILE_ROWS;
+
+/// How far a row is from the centers so far, and from which: `(D2, center)`.
+pub(super) type Near = (f64, u32);
+
+/// Centers that are packed together, where many come at a time.
+const ADMITTED: usize = 1 << 15;
+
+/// The rows that are centers so far, and how far all rows are from them.
+pub(super) struct Potential<T> {
+    pub(super) near: Vec<Near>,
+    /// Sum of weight times `D2` by tile.
+    tiles: Vec<f64>,
+    /// The rows that the centers are.
+    pub(super) rows: Vec<u64>,
+    pub(super) centers: Vec<T>,
+    /// The same without their zeros, where rows are sparse.
+    pub(super) stored: RowBuf<T>,
+    pub(super) dim: usize,
+    pub(super) n_distances: u64,
+}
+
+/// What one worker finds the nearest of many centers with.
+type Found<T> = (Vec<u32>, Vec<f64>, Scratch<T>);
+
+impl<T: Compute> Potential<T> {
+    /// No centers yet, for `n` rows.
+    pub(super) fn new(data: &dyn DataSource<T>, n: u64) -> Result<Self> {
+        let mut near = Vec::new();
+        make_room(&mut near, "distances of seeding", n, 1)?;
+        near.resize(n as usize, (f64::INFINITY, 0));
+        Ok(Self {
+            near,
+            tiles: Vec::new(),
+            rows: Vec::new(),
+            centers: Vec::new(),
+            stored: RowBuf::new(data.dim()),
+            dim: data.dim(),
+            n_distances: 0,
+        })
+    }
+
+    /// Makes rows centers.
+    pub(super) fn take_in(&mut self, data: &dyn DataSource<T>, rows: &[u64]) -> Result<()> {
+        self.rows.extend_from_slice(rows);
+        self.centers.extend(take(data, rows)?);
+        if data.most_values().is_some() {
+            self.stored.extend(copy(data, rows)?.rows());
+        }
+        Ok(())
+    }
+
+    /// Squared distances from `to` to the centers so far.
+    pub(super) fn to_centers(&self, to: &Point<'_, T>) -> Vec<f64> {
+        let sparse = self.stored.as_sparse().map(Rows::from);
+        let centers = sparse.unwrap_or_else(|| MatRef::new(&self.centers, self.dim).into());
+        (0..centers.rows()).map(|i| to.sq_dist(centers, i)).collect()
+    }
+
+    /// Takes the last of `centers` into every row's nearest distance.
+    pub(super) fn admit(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let last = self.centers.len() / self.dim - 1;
+        let new = &self.centers[last * self.dim..];
+        finite_or_first_bad(new, data, cx)?;
+        let new = Point::new(new);
+        let between = self.to_centers(&new);
+        let mut total = Tiles::default();
+        let absorb = |chunk: Chunk<'_, T>, near: &mut [Near], tiles: &mut Tiles, (): &mut ()| {
+            let mut sum = 0.0;
+            for (i, near) in near.iter_mut().enumerate() {
+                if between[near.1 as usize] < 4.0 * near.0 {
+                    let sq_dist = new.sq_dist(chunk.rows, i);
+                    tiles.measured += 1;
+                    if sq_dist < near.0 {
+                        *near = (sq_dist, last as u32);
+                    } else if !sq_dist.is_finite() {
+                        return Err(chunk.not_finite());
+                    }
+                }
+                sum += chunk.weights.map_or(1.0, |w| w[i]) * near.0;
+            }
+            tiles.open += sum;
+            Ok(())
+        };
+        let make = (Tiles::default, || ());
+        sweep(data, cx, SEEDING_TILE_ROWS, &mut self.near[..], &mut total, make, absorb, Tiles::merge)?;
+        self.tiles = total.sums;
+        self.n_distances += between.len() as u64 + total.measured;
+        Ok(())
+    }
+
+    /// As [`Potential::admit`] for all of `centers` from number `first` on, by the kernels.
+    pub(super) fn admit_from(&mut self, first: usize, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let (dim, sparse) = (self.dim, data.most_values().is_some());
+        finite_or_first_bad(&self.centers[first * dim..], data, cx)?;
+        for (i, new) in self.centers[first * dim..].chunks(ADMITTED * dim).enumerate() {
+            let first = (first + i * ADMITTED) as u32;
+            let packed = PackedCenters::for_rows(MatRef::new(new, dim), sparse);
+            let mut total = Tiles::default();
+            let absorb = |chunk: Chunk<'_, T>,
+                          near: &mut [Near],
+                          tiles: &mut Tiles,
+                          (labels, dists, scratch): &mut Found<T>| {
+                labels.resize(near.len(), 0);
+                dists.resize(near.len(), 0.0);
+                nearest(chunk.rows, &packed, labels, scratch);
+                sq_dists(chunk.rows, labels, &packed, dists);
+                let mut sum = 0.0;
+                for (i, near) in near.iter_mut().enumerate() {
+                    if dists[i] < near.0 {
+                        *near = (dists[i], first + labels[i]);
+                    } else if !dists[i].is_finite() {
+                        return Err(chunk.not_finite());
+                    }
+                    sum += chunk.weights.map_or(1.0, |w| w[i]) * near.0;
+                }
+                tiles.open += sum;
+                tiles.measured += (near.len() * packed.n_centers()) as u64;
+                Ok(())
+            };
+            let make = (Tiles::default, Found::default);
+            sweep(data, cx, SEEDING_TILE_ROWS, &mut self.near[..], &mut total, make, absorb, Tiles::merge)?;
+            self.tiles = total.sums;
+            self.n_distances += total.measured;
+        }
+        Ok(())
+    }
+
+    /// The sum of weight times `D2` of all rows.
+    pub(super) fn total(&self) -> Result<f64> {
+        let total = self.tiles.iter().sum::<f64>();
+        if total.is_finite() { Ok(total) } else { Err(too_heavy()) }
+    }
+
+    /// The row at which the running sum of weight times `D2` passes `target`; never one with odds 0.
+    pub(super) fn draw(&self, mut target: f64, weights: Option<&[f64]>) -> u64 {
+        let mut tile = 0;
+        while tile + 1 < self.tiles.len() && target >= self.tiles[tile] {
+            target -= self.tiles[tile];
+            tile += 1;
+        }
+        let start = tile * SEEDING_TILE_ROWS;
+        let end = self.near.len().min(start + SEEDING_TILE_ROWS);
+        let odds = |i: usize| weights.map_or(1.0, |w| w[i]) * self.near[i].0;
+        for i in start..end {
+            let odds = odds(i);
+            if odds > 0.0 && target < odds {
+                return i as u64;
+            }
+            target -= odds;
+        }
+        // Rounding carried the target past the end: the last row with odds, which exists because the total is positive.
+        (0..end).rev().chain((end..self.near.len()).rev()).find(|&i| odds(i) > 0.0).unwrap_or(start) as u64
+    }
+
+    /// Goes on by k-means++ until there are `k` centers, each the best of so many rows drawn. When fewer than `k` rows differ, the rest are
+    /// rows chosen uniformly.
+    pub(super) fn grow(
+        &mut self,
+        data: &dyn DataSource<T>,
+        k: usize,
+        trials: usize,
+        weights: Option<&[f64]>,
+        rng: &mut Rng,
+        cx: &Executor,
+    ) -> Result<()> {
+        while self.rows.len() < k {
+            let total = self.total()?;
+            if total <= 0.0 {
+                let others = unused(&self.rows, self.near.len() as u64, k, rng);
+                return self.take_in(data, &others);
+            }
+            let mut drawn: Vec<u64> = (0..trials).map(|_| self.draw(rng.unit() * total, weights)).collect();
+            drawn.sort_unstable();
+            drawn.dedup();
+            let next = if drawn.len() == 1 { drawn[0] } else { self.best_of(data, cx, &drawn)? };
+            self.take_in(data, &[next])?;
+            self.admit(data, cx)?;
+        }
+        Ok(())
+    }
+
+    /// The centers, and where they come from.
+    pub(super) fn seeds(self, method: &str) -> Seeds<T> {
+        let Self { centers, rows, n_distances, .. } = self;
+        Seeds { centers, rows, method: method.into(), n_distances }
+    }
+}
+
+/// As many of `n` rows as `rows` needs to be `k`, none of them twice: where every row coincides with a center, any will do.
+pub(super) fn unused(rows: &[u64], n: u64, k: usize, rng: &mut Rng) -> Vec<u64> {
+    let mut used: HashSet<u64> = rows.iter().copied().collect();
+    let mut others = Vec::new();
+    while rows.len() + others.len() < k {
+        let row = rng.below(n);
+        if used.insert(row) {
+            others.push(row);
+        }
+    }
+    others
+}
+
+/// Sums by tile, collected in tile order.
+#[derive(Default)]
+struct Tiles {
+    sums: Vec<f64>,
+    open: f64,
+    measured: u64,
+}
+
+impl Tiles {
+    /// A partial is one tile.
+    fn merge(&mut self, part: &mut Self) {
+        self.sums.push(std::mem::take(&mut part.open));
+        self.measured += std::mem::take(&mut part.measured);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dense;
+    use crate::kernel::sq_dist;
+    use crate::rng::Purpose;
+
+    fn blobs(n: usize, d: usize) -> Vec<f64> {
+        let mut rng = Rng::keyed(5, Purpose::Seeding, 1);
+        (0..n * d).map(|i| rng.unit() + (i / d % 20 * 10) as f64).collect()
+    }
+
+    #[test]
+    fn distances_stay_true_under_pruning() {
+        let x = blobs(5000, 4);
+        let cx = Executor::new(Some(2)).unwrap();
+        let data = Dense::new(&x, 4).unwrap();
+        let mut state = Potential::new(&data, 5000).unwrap();
+        for row in [3usize, 77, 500, 501, 1234, 4000] {
+            state.take_in(&data, &[row as u64]).unwrap();
+            state.admit(&data, &cx).unwrap();
+        }
+        for (i, &(sq, a)) in state.near.iter().enumerate() {
+            let row = &x[i * 4..i * 4 + 4];
+            let all: Vec<f64> = state.centers.chunks(4).map(|c| sq_dist(row, c)).collect();
+            let best = all.iter().copied().fold(f64::INFINITY, f64::min);
+            assert_eq!((sq, all[a as usize]), (best, best));
+        }
+        let mut together = Potential::new(&data, 5000).unwrap();
+        together.take_in(&data, &[3, 77, 500, 501, 1234, 4000]).unwrap();
+        together.admit_from(0, &data, &cx).unwrap();
+        let sq_dists = |state: &Potential<f64>| state.near.iter().map(|near| near.0).collect::<Vec<_>>();
+        assert_eq!(sq_dists(&together), sq_dists(&state));
+        assert_eq!((together.total().unwrap(), together.n_distances), (state.total().unwrap(), 30_000));
+        assert!(state.n_distances < 30_000, "most are skipped");
+        assert_eq!(state.tiles.len(), 5000usize.div_ceil(SEEDING_TILE_ROWS));
+    }
+
+    #[test]
+    fn draws_follow_the_squared_distances() {
+        // From a center at 0, the odds of 1, 2 and 3 are 1 : 4 : 9.
+        let x = [0.0, 1.0, 2.0, 3.0];
+        let data = Dense::new(&x, 1).unwrap();
+        let cx = Executor::new(Some(1)).unwrap();
+        let mut state = Potential::new(&data, 4).unwrap();
+        state.take_in(&data, &[0]).unwrap();
+        state.admit(&data, &cx).unwrap();
+        let mut rng = Rng::keyed(4, Purpose::Seeding, 0);
+        let mut seen = [0u32; 4];
+        (0..14_000).for_each(|_| seen[state.draw(rng.unit() * 14.0, None) as usize] += 1);
+        assert_eq!(seen[0], 0);
+        assert!((1..4).all(|i| seen[i].abs_diff(1000 * (i * i) as u32) < 300), "{seen:?}");
+    }
+}

@@ -1,0 +1,93 @@
+//! This module knows k-means||: in a few rounds many rows join at a time, each by its squared distance to those before; k-means++ chooses the
+//! centers among them (Bahmani, Moseley, Vattani, Kumar and Vassilvitskii, 2012).
+
+use super::near::Potential;
+use super::{Seeds, known, plus_plus};
+use crate::data::{DataSource, Weighted, weights_of};
+use crate::error::Result;
+use crate::kernel::Compute;
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+use crate::rows::RowBuf;
+
+/// Rows that are drawn between two looks at the interrupt.
+const DRAWN_ROWS: usize = 1 << 16;
+
+/// `k` centers by k-means||: in each of `rounds`, about `oversampling * k` rows join, by weight times squared distance; each then weighs what the rows do that
+/// it is nearest to, and greedy k-means++ chooses `k` of them. When fewer than `k` have joined, plain k-means++ over all rows goes on.
+///
+/// Costs about `oversampling * rounds * k` distances a row, by the kernels, in `rounds + 1` passes.
+///
+/// # Errors
+/// For parameters that [`Seeding::Parallel`](super::Seeding::Parallel) refuses, when there are fewer rows than `k`, a value is not finite, or the source can be
+/// read only once.
+pub fn parallel<T: Compute>(
+    data: &dyn DataSource<T>,
+    k: usize,
+    oversampling: f64,
+    rounds: usize,
+    rng: &mut Rng,
+    cx: &Executor,
+) -> Result<Seeds<T>> {
+    let n = known(data, k)?;
+    let weights = weights_of(data)?;
+    let weights = weights.as_deref();
+    let first = super::random::draw(n, weights, 1, rng);
+    let key = rng.bits();
+    let mut joined = Potential::new(data, n)?;
+    joined.take_in(data, &first)?;
+    joined.admit(data, cx)?;
+    for round in 0..rounds {
+        let total = joined.total()?;
+        if total <= 0.0 {
+            break;
+        }
+        let draws = &mut Rng::keyed(key, Purpose::Oversampling, round as u64);
+        let new = joined.sample(oversampling * k as f64, total, weights, draws, cx)?;
+        let before = joined.rows.len();
+        joined.take_in(data, &new)?;
+        joined.admit_from(before, data, cx)?;
+    }
+    if joined.rows.len() <= k {
+        joined.grow(data, k, 1, weights, rng, cx)?;
+        return Ok(joined.seeds("k-means||"));
+    }
+    let mut votes = vec![0.0; joined.rows.len()];
+    for (i, &(_, nearest)) in joined.near.iter().enumerate() {
+        votes[nearest as usize] += weights.map_or(1.0, |w| w[i]);
+    }
+    let Potential { rows, centers, stored, dim, n_distances, .. } = joined;
+    let candidates = if data.most_values().is_some() { stored } else { RowBuf::of_values(centers, dim) };
+    let mut seeds = plus_plus(&Weighted::new::<T>(&candidates, votes)?, k, true, rng, cx)?;
+    for row in &mut seeds.rows {
+        *row = rows[*row as usize];
+    }
+    seeds.method = "k-means||".into();
+    seeds.n_distances += n_distances;
+    Ok(seeds)
+}
+
+impl<T: Compute> Potential<T> {
+    /// About `wanted` rows, each with odds by its share of `total`, the weighted sum of squared distances.
+    fn sample(
+        &self,
+        wanted: f64,
+        total: f64,
+        weights: Option<&[f64]>,
+        rng: &mut Rng,
+        cx: &Executor,
+    ) -> Result<Vec<u64>> {
+        let mut rows = Vec::new();
+        for (part, near) in self.near.chunks(DRAWN_ROWS).enumerate() {
+            cx.check()?;
+            for (i, &(sq_dist, _)) in near.iter().enumerate() {
+                let row = part * DRAWN_ROWS + i;
+                let share = weights.map_or(1.0, |w| w[row]) * sq_dist / total;
+                if share > 0.0 && rng.unit() < share * wanted {
+                    rows.push(row as u64);
+                }
+            }
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,394 @@
+//! This module knows lightweight coresets: a few rows with weights, on which every set of centers costs about what it costs on all rows (Bachem,
+//! Lucic and Krause, 2018).
+//!
+//! Rows are drawn independently, half by weight and half by weight times squared distance to the mean: `q = w / 2W + w d2 / 2S`, and a row
+//! that is drawn stands for `w / (m q)`, so that the cost of any centers is that of all rows in expectation.
+//!
+//! The draws need no third pass, and nothing that a row leaves behind: along the odds, events of a Poisson process fall on rows, more than
+//! `m` of them; which of them stay is drawn at the end. Given their number, events are independent draws. Each chunk of rows has its own
+//! stream of random numbers, so that neither threads nor the way in which rows come in matter.
+
+use crate::data::{Access, DataSource, Stretch, Weighted, no_weight, row_bytes, too_heavy};
+use crate::error::{Error, Result};
+use crate::kernel::{Compute, Point};
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+use crate::rows::{RowBuf, Rows};
+use crate::solver::sweep::{Chunk, Cut, sweep};
+use crate::stats::Moments;
+use crate::tuning::{CORESET_STEP_BYTES, CORESET_TILE_ROWS};
+
+/// Rows with weights that stand for many more.
+///
+/// ```
+/// use shoal::{Executor, KMeans, data::Dense, stats::lightweight_coreset};
+/// let values: Vec<f32> = (0..10_000).map(|i| (i % 10) as f32).collect();
+/// let rows = Dense::new(&values, 1)?;
+/// let coreset = lightweight_coreset(&rows, 500, 7, &Executor::new(None)?)?;
+/// assert_eq!((coreset.points.len(), coreset.weights.len()), (500, 500));
+/// let model = KMeans::params(5).fit(&coreset.weighted()?)?;
+/// assert_eq!(model.n_clusters(), 5);
+/// # Ok::<(), shoal::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Coreset<T> {
+    /// The rows, sparse ones if the source has such.
+    pub points: RowBuf<T>,
+    /// What each of them stands for.
+    pub weights: Vec<f64>,
+    /// Where they come from, among all rows.
+    pub rows: Vec<u64>,
+}
+
+impl<T: Compute> Coreset<T> {
+    /// No rows yet, of `dim` columns.
+    pub(crate) fn new(dim: usize) -> Self {
+        Self { points: RowBuf::new(dim), weights: Vec::new(), rows: Vec::new() }
+    }
+
+    /// The rows with their weights as a source, for whatever takes one.
+    ///
+    /// See [`Coreset`] for an example.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] when nothing has weight.
+    pub fn weighted(&self) -> Result<Weighted<'_, &RowBuf<T>>> {
+        Weighted::new::<T>(&self.points, &self.weights[..])
+    }
+
+    /// Adds rows that stand for what they weigh.
+    pub(crate) fn push(&mut self, rows: Rows<'_, T>, i: usize, weight: f64, row: u64) {
+        self.points.push(rows, i);
+        self.weights.push(weight);
+        self.rows.push(row);
+    }
+
+    /// Adds all of another.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.points.extend(other.points.rows());
+        self.weights.extend_from_slice(&other.weights);
+        self.rows.extend_from_slice(&other.rows);
+    }
+
+    /// Keeps the first `n` rows.
+    pub(crate) fn truncate(&mut self, n: usize) {
+        self.points.truncate(n);
+        self.weights.truncate(n);
+        self.rows.truncate(n);
+    }
+}
+
+/// The odds of rows, up to a factor: `w (1 + d2 / mean)`.
+pub(super) struct Law<T> {
+    center: Vec<T>,
+    /// The weighted mean of `d2`; 0 where all rows are one point.
+    mean: f64,
+    /// What the odds of all rows add up to, but for rounding.
+    pub(super) all: f64,
+}
+
+impl<T: Compute> Law<T> {
+    /// # Errors
+    /// When nothing has weight, or sums overflow.
+    pub(super) fn new(moments: &Moments) -> Result<Self> {
+        let center: Vec<T> = moments.mean().iter().map(|&x| T::from_f64(x)).collect();
+        let weight = moments.weight();
+        if weight <= 0.0 {
+            return Err(no_weight());
+        }
+        // Rows are measured about the center as it can be written down.
+        let mean = moments.spread_about(&center) / weight;
+        if !(weight.is_finite() && mean.is_finite()) {
+            return Err(too_heavy());
+        }
+        Ok(Self { center, mean, all: if mean > 0.0 { 2.0 * weight } else { weight } })
+    }
+
+    /// What the rows of a chunk are measured from.
+    pub(super) fn point(&self) -> Point<'_, T> {
+        Point::new(&self.center)
+    }
+
+    /// The odds of a row of weight 1.
+    pub(super) fn odds(&self, sq_dist: f64) -> f64 {
+        if self.mean > 0.0 { 1.0 + sq_dist / self.mean } else { 1.0 }
+    }
+
+    /// What a row with these odds stands for, when it is one of `m` that were drawn; the odds of all rows are `all`.
+    pub(super) fn stands_for(&self, odds: f64, all: f64, m: usize) -> f64 {
+        // Rounding must not lift weights above their bound.
+        let all = if (all / self.all - 1.0).abs() < 1e-9 { self.all } else { all };
+        all / m as f64 / odds
+    }
+}
+
+/// Adds the rows of a source to `moments`.
+pub(super) fn look_at<T: Compute>(
+    data: &dyn DataSource<T>,
+    moments: &mut Moments,
+    cx: &Executor,
+) -> Result<()> {
+    let dim = data.dim();
+    let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Moments, (): &mut ()| {
+        part.absorb(chunk.rows, chunk.weights);
+        if part.spread().is_finite() {
+            return Ok(());
+        }
+        chunk.check_finite()?;
+        Err(if part.weight().is_finite() && chunk.weights.is_none() {
+            chunk.not_finite()
+        } else {
+            too_heavy()
+        })
+    };
+    let merge = |total: &mut Moments, part: &mut Moments| {
+        total.merge(part);
+        part.clear();
+    };
+    sweep(data, cx, cut(data), (), moments, (|| Moments::new(dim), || ()), absorb, merge)
+}
+
+/// How passes cut the rows: of sparse ones a whole tile is worked on together, since each chunk costs some operations a column.
+pub(super) fn cut<T: Compute>(data: &dyn DataSource<T>) -> Cut {
+    let chunk_rows = data.most_values().map(|_| CORESET_TILE_ROWS);
+    Cut { tile_rows: CORESET_TILE_ROWS, chunk_rows }
+}
+
+/// What a pass is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pass {
+    Looking,
+    Drawing,
+    /// There are no more rows than are wanted: all of them are.
+    Taking,
+    Over,
+}
+
+/// Rows that events fell on.
+struct Drawn<T> {
+    /// With their odds in place of weights.
+    rows: Coreset<T>,
+    /// The odds of all rows that went by.
+    all: f64,
+    seen: u64,
+}
+
+/// A lightweight coreset on its way, step by step; [`lightweight_coreset`] makes all steps.
+///
+/// ```
+/// use shoal::{Executor, data::Dense, stats::Lightweight};
+/// let values: Vec<f64> = (0..100_000).map(f64::from).collect();
+/// let (rows, cx) = (Dense::new(&values, 1)?, Executor::new(None)?);
+/// let mut run = Lightweight::new(&rows, 100, 0)?;
+/// while let Some(n) = run.step(&rows, &cx)? {
+///     println!("{n} rows more");
+/// }
+/// assert_eq!(run.finish()?.weights.len(), 100);
+/// # Ok::<(), shoal::Error>(())
+/// ```
+pub struct Lightweight<T> {
+    m: usize,
+    seed: u64,
+    pass: Pass,
+    /// The next row of the pass.
+    row: u64,
+    /// Rows of a step.
+    step: usize,
+    moments: Moments,
+    law: Option<Law<T>>,
+    /// Passes that gave too few rows.
+    again: u64,
+    drawn: Drawn<T>,
+}
+
+impl<T: Compute> Lightweight<T> {
+    /// A coreset of `m` rows of `data`, or of all of them where there are no more.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] for 0 rows; [`Error::Source`] for a source that can be read only once.
+    pub fn new(data: &dyn DataSource<T>, m: usize, seed: u64) -> Result<Self> {
+        if m == 0 {
+            return Err(Error::param("n_samples must be at least 1, got 0"));
+        }
+        if data.access() < Access::Replay {
+            return Err(Error::Source(
+                "this coreset needs a source that can be read twice: build one with merge and reduce instead"
+                    .into(),
+            ));
+        }
+        let few = data.rows().is_some_and(|n| n <= m as u64);
+        let tiles = (CORESET_STEP_BYTES / row_bytes(data) / CORESET_TILE_ROWS).max(1);
+        Ok(Self {
+            m,
+            seed,
+            pass: if few { Pass::Taking } else { Pass::Looking },
+            row: 0,
+            step: tiles * CORESET_TILE_ROWS,
+            moments: Moments::new(data.dim()),
+            law: None,
+            again: 0,
+            drawn: Drawn { rows: Coreset::new(data.dim()), all: 0.0, seen: 0 },
+        })
+    }
+
+    /// Works on some more rows of one pass, and gives their number; `None` once there is nothing left to do. The steps do not change the result.
+    ///
+    /// # Errors
+    /// Those of the source, [`Error::NotFinite`], [`Error::Empty`] for no rows, [`Error::InvalidParam`] for weights that are all 0 or whose sum overflows;
+    /// begin anew after one.
+    pub fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Option<u64>> {
+        if self.pass == Pass::Over {
+            return Ok(None);
+        }
+        let stretch = Stretch::new(data, self.row, self.step);
+        let seen = match self.pass {
+            Pass::Looking => {
+                let before = self.moments.rows();
+                look_at(&stretch, &mut self.moments, cx)?;
+                self.moments.rows() - before
+            }
+            _ => {
+                let before = self.drawn.seen;
+                if self.pass == Pass::Taking { self.take(&stretch, cx) } else { self.draw(&stretch, cx) }?;
+                self.drawn.seen - before
+            }
+        };
+        self.row += seen;
+        if seen < self.step as u64 {
+            self.end_of_pass()?;
+        }
+        Ok(Some(seen))
+    }
+
+    fn end_of_pass(&mut self) -> Result<()> {
+        if self.row == 0 {
+            return Err(Error::Empty("X holds no rows".into()));
+        }
+        match self.pass {
+            Pass::Looking if self.row <= self.m as u64 => self.pass = Pass::Taking,
+            Pass::Looking => {
+                self.law = Some(Law::new(&self.moments)?);
+                self.pass = Pass::Drawing;
+            }
+            // One in a hundred million.
+            Pass::Drawing if self.drawn.rows.rows.len() < self.m => self.again += 1,
+            _ => self.pass = Pass::Over,
+        }
+        self.row = 0;
+        Ok(())
+    }
+
+    /// Keeps rows as they are.
+    fn take(&mut self, rows: &Stretch<'_, T>, cx: &Executor) -> Result<()> {
+        let dim = rows.dim();
+        let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Coreset<T>, (): &mut ()| {
+            chunk.check_finite()?;
+            for i in 0..chunk.rows.rows() {
+                let weight = chunk.weights.map_or(1.0, |w| w[i]);
+                part.push(chunk.rows, i, weight, chunk.first_row + i as u64);
+            }
+            Ok(())
+        };
+        let merge = |total: &mut Coreset<T>, part: &mut Coreset<T>| {
+            total.extend(part);
+            part.truncate(0);
+        };
+        let make = (|| Coreset::new(dim), || ());
+        sweep(rows, cx, cut(rows), (), &mut self.drawn.rows, make, absorb, merge)?;
+        self.drawn.seen = self.drawn.rows.rows.len() as u64;
+        Ok(())
+    }
+
+    /// Lets events fall on rows.
+    fn draw(&mut self, rows: &Stretch<'_, T>, cx: &Executor) -> Result<()> {
+        let (dim, m) = (rows.dim(), self.m as f64);
+        let law = self.law.as_ref().expect("made at the end of the first pass");
+        let key = self.key();
+        // Six standard deviations more than are wanted.
+        let rate = (m + 6.0 * m.sqrt() + 20.0) / law.all;
+        let point = law.point();
+        let again = self.again > 0;
+        let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Drawn<T>, (): &mut ()| {
+            let mut rng = Rng::keyed(key, Purpose::Coreset, chunk.first_row);
+            let mut wait = || -(1.0 - rng.unit()).ln();
+            let (mut due, mut passed) = (wait(), 0.0);
+            for i in 0..chunk.rows.rows() {
+                let sq_dist = point.sq_dist(chunk.rows, i);
+                if !sq_dist.is_finite() {
+                    return Err(chunk.not_finite());
+                }
+                let (odds, weight) = (law.odds(sq_dist), chunk.weights.map_or(1.0, |w| w[i]));
+                if !again {
+                    part.all += weight * odds;
+                }
+                passed += weight * odds * rate;
+                while due < passed {
+                    part.rows.push(chunk.rows, i, odds, chunk.first_row + i as u64);
+                    due += wait();
+                }
+            }
+            part.seen += chunk.rows.rows() as u64;
+            Ok(())
+        };
+        let merge = |total: &mut Drawn<T>, part: &mut Drawn<T>| {
+            total.rows.extend(&part.rows);
+            part.rows.truncate(0);
+            total.all += std::mem::take(&mut part.all);
+            total.seen += std::mem::take(&mut part.seen);
+        };
+        let make = (|| Drawn { rows: Coreset::new(dim), all: 0.0, seen: 0 }, || ());
+        sweep(rows, cx, cut(rows), (), &mut self.drawn, make, absorb, merge)
+    }
+
+    /// Of the streams of the present pass.
+    fn key(&self) -> u64 {
+        Rng::keyed(self.seed, Purpose::Coreset, self.again).bits()
+    }
+
+    /// The coreset, once there are no more steps: rows in their order, those that were drawn more than once as often.
+    ///
+    /// # Errors
+    /// [`Error::Source`] while there are steps left.
+    pub fn finish(self) -> Result<Coreset<T>> {
+        if self.pass != Pass::Over {
+            return Err(Error::Source("this coreset is not ready yet: make all steps".into()));
+        }
+        let Some(law) = &self.law else { return Ok(self.drawn.rows) };
+        let Drawn { rows: drawn, all, .. } = &self.drawn;
+        // Which of the events stay (Knuth's algorithm S).
+        let mut rng = Rng::keyed(self.key(), Purpose::Coreset, u64::MAX);
+        let (n, mut wanted) = (drawn.rows.len(), self.m);
+        let mut kept: Vec<usize> = Vec::with_capacity(wanted);
+        for i in 0..n {
+            if rng.below((n - i) as u64) < wanted as u64 {
+                kept.push(i);
+                wanted -= 1;
+            }
+        }
+        kept.sort_by_key(|&i| drawn.rows[i]);
+        let mut coreset = Coreset::new(drawn.points.cols());
+        for i in kept {
+            let weight = law.stands_for(drawn.weights[i], *all, self.m);
+            coreset.push(drawn.points.rows(), i, weight, drawn.rows[i]);
+        }
+        Ok(coreset)
+    }
+}
+
+/// `m` rows of `data` drawn with replacement, on which every set of centers costs what it costs on all rows, but for an error that falls
+/// with the square root of `m`; all rows, with their own weights, where there are no more than `m`. Two passes, or one.
+///
+/// See [`Coreset`] for an example.
+///
+/// # Errors
+/// As [`Lightweight::new`] and [`Lightweight::step`].
+pub fn lightweight_coreset<T: Compute>(
+    data: &dyn DataSource<T>,
+    m: usize,
+    seed: u64,
+    cx: &Executor,
+) -> Result<Coreset<T>> {
+    let mut run = Lightweight::new(data, m, seed)?;
+    while run.step(data, cx)?.is_some() {}
+    run.finish()
+}
