@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .io import load, resume
     from .kmeans import KMeans
     from .minibatch import MiniBatchKMeans
+    from .mixture import TruncatedGaussianMixture
     from .neighbors import nearest
     from .nested import NestedMiniBatchKMeans
     from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
@@ -36,6 +37,7 @@ __all__ = [
     "NestedMiniBatchKMeans",
     "Step",
     "StreamingCoreset",
+    "TruncatedGaussianMixture",
     "__version__",
     "afkmc2",
     "callbacks",
@@ -62,6 +64,7 @@ _HOMES = {
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
     "StreamingCoreset": ("coreset", "StreamingCoreset"),
+    "TruncatedGaussianMixture": ("mixture", "TruncatedGaussianMixture"),
     "__version__": ("_core", "version"),
     "afkmc2": ("seeding", "afkmc2"),
     "kmeans_parallel": ("seeding", "kmeans_parallel"),
@@ -83,6 +86,7 @@ _MODULES = (
     "kmeans",
     "metrics",
     "minibatch",
+    "mixture",
     "neighbors",
     "nested",
     "seeding",

@@ -13,6 +13,7 @@ from ._params import shown
 from .coreset import StreamingCoreset
 from .kmeans import KMeans
 from .minibatch import MiniBatchKMeans
+from .mixture import TruncatedGaussianMixture
 from .nested import NestedMiniBatchKMeans
 
 __all__ = ["load", "resume", "save"]
@@ -22,6 +23,7 @@ KINDS: dict[str, Any] = {
     "kmeans-model": KMeans,
     "minibatch-kmeans-model": MiniBatchKMeans,
     "nested-kmeans-model": NestedMiniBatchKMeans,
+    "gaussian-mixture-model": TruncatedGaussianMixture,
     "streaming-coreset": StreamingCoreset,
 }
 #: Fits on their way.
@@ -29,6 +31,7 @@ CHECKPOINTS: dict[str, Any] = {
     "kmeans-checkpoint": KMeans,
     "minibatch-kmeans-checkpoint": MiniBatchKMeans,
     "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
+    "gaussian-mixture-checkpoint": TruncatedGaussianMixture,
 }
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")

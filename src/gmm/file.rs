@@ -9,9 +9,10 @@ use super::params::MixtureParams;
 use super::truncated::Truncated;
 use crate::kernel::Compute;
 use crate::kmeans::state::{stored_timings, timings_of};
-use crate::persist::kept::{count, keep, list, number, rows, stored_rows, text};
+use crate::persist::kept::{count, keep, keep_rows, kept_rows, list, number, rows, stored_rows, text};
 use crate::persist::schema::MIXTURE_CHECKPOINT;
 use crate::persist::{Array, Contents};
+use crate::stats::Coreset;
 
 impl<T: Compute> Truncated<T> {
     /// All that the next iteration depends on, but for the rows.
@@ -26,6 +27,11 @@ impl<T: Compute> Truncated<T> {
             put("weights", &mixture.weights);
             put("floors", &mixture.floors);
             keep(&mut contents, "centers", stored_rows(&mixture.means, mixture.dim));
+        }
+        if let Some(coreset) = &self.coreset {
+            keep_rows(&mut contents, "coreset", &coreset.points);
+            keep(&mut contents, "coreset_weights", Array::new(&[coreset.weights.len()], &coreset.weights));
+            keep(&mut contents, "coreset_rows", Array::new(&[coreset.rows.len()], &coreset.rows));
         }
         let ids = self.neighbours.ids();
         keep(&mut contents, "neighbours", Array::new(&[ids.len()], ids));
@@ -89,6 +95,18 @@ impl<T: Compute> Truncated<T> {
             let known = near.iter().enumerate().all(|(i, j)| (*j as usize) < k && !near[..i].contains(j));
             near.len() == active && (known || near.iter().all(|&j| j == NOBODY))
         });
+        if contents.arrays.contains_key("coreset_weights") {
+            let points = kept_rows(contents, "coreset", dim)?;
+            let (weights, rows) = (list_of("coreset_weights")?, list(contents, "coreset_rows")?);
+            let finite = points.values.iter().all(|x: &T| x.finite());
+            if points.len() != weights.len() || rows.len() != weights.len() || !finite {
+                return Err("its coreset does not fit together".into());
+            }
+            state.coreset = Some(Coreset { points, weights, rows });
+        }
+        if state.coreset.is_some() != params.coreset_size.is_some() {
+            return Err("it holds a coreset where none is wanted, or lacks one".into());
+        }
         if !whole || state.counts.len() != k {
             return Err("what it holds of its rows does not fit together".into());
         }

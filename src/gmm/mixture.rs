@@ -117,10 +117,10 @@ impl<T: Compute> Mixture<T> {
         (0..shape.variances(k, dim)).map(|at| self.kept(at * k / shape.variances(k, dim), 0)).collect()
     }
 
-    /// Whether some variance is as small as it may be.
+    /// Whether all variances are as small as they may be.
     pub(super) fn is_floored(&self) -> bool {
         let floors = self.floors.iter().cycle();
-        !self.floors.is_empty() && self.variances.iter().zip(floors).any(|(s2, floor)| s2 <= floor)
+        !self.floors.is_empty() && self.variances.iter().zip(floors).all(|(s2, floor)| s2 <= floor)
     }
 
     /// The shared variance that a first search gives (equation 8), with the variance of the data as random pairs show it: `least` is the sum of

@@ -12,5 +12,5 @@ mod truncated;
 
 pub use mixture::Covariance;
 pub use model::GaussianMixture;
-pub use params::{MixtureParams, MixtureRun, MixtureSteps, Stopping, TruncatedGaussianMixture};
+pub use params::{CoresetSize, MixtureParams, MixtureRun, MixtureSteps, Stopping, TruncatedGaussianMixture};
 pub use truncated::Truncated;

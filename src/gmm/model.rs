@@ -7,8 +7,8 @@ use super::truncated::Truncated;
 use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
-use crate::persist::kept::Values;
 use crate::parallel::Executor;
+use crate::persist::kept::Values;
 
 /// A fitted mixture of Gaussians: immutable, and shared freely between threads.
 ///

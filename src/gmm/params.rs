@@ -53,6 +53,33 @@ impl Stopping {
     }
 }
 
+/// How many rows a coreset has.
+///
+/// ```
+/// use shoal::gmm::{CoresetSize, TruncatedGaussianMixture};
+/// let rows: Vec<[f64; 1]> = (0..1000).map(|i| [f64::from(i % 10)]).collect();
+/// let params = TruncatedGaussianMixture::params(3).coreset_size(Some(CoresetSize::Share(0.2)));
+/// assert_eq!(params.fit(&rows).unwrap().n_components(), 3);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum CoresetSize {
+    /// So many, or all rows, where there are no more.
+    Rows(u64),
+    /// That share of all rows, above 0 and at most 1, rounded up.
+    Share(f64),
+}
+
+impl CoresetSize {
+    /// The number, of `n` rows.
+    pub(super) fn of(self, n: u64) -> u64 {
+        match self {
+            Self::Rows(rows) => rows,
+            Self::Share(share) => (share * n as f64).ceil() as u64,
+        }
+    }
+}
+
 /// A mixture of Gaussians, fitted by truncated variational EM. [`TruncatedGaussianMixture::params`] is where it starts.
 ///
 /// An iteration costs the rows times a few dozen distances, however many components there are: a row only looks at the neighbours of the
@@ -76,8 +103,9 @@ impl TruncatedGaussianMixture {
             n_active: 5,
             n_neighbors: 5,
             explore: None,
+            coreset_size: None,
             covariance: Covariance::TiedSpherical,
-            seeding: Seeding::Auto,
+            seeding: Seeding::AfkMc2 { chain: 20 },
             n_initial_e_steps: 0,
             stopping: Stopping::PerWeight,
             max_iter: 200,
@@ -97,6 +125,7 @@ pub struct MixtureParams {
     pub(super) n_active: usize,
     pub(super) n_neighbors: usize,
     pub(super) explore: Option<usize>,
+    pub(super) coreset_size: Option<CoresetSize>,
     pub(super) covariance: Covariance,
     pub(super) seeding: Seeding,
     pub(super) n_initial_e_steps: u64,
@@ -130,6 +159,13 @@ impl MixtureParams {
         self
     }
 
+    /// Rows of a lightweight coreset to fit to in place of all rows (default: none).
+    #[must_use]
+    pub fn coreset_size(mut self, size: Option<CoresetSize>) -> Self {
+        self.coreset_size = size;
+        self
+    }
+
     /// The shape of the components (default [`Covariance::TiedSpherical`]).
     #[must_use]
     pub fn covariance(mut self, shape: Covariance) -> Self {
@@ -137,7 +173,7 @@ impl MixtureParams {
         self
     }
 
-    /// How the first means are chosen (default [`Seeding::Auto`]).
+    /// How the first means are chosen (default [`Seeding::AfkMc2`] with 20 candidates).
     #[must_use]
     pub fn seeding(mut self, seeding: Seeding) -> Self {
         self.seeding = seeding;
@@ -201,6 +237,19 @@ impl MixtureParams {
             wrong.push(format!("n_components must be in 1..={MAX_CENTERS}, got {}", self.n_components));
         } else if self.n_components as u64 > n {
             wrong.push(format!("n_components={} must be at most the number of rows, {n}", self.n_components));
+        }
+        let size = self.coreset_size.map(|size| size.of(n));
+        match self.coreset_size {
+            Some(CoresetSize::Share(share)) if !(share > 0.0 && share <= 1.0) => {
+                wrong.push(format!("coreset_size must be a share above 0 and at most 1, got {share}"));
+            }
+            Some(CoresetSize::Rows(0)) => wrong.push("coreset_size must be at least 1, got 0".into()),
+            _ if size.is_some_and(|size| size < self.n_components as u64) => wrong.push(format!(
+                "n_components={} must be at most the number of rows of the coreset, {}",
+                self.n_components,
+                size.unwrap_or_default()
+            )),
+            _ => {}
         }
         for (name, value) in [
             ("n_active", self.n_active as u64),

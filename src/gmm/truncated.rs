@@ -7,8 +7,6 @@
 
 use std::time::Instant;
 
-use serde_json::json;
-
 use super::estep::{EStep, NOBODY, Pass, Swept};
 use super::mixture::{Covariance, Mixture};
 use super::model::GaussianMixture;
@@ -24,6 +22,7 @@ use crate::parallel::Executor;
 use crate::persist::kept::keep;
 use crate::persist::{Array, Contents};
 use crate::solver::{Solver, Step, StopReason};
+use crate::stats::{Coreset, lightweight_coreset};
 
 /// Iterations with a shared variance and equal weights, before components get their own: variances of components that have not found their rows
 /// yet mean little.
@@ -41,6 +40,8 @@ pub struct Truncated<T> {
     /// None before the first components are chosen.
     pub(super) mixture: Option<Mixture<T>>,
     pub(super) neighbours: Neighbourhoods,
+    /// What stands for all rows, if it was asked for.
+    pub(super) coreset: Option<Coreset<T>>,
     /// The components of each row, the nearest first.
     pub(super) near: Vec<u32>,
     /// The weight of the rows of each component.
@@ -77,6 +78,7 @@ impl<T: Compute> Truncated<T> {
             params,
             mixture: None,
             neighbours: Neighbourhoods::default(),
+            coreset: None,
             near: Vec::new(),
             counts: Vec::new(),
             bound: f64::NAN,
@@ -96,12 +98,41 @@ impl<T: Compute> Truncated<T> {
         (self.params.n_active.min(k), self.params.n_neighbors.min(k))
     }
 
-    /// Chooses the first components.
+    /// Draws the coreset, if one is wanted, and chooses the first components.
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
-        let (k, seed) = (self.params.n_components, self.params.seed);
         let n = count_rows(data)?;
-        crate::seeding::enough_rows(n, k)?;
+        crate::seeding::enough_rows(n, self.params.n_components)?;
+        if self.coreset.is_none()
+            && let Some(size) = self.params.coreset_size
+        {
+            let size = usize::try_from(size.of(n).min(n)).unwrap_or(usize::MAX);
+            self.coreset = Some(lightweight_coreset(data, size, self.params.seed, cx)?);
+            // One to find the mean, one to draw.
+            self.rows_seen = if size as u64 == n { n } else { 2 * n };
+        }
+        match &self.coreset {
+            None => self.choose(data, n, cx)?,
+            Some(_) => self.on_coreset(|this, rows, n| this.choose(rows, n, cx))?,
+        }
+        self.timings.seeding += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Runs `f` on the rows of the coreset and their number.
+    fn on_coreset<R>(
+        &mut self,
+        f: impl FnOnce(&mut Self, &dyn DataSource<T>, u64) -> Result<R>,
+    ) -> Result<R> {
+        let coreset = self.coreset.take().expect("there is one");
+        let result = coreset.weighted().and_then(|rows| f(self, &rows, coreset.rows.len() as u64));
+        self.coreset = Some(coreset);
+        result
+    }
+
+    /// Chooses the first components among `n` rows.
+    fn choose(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<()> {
+        let (k, seed) = (self.params.n_components, self.params.seed);
         let seeds = self.params.seeding.choose(data, k, seed, 0, cx)?;
         let (active, size) = self.sizes();
         let mut near = Vec::new();
@@ -110,8 +141,8 @@ impl<T: Compute> Truncated<T> {
         self.near = near;
         self.neighbours = Neighbourhoods::drawn(k, size, seed);
         self.seeded_by = seeds.method;
+        self.seeding_distances = seeds.n_distances;
         self.mixture = Some(Mixture::new(seeds.centers, data.dim()));
-        self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -242,7 +273,10 @@ impl<T: Compute> Solver<T> for Truncated<T> {
         if self.mixture.is_none() {
             self.begin(data, cx)?;
         }
-        self.iterate(data, cx)
+        match &self.coreset {
+            None => self.iterate(data, cx),
+            Some(_) => self.on_coreset(|this, rows, _| this.iterate(rows, cx)),
+        }
     }
 
     fn model(&self) -> GaussianMixture {
@@ -278,10 +312,13 @@ impl<T: Compute> CenterSolver<T> for Truncated<T> {
             keep(&mut contents, "weights", Array::new(&[k], &mixture.weights));
             let (size, ids) = (self.neighbours.size(), self.neighbours.ids());
             keep(&mut contents, "neighbours", Array::new(&[k, size], ids));
-            let about = json!({ "floored": mixture.is_floored() });
-            contents.meta.insert("about".into(), about.to_string());
+            contents.meta.insert("floored".into(), mixture.is_floored().to_string());
         }
         contents
+    }
+
+    fn coreset(&self) -> Option<&Coreset<T>> {
+        self.coreset.as_ref()
     }
 
     fn checkpoint(&self) -> Contents {
@@ -289,6 +326,7 @@ impl<T: Compute> CenterSolver<T> for Truncated<T> {
     }
 
     fn fits(&self, n: Option<u64>) -> bool {
+        let n = self.coreset.as_ref().map(|coreset| coreset.rows.len() as u64).or(n);
         n.is_none_or(|n| self.near.len() as u64 == n * self.sizes().0 as u64)
     }
 

@@ -31,8 +31,13 @@ pub(crate) struct RowCenters<T: Compute> {
 impl<T: Compute> RowCenters<T> {
     /// Lays `centers` out for rows that are sparse, or dense.
     pub(crate) fn new(centers: MatRef<'_, T>, sparse: bool) -> Self {
+        Self::for_isa(centers, sparse, Isa::active())
+    }
+
+    /// The same for a processor that has `isa`.
+    pub(super) fn for_isa(centers: MatRef<'_, T>, sparse: bool, isa: Isa) -> Self {
         let scale = scale_of(centers, None);
-        let mut new = Self::plain(centers, scale);
+        let mut new = Self::plain(centers, scale, isa);
         if sparse {
             new.sq_norms = centers.iter().map(|center| sparse::sq_norm(center, scale)).collect();
         } else if scale != T::from_f32(1.0) {
@@ -46,18 +51,24 @@ impl<T: Compute> RowCenters<T> {
     /// # Panics
     /// When there is not one factor a value.
     pub(crate) fn with_factors(centers: MatRef<'_, T>, factors: &[T]) -> Self {
+        Self::with_factors_for_isa(centers, factors, Isa::active())
+    }
+
+    /// The same for a processor that has `isa`.
+    pub(super) fn with_factors_for_isa(centers: MatRef<'_, T>, factors: &[T], isa: Isa) -> Self {
         assert_eq!(factors.len(), centers.rows() * centers.cols(), "one factor a value");
-        let mut new = Self::plain(centers, T::from_f32(1.0));
+        let mut new = Self::plain(centers, T::from_f32(1.0), isa);
         new.factors = padded(MatRef::new(factors, centers.cols()), new.stride);
         new.factor_stride = new.stride;
         new
     }
 
-    fn plain(centers: MatRef<'_, T>, scale: T) -> Self {
+    fn plain(centers: MatRef<'_, T>, scale: T, isa: Isa) -> Self {
+        assert!(isa.is_available(), "this processor has not {isa}");
         let (k, dim) = (centers.rows(), centers.cols());
         let stride = (dim * size_of::<T>()).next_multiple_of(LINE) / size_of::<T>();
         Self {
-            table: T::table(Isa::active()),
+            table: T::table(isa),
             k,
             dim,
             stride,

@@ -10,6 +10,7 @@ use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::solver::{Run, Solver, Step, StopReason, StopRules, require};
+use crate::stats::Coreset;
 
 /// What a method shows between two of its steps.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,11 @@ pub trait CenterSolver<T: Compute>: Solver<T> {
     /// What only this method knows, for those who show it: small arrays and texts.
     fn details(&self) -> Contents {
         Contents::new("")
+    }
+
+    /// The few rows with weights that it works on in place of all, where it does.
+    fn coreset(&self) -> Option<&Coreset<T>> {
+        None
     }
 
     /// All that the next step depends on, but for the rows and what can be made anew from them.

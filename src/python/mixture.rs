@@ -11,8 +11,9 @@ use super::kmeans::{State, begun, seeding_of};
 use super::persist::of_python;
 use super::rows::Input;
 use super::run::Run;
+use super::seeding::named;
 use super::source::Source;
-use crate::gmm::{Covariance, GaussianMixture, Stopping, TruncatedGaussianMixture};
+use crate::gmm::{CoresetSize, Covariance, GaussianMixture, Stopping, TruncatedGaussianMixture};
 use crate::persist::kept::Values;
 
 /// The shape of that name.
@@ -22,7 +23,7 @@ fn covariance_of(name: &str) -> PyResult<Covariance> {
 
 /// A mixture of Gaussians; from a `state`, a run that goes on.
 #[pyfunction]
-#[pyo3(signature = (source, *, n_components, n_active, n_neighbors, explore, covariance, seeding, centers, n_initial_e_steps, stopping, max_iter, tol, seed, threads, weights, state))]
+#[pyo3(signature = (source, *, n_components, n_active, n_neighbors, explore, coreset_rows, coreset_share, covariance, seeding, centers, chain, n_initial_e_steps, stopping, max_iter, tol, seed, threads, weights, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn mixture(
     py: Python<'_>,
@@ -31,9 +32,12 @@ pub(super) fn mixture(
     n_active: usize,
     n_neighbors: usize,
     explore: Option<usize>,
+    coreset_rows: Option<u64>,
+    coreset_share: Option<f64>,
     covariance: &str,
     seeding: &str,
     centers: Option<&Bound<'_, PyAny>>,
+    chain: usize,
     n_initial_e_steps: u64,
     stopping: &str,
     max_iter: u64,
@@ -49,8 +53,12 @@ pub(super) fn mixture(
         .n_active(n_active)
         .n_neighbors(n_neighbors)
         .explore(explore)
+        .coreset_size(coreset_rows.map(CoresetSize::Rows).or(coreset_share.map(CoresetSize::Share)))
         .covariance(covariance_of(covariance)?)
-        .seeding(seeding_of(seeding, centers, source.0.cols())?)
+        .seeding(match centers {
+            None => named(seeding, Some(chain), None, None)?,
+            given => seeding_of(seeding, given, source.0.cols())?,
+        })
         .n_initial_e_steps(n_initial_e_steps)
         .stopping(rule)
         .max_iter(max_iter)
@@ -63,10 +71,11 @@ pub(super) fn mixture(
         Some(state) => params.resume_fit(state, &input),
         None => params.start(&input),
     })?;
-    let rows = source.0.whole_effort();
+    let all = source.0.whole_effort();
+    let rows = coreset_rows.map_or(all, |rows| all.min(rows as f64));
     // A search looks at few of the components.
-    let looks = (n_active * n_neighbors).min(n_components) as f64 / n_components.max(1) as f64;
-    Ok(Run::new(run, input, n_components, threads).with_steps(4.0 * rows, rows * looks))
+    let looks = n_active.saturating_mul(n_neighbors).min(n_components) as f64 / n_components.max(1) as f64;
+    Ok(Run::new(run, input, n_components, threads).with_steps(4.0 * all, rows * looks))
 }
 
 /// A fitted mixture of Gaussians. It computes in the type of its means.
