@@ -278,7 +278,8 @@ class CenterFitter(Clusterer):
         fitted = self.fit(X, sample_weight=sample_weight)
         if fitted.__dict__.get("_labels") is None:
             # It was told to make none.
-            return fitted.predict(X)
+            labels: npt.NDArray[np.int32] = fitted.predict(X)
+            return labels
         return fitted.labels_
 
     def _fitted_rows(self, X: Any) -> Source:
@@ -300,7 +301,7 @@ class CenterFitter(Clusterer):
     def _labelled(
         self, part: Source, first_row: int, with_distances: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
-        """Label rows that are counted from `first_row` on, and give their distances, if they are asked for."""
+        """Label rows that are counted from `first_row` on; give their distances too, if asked for."""
         threads = _params.threads(self.n_jobs)
         if not with_distances:
             return _core.predict(part, self.cluster_centers_, self.metric, threads, first_row), None

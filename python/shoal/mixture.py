@@ -29,11 +29,11 @@ SEARCHES = ("exact", "neighbors")
 class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     """A mixture of Gaussians, or soft k-means, in time that hardly depends on the number of components.
 
-    Choose it for many clusters, from some hundred on, where every sweep of :class:`KMeans` would take long: a row
-    looks only at the neighbours of the few components that it was near to before, at 10 to 30 of them, however
-    many there are. With `coreset_size` it looks at a few weighted rows in place of all, and reads a file only
-    twice. Choose ``covariance_type="diag"`` or ``"spherical"`` to estimate densities. For fewer than a hundred
-    clusters :class:`KMeans` is as fast, and exact.
+    Choose it for many clusters, from some hundred on, where every sweep of :class:`KMeans` would take long: a
+    row looks only at the neighbours of the few components that it was near to before, at 10 to 30 of them,
+    however many there are. With `coreset_size` it looks at a few weighted rows in place of all, and reads a
+    file only twice. Choose ``covariance_type="diag"`` or ``"spherical"`` to estimate densities. For fewer
+    than a hundred clusters :class:`KMeans` is as fast, and exact.
 
     Results have the same bits for every number of threads, and for an array, a memory map or the path of an
     ``.npy`` file with the same rows.
@@ -46,30 +46,31 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         Components that share a row (C'), at least 1; all of them, where there are fewer. 1: hard labels, as
         k-means; all: textbook EM.
     n_neighbors : int, default=5
-        Components in a neighbourhood, itself included (G), at least 1; all of them, where there are fewer. 5 to
-        10 are good values, as for `n_active`.
+        Components in a neighbourhood, itself included (G), at least 1; all of them, where there are fewer. 5
+        to 10 are good values, as for `n_active`.
     explore : "auto" or int, default="auto"
-        Components that each row looks at by chance in every iteration. ``"auto"``: 1 where `n_active` is at most
-        3, which keeps so few from getting stuck, else 0.
+        Components that each row looks at by chance in every iteration. ``"auto"``: 1 where `n_active` is at
+        most 3, which keeps so few from getting stuck, else 0.
     coreset_size : int, float or None, default=None
-        Fit to a lightweight coreset (see :func:`lightweight_coreset`) of so many rows, or of that share of the
-        rows (above 0, at most 1); all rows, where there are no more. None: fit to all rows.
+        Fit to a lightweight coreset (see :func:`lightweight_coreset`) of so many rows, or of that share of
+        the rows (above 0, at most 1); all rows, where there are no more. None: fit to all rows.
     covariance_type : {"tied_spherical", "spherical", "diag"}, default="tied_spherical"
-        ``"tied_spherical"``: one variance for all components, and equal weights, which finds clusters as k-means
-        does. ``"spherical"``: a variance and a weight for each component. ``"diag"``: a variance for each
-        component and feature, and weights; not for sparse rows. The latter two begin with two iterations of the
-        first.
-    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like or \
-            callable, default="afk-mc2"
+        ``"tied_spherical"``: one variance for all components, and equal weights, which finds clusters as
+        k-means does. ``"spherical"``: a variance and a weight for each component. ``"diag"``: a variance for
+        each component and feature, and weights; not for sparse rows. The latter two begin with two iterations
+        of the first.
+    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
+            or callable, default="afk-mc2"
         First means, as for :class:`KMeans`.
     chain_length : int, default=20
         Candidates for each mean with ``init="afk-mc2"`` and ``"k-mc2"``.
     n_initial_e_steps : int, default=0
-        Searches before the first means are moved, beside the one that there always is. 2 to 4 may help with few
-        features.
+        Searches before the first means are moved, beside the one that there always is. 2 to 4 may help with
+        few features.
     stopping : {"per-weight", "relative"}, default="per-weight"
-        When it has converged: when the bound rises by no more than `tol`, in nats for each unit of weight; or, as
-        in the paper, when it changes by no more than `tol` times itself, which depends on the unit of X.
+        When it has converged: when the bound rises by no more than `tol`, in nats for each unit of weight;
+        or, as in the paper, when it changes by no more than `tol` times itself, which depends on the unit of
+        X.
     max_iter : int, default=200
         Most iterations; at least 1.
     tol : float, default=1e-4
@@ -129,8 +130,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     Notes
     -----
     An iteration costs at most ``n_samples * n_active * n_neighbors`` distances. Memory beyond the rows: ``8 *
-    n_active`` bytes a row (of the coreset, if there is one), ``O(n_components * n_features)``, and some MB for
-    each thread.
+    n_active`` bytes a row (of the coreset, if there is one), ``O(n_components * n_features)``, and some MB
+    for each thread.
 
     The bound never falls: a row keeps its components until it finds nearer ones.
 
@@ -146,8 +147,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     --------
     >>> import numpy as np
     >>> from shoal import TruncatedGaussianMixture
-    >>> X = np.random.default_rng(0).normal(size=(3000, 2)) + np.repeat([[0, 0], [9, 0], [0, 9]], 1000, axis=0)
-    >>> model = TruncatedGaussianMixture(3, random_state=0).fit(X)
+    >>> X = np.random.default_rng(0).normal(size=(3000, 2)) + np.repeat([[0, 0], [9, 0], [0, 9]], 1000,
+    axis=0) >>> model = TruncatedGaussianMixture(3, random_state=0).fit(X)
     >>> sorted(model.means_.round().tolist())
     [[0.0, 0.0], [0.0, 9.0], [9.0, 0.0]]
     >>> 0.9 < model.covariances_ < 1.1
@@ -224,7 +225,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             # What is wrong with either of them was said.
             if p.is_whole(size) and p.is_whole(self.n_components) and 1 <= size < self.n_components:
                 problems.add(
-                    f"n_components={self.n_components} must be at most the number of rows of the coreset, {size}"
+                    f"n_components={self.n_components} must be at most the number of rows of the coreset, "
+                    f"{size}"
                 )
         problems.check(p.one_of, "covariance_type", self.covariance_type, COVARIANCES)
         problems.check(p.whole, "chain_length", self.chain_length, 1)
@@ -277,7 +279,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         super()._update(run, step)
         _, arrays, texts = run.details()
         self._take(arrays["variances"], arrays["weights"], arrays["neighbours"].astype(np.int32))
-        self._floored = texts.get("floored") == "true"
+        self._floored = texts["floored"] == "true"
         if step is not None:
             self.lower_bound_ = step.objective
         if not hasattr(self, "coreset_"):
@@ -377,8 +379,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             Where the Euclidean distances of rows to the means of their components go, likewise; with
             ``covariance_type="tied_spherical"`` only.
         search : {"exact", "neighbors"}, default="exact"
-            ``"neighbors"`` looks only at some components, and at the neighbours of the nearest of these: faster
-            for thousands of components, and not always right.
+            ``"neighbors"`` looks only at some components, and at the neighbours of the nearest of these:
+            faster for thousands of components, and not always right.
 
         Returns
         -------
@@ -399,8 +401,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             raise ValueError(f"search={search!r} gives labels in memory: leave out and distances away")
         if distances is not None and self.covariance_type != "tied_spherical":
             raise ValueError(
-                f"distances are those to the nearest mean, which with covariance_type={self.covariance_type!r} "
-                "is not that of the most likely component"
+                "distances are those to the nearest mean, which is not that of the most likely component "
+                f"with covariance_type={self.covariance_type!r}"
             )
         return label_into(self, X, out, distances)
 
@@ -424,8 +426,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         Returns
         -------
         scipy.sparse.csr_array of shape (n_samples, n_components), float64
-            For every row at most `n_active` shares, those of the components of the largest densities, which add
-            up to 1.
+            For every row at most `n_active` shares, those of the components of the largest densities, which
+            add up to 1.
 
         Raises
         ------
@@ -520,7 +522,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         total, weight = self._log_likelihood(X, sample_weight)
         k, d = self.cluster_centers_.shape
         free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
-        return free[self.covariance_type] * math.log(weight) - 2 * total
+        return float(free[self.covariance_type] * math.log(weight) - 2 * total)
 
     def sample(self, n_samples: int = 1) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Draw rows from the mixture.

@@ -31,17 +31,19 @@ struct Work<T> {
     sq_dists: Vec<T>,
     nearest: Nearest,
     space: Space,
+    /// Components whose neighbours are in the space.
+    expanded: Vec<u32>,
 }
 
 impl<T: Compute> Default for Work<T> {
     fn default() -> Self {
-        let (costs, sq_dists) = (Vec::new(), Vec::new());
         Self {
             scratch: Scratch::default(),
-            costs,
-            sq_dists,
+            costs: Vec::new(),
+            sq_dists: Vec::new(),
             nearest: Nearest::default(),
             space: Space::default(),
+            expanded: Vec::new(),
         }
     }
 }
@@ -168,6 +170,7 @@ impl<'a, T: Compute> Scores<'a, T> {
         let costs = Costs::new(self.mixture, self.fits(data)?);
         let k = self.mixture.k();
         let walked = self.neighbours.filter(|neighbours| walk && neighbours.size() > 0);
+        let graph = walked.map(|neighbours| Graph::new(neighbours, k));
         let fill = |chunk: &Chunk<'_, T>, ids: &mut [u32], shares: &mut [f64], work: &mut Work<T>| {
             let densities = &costs.densities;
             let mut put = |i: usize, nearest: &Nearest| {
@@ -177,10 +180,10 @@ impl<'a, T: Compute> Scores<'a, T> {
                     shares[i * m + q] = (densities.constant - densities.half * near.cost - all).exp();
                 }
             };
-            if let Some(neighbours) = walked {
+            if let Some(graph) = &graph {
                 chunk.check_finite()?;
                 for i in 0..chunk.rows.rows() {
-                    self.walk(densities, neighbours, chunk.rows, (i, m), work);
+                    self.walk(densities, graph, chunk.rows, (i, m), work);
                     put(i, &work.nearest);
                 }
                 return Ok(());
@@ -196,39 +199,40 @@ impl<'a, T: Compute> Scores<'a, T> {
         for_all_rows("components of rows", data, cx, (tile_rows(k), m), Work::default, fill)
     }
 
-    /// Looks for the nearest components of a row by way of neighbourhoods: from some that stand for all of them to the neighbours of the nearest,
-    /// as long as there are nearer ones. Those that it ends at are near, and mostly the nearest.
+    /// Looks for the nearest components of a row by way of neighbourhoods: from some that stand for all of them to the neighbours of the nearest
+    /// ones, until there is none of these whose neighbours are unknown. They are near, and mostly the nearest.
     fn walk(
         &self,
         densities: &Densities<T>,
-        neighbours: &Neighbourhoods,
+        graph: &Graph,
         rows: Rows<'_, T>,
         (i, m): (usize, usize),
         work: &mut Work<T>,
     ) {
         let k = self.mixture.k();
-        // As many at the beginning as there are neighbours in a few steps.
-        let entries = ((k as f64).sqrt().ceil() as usize).max(2 * m).min(k);
-        let Work { sq_dists, nearest, space, .. } = work;
+        let entries = ((k as f64).sqrt().ceil() as usize).max(m).min(k);
+        let Work { sq_dists, nearest, space, expanded, .. } = work;
         space.begin(k);
+        nearest.begin(m.max(WALKERS).min(k));
+        expanded.clear();
         (0..entries).for_each(|e| space.extend(&[(e * k / entries) as u32]));
-        let mut before: Vec<u32> = Vec::new();
-        loop {
-            sq_dists.resize(space.list.len(), T::ZERO);
-            densities.centers.sq_dists(rows, i, &space.list, sq_dists);
-            nearest.begin(m.max(WALKERS).min(k));
-            for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
+        let mut met = 0;
+        while met < space.list.len() {
+            let fresh = &space.list[met..];
+            sq_dists.resize(fresh.len(), T::ZERO);
+            densities.centers.sq_dists(rows, i, fresh, sq_dists);
+            for (&id, sq_dist) in fresh.iter().zip(&*sq_dists) {
                 nearest.look_at(Near { cost: densities.cost(id, sq_dist.to_f64()), id, sq_dist: f64::NAN });
             }
-            if nearest.found.iter().map(|near| near.id).eq(before.iter().copied()) {
-                nearest.found.truncate(m);
-                return;
+            met = space.list.len();
+            for near in &nearest.found {
+                if !expanded.contains(&near.id) {
+                    expanded.push(near.id);
+                    space.extend(graph.of(near.id as usize));
+                }
             }
-            before.clear();
-            before.extend(nearest.found.iter().map(|near| near.id));
-            space.begin(k);
-            before.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
         }
+        nearest.found.truncate(m);
     }
 
     /// The logarithm of the density of every row.
@@ -266,5 +270,30 @@ impl<'a, T: Compute> Scores<'a, T> {
     }
 }
 
-/// Components that a walk goes on from: with fewer it would end too early.
-const WALKERS: usize = 5;
+/// Components that a walk goes on from: with 16 of them it finds the nearest of 1000 components of SIFT features for 94 rows of 100, and looks at a
+/// quarter of them; with 8 for 89, at a sixth.
+const WALKERS: usize = 16;
+
+/// Neighbours in either direction: those of a component, and those that it is a neighbour of. Many are in nobody's neighbourhood but their own.
+struct Graph {
+    starts: Vec<usize>,
+    ids: Vec<u32>,
+}
+
+impl Graph {
+    fn new(neighbours: &Neighbourhoods, k: usize) -> Self {
+        let mut edges: Vec<(u32, u32)> = Vec::with_capacity(2 * k * neighbours.size());
+        for c in 0..k as u32 {
+            let members = neighbours.of_cluster(c as usize);
+            members.iter().filter(|&&j| j != c).for_each(|&j| edges.extend([(c, j), (j, c)]));
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        let starts = (0..=k as u32).map(|c| edges.partition_point(|edge| edge.0 < c)).collect();
+        Self { starts, ids: edges.into_iter().map(|edge| edge.1).collect() }
+    }
+
+    fn of(&self, c: usize) -> &[u32] {
+        &self.ids[self.starts[c]..self.starts[c + 1]]
+    }
+}

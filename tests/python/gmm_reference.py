@@ -81,11 +81,11 @@ class State(NamedTuple):
     after_m: float
 
 
+@np.errstate(divide="ignore", invalid="ignore")
 def log_joint(d2, X, means, variances, priors):
     """log p(c, y) for all pairs; `variances` have the shape of their kind."""
-    k, dim = means.shape
-    with np.errstate(divide="ignore"):
-        log_priors = np.log(priors)
+    dim = means.shape[1]
+    log_priors = np.log(priors)
     if variances.size == 1:
         return log_priors - 0.5 * dim * np.log(2 * np.pi * variances) - d2 / (2 * variances)
     if variances.ndim == 1:
@@ -94,6 +94,7 @@ def log_joint(d2, X, means, variances, priors):
     return log_priors - 0.5 * np.log(2 * np.pi * variances).sum(axis=1) - 0.5 * mahalanobis
 
 
+@np.errstate(divide="ignore", invalid="ignore")
 def free_energy(X, w, shares, means, variances, priors):
     """Equation (4): expected log joint and entropy, by weight."""
     joint = log_joint(sq_dists(X, means), X, means, variances, priors)
@@ -102,6 +103,7 @@ def free_energy(X, w, shares, means, variances, priors):
     return float((w * terms.sum(axis=1)).sum() / w.sum())
 
 
+@np.errstate(divide="ignore", invalid="ignore")
 def truncated(
     X, means, active, size, *, weights=None, exploring=0, seed=0, initial=0, kind="tied_spherical", rounds=50
 ):

@@ -4,8 +4,8 @@
 and distances of var-GMM-S (all rows), vc-GMM and weighted k-means on the same lightweight coresets, our own
 k-means and that of scikit-learn. ``growth``: seconds of an iteration as the number of components doubles.
 ``initial``: searches before the first means are moved, and the random component, with few features.
-``densities``: log-likelihood of rows held out against scikit-learn's ``GaussianMixture``. Time includes seeding
-and coresets; errors and ratios are taken seed by seed, in one run.
+``densities``: log-likelihood of rows held out against scikit-learn's ``GaussianMixture``. Time includes
+seeding and coresets; errors and ratios are taken seed by seed, in one run.
 """
 
 from __future__ import annotations
