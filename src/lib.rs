@@ -38,6 +38,7 @@
 pub mod data;
 mod error;
 mod float;
+pub mod gmm;
 pub mod kernel;
 pub mod kmeans;
 mod matrix;
@@ -56,6 +57,7 @@ mod whole_file;
 
 pub use error::{Error, Result};
 pub use float::Float;
+pub use gmm::{GaussianMixture, TruncatedGaussianMixture};
 pub use kmeans::{
     Algorithm, BackwardEuler, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch, VarianceReduced,
 };

@@ -35,6 +35,8 @@ pub enum Purpose {
     Inner = 8,
     /// The rows of the steps of an epoch.
     Epoch = 7,
+    /// Clusters that a row of a mixture looks at by chance.
+    Exploring = 12,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

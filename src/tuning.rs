@@ -189,3 +189,10 @@ pub(crate) fn few_centers(k: usize, panel: usize) -> usize {
 pub(crate) fn stretch_rows(row_bytes: usize) -> usize {
     ((32 << 20) / row_bytes.max(1)).clamp(256, 16_384)
 }
+
+/// Rows of `row_bytes` each that a worker shares out among the components of a mixture together, each of which looks at up to `looks` components. In
+/// the order of their components the rows of one find its center, its neighbours and its sums in the cache: the more of them the better, as far
+/// as 8 MB of rows, if they are converted, and a million looks at components go.
+pub(crate) fn mixture_chunk_rows(row_bytes: usize, looks: usize) -> usize {
+    ((8 << 20) / row_bytes.max(1)).min((1 << 20) / looks.max(1)).max(STRIP_ROWS)
+}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .io import load, resume
     from .kmeans import KMeans
     from .minibatch import MiniBatchKMeans
+    from .mixture import TruncatedGaussianMixture
     from .neighbors import nearest
     from .nested import NestedMiniBatchKMeans
     from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
@@ -39,6 +40,7 @@ __all__ = [
     "NestedMiniBatchKMeans",
     "Step",
     "StreamingCoreset",
+    "TruncatedGaussianMixture",
     "VarianceReducedKMeans",
     "__version__",
     "afkmc2",
@@ -68,6 +70,7 @@ _HOMES = {
     "Step": ("_core", "Step"),
     "StreamingCoreset": ("coreset", "StreamingCoreset"),
     "VarianceReducedKMeans": ("variance_reduced", "VarianceReducedKMeans"),
+    "TruncatedGaussianMixture": ("mixture", "TruncatedGaussianMixture"),
     "__version__": ("_core", "version"),
     "afkmc2": ("seeding", "afkmc2"),
     "kmeans_parallel": ("seeding", "kmeans_parallel"),
@@ -90,6 +93,7 @@ _MODULES = (
     "kmeans",
     "metrics",
     "minibatch",
+    "mixture",
     "neighbors",
     "nested",
     "seeding",

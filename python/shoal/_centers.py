@@ -30,8 +30,8 @@ State = tuple[str, Arrays, Texts]
 PHASES = ("seeding", "sweeps", "final")
 
 
-class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Clusterer):
-    """Base of the estimators that end in centers.
+class CenterFitter(Clusterer):
+    """Base of the estimators whose fit is one of centers, whatever they are the centers of.
 
     A method says in `_rules` which parameters it refuses, makes its run in `_make_run`, and adds to
     `_update`, `_about` and `_recall` the attributes that only it has.
@@ -54,6 +54,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     _centers_of: Any
     #: Methods without such a parameter know this one.
     metric: str = "euclidean"
+    #: The parameter that says how many centers there are.
+    _count = "n_clusters"
     #: Whether the fit was begun elsewhere, with first centers of a callable.
     _by_callable = False
     #: Whether `max_iter` may be None: no limit.
@@ -140,7 +142,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         n = source.shape[0]
         weights = _params.weights(sample_weight, n)
         if n is not None and n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
+            raise ValueError(f"n_samples={n} should be >= {self._count}={self.n_clusters}.")
         return source, rows, weights
 
     def _go_on(
@@ -171,7 +173,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def _rules(self, problems: _params.Problems) -> None:
         """Note what is wrong with the parameters that all methods have; a method adds its own."""
         p = _params
-        problems.check(p.whole, "n_clusters", self.n_clusters, 1)
+        problems.check(p.whole, self._count, self.n_clusters, 1)
         if isinstance(self.init, str) and self.init not in INITS:
             problems.add(
                 f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
@@ -307,8 +309,129 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         fitted = self.fit(X, sample_weight=sample_weight)
         if fitted.__dict__.get("_labels") is None:
             # It was told to make none.
-            return fitted.predict(X)
+            labels: npt.NDArray[np.int32] = fitted.predict(X)
+            return labels
         return fitted.labels_
+
+    def _fitted_rows(self, X: Any) -> Source:
+        check_is_fitted(self, "cluster_centers_")
+        return self._rows(X, reset=False)
+
+    def __sklearn_tags__(self) -> Any:
+        """Say to scikit-learn what this estimator can do."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _energy(self, X: Any) -> float:
+        """Give the sum of squared distances of rows to their nearest centers."""
+        source = self._fitted_rows(X)
+        centers, threads = self.cluster_centers_, _params.threads(self.n_jobs)
+        return _core.inertia(source, centers, None, None, self.metric, threads)
+
+    def _labelled(
+        self, part: Source, first_row: int, with_distances: bool
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
+        """Label rows that are counted from `first_row` on; give their distances too, if asked for."""
+        threads = _params.threads(self.n_jobs)
+        if not with_distances:
+            return _core.predict(part, self.cluster_centers_, self.metric, threads, first_row), None
+        labels, sq_dists = _core.nearest(part, self.cluster_centers_, 1, self.metric, threads, first_row)
+        return labels, np.sqrt(sq_dists)
+
+    # ---------------------------------------------------------------- keeping
+
+    def _described(self) -> tuple[Arrays, Texts]:
+        params = self.get_params(deep=False)
+        # What a file cannot hold, and what only matters to a fit.
+        params.pop("callbacks")
+        for name, value in params.items():
+            if isinstance(value, np.generic):
+                params[name] = value.item()
+            elif not (value is None or isinstance(value, (bool, int, float, str))):
+                params[name] = "array" if name == "init" and not callable(value) else None
+        arrays = {}
+        if params["init"] == "array":
+            arrays["init"] = np.ascontiguousarray(self.init, dtype=self.cluster_centers_.dtype)
+        elif params["init"] is None:
+            params["init"] = "auto"
+        names = getattr(self, "feature_names_in_", None)
+        about = {
+            "feature_names": None if names is None else names.tolist(),
+            "callable_init": self._by_callable or callable(self.init),
+        }
+        return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
+
+    @classmethod
+    def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
+        """Make an estimator with the parameters that `_described` gave."""
+        given = Claims.read(meta, "params").parameters(cls._get_param_names())
+        if given.get("init") == "array":
+            given["init"] = floats(arrays, "init", (None, None))
+        return cls(**given)
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = self._described()
+        arrays |= {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
+        history = self.history_
+        figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
+        arrays["history"] = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
+        about = {
+            "n_iter": self.n_iter_,
+            "stop_reason": self.stop_reason_,
+            "stop_reasons": history["stop_reason"].tolist(),
+            "inertia": self.__dict__.get("_inertia"),
+            "timings": self.timings_,
+            "init": self.init_,
+            "feature_names": json.loads(texts["features"])["feature_names"],
+            **self._about(),
+        }
+        return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
+
+    def _about(self) -> dict[str, Any]:
+        """Give what a file holds of a fit that only this method has, as JSON takes it."""
+        return {}
+
+    def _recall(self, about: Claims) -> None:
+        """Take back what `_about` gave."""
+
+    @classmethod
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        about = Claims.read(meta, "fitted")
+        centers = floats(arrays, "cluster_centers", (None, None))
+        k, d = centers.shape
+        counts = floats(arrays, "counts", (k,))
+        need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
+        need(bool((counts >= 0).all()), "it has a cluster of negative weight")
+        model = cls._of_params(arrays, meta)
+        _params.one_of("metric", model.metric, METRICS)
+        model._forget()
+        model.cluster_centers_, model.counts_ = centers, counts
+        model.n_features_in_ = d
+        names = about.texts("feature_names", optional=True)
+        if names is not None:
+            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
+            model.feature_names_in_ = np.array(names, dtype=object)
+        model.n_iter_ = about.count("n_iter")
+        model.stop_reason_ = about.text("stop_reason", optional=True)
+        model.timings_ = about.figures("timings", PHASES)
+        model.init_ = str(about.text("init"))
+        model._recall(about)
+        model._inertia = about.figure("inertia", optional=True)
+        reasons = about.texts("stop_reasons") or []
+        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
+        whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
+        need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
+        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
+        model._history = np.array(rows, dtype=STEP_DTYPE)
+        return model
+
+
+class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, CenterFitter):
+    """Base of the estimators that end in the centers of clusters."""
+
+    # The one of ClusterMixin would come first.
+    fit_predict = CenterFitter.fit_predict
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[Any]:
         """Cluster the rows of X and give their distances to the centers.
@@ -325,8 +448,6 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         refuse_once(X, f"{type(self).__name__}.fit_transform")
         return self.fit(X, sample_weight=sample_weight)._distances(X)
-
-    # ---------------------------------------------------------------- using
 
     def predict(self, X: Any, out: Any = None, distances: Any = None) -> npt.NDArray[np.int32]:
         """Label rows with their nearest centers.
@@ -416,10 +537,6 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         threads = _params.threads(self.n_jobs)
         return -_core.inertia(source, self.cluster_centers_, weights, None, self.metric, threads)
 
-    def _fitted_rows(self, X: Any) -> Source:
-        check_is_fitted(self, "cluster_centers_")
-        return self._rows(X, reset=False)
-
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
@@ -427,93 +544,5 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     def __sklearn_tags__(self) -> Any:
         """Say to scikit-learn what this estimator can do."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    # ---------------------------------------------------------------- keeping
-
-    def _described(self) -> tuple[Arrays, Texts]:
-        params = self.get_params(deep=False)
-        # What a file cannot hold, and what only matters to a fit.
-        params.pop("callbacks")
-        for name, value in params.items():
-            if isinstance(value, np.generic):
-                params[name] = value.item()
-            elif not (value is None or isinstance(value, (bool, int, float, str))):
-                params[name] = "array" if name == "init" and not callable(value) else None
-        arrays = {}
-        if params["init"] == "array":
-            arrays["init"] = np.ascontiguousarray(self.init, dtype=self.cluster_centers_.dtype)
-        elif params["init"] is None:
-            params["init"] = "auto"
-        names = getattr(self, "feature_names_in_", None)
-        about = {
-            "feature_names": None if names is None else names.tolist(),
-            "callable_init": self._by_callable or callable(self.init),
-        }
-        return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
-
-    @classmethod
-    def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
-        """Make an estimator with the parameters that `_described` gave."""
-        given = Claims.read(meta, "params").parameters(cls._get_param_names())
-        if given.get("init") == "array":
-            given["init"] = floats(arrays, "init", (None, None))
-        return cls(**given)
-
-    def _kept(self) -> tuple[Arrays, Texts]:
-        arrays, texts = self._described()
-        arrays |= {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
-        history = self.history_
-        figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
-        arrays["history"] = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
-        about = {
-            "n_iter": self.n_iter_,
-            "stop_reason": self.stop_reason_,
-            "stop_reasons": history["stop_reason"].tolist(),
-            "inertia": self.__dict__.get("_inertia"),
-            "timings": self.timings_,
-            "init": self.init_,
-            "feature_names": json.loads(texts["features"])["feature_names"],
-            **self._about(),
-        }
-        return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
-
-    def _about(self) -> dict[str, Any]:
-        """Give what a file holds of a fit that only this method has, as JSON takes it."""
-        return {}
-
-    def _recall(self, about: Claims) -> None:
-        """Take back what `_about` gave."""
-
-    @classmethod
-    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
-        about = Claims.read(meta, "fitted")
-        centers = floats(arrays, "cluster_centers", (None, None))
-        k, d = centers.shape
-        counts = floats(arrays, "counts", (k,))
-        need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
-        need(bool((counts >= 0).all()), "it has a cluster of negative weight")
-        model = cls._of_params(arrays, meta)
-        _params.one_of("metric", model.metric, METRICS)
-        model._forget()
-        model.cluster_centers_, model.counts_ = centers, counts
-        model.n_features_in_ = d
-        names = about.texts("feature_names", optional=True)
-        if names is not None:
-            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
-            model.feature_names_in_ = np.array(names, dtype=object)
-        model.n_iter_ = about.count("n_iter")
-        model.stop_reason_ = about.text("stop_reason", optional=True)
-        model.timings_ = about.figures("timings", PHASES)
-        model.init_ = str(about.text("init"))
-        model._recall(about)
-        model._inertia = about.figure("inertia", optional=True)
-        reasons = about.texts("stop_reasons") or []
-        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
-        whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
-        need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
-        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
-        model._history = np.array(rows, dtype=STEP_DTYPE)
-        return model

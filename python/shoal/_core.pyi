@@ -10,6 +10,7 @@ from ._ahead import Ahead
 
 __all__ = [
     "LightweightCoreset",
+    "Mixture",
     "NpyWriter",
     "Run",
     "ShuffledWriter",
@@ -25,6 +26,7 @@ __all__ = [
     "kmeans",
     "load_model",
     "minibatch",
+    "mixture",
     "nearest",
     "nested",
     "predict",
@@ -170,6 +172,8 @@ class Run:
     def write_checkpoint(
         self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]
     ) -> None: ...
+    def details(self) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]: ...
+    def coreset(self) -> tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]] | None: ...
     def history(self) -> list[Step]: ...
     def centers(self) -> npt.NDArray[Any]: ...
     def counts(self) -> npt.NDArray[np.float64]: ...
@@ -278,6 +282,51 @@ def variance_reduced(
     tol: float,
     polish: bool,
     search_always: bool,
+    seed: int,
+    threads: int | None,
+    weights: npt.NDArray[np.float64] | None,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
+) -> Run: ...
+
+@final
+class Mixture:
+    def __new__(
+        cls,
+        means: npt.NDArray[Any],
+        variances: npt.NDArray[np.float64],
+        weights: npt.NDArray[np.float64],
+        covariance: str,
+        n_active: int,
+        neighbors: npt.NDArray[np.int32] | None,
+    ) -> Mixture: ...
+    def predict(
+        self, source: Source, walk: bool, threads: int | None, first_row: int = 0
+    ) -> npt.NDArray[np.int32]: ...
+    def shares(
+        self, source: Source, walk: bool, threads: int | None
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]: ...
+    def log_densities(self, source: Source, threads: int | None) -> npt.NDArray[np.float64]: ...
+    def log_likelihood(
+        self, source: Source, weights: npt.NDArray[np.float64] | None, threads: int | None
+    ) -> tuple[float, float]: ...
+
+def mixture(
+    source: Source,
+    *,
+    n_components: int,
+    n_active: int,
+    n_neighbors: int,
+    explore: int | None,
+    coreset_rows: int | None,
+    coreset_share: float | None,
+    covariance: str,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    chain: int,
+    n_initial_e_steps: int,
+    stopping: str,
+    max_iter: int,
+    tol: float,
     seed: int,
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,

@@ -160,8 +160,6 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
 def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.int32]:
     """Label rows with the centers of `model`, block by block; with `distances` those to the center too."""
     refuse_mixed(X, out, distances)
-    threads = _params.threads(model.n_jobs)
-    centers, metric = model.cluster_centers_, model.metric
     with ExitStack() as stack:
         # Outputs that cannot be written are refused before a row is read.
         labels = stack.enter_context(results("out", out, np.int32))
@@ -177,12 +175,10 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
                 sq_roots.expect(n)
 
         def work(part: Source, first: int) -> None:
-            if sq_roots is None:
-                labels.put(_core.predict(part, centers, metric, threads, first))
-                return
-            found, sq_dists = _core.nearest(part, centers, 1, metric, threads, first)
+            found, apart = model._labelled(part, first, sq_roots is not None)
             labels.put(found)
-            sq_roots.put(np.sqrt(sq_dists))
+            if sq_roots is not None:
+                sq_roots.put(apart)
 
         if source.access == "random":
             assert n is not None

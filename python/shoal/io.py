@@ -14,6 +14,7 @@ from .backward_euler import BackwardEulerKMeans
 from .coreset import StreamingCoreset
 from .kmeans import KMeans
 from .minibatch import MiniBatchKMeans
+from .mixture import TruncatedGaussianMixture
 from .nested import NestedMiniBatchKMeans
 from .variance_reduced import VarianceReducedKMeans
 
@@ -24,6 +25,7 @@ KINDS: dict[str, Any] = {
     "kmeans-model": KMeans,
     "minibatch-kmeans-model": MiniBatchKMeans,
     "nested-kmeans-model": NestedMiniBatchKMeans,
+    "gaussian-mixture-model": TruncatedGaussianMixture,
     "streaming-coreset": StreamingCoreset,
     "backward-euler-kmeans-model": BackwardEulerKMeans,
     "variance-reduced-kmeans-model": VarianceReducedKMeans,
@@ -35,6 +37,7 @@ CHECKPOINTS: dict[str, Any] = {
     "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
     "backward-euler-kmeans-checkpoint": BackwardEulerKMeans,
     "variance-reduced-kmeans-checkpoint": VarianceReducedKMeans,
+    "gaussian-mixture-checkpoint": TruncatedGaussianMixture,
 }
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")

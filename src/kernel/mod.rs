@@ -20,6 +20,7 @@ mod arch;
 pub(crate) mod bounded;
 mod generic;
 mod isa;
+pub(crate) mod listed;
 mod pack;
 mod table;
 #[cfg(test)]

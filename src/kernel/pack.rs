@@ -424,7 +424,7 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
 }
 
 /// The scale of a set of centers about a point, or about the origin.
-fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) -> T {
+pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) -> T {
     let mut largest = 0.0f64;
     for c in centers.iter() {
         if let Some(shift) = shift {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
+use super::generic::listed::Padded;
 use super::isa::Isa;
 use super::pack::{PackedCenters, Scratch};
 use crate::float::Float;
@@ -57,7 +58,18 @@ pub struct KernelTable<T: Compute> {
     pub(super) reassign: ReassignFn<T>,
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
+    /// See [`generic::listed`](super::generic::listed), as those that follow.
+    pub(super) few: fn(&[T], Padded<'_, T>, &[u32], &mut [T]),
+    pub(super) few_scaled: FewScaledFn<T>,
+    pub(super) add_parts: fn(&[T], &[u32], &[f64], &mut [f64]),
+    pub(super) add_squares: AddSquaresFn<T>,
 }
+
+/// A row, centers, factors, the list of centers; squared distances come out.
+pub(super) type FewScaledFn<T> = fn(&[T], Padded<'_, T>, Padded<'_, T>, &[u32], &mut [T]);
+
+/// A row, centers, the list of centers, parts; sums of squares to add to.
+pub(super) type AddSquaresFn<T> = fn(&[T], Padded<'_, T>, &[u32], &[f64], &mut [f64]);
 
 /// The nearest centers of sparse rows.
 pub(super) type SparseLabelsFn<T> = fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, &mut [u32]);

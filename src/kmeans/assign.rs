@@ -52,7 +52,7 @@ fn with_metric<T: Compute, R>(
 ///
 /// Where the source does not know its length, the results grow as blocks arrive: a pass just for counting would be the only one that some
 /// streams allow.
-fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
+pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
     what: &str,
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -106,7 +106,7 @@ fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
 }
 
 /// What results hold.
-trait PerValue: Copy + Default + Send {}
+pub(crate) trait PerValue: Copy + Default + Send {}
 impl<V: Copy + Default + Send> PerValue for V {}
 
 /// The nearest center of every row.
@@ -222,7 +222,7 @@ pub(crate) fn inertia<T: Compute>(
 ///
 /// # Errors
 /// As [`super::KMeansModel::predict`].
-pub(super) fn label<T: Compute>(
+pub(crate) fn label<T: Compute>(
     centers: &[T],
     metric: Metric,
     data: &dyn DataSource<T>,

@@ -83,7 +83,7 @@ impl<M: Method> FitRun<M> {
     }
 
     /// A run that goes on from a checkpoint over `rows` of that shape; its parameters were checked.
-    pub(super) fn resumed<S: Source + ?Sized>(
+    pub(crate) fn resumed<S: Source + ?Sized>(
         params: &M::Params,
         checkpoint: &Contents,
         rows: &S,

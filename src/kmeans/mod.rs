@@ -18,17 +18,19 @@ mod panel_bounds;
 mod params;
 mod run;
 mod starts;
-mod state;
+pub(crate) mod state;
 mod variance_reduced;
 
+pub(crate) use assign::{for_all_rows, inertia, label, predict};
 #[cfg(feature = "python")]
-pub(crate) use assign::{inertia, nearest, predict, transform};
+pub(crate) use assign::{nearest, transform};
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
 pub use lloyd::{Lloyd, Timings};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
+pub(crate) use run::shape;
 pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, StreamSolver};
 pub use starts::LloydStarts;
 pub use variance_reduced::{

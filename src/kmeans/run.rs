@@ -10,6 +10,7 @@ use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::solver::{Run, Solver, Step, StopReason, StopRules, require};
+use crate::stats::Coreset;
 
 /// What a method shows between two of its steps.
 #[derive(Clone, Copy, Debug)]
@@ -39,9 +40,19 @@ pub struct Snapshot<'a, T> {
 }
 
 /// A solver that moves centers.
-pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
+pub trait CenterSolver<T: Compute>: Solver<T> {
     /// What it shows now.
     fn snapshot(&self) -> Snapshot<'_, T>;
+
+    /// What only this method knows, for those who show it: small arrays and texts.
+    fn details(&self) -> Contents {
+        Contents::new("")
+    }
+
+    /// The few rows with weights that it works on in place of all, where it does.
+    fn coreset(&self) -> Option<&Coreset<T>> {
+        None
+    }
 
     /// All that the next step depends on, but for the rows and what can be made anew from them.
     fn checkpoint(&self) -> Contents;
@@ -68,7 +79,7 @@ pub trait CenterSolver<T: Compute>: Solver<T, Model = KMeansModel> {
 }
 
 /// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
-pub trait StreamSolver<T: Compute>: CenterSolver<T> {
+pub trait StreamSolver<T: Compute>: CenterSolver<T> + Solver<T, Model = KMeansModel> {
     /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it
     /// was, but for rows that had to make room for others meanwhile.
     ///
@@ -172,7 +183,7 @@ pub(super) fn access<S: Source + ?Sized>(rows: &S) -> Access {
 ///
 /// # Errors
 /// [`Error::Source`] for too little access, [`Error::Empty`] for no rows, those of the source.
-pub(super) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Option<u64>, usize)> {
+pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Option<u64>, usize)> {
     fn of<T: Compute>(data: &dyn DataSource<T>, needs: Access) -> Result<(Option<u64>, usize)> {
         // Before a row is read: a stream that can be read once is still whole when it is refused.
         require(needs, data.access())?;
@@ -191,7 +202,7 @@ pub(super) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Opti
 
 impl<M: Method> FitRun<M> {
     /// A run over `rows`, of which there are `n` where that is known; their parameters were checked.
-    pub(super) fn new<S: Source + ?Sized>(params: &M::Params, rows: &S, n: Option<u64>) -> Self {
+    pub(crate) fn new<S: Source + ?Sized>(params: &M::Params, rows: &S, n: Option<u64>) -> Self {
         let typed = match rows.any() {
             AnySource::F32(_) => Typed::F32(Run::new(M::solver(params))),
             AnySource::F64(_) => Typed::F64(Run::new(M::solver(params))),
@@ -403,6 +414,24 @@ impl<M: Method> FitRun<M> {
         self.model()
     }
 
+    /// As [`CenterSolver::details`].
+    #[cfg(feature = "python")]
+    pub(crate) fn details(&self) -> Contents {
+        either!(&self.typed, run => run.solver().details())
+    }
+
+    /// What the one of two functions gives that takes the solver of this run.
+    pub(crate) fn with_solver<R>(
+        &self,
+        narrow: impl FnOnce(&M::Solver<f32>) -> R,
+        wide: impl FnOnce(&M::Solver<f64>) -> R,
+    ) -> R {
+        match &self.typed {
+            Typed::F32(run) => narrow(run.solver()),
+            Typed::F64(run) => wide(run.solver()),
+        }
+    }
+
     /// What the one of two functions gives that takes the solvers of this run and of another; `None` when their types differ.
     pub(super) fn with_other<R>(
         &mut self,
@@ -469,7 +498,7 @@ pub struct FitSteps<'a, M: Method, S: ?Sized> {
 }
 
 impl<'a, M: Method, S: Source + ?Sized> FitSteps<'a, M, S> {
-    pub(super) fn new(run: FitRun<M>, rows: &'a S, cx: Executor) -> Self {
+    pub(crate) fn new(run: FitRun<M>, rows: &'a S, cx: Executor) -> Self {
         Self { run, rows, cx, failed: false }
     }
 

@@ -70,12 +70,12 @@ pub(super) fn carried_of(
 }
 
 /// Seconds by phase.
-pub(super) fn stored_timings(timings: Timings) -> Value {
+pub(crate) fn stored_timings(timings: Timings) -> Value {
     json!([timings.seeding, timings.sweeps, timings.finish])
 }
 
 /// What [`stored_timings`] gave.
-pub(super) fn timings_of(object: &Map<String, Value>) -> Result<Timings, String> {
+pub(crate) fn timings_of(object: &Map<String, Value>) -> Result<Timings, String> {
     let seconds = |at: usize| {
         let found = object.get("timings").and_then(|all| all.get(at)).and_then(Value::as_f64);
         found.filter(|&s| s >= 0.0).ok_or_else(|| "its \"timings\" are missing".to_owned())

@@ -79,6 +79,20 @@ pub const MINIBATCH_CHECKPOINT: &str = "minibatch-kmeans-checkpoint";
 /// ```
 pub const NESTED_CHECKPOINT: &str = "nested-kmeans-checkpoint";
 
+/// The kind of files that hold a fitted mixture of Gaussians.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::MIXTURE_MODEL, "gaussian-mixture-model");
+/// ```
+pub const MIXTURE_MODEL: &str = "gaussian-mixture-model";
+
+/// The kind of files that hold a fit of a mixture of Gaussians on its way.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::MIXTURE_CHECKPOINT, "gaussian-mixture-checkpoint");
+/// ```
+pub const MIXTURE_CHECKPOINT: &str = "gaussian-mixture-checkpoint";
+
 /// The kind of contents that hold a coreset of a stream that is still to go on.
 ///
 /// ```

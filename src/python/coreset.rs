@@ -19,7 +19,7 @@ use crate::kernel::Compute;
 use crate::stats::{Coreset, Lightweight, MergeReduce};
 
 /// Rows, their weights, and where they come from. Sparse rows are the three arrays that they consist of: values, columns, beginnings.
-type Parts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
+pub(super) type Parts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// A coreset as Python has it.
 fn parts<T: Compute + Element>(py: Python<'_>, coreset: Coreset<T>) -> PyResult<Parts<'_>> {
@@ -34,6 +34,22 @@ fn parts<T: Compute + Element>(py: Python<'_>, coreset: Coreset<T>) -> PyResult<
     };
     let rows: Vec<i64> = rows.into_iter().map(u64::cast_signed).collect();
     Ok((points, array1(py, weights), array1(py, rows)))
+}
+
+/// A coreset of rows of either type.
+pub(super) enum AnyCoreset {
+    F32(Coreset<f32>),
+    F64(Coreset<f64>),
+}
+
+impl AnyCoreset {
+    /// As Python has it.
+    pub(super) fn into_parts(self, py: Python<'_>) -> PyResult<Parts<'_>> {
+        match self {
+            Self::F32(coreset) => parts(py, coreset),
+            Self::F64(coreset) => parts(py, coreset),
+        }
+    }
 }
 
 /// What no other thread works on.

@@ -31,7 +31,7 @@ fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResu
 }
 
 /// Makes errors name rows as they are counted where the source is a part that begins with row `first_row`.
-fn from_row(first_row: u64) -> impl Fn(Error) -> Error {
+pub(super) fn from_row(first_row: u64) -> impl Fn(Error) -> Error {
     move |error| match error {
         Error::NotFinite { what: what @ "X", value, row, column } => {
             Error::NotFinite { what, value, row: first_row + row, column }

@@ -22,7 +22,7 @@ use crate::seeding::Seeding;
 use crate::tuning::batch_seeding_sample;
 
 /// Kind, arrays and texts of a state, as `Run.state` gives them.
-type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
+pub(super) type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String, String>);
 
 /// The seeding of that name; `"given"` takes the centers, for rows of `cols` columns.
 pub(super) fn seeding_of(name: &str, centers: Option<&Bound<'_, PyAny>>, cols: usize) -> PyResult<Seeding> {
@@ -43,7 +43,11 @@ fn columns(source: Option<&Source>, centers: Option<&Bound<'_, PyAny>>) -> PyRes
 }
 
 /// What `start` makes, which may take a pass over a stream.
-fn begun<R: Send>(py: Python<'_>, input: &Input, start: impl FnOnce() -> Result<R> + Send) -> PyResult<R> {
+pub(super) fn begun<R: Send>(
+    py: Python<'_>,
+    input: &Input,
+    start: impl FnOnce() -> Result<R> + Send,
+) -> PyResult<R> {
     enter(py, Some(1), input.rows().effort(0.0), |_| start())
 }
 

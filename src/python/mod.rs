@@ -6,6 +6,7 @@ mod enter;
 mod error;
 mod kernel;
 mod kmeans;
+mod mixture;
 mod persist;
 mod rows;
 mod run;
@@ -56,6 +57,8 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kmeans::nested, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::backward_euler, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::variance_reduced, m)?)?;
+    m.add_class::<mixture::Mixture>()?;
+    m.add_function(wrap_pyfunction!(mixture::mixture, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::nearest, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::array::{Centers, array1, array2, signed};
+use super::coreset::{AnyCoreset, Parts};
 use super::enter::enter;
 use super::persist::{Loaded, as_python, of_python};
 use super::rows::Input;
@@ -15,7 +16,7 @@ use super::source::Source;
 use super::step::Step;
 use crate::data::AnySource;
 use crate::error::Result;
-use crate::kmeans::{FitRun, Method, Timings};
+use crate::kmeans::{CenterSolver, FitRun, Method, Timings};
 use crate::parallel::Executor;
 use crate::persist::{self, Contents};
 use crate::solver::{self, StopReason};
@@ -45,6 +46,8 @@ trait AnyRun: Send {
     fn merge(&mut self, other: &Contents) -> Result<()>;
     fn know_rows(&mut self, rows: &Input) -> Result<()>;
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
+    fn details(&self) -> Contents;
+    fn coreset(&self) -> Option<AnyCoreset>;
     fn history(&self) -> Vec<solver::Step>;
 }
 
@@ -119,6 +122,15 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
         self.checkpoint(rows)
+    }
+    fn details(&self) -> Contents {
+        self.details()
+    }
+    fn coreset(&self) -> Option<AnyCoreset> {
+        self.with_solver(
+            |solver| solver.coreset().cloned().map(AnyCoreset::F32),
+            |solver| solver.coreset().cloned().map(AnyCoreset::F64),
+        )
     }
     fn history(&self) -> Vec<solver::Step> {
         self.history().to_vec()
@@ -249,6 +261,18 @@ impl Run {
             contents.meta.extend(more.meta);
             persist::write(path, &contents)
         })
+    }
+
+    /// What only this method knows, as arrays and texts.
+    fn details<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
+        let contents = self.locked()?.details();
+        as_python(py, contents)
+    }
+
+    /// A copy of the few rows that it works on in place of all; None where it works on all.
+    fn coreset<'py>(&self, py: Python<'py>) -> PyResult<Option<Parts<'py>>> {
+        let coreset = self.locked()?.coreset();
+        coreset.map(|coreset| coreset.into_parts(py)).transpose()
     }
 
     /// All steps so far.

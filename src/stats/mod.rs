@@ -4,9 +4,11 @@ mod clusters;
 mod coreset;
 mod merge_reduce;
 mod moments;
+mod shares;
 mod waiting;
 
 pub use clusters::ClusterSums;
 pub use coreset::{Coreset, Lightweight, lightweight_coreset};
 pub use merge_reduce::MergeReduce;
 pub use moments::Moments;
+pub(crate) use shares::ShareSums;

@@ -34,6 +34,13 @@ METHODS = {
     "kmeans, bounds": shoal.KMeans(40, algorithm="yinyang", tol=0, random_state=3),
     "kmeans, cosine": shoal.KMeans(12, metric="cosine", tol=0, random_state=3),
     "minibatch": shoal.MiniBatchKMeans(12, batch_size=200, max_iter=2, tol=1e-3, random_state=3),
+    "mixture": shoal.TruncatedGaussianMixture(12, n_active=3, tol=1e-3, random_state=3),
+    "mixture, coreset": shoal.TruncatedGaussianMixture(
+        12, covariance_type="diag", coreset_size=900, max_iter=9, random_state=3
+    ),
+    "mixture, callable": shoal.TruncatedGaussianMixture(
+        12, covariance_type="spherical", init=first_rows, max_iter=6, random_state=3
+    ),
     "nested": shoal.NestedMiniBatchKMeans(12, batch_size=200, random_state=3),
     "nested, in order": shoal.NestedMiniBatchKMeans(
         12, batch_size=200, shuffle=False, compute_labels=False, random_state=3

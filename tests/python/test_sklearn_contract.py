@@ -4,7 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import shoal
-from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, VarianceReducedKMeans
+from shoal import (
+    BackwardEulerKMeans,
+    KMeans,
+    MiniBatchKMeans,
+    NestedMiniBatchKMeans,
+    TruncatedGaussianMixture,
+    VarianceReducedKMeans,
+)
 from sklearn.base import clone, is_clusterer
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -33,6 +40,10 @@ EXPECTED_FAILURES = {
         MiniBatchKMeans(n_clusters=3, init="random", batch_size=7, tol=1e-3, half_life=50, n_jobs=2),
         MiniBatchKMeans(n_clusters=2, reassignment_ratio=0.0, max_no_improvement=None, max_iter=3),
         NestedMiniBatchKMeans(),
+        TruncatedGaussianMixture(),
+        TruncatedGaussianMixture(
+            n_components=2, n_active=1, coreset_size=0.9, covariance_type="spherical", stopping="relative"
+        ),
         NestedMiniBatchKMeans(
             n_clusters=2, batch_size=20, rho=1.0, shuffle=False, bounds="hamerly", n_jobs=2
         ),

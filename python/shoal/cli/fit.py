@@ -126,8 +126,10 @@ def run(args: argparse.Namespace) -> int:
         else:
             model.fit(source)
         seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
+        # Of a mixture, which makes labels only where somebody asks for them.
+        bound = getattr(model, "lower_bound_", None)
         # Both are left out by `--set compute_labels=false`.
-        inertia = getattr(model, "inertia_", None)
+        inertia = getattr(model, "inertia_", None) if bound is None else None
         labels = None
         if args.labels:
             labels = model.predict(source) if inertia is None else model.labels_
@@ -142,8 +144,12 @@ def run(args: argparse.Namespace) -> int:
         from shoal.plot import Curve, curves
 
         history = model.history_
-        mean = history["objective"] / history["batch_size"]
-        drawn = [Curve("rows of the step", history["elapsed"], history["rows_seen"], mean)]
+        mean = history["objective"] / (history["batch_size"] if bound is None else 1)
+        own = "rows of the step" if bound is None else "bound of the mean log-likelihood"
+        drawn = [Curve(own, history["elapsed"], history["rows_seen"], mean)]
+        if bound is not None and watchers:
+            # Nats and squared distances do not share an axis.
+            drawn = []
         drawn += [Curve.of("held-out rows", watcher.points) for watcher in watchers]
         curves(args.plot, drawn, f"{args.method}, {args.clusters} clusters of {rows} x {cols}")
     algorithm, init, metric, timings = (
@@ -164,6 +170,7 @@ def run(args: argparse.Namespace) -> int:
         "iterations": model.n_iter_,
         "stop_reason": model.stop_reason_,
         "inertia": inertia,
+        **({} if bound is None else {"lower_bound": bound}),
         "validation_energy": energy,
         "seconds": round(seconds, 6),
         "resumed": resumed,
@@ -180,6 +187,7 @@ def run(args: argparse.Namespace) -> int:
         "clusters": args.clusters,
         "iterations": f"{model.n_iter_} ({model.stop_reason_})",
         "inertia": None if inertia is None else f"{inertia:.9g}",
+        "bound": None if bound is None else f"{bound:.9g} nats a row",
         "validation": None if energy is None else f"{energy:.9g} a row ({args.validation})",
         "seconds": f"{seconds:.3f} ({spent(timings)})" if timings else f"{seconds:.3f}",
         "model": args.output,

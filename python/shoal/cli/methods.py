@@ -21,6 +21,8 @@ class Method:
 
     estimator: str
     fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    #: What this estimator calls the parameters that options stand for, where it is another name.
+    called: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def is_there(self) -> bool:
@@ -45,12 +47,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "vrkm": Method("VarianceReducedKMeans", MappingProxyType({"variant": "vrkm"})),
         "vrkm++": Method("VarianceReducedKMeans", MappingProxyType({"variant": "vrkm++"})),
         "sbe": Method("BackwardEulerKMeans"),
-        "gmm": Method("TruncatedGaussianMixture"),
+        "gmm": Method("TruncatedGaussianMixture", called=MappingProxyType({"n_clusters": "n_components"})),
         "kmodes": Method("LaplacianKModes"),
     }
 )
 #: Those whose models are centers about which held-out rows have an energy.
-CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe")
+CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm")
 
 
 def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:
@@ -102,7 +104,8 @@ def parameters(
 ) -> dict[str, Any]:
     """Give the parameters of a method's estimator from options, by parameter and None if not given."""
     allowed = settable(method)
-    params = {name: value for name, value in options.items() if value is not None}
+    called = METHODS[method].called
+    params = {called.get(name, name): value for name, value in options.items() if value is not None}
     for name in params:
         if name not in allowed:
             raise UsageError(f"--{name.replace('_', '-')}: {method} has no parameter {name!r}")

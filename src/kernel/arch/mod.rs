@@ -23,6 +23,7 @@ macro_rules! stamp {
             use std::ops::Range;
 
             use crate::kernel::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
+            use crate::kernel::generic::listed::{self, Padded};
             use crate::kernel::generic::{accumulate, bounds, lanes, pair, picked, sparse, strip, tile};
             use crate::kernel::isa::Isa;
             use crate::kernel::pack::{Form, PackedCenters, Scratch};
@@ -84,6 +85,14 @@ macro_rules! stamp {
                 reassign: |x, l, c, s, t, e| unsafe { reassign(x, l, c, s, t, e) },
                 // SAFETY: as above.
                 sq_dist: |a, b| unsafe { sq_dist(a, b) },
+                // SAFETY: as above.
+                few: |x, c, list, out| unsafe { few(x, c, list, out) },
+                // SAFETY: as above.
+                few_scaled: |x, c, f, list, out| unsafe { few_scaled(x, c, f, list, out) },
+                // SAFETY: as above.
+                add_parts: |x, list, parts, sums| unsafe { add_parts(x, list, parts, sums) },
+                // SAFETY: as above.
+                add_squares: |x, c, list, parts, squares| unsafe { add_squares(x, c, list, parts, squares) },
             };
 
             $(#[$attr])*
@@ -302,6 +311,41 @@ macro_rules! stamp {
             unsafe fn sq_dist(a: &[$t], b: &[$t]) -> f64 {
                 // SAFETY: the caller's processor has the instruction set.
                 unsafe { pair::sq_dist::<$simd>(a, b) }
+            }
+
+            $(#[$attr])*
+            unsafe fn few(row: &[$t], centers: Padded<'_, $t>, list: &[u32], out: &mut [$t]) {
+                let none = Padded { values: &[], stride: 0 };
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { listed::sq_dists::<$simd, false>(row, centers, none, list, out) }
+            }
+
+            $(#[$attr])*
+            unsafe fn few_scaled(
+                row: &[$t],
+                centers: Padded<'_, $t>,
+                factors: Padded<'_, $t>,
+                list: &[u32],
+                out: &mut [$t],
+            ) {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { listed::sq_dists::<$simd, true>(row, centers, factors, list, out) }
+            }
+
+            $(#[$attr])*
+            unsafe fn add_parts(row: &[$t], list: &[u32], parts: &[f64], sums: &mut [f64]) {
+                listed::add_parts(row, list, parts, sums);
+            }
+
+            $(#[$attr])*
+            unsafe fn add_squares(
+                row: &[$t],
+                centers: Padded<'_, $t>,
+                list: &[u32],
+                parts: &[f64],
+                squares: &mut [f64],
+            ) {
+                listed::add_squares(row, centers, list, parts, squares);
             }
         }
     };

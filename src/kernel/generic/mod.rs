@@ -7,6 +7,7 @@
 pub(super) mod accumulate;
 pub(super) mod bounds;
 pub(super) mod lanes;
+pub(super) mod listed;
 pub(super) mod pair;
 pub(super) mod picked;
 pub(super) mod simd;

@@ -4,13 +4,14 @@ use proptest::prelude::*;
 
 use super::naive;
 use crate::float::Float;
+use crate::kernel::listed::RowCenters;
 use crate::kernel::{
     Compute, Isa, PackedCenters, Scratch, accumulate, distances, nearest, nearest_m, nearest_two, reassign,
     sq_dists,
 };
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
-use crate::rows::{RowBuf, Rows, SparseRef};
+use crate::rows::{RowBuf, Rows, SparseRef, spread};
 
 /// Values of one kind, `len` of them.
 #[derive(Clone, Copy, Debug)]
@@ -138,6 +139,8 @@ fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize)
         }
     }
 
+    check_listed(isa, (rows, centers), &truth, apart, &what);
+
     let weights: Vec<f64> = (0..n).map(|i| 0.5 + (i % 4) as f64).collect();
     for weights in [None, Some(&weights[..])] {
         let (mut sums, mut totals) = (vec![0.0; k * d], vec![0.0; k]);
@@ -177,6 +180,67 @@ fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize)
     let largest = x.iter().fold(0.0, |largest: f64, x| largest.max(x.to_f64().abs()));
     for (sum, sum_t) in sums.iter().zip(sums_t) {
         assert!((sum - sum_t).abs() <= 1e-14 * largest * n as f64, "{what}: sum {sum} not {sum_t}");
+    }
+}
+
+/// Rows against some of the centers, some of them twice, and in the sums of these.
+fn check_listed<T: Compute>(
+    isa: Isa,
+    (rows, centers): (Rows<'_, T>, MatRef<'_, T>),
+    truth: &[Vec<f64>],
+    apart: f64,
+    what: &str,
+) {
+    let (k, d) = (centers.rows(), centers.cols());
+    let sparse = matches!(rows, Rows::Sparse(_));
+    let listed = RowCenters::for_isa(centers, sparse, isa);
+    let unit = listed.unit();
+    let slack = 2.0 * (d + 4) as f64 * T::EPSILON;
+    let factors: Vec<T> = (0..k * d).map(|i| T::from_f64(0.25 + (i % 7) as f64)).collect();
+    let scaled = (!sparse).then(|| RowCenters::with_factors_for_isa(centers, &factors, isa));
+    let (mut sums, mut sums_t) = (vec![0.0; k * d], vec![0.0; k * d]);
+    let (mut squares, mut squares_t) = (vec![0.0; k * d], vec![0.0; k * d]);
+    for (i, truth) in truth.iter().enumerate() {
+        let list: Vec<u32> = (0..(i % 11).min(2 * k)).map(|q| ((i + 3 * q) % k) as u32).collect();
+        let mut out = vec![T::INFINITY; list.len()];
+        listed.sq_dists(rows, i, &list, &mut out);
+        for (&j, out) in list.iter().zip(&out) {
+            let (found, exact) = (out.to_f64() / unit, truth[j as usize]);
+            assert!((found - exact).abs() <= slack * exact + apart, "{what}: {found} not {exact}");
+            let found = listed.sq_dist(rows, i, j as usize);
+            assert!((found - exact).abs() <= 1e-13 * exact + apart, "{what}: {found} not {exact}");
+        }
+        let mut row = vec![T::ZERO; d];
+        match rows {
+            Rows::Dense(rows) => row.copy_from_slice(rows.row(i)),
+            Rows::Sparse(rows) => spread(rows.row(i), &mut row),
+        }
+        let parts: Vec<f64> = (0..list.len()).map(|q| 0.5 + q as f64).collect();
+        listed.add_parts(rows, i, &list, &parts, &mut sums);
+        if let Some(scaled) = &scaled {
+            scaled.sq_dists(rows, i, &list, &mut out);
+            scaled.add_squares(&row, &list, &parts, &mut squares);
+        }
+        for (q, &j) in list.iter().enumerate() {
+            let j = j as usize;
+            let mut exact = 0.0;
+            for t in 0..d {
+                let (x, c) = (row[t].to_f64(), centers.row(j)[t].to_f64());
+                sums_t[j * d + t] += parts[q] * x;
+                squares_t[j * d + t] += parts[q] * ((x - c) * (x - c));
+                exact += ((x - c) * factors[j * d + t].to_f64()).powi(2);
+            }
+            // A float32 overflows or vanishes where it cannot hold such squares.
+            let held = exact == 0.0 || (1e-30..1e30).contains(&exact) || size_of::<T>() == 8;
+            if scaled.is_some() && held {
+                let found = out[q].to_f64();
+                assert!((found - exact).abs() <= slack * exact, "{what}: {found} not {exact}");
+            }
+        }
+    }
+    assert_eq!(sums, sums_t, "{what}");
+    if scaled.is_some() {
+        assert_eq!(squares, squares_t, "{what}");
     }
 }
 

@@ -1,0 +1,404 @@
+"""Truncated mixtures: the experiments of Hirschberger, Forster & Lücke (arXiv 1810.00803, 2018).
+
+``methods``: time, quantisation error on all rows (relative to k-means++ with Lloyd's algorithm, equation 9)
+and distances of var-GMM-S (all rows), vc-GMM and weighted k-means on the same lightweight coresets, our own
+k-means and that of scikit-learn. ``growth``: seconds of an iteration as the number of components doubles.
+``initial``: searches before the first means are moved, and the random component, with few features.
+``densities``: log-likelihood of rows held out against scikit-learn's ``GaussianMixture``. Time includes
+seeding and coresets; errors and ratios are taken seed by seed, in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import _common as common
+import datasets
+
+#: Sets and numbers of components of the experiment.
+SETS = (
+    "sift_bsds_trainval:1000",
+    "sift_bsds_trainval:4000",
+    "kddcup:500",
+    "cifar10_test10k_rgb:500",
+    "patches:2000",
+    "fsdd_logmel40_spkA:500",
+    "uk_accidents_lnglat_140k:500",
+)
+#: Sets of densities, with few components.
+DENSITIES = (
+    "letter_20k:26",
+    "fsdd_logmel40_spkA:50",
+    "aloi_27d_50k:50",
+    "cover_286k:50",
+    "wordvec_ppmi_svd100:30",
+    "skin_245k:20",
+)
+#: Kept by `datasets.py`; scaled there.
+MADE = ("kddcup", "patches")
+CORESETS = tuple(2**power for power in range(12, 17))
+
+
+def rows_of(name: str, quick: bool) -> np.ndarray:
+    """The rows of a set in float32, as the experiment takes them."""
+    if name in MADE:
+        return np.asarray(datasets.parts_of(name, quick=quick)[0])
+    X = common.raw(name).astype(np.float32)
+    if name.startswith("cifar10"):
+        # As in the paper: pixels are integers, many of them equal.
+        X += np.random.default_rng(0).uniform(size=X.shape).astype(np.float32)
+    return np.ascontiguousarray(X[np.random.default_rng(0).permutation(len(X))[: 4000 if quick else None]])
+
+
+# ---------------------------------------------------------------- the worker's side
+
+
+class Handler:
+    """Fits of one library, in a process of its own."""
+
+    def __init__(self, library: str, threads: int) -> None:
+        self._library, self._threads = library, threads
+        self._rows: dict[tuple[str, bool], np.ndarray] = {}
+
+    def __call__(self, name: str, quick: bool, method: str, k: int, seed: int, given: dict[str, Any]) -> Any:
+        """Fit once: seconds, steps, distances (None where they are not counted), and quantisation error."""
+        key = (name, quick)
+        if key not in self._rows:
+            self._rows = {key: rows_of(name, quick)}
+        X = self._rows[key]
+        begun = time.perf_counter()
+        centers, steps, distances, phases = getattr(self, method)(X, k, seed, **given)
+        seconds = time.perf_counter() - begun
+        if self._library == "shoal":
+            import shoal
+
+            error = shoal.metrics.inertia(X, centers)
+        else:
+            error = common.objective(X, centers)
+        return {"s": seconds, "steps": steps, "distances": distances, "error": error, **phases}
+
+    def sklearn(self, X: Any, k: int, seed: int) -> Any:
+        """Lloyd's algorithm after greedy k-means++."""
+        from sklearn.cluster import KMeans
+
+        model = KMeans(k, n_init=1, random_state=seed).fit(X)
+        return model.cluster_centers_, model.n_iter_, None, {}
+
+    def lloyd(self, X: Any, k: int, seed: int, weights: Any = None, **params: Any) -> Any:
+        """Ours; plain Lloyd or with bounds, as it chooses."""
+        import shoal
+
+        given = {"init": "k-means++", "random_state": seed, "n_jobs": self._threads, **params}
+        model = shoal.KMeans(k, **given).fit(X, sample_weight=weights)
+        history = model.history_["n_distances"]
+        # Those of seeding are not counted there.
+        return model.cluster_centers_, model.n_iter_, int(history.sum()), dict(model.timings_)
+
+    def mixture(self, X: Any, k: int, seed: int, **params: Any) -> Any:
+        """Truncated EM."""
+        import shoal
+
+        model = shoal.TruncatedGaussianMixture(k, random_state=seed, n_jobs=self._threads, **params).fit(X)
+        return model.means_, model.n_iter_, model.n_distances_, dict(model.timings_)
+
+    def coreset(self, X: Any, k: int, seed: int, size: int, **params: Any) -> Any:
+        """Weighted k-means on a lightweight coreset."""
+        import shoal
+
+        drawn = shoal.lightweight_coreset(X, size, random_state=seed, n_jobs=self._threads)
+        return self.lloyd(drawn.points, k, seed, drawn.weights, **params)
+
+    def density(self, X: Any, k: int, seed: int, kind: str) -> Any:
+        """Mean log-likelihood of a tenth of the rows, held out, and seconds."""
+        held_out = len(X) // 10
+        begun = time.perf_counter()
+        if self._library == "shoal":
+            import shoal
+
+            kinds = {"covariance_type": kind, "n_jobs": self._threads}
+            model: Any = shoal.TruncatedGaussianMixture(k, random_state=seed, tol=1e-3, **kinds)
+        else:
+            from sklearn.mixture import GaussianMixture
+
+            model = GaussianMixture(k, covariance_type=kind, random_state=seed)
+        model.fit(X[held_out:])
+        seconds = time.perf_counter() - begun
+        found = {"fit s": seconds, "score": float(np.mean(model.score_samples(X[:held_out])))}
+        return X[:k], model.n_iter_, None, found
+
+
+# ---------------------------------------------------------------- experiments
+
+
+def methods(k: int, n: int, args: argparse.Namespace) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """Label, library, method and parameters of all that are compared."""
+    yield "km++ Lloyd", "shoal", "lloyd", {}
+    if not args.without_sklearn:
+        yield "scikit-learn", "sklearn", "sklearn", {}
+    yield "var-GMM-S", "shoal", "mixture", {}
+    for size in CORESETS:
+        # Fewer than four rows a component mean nothing.
+        if 4 * k <= size < n:
+            yield f"vc-GMM {size}", "shoal", "mixture", {"coreset_size": size}
+            yield f"coreset k-means {size}", "shoal", "coreset", {"size": size}
+
+
+def compare(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The main table."""
+    table = []
+    for spec in args.data or SETS:
+        name, k = spec.split(":")[0], int(spec.split(":")[1])
+        n = len(rows_of(name, args.quick))
+        found: dict[str, list[dict[str, Any]]] = {}
+        for seed in range(args.seeds):
+            for label, library, method, params in methods(k, n, args):
+                if library == "sklearn" and seed >= args.sklearn_seeds:
+                    continue
+                run = workers[library].call(name, args.quick, method, k, seed, params)
+                found.setdefault(label, []).append(run)
+                print(f"{spec} {seed} {label}: {run['s']:.2f} s, error {run['error']:.6g}", flush=True)
+        base = found["km++ Lloyd"]
+        error = np.mean([run["error"] for run in base])
+        part = [summary(spec, label, runs, base, float(error)) for label, runs in found.items()]
+        print("\n" + common.table(part, COLUMNS) + "\n", flush=True)
+        table += part
+    return table
+
+
+def summary(spec: str, label: str, runs: list[Any], base: list[Any], error: float) -> dict[str, Any]:
+    """A line of the main table."""
+    pairs = list(zip(base, runs, strict=False))
+    counted = all(run["distances"] for run in runs)
+    return {
+        "data": spec,
+        "method": label,
+        "seeds": len(runs),
+        "s": common.median(run["s"] for run in runs),
+        "seeding s": common.median(run.get("seeding", float("nan")) for run in runs),
+        "relative error": float(np.mean([run["error"] for run in runs]) / error - 1),
+        "time saved": common.median(a["s"] / b["s"] for a, b in pairs),
+        "distances saved": common.median(a["distances"] / b["distances"] for a, b in pairs)
+        if counted
+        else None,
+        "steps": common.median(run["steps"] for run in runs),
+        "distances": common.median(run["distances"] for run in runs) if counted else None,
+    }
+
+
+def growth(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Seconds of an iteration at a fixed coreset, as the number of components doubles."""
+    table: list[dict[str, Any]] = []
+    for k in (1000, 2000, 4000, 8000, 16_000, 32_000):
+        if args.quick and k > 1000:
+            break
+        params = {"coreset_size": 4000 if args.quick else 2**16, "max_iter": 12, "tol": 0.0, "init": "random"}
+        runs = [
+            workers["shoal"].call("sift_bsds_trainval", args.quick, "mixture", k, seed, params)
+            for seed in range(args.seeds)
+        ]
+        each = common.median(run["sweeps"] / run["steps"] for run in runs)
+        before = table[-1]["s an iteration"] if table else None
+        table.append(
+            {
+                "components": k,
+                "s an iteration": each,
+                "times the one before": each / before if before else None,
+                "distances a row": common.median(
+                    run["distances"] / run["steps"] / params["coreset_size"] for run in runs
+                ),
+            }
+        )
+    print("\n" + common.table(table, GROWTH) + "\n")
+    return table
+
+
+def initial(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Initial searches and the random component, with few features."""
+    table = []
+    for name in ("uk_accidents_lnglat_140k", "http_567k"):
+        k = 500
+        base = [workers["shoal"].call(name, args.quick, "lloyd", k, seed, {}) for seed in range(args.seeds)]
+        error = float(np.mean([run["error"] for run in base]))
+        for active, explore in ((5, 0), (5, 1), (3, 0), (3, 1)):
+            for searches in (0, 1, 2, 4):
+                params = {"n_active": active, "n_neighbors": active, "explore": explore}
+                params["n_initial_e_steps"] = searches
+                runs = [
+                    workers["shoal"].call(name, args.quick, "mixture", k, seed, params)
+                    for seed in range(args.seeds)
+                ]
+                line = summary(f"{name}:{k}", f"{active} + {explore}", runs, base, error)
+                table.append({"initial searches": searches, **line})
+    print("\n" + common.table(table, {"initial searches": "d", **COLUMNS}) + "\n")
+    return table
+
+
+def densities(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Log-likelihoods of rows held out."""
+    table = []
+    for spec in args.data or DENSITIES:
+        name, k = spec.split(":")[0], int(spec.split(":")[1])
+        for kind in ("spherical", "diag"):
+            runs = {
+                library: [
+                    workers[library].call(name, args.quick, "density", k, seed, {"kind": kind})
+                    for seed in range(args.seeds)
+                ]
+                for library in ("shoal", "sklearn")
+            }
+            ours, theirs = (float(np.mean([run["score"] for run in runs[library]])) for library in runs)
+            table.append(
+                {
+                    "data": spec,
+                    "kind": kind,
+                    "ours": ours,
+                    "scikit-learn": theirs,
+                    "better by": (ours - theirs) / abs(theirs),
+                    "s": common.median(run["fit s"] for run in runs["shoal"]),
+                    "times faster": common.median(
+                        b["fit s"] / a["fit s"] for a, b in zip(runs["shoal"], runs["sklearn"], strict=True)
+                    ),
+                }
+            )
+            print(common.table(table[-1:], DENSITY), flush=True)
+    print("\n" + common.table(table, DENSITY) + "\n")
+    return table
+
+
+COLUMNS = {
+    "data": "",
+    "method": "",
+    "seeds": "d",
+    "s": ".3f",
+    "seeding s": ".3f",
+    "relative error": ".2%",
+    "time saved": ".1f",
+    "distances saved": ".1f",
+    "steps": ".0f",
+    "distances": ".3g",
+}
+GROWTH = {"components": "d", "s an iteration": ".4f", "times the one before": ".2f", "distances a row": ".1f"}
+DENSITY = {
+    "data": "",
+    "kind": "",
+    "ours": ".4f",
+    "scikit-learn": ".4f",
+    "better by": ".2%",
+    "s": ".2f",
+    "times faster": ".1f",
+}
+
+
+def picture(path: Path, table: list[dict[str, Any]]) -> None:
+    """Time saved over relative error, a panel for each set."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(line["data"] for line in table))
+    figure = Figure(figsize=(4.2 * len(names), 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        lines = [line for line in table if line["data"] == name]
+        for start, style in (
+            ("vc-GMM", "o-"),
+            ("coreset k-means", "s--"),
+            ("var-GMM-S", "*"),
+            ("scikit", "x"),
+        ):
+            mine = [line for line in lines if line["method"].startswith(start)]
+            axes.plot(
+                [100 * line["relative error"] for line in mine],
+                [line["time saved"] for line in mine],
+                style,
+                label=mine[0]["method"].rstrip("0123456789 ") if mine else None,
+            )
+        axes.axhline(1.0, color="grey", linewidth=0.8)
+        axes.set_yscale("log")
+        axes.set_title(name, fontsize="small")
+        axes.set_xlabel("relative error, %")
+        axes.grid(alpha=0.3, which="both")
+        axes.legend(fontsize="x-small")
+    figure.axes[0].set_ylabel("time saved against k-means++ with Lloyd")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    print(f"drawn as {path}")
+
+
+def growth_picture(path: Path, table: list[dict[str, Any]]) -> None:
+    """Seconds of an iteration over the number of components."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    k = np.array([line["components"] for line in table])
+    seconds = np.array([line["s an iteration"] for line in table])
+    axes.plot(k, seconds, "o-", label="truncated EM")
+    axes.plot(k, seconds[0] * k / k[0], "--", color="grey", label="in proportion")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xlabel("components")
+    axes.set_ylabel("seconds an iteration")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    print(f"drawn as {path}")
+
+
+EXPERIMENTS = {"methods": compare, "growth": growth, "initial": initial, "densities": densities}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("experiment", choices=list(EXPERIMENTS), nargs="?", default="methods")
+    parser.add_argument("--data", nargs="+", metavar="NAME:K", help="sets and numbers of components")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument(
+        "--sklearn-seeds", type=int, default=1, help="seeds of scikit-learn's k-means (default 1)"
+    )
+    parser.add_argument("--without-sklearn", action="store_true", help="leave out scikit-learn's k-means")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
+    parser.add_argument("--plots", help="folder of the figures (default: likewise)")
+    parser.add_argument("--quick", action="store_true", help="4000 rows, 1 seed, nothing kept")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        warnings.simplefilter("ignore")
+        common.serve(Handler(args.worker, args.threads))
+        return
+    if args.quick:
+        args.seeds = 1
+    head = common.description(["numpy", "shoal", "scikit-learn"]) | {"threads": str(args.threads)}
+    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    workers = {}
+    try:
+        for library in ("shoal", "sklearn"):
+            arguments = (library, "--threads", str(args.threads))
+            workers[library] = common.Worker(__file__, *arguments, threads=args.threads)
+        table = EXPERIMENTS[args.experiment](workers, args)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    kind = f"vcgmm-{args.experiment}" + ("" if args.threads == 1 else f"-{args.threads}-threads")
+    common.keep(kind, head, table, args.csv, args.quick)
+    if args.experiment in ("methods", "growth") and (args.plots or not args.quick):
+        draw = picture if args.experiment == "methods" else growth_picture
+        draw(common.results(kind, "png", folder=args.plots), table)
+
+
+if __name__ == "__main__":
+    main()

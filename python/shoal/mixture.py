@@ -1,0 +1,587 @@
+"""Mixtures of Gaussians, fitted by truncated variational EM."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import DensityMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from . import _core, _params
+from ._centers import CenterFitter, State
+from ._claims import Arrays, Texts, floats, need
+from ._core import Run, Source, Step
+from ._results import label_into
+from ._warn import warn
+from .coreset import Coreset, _coreset
+
+__all__ = ["TruncatedGaussianMixture"]
+
+COVARIANCES = ("tied_spherical", "spherical", "diag")
+STOPPINGS = ("per-weight", "relative")
+SEARCHES = ("exact", "neighbors")
+
+
+class TruncatedGaussianMixture(DensityMixin, CenterFitter):
+    """A mixture of Gaussians, or soft k-means, in time that hardly depends on the number of components.
+
+    Choose it for many clusters, from some hundred on, where every sweep of :class:`KMeans` would take long: a
+    row looks only at the neighbours of the few components that it was near to before, at 10 to 30 of them,
+    however many there are. With `coreset_size` it looks at a few weighted rows in place of all, and reads a
+    file only twice. Choose ``covariance_type="diag"`` or ``"spherical"`` to estimate densities. For fewer
+    than a hundred clusters :class:`KMeans` is as fast, and exact.
+
+    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
+    ``.npy`` file with the same rows.
+
+    Parameters
+    ----------
+    n_components : int, default=8
+        Number of components, at least 1 and at most the number of rows (of the coreset, if there is one).
+    n_active : int, default=5
+        Components that share a row (C'), at least 1; all of them, where there are fewer. 1: hard labels, as
+        k-means; all: textbook EM.
+    n_neighbors : int, default=5
+        Components in a neighbourhood, itself included (G), at least 1; all of them, where there are fewer. 5
+        to 10 are good values, as for `n_active`.
+    explore : "auto" or int, default="auto"
+        Components that each row looks at by chance in every iteration. ``"auto"``: 1 where `n_active` is at
+        most 3, which keeps so few from getting stuck, else 0.
+    coreset_size : int, float or None, default=None
+        Fit to a lightweight coreset (see :func:`lightweight_coreset`) of so many rows, or of that share of
+        the rows (above 0, at most 1); all rows, where there are no more. None: fit to all rows.
+    covariance_type : {"tied_spherical", "spherical", "diag"}, default="tied_spherical"
+        ``"tied_spherical"``: one variance for all components, and equal weights, which finds clusters as
+        k-means does. ``"spherical"``: a variance and a weight for each component. ``"diag"``: a variance for
+        each component and feature, and weights; not for sparse rows. The latter two begin with two iterations
+        of the first.
+    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
+            or callable, default="afk-mc2"
+        First means, as for :class:`KMeans`.
+    chain_length : int, default=20
+        Candidates for each mean with ``init="afk-mc2"`` and ``"k-mc2"``.
+    n_initial_e_steps : int, default=0
+        Searches before the first means are moved, beside the one that there always is. 2 to 4 may help with
+        few features.
+    stopping : {"per-weight", "relative"}, default="per-weight"
+        When it has converged: when the bound rises by no more than `tol`, in nats for each unit of weight;
+        or, as in the paper, when it changes by no more than `tol` times itself, which depends on the unit of
+        X.
+    max_iter : int, default=200
+        Most iterations; at least 1.
+    tol : float, default=1e-4
+        See `stopping`.
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
+    n_jobs : int or None, default=None
+        Threads. None and -1: all that the process may use. Results do not depend on it.
+    verbose : int, default=0
+        1: a progress bar on stderr.
+    callbacks : iterable of callables or None, default=None
+        Called as ``cb(estimator, step)`` after every iteration; a true result ends the run. See
+        :mod:`shoal.callbacks`.
+
+    Attributes
+    ----------
+    means_, cluster_centers_ : ndarray of shape (n_components, n_features), float32 or float64
+        Means, in the type that rows are computed in. Both are one array.
+    covariances_ : float or ndarray of shape (n_components,) or (n_components, n_features), float64
+        Variances, as `covariance_type` says.
+    weights_ : ndarray of shape (n_components,), float64
+        Priors of the components; 0 for one that has lost all rows.
+    lower_bound_ : float
+        The bound of the mean log-likelihood by weight, at the last search.
+    lower_bounds_ : ndarray of shape (n_steps,)
+        The same at every iteration.
+    converged_ : bool
+        Whether `tol` ended the fit.
+    n_iter_ : int
+        Iterations.
+    n_distances_ : int
+        Distances between rows and means that seeding and searches have measured.
+    coreset_ : Coreset or None
+        The rows with weights that it was fitted to; None for all rows. Files do not keep it.
+    neighbors_ : ndarray of shape (n_components, n_neighbors), int32
+        The nearest components of each, itself first, as rows have found them.
+    labels_ : ndarray of shape (n_samples,), int32
+        Most likely component of every row, made on first access: a pass over all rows that looks at all
+        components. What ``predict(X)`` gives.
+    inertia_ : float
+        Weighted sum of squared distances of all rows to the means of their components, likewise.
+    counts_ : ndarray of shape (n_components,), float64
+        Weight of the rows of each component, shared ones in part.
+    history_ : structured ndarray of shape (n_steps,)
+        A row for every iteration; `objective` is the bound.
+    stop_reason_ : str or None
+        ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"``, ``"patience"``; None while running.
+    timings_ : dict of str to float
+        Seconds by phase: ``seeding`` (and the coreset), ``sweeps``, ``final``.
+    init_ : str
+        What was used, ``"auto"`` resolved.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has any that are strings.
+
+    Notes
+    -----
+    An iteration costs at most ``n_samples * n_active * n_neighbors`` distances. Memory beyond the rows: ``8 *
+    n_active`` bytes a row (of the coreset, if there is one), ``O(n_components * n_features)``, and some MB
+    for each thread.
+
+    The bound never falls: a row keeps its components until it finds nearer ones.
+
+    References
+    ----------
+    F. Hirschberger, D. Forster and J. Lücke, "Large scale clustering with variational EM for Gaussian mixture
+    models", arXiv 1810.00803 (2018); "A variational EM acceleration for efficient clustering at very large
+    scales", IEEE TPAMI 44 (2022).
+
+    O. Bachem, M. Lucic and A. Krause, "Scalable k-means clustering via lightweight coresets", KDD 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from shoal import TruncatedGaussianMixture
+    >>> X = np.random.default_rng(0).normal(size=(3000, 2)) + np.repeat([[0, 0], [9, 0], [0, 9]], 1000,
+    axis=0) >>> model = TruncatedGaussianMixture(3, random_state=0).fit(X)
+    >>> sorted(model.means_.round().tolist())
+    [[0.0, 0.0], [0.0, 9.0], [9.0, 0.0]]
+    >>> 0.9 < model.covariances_ < 1.1
+    True
+    """
+
+    covariances_: Any
+    weights_: npt.NDArray[np.float64]
+    lower_bound_: float
+    coreset_: Coreset | None
+    neighbors_: npt.NDArray[np.int32]
+
+    _count = "n_components"
+    #: Whether the variances are all as small as they may be.
+    _floored = False
+
+    def __init__(
+        self,
+        n_components: int = 8,
+        *,
+        n_active: int = 5,
+        n_neighbors: int = 5,
+        explore: Any = "auto",
+        coreset_size: Any = None,
+        covariance_type: str = "tied_spherical",
+        init: Any = "afk-mc2",
+        chain_length: int = 20,
+        n_initial_e_steps: int = 0,
+        stopping: str = "per-weight",
+        max_iter: int = 200,
+        tol: float = 1e-4,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callbacks: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_active = n_active
+        self.n_neighbors = n_neighbors
+        self.explore = explore
+        self.coreset_size = coreset_size
+        self.covariance_type = covariance_type
+        self.init = init
+        self.chain_length = chain_length
+        self.n_initial_e_steps = n_initial_e_steps
+        self.stopping = stopping
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callbacks = callbacks
+
+    @property
+    def n_clusters(self) -> Any:
+        """Number of components, as the other estimators call it."""
+        return self.n_components
+
+    # ---------------------------------------------------------------- fitting
+
+    def _rules(self, problems: _params.Problems) -> None:
+        p = _params
+        super()._rules(problems)
+        problems.check(p.whole, "n_active", self.n_active, 1)
+        problems.check(p.whole, "n_neighbors", self.n_neighbors, 1)
+        if not (isinstance(self.explore, str) and self.explore == "auto"):
+            problems.check(p.whole, "explore", self.explore, 0, other="'auto' or ")
+        size = self.coreset_size
+        if isinstance(size, (float, np.floating)):
+            if not 0 < size <= 1:
+                problems.add(f"coreset_size must be a share above 0 and at most 1, got {p.shown(size)}")
+        elif size is not None:
+            problems.check(p.whole, "coreset_size", size, 1, other="None, a share of the rows or ")
+            # What is wrong with either of them was said.
+            if p.is_whole(size) and p.is_whole(self.n_components) and 1 <= size < self.n_components:
+                problems.add(
+                    f"n_components={self.n_components} must be at most the number of rows of the coreset, "
+                    f"{size}"
+                )
+        problems.check(p.one_of, "covariance_type", self.covariance_type, COVARIANCES)
+        problems.check(p.whole, "chain_length", self.chain_length, 1)
+        problems.check(p.whole, "n_initial_e_steps", self.n_initial_e_steps, 0)
+        problems.check(p.one_of, "stopping", self.stopping, STOPPINGS)
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        return self._start(source, rows, weights, _params.seed(self.random_state), None)
+
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Run:
+        return self._start(source, rows, weights, 0, state)
+
+    def _start(
+        self,
+        source: Source,
+        rows: Any,
+        weights: npt.NDArray[np.float64] | None,
+        seed: int,
+        state: State | None,
+    ) -> Run:
+        """Make a run, from its beginning or from a state."""
+        # A run that goes on has its means: a callable that chose them is not asked again.
+        seeding, centers = ("auto", None) if state is not None else self._seeding(source, rows, seed)
+        share = isinstance(self.coreset_size, (float, np.floating))
+        return _core.mixture(
+            source,
+            n_components=int(self.n_components),
+            n_active=int(self.n_active),
+            n_neighbors=int(self.n_neighbors),
+            explore=None if isinstance(self.explore, str) else int(self.explore),
+            coreset_rows=None if share or self.coreset_size is None else int(self.coreset_size),
+            coreset_share=float(self.coreset_size) if share else None,
+            covariance=self.covariance_type,
+            seeding=seeding,
+            centers=centers,
+            chain=int(self.chain_length),
+            n_initial_e_steps=int(self.n_initial_e_steps),
+            stopping=self.stopping,
+            max_iter=int(self.max_iter),
+            tol=float(self.tol),
+            seed=seed,
+            threads=_params.threads(self.n_jobs),
+            weights=weights,
+            state=state,
+        )
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
+        _, arrays, texts = run.details()
+        self._take(arrays["variances"], arrays["weights"], arrays["neighbours"].astype(np.int32))
+        self._floored = texts["floored"] == "true"
+        if step is not None:
+            self.lower_bound_ = step.objective
+        if not hasattr(self, "coreset_"):
+            found = run.coreset()
+            self.coreset_ = None if found is None else _coreset(found, self.n_features_in_)
+
+    def _take(self, variances: Any, weights: Any, neighbors: Any) -> None:
+        """Set what describes the components, but for their means."""
+        if self.covariance_type == "tied_spherical":
+            self.covariances_ = float(variances[0])
+        elif self.covariance_type == "spherical":
+            self.covariances_ = variances
+        else:
+            self.covariances_ = variances.reshape(self.cluster_centers_.shape)
+        self.weights_, self.neighbors_ = weights, neighbors
+
+    def _conclude(self, run: Any) -> None:
+        # Labels take a pass that looks at all components: it is made when somebody asks for them.
+        self._visited = None
+        self._history = self.history_
+        found = len({mean.tobytes() for mean in self.means_})
+        if found < self.n_components:
+            warn(
+                f"Number of distinct components ({found}) found smaller than n_components "
+                f"({self.n_components}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+            )
+        if self._floored:
+            least = float(np.min(self.covariances_))
+            warn(
+                f"the variance is as small as it may be, {least:.3g}: all rows lie on the means, as those of "
+                "constant data, or of as many components as distinct rows, do",
+                ConvergenceWarning,
+            )
+
+    def _measure(
+        self, source: Source, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[npt.NDArray[np.int32], float]:
+        threads = _params.threads(self.n_jobs)
+        labels = self._mixture().predict(source, False, threads)
+        return labels, _core.inertia(source, self.cluster_centers_, weights, labels, "euclidean", threads)
+
+    # ---------------------------------------------------------------- what was found
+
+    @property
+    def means_(self) -> npt.NDArray[Any]:
+        """Means of the components, an array of shape (n_components, n_features)."""
+        if "cluster_centers_" not in self.__dict__:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute 'means_': it is not fitted yet"
+            )
+        return self.cluster_centers_
+
+    @property
+    def lower_bounds_(self) -> npt.NDArray[np.float64]:
+        """Bound of the mean log-likelihood by weight at every iteration."""
+        bounds: npt.NDArray[np.float64] = self.history_["objective"]
+        return bounds
+
+    @property
+    def n_distances_(self) -> int:
+        """Distances that seeding and searches have measured."""
+        return int(self.history_["n_distances"].sum())
+
+    @property
+    def converged_(self) -> bool:
+        """Whether `tol` ended the fit."""
+        # Before a fit there is none.
+        return len(self.history_) > 0 and self.stop_reason_ == "tolerance"
+
+    # ---------------------------------------------------------------- using
+
+    def _mixture(self, search: str = "exact") -> _core.Mixture:
+        """Give the compiled half of the model."""
+        walks = _params.one_of("search", search, SEARCHES) == "neighbors"
+        return _core.Mixture(
+            self.cluster_centers_,
+            np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel(),
+            self.weights_,
+            self.covariance_type,
+            int(self.n_active),
+            self.neighbors_ if walks else None,
+        )
+
+    def predict(
+        self, X: Any, out: Any = None, distances: Any = None, *, search: str = "exact"
+    ) -> npt.NDArray[np.int32]:
+        """Label rows with their most likely components.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`fit`, an iterator too; computed in the type of the means.
+        out : ndarray of shape (n_samples,), int32, or path, optional
+            Where the labels go, as for :meth:`KMeans.predict`.
+        distances : ndarray of shape (n_samples,), float64, or path, optional
+            Where the Euclidean distances of rows to the means of their components go, likewise; with
+            ``covariance_type="tied_spherical"`` only.
+        search : {"exact", "neighbors"}, default="exact"
+            ``"neighbors"`` looks only at some components, and at the neighbours of the nearest of these:
+            faster for thousands of components, and not always right.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int32
+            The component of the largest density at every row; the lower index wins a tie.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ValueError, TypeError, OSError, MemoryError
+            As :meth:`KMeans.predict`.
+        """
+        model = self._mixture_for(search)
+        if out is None and distances is None:
+            return model.predict(self._fitted_rows(X), search != "exact", _params.threads(self.n_jobs))
+        if search != "exact":
+            raise ValueError(f"search={search!r} gives labels in memory: leave out and distances away")
+        if distances is not None and self.covariance_type != "tied_spherical":
+            raise ValueError(
+                "distances are those to the nearest mean, which is not that of the most likely component "
+                f"with covariance_type={self.covariance_type!r}"
+            )
+        return label_into(self, X, out, distances)
+
+    def _labelled(
+        self, part: Source, first_row: int, with_distances: bool
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
+        if with_distances:
+            return super()._labelled(part, first_row, with_distances)
+        return self._mixture().predict(part, False, _params.threads(self.n_jobs), first_row), None
+
+    def predict_proba(self, X: Any, *, search: str = "exact") -> Any:
+        """Give the shares that components have in rows.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`predict`.
+        search : {"exact", "neighbors"}, default="exact"
+            As for :meth:`predict`.
+
+        Returns
+        -------
+        scipy.sparse.csr_array of shape (n_samples, n_components), float64
+            For every row at most `n_active` shares, those of the components of the largest densities, which
+            add up to 1.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, MemoryError
+            As :meth:`predict`.
+        """
+        from scipy.sparse import csr_array
+
+        model, source = self._mixture_for(search), self._fitted_rows(X)
+        ids, shares = model.shares(source, search != "exact", _params.threads(self.n_jobs))
+        rows, active = ids.shape
+        starts = np.arange(rows + 1, dtype=np.int64) * active
+        shape = (rows, len(self.cluster_centers_))
+        found = csr_array((shares.ravel(), ids.ravel(), starts), shape=shape)
+        found.eliminate_zeros()
+        found.sort_indices()
+        return found
+
+    def _mixture_for(self, search: str) -> _core.Mixture:
+        check_is_fitted(self, "cluster_centers_")
+        return self._mixture(search)
+
+    def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
+        """Give the log density of every row.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), float64
+            The logarithm of the density, over all components.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, MemoryError
+            As :meth:`predict`.
+        """
+        model = self._mixture_for("exact")
+        return model.log_densities(self._fitted_rows(X), _params.threads(self.n_jobs))
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Give the mean log density of rows.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`predict`.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), float or None
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        float
+            The mean of :meth:`score_samples` by weight.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As :meth:`predict`.
+        """
+        total, weight = self._log_likelihood(X, sample_weight)
+        return total / weight
+
+    def _log_likelihood(self, X: Any, sample_weight: Any) -> tuple[float, float]:
+        model, source = self._mixture_for("exact"), self._fitted_rows(X)
+        weights = _params.weights(sample_weight, source.shape[0])
+        return model.log_likelihood(source, weights, _params.threads(self.n_jobs))
+
+    def bic(self, X: Any, sample_weight: Any = None) -> float:
+        """Give the Bayesian information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`score`.
+
+        Returns
+        -------
+        float
+            The number of free parameters times the logarithm of the weight of all rows, less twice their log
+            likelihood.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As :meth:`predict`.
+        """
+        total, weight = self._log_likelihood(X, sample_weight)
+        k, d = self.cluster_centers_.shape
+        free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
+        return float(free[self.covariance_type] * math.log(weight) - 2 * total)
+
+    def sample(self, n_samples: int = 1) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+        """Draw rows from the mixture.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of rows, at least 1.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features), of the type of the means
+            The rows, component by component.
+        labels : ndarray of shape (n_samples,), int32
+            The component of each.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ValueError, TypeError
+            For another number of rows.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        n = _params.whole("n_samples", n_samples, 1)
+        rng = _params.random_state_of(_params.seed(self.random_state))
+        counts = rng.multinomial(n, self.weights_ / self.weights_.sum())
+        labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        # A column, or as many as there are features.
+        variances = np.asarray(self.covariances_, dtype=np.float64).reshape(-1, 1)
+        if self.covariance_type == "diag":
+            variances = self.covariances_
+        spread = np.sqrt(np.broadcast_to(variances, (len(counts), variances.shape[1]))[labels])
+        rows = self.cluster_centers_[labels] + spread * rng.standard_normal((n, self.n_features_in_))
+        return rows.astype(self.cluster_centers_.dtype), labels
+
+    # ---------------------------------------------------------------- keeping
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = super()._kept()
+        variances = np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel()
+        arrays |= {"variances": variances, "weights": self.weights_, "neighbors": self.neighbors_}
+        return arrays, texts
+
+    @classmethod
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        model = super()._restored(arrays, meta)
+        _params.one_of("covariance_type", model.covariance_type, COVARIANCES)
+        k, d = model.cluster_centers_.shape
+        need(model.n_components == k, f"it has {k} means, and n_components={model.n_components}")
+        sizes = {"tied_spherical": 1, "spherical": k, "diag": k * d}
+        variances = floats(arrays, "variances", (sizes[model.covariance_type],))
+        weights = floats(arrays, "weights", (k,))
+        neighbors = arrays.get("neighbors", np.empty(0))
+        need(neighbors.dtype == np.int32 and neighbors.ndim == 2, "it lacks its neighbourhoods")
+        model._take(variances, weights, neighbors)
+        # What does not fit together is refused here.
+        model._mixture("neighbors")
+        bounds = model.lower_bounds_
+        model.lower_bound_ = float(bounds[-1]) if len(bounds) else math.nan
+        model.coreset_ = None
+        return model

@@ -1,0 +1,311 @@
+//! This module knows the pass over all rows that an iteration makes: each row looks for its nearest components, and is shared out among them.
+
+use super::mixture::Densities;
+use super::neighbourhoods::{Encounters, Meetings, Neighbourhoods, sort_by_key};
+use super::space::{Space, draws};
+use crate::data::{DataSource, row_values};
+use crate::error::{Error, Result};
+use crate::kernel::Compute;
+use crate::parallel::Executor;
+use crate::rows::Rows;
+use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
+use crate::stats::ShareSums;
+use crate::tuning::{mixture_chunk_rows, tile_rows};
+
+/// The component of a row that has none yet.
+pub(super) const NOBODY: u32 = u32::MAX;
+
+/// What a pass is to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass<'a> {
+    /// Look for nearer components: the neighbourhoods to look in, and the number of the search. Else they are those that are known.
+    pub(super) search: Option<(&'a Neighbourhoods, u64)>,
+    /// Components that are drawn beside, for each row.
+    pub(super) explore: usize,
+    /// Share rows out, and sum them up.
+    pub(super) weigh: bool,
+    /// Sum squares column by column.
+    pub(super) by_column: bool,
+    pub(super) seed: u64,
+}
+
+/// What a pass leaves behind.
+pub(super) struct Swept {
+    pub(super) sums: ShareSums,
+    pub(super) meetings: Meetings,
+    /// The bound of the log-likelihood (equation 20).
+    pub(super) bound: f64,
+    /// The weight of all rows.
+    pub(super) weight: f64,
+    /// The sum of the smallest squared distances, and half the sum of the mean ones.
+    pub(super) least: f64,
+    pub(super) spread: f64,
+    /// Rows whose nearest component is another one.
+    pub(super) changed: u64,
+    pub(super) distances: u64,
+}
+
+impl Swept {
+    fn new(k: usize, sums: ShareSums) -> Self {
+        let (bound, weight, least, spread) = (0.0, 0.0, 0.0, 0.0);
+        Self { sums, meetings: Meetings::new(k), bound, weight, least, spread, changed: 0, distances: 0 }
+    }
+
+    fn merge(&mut self, part: &mut Self) {
+        self.sums.merge(&mut part.sums);
+        self.meetings.merge(&mut part.meetings);
+        for (total, part) in [
+            (&mut self.bound, &mut part.bound),
+            (&mut self.weight, &mut part.weight),
+            (&mut self.least, &mut part.least),
+            (&mut self.spread, &mut part.spread),
+        ] {
+            *total += std::mem::take(part);
+        }
+        self.changed += std::mem::take(&mut part.changed);
+        self.distances += std::mem::take(&mut part.distances);
+    }
+}
+
+/// A component that is near to a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Near {
+    pub(super) cost: f64,
+    pub(super) id: u32,
+    pub(super) sq_dist: f64,
+}
+
+/// The nearest of some components: those of the smallest costs, the lower index among equals, in order.
+#[derive(Debug, Default)]
+pub(super) struct Nearest {
+    most: usize,
+    pub(super) found: Vec<Near>,
+}
+
+impl Nearest {
+    /// Begins anew, to find `most`.
+    pub(super) fn begin(&mut self, most: usize) {
+        self.most = most;
+        self.found.clear();
+    }
+
+    /// Looks at one more.
+    #[inline]
+    pub(super) fn look_at(&mut self, near: Near) {
+        let before = |a: &Near, b: &Near| a.cost < b.cost || (a.cost == b.cost && a.id < b.id);
+        if self.found.len() == self.most {
+            match self.found.last() {
+                Some(last) if before(&near, last) => drop(self.found.pop()),
+                _ => return,
+            }
+        }
+        let mut at = self.found.len();
+        while at > 0 && before(&near, &self.found[at - 1]) {
+            at -= 1;
+        }
+        self.found.insert(at, near);
+    }
+}
+
+/// The buffers of one worker.
+#[derive(Debug, Default)]
+struct Work<T> {
+    space: Space,
+    sq_dists: Vec<T>,
+    /// How far the members of the space are from the row.
+    far: Vec<T>,
+    nearest: Nearest,
+    met: Encounters<T>,
+    order: Vec<u32>,
+    counts: Vec<u32>,
+    ids: Vec<u32>,
+    shares: Vec<f64>,
+    near_dists: Vec<f64>,
+}
+
+/// Searches that weigh their finds, or do not, over components of known densities.
+pub(super) struct EStep<'a, T: Compute> {
+    pub(super) densities: &'a Densities<T>,
+    pub(super) active: usize,
+    pub(super) pass: Pass<'a>,
+}
+
+impl<T: Compute> EStep<'_, T> {
+    /// Makes the pass. `near` are the components of each row, nearest first, or nobody: after an error, some of them are those of before.
+    pub(super) fn sweep(&self, near: &mut [u32], data: &dyn DataSource<T>, cx: &Executor) -> Result<Swept> {
+        let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());
+        if data.dim() != dim {
+            return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
+        }
+        let by_column = self.pass.by_column;
+        let mut total = Swept::new(k, ShareSums::new(k, dim, by_column));
+        let tile = tile_rows(k);
+        let met =
+            self.pass.search.map_or(1, |(neighbours, _)| self.active * neighbours.size() + self.pass.explore);
+        let rows = mixture_chunk_rows(row_values(data).min(dim) * size_of::<T>(), met.min(k));
+        let cut = Cut { tile_rows: tile, chunk_rows: Some(rows.min(tile)) };
+        let make = (|| Swept::new(k, ShareSums::part(k, dim, by_column)), Work::<T>::default);
+        let absorb = |chunk: Chunk<'_, T>, near: Wide<'_, u32>, part: &mut Swept, work: &mut Work<T>| {
+            self.absorb(&chunk, near.values, part, work, cx)
+        };
+        let state = Wide { values: near, width: self.active };
+        sweep(data, cx, cut, state, &mut total, make, absorb, Swept::merge)?;
+        if !total.weight.is_finite() {
+            return Err(Error::param("sample_weight must add up to a finite number: scale the weights"));
+        }
+        if !(total.least.is_finite() && total.sums.energies().iter().all(|energy| energy.is_finite())) {
+            return Err(Error::Source(
+                "squared distances times weights overflow: scale X, or sample_weight".into(),
+            ));
+        }
+        Ok(total)
+    }
+
+    /// Takes a chunk, the rows of one component after the other: they look at the same centers, and go into the same sums.
+    fn absorb(
+        &self,
+        chunk: &Chunk<'_, T>,
+        near: &mut [u32],
+        part: &mut Swept,
+        work: &mut Work<T>,
+        cx: &Executor,
+    ) -> Result<()> {
+        let k = self.densities.centers.len();
+        let (n, mut order) = (chunk.rows.rows(), std::mem::take(&mut work.order));
+        if near[0] == NOBODY {
+            order.clear();
+            order.extend(0..n as u32);
+        } else {
+            let firsts = near.iter().step_by(self.active).copied();
+            sort_by_key(firsts, k, &mut work.counts, &mut order);
+        }
+        for (at, &i) in order.iter().enumerate() {
+            if at.is_multiple_of(CHECKED_ROWS) {
+                cx.check()?;
+            }
+            let i = i as usize;
+            let weight = chunk.weights.map_or(1.0, |w| w[i]);
+            let near = &mut near[i * self.active..][..self.active];
+            if let Some((neighbours, number)) = self.pass.search {
+                self.look_about(chunk, i, (neighbours, number), near, work);
+                part.distances += work.space.list.len() as u64;
+                let best = work.nearest.found[0];
+                if !best.sq_dist.is_finite() {
+                    return Err(chunk.not_finite());
+                }
+                part.changed += u64::from(near[0] != best.id);
+                near.iter_mut().zip(&work.nearest.found).for_each(|(near, found)| *near = found.id);
+                if weight > 0.0 {
+                    let Work { space, far, sq_dists, met, .. } = work;
+                    let far = if self.densities.are_alike() { sq_dists } else { far };
+                    met.push(best.id, weight, &space.list, far);
+                }
+            } else {
+                self.measure(chunk.rows, i, near, work);
+            }
+            part.weight += weight;
+            if weight > 0.0 {
+                part.least += weight * work.nearest.found[0].sq_dist;
+                if self.pass.search.is_some() && !self.densities.are_known() {
+                    let sum = work.sq_dists.iter().fold(0.0, |sum, d| sum + d.to_f64());
+                    let unit = self.densities.centers.unit();
+                    part.spread += 0.5 * weight * sum / unit / work.sq_dists.len() as f64;
+                }
+                if self.pass.weigh {
+                    part.bound += weight * self.share(weight, work);
+                    let Work { ids, shares, near_dists, .. } = &*work;
+                    part.sums.add(chunk.rows, i, (ids, shares, near_dists), &self.densities.centers);
+                }
+            }
+        }
+        part.meetings.note(&mut work.met);
+        work.order = order;
+        Ok(())
+    }
+
+    /// Finds the nearest components of a row in its search space (`S_m`): those that it is near to, their neighbours, and some that are drawn.
+    fn look_about(
+        &self,
+        chunk: &Chunk<'_, T>,
+        i: usize,
+        (neighbours, number): (&Neighbourhoods, u64),
+        near: &[u32],
+        work: &mut Work<T>,
+    ) {
+        let Densities { centers, .. } = self.densities;
+        let Work { space, sq_dists, far, nearest, .. } = work;
+        let k = centers.len();
+        space.begin(k);
+        let row = chunk.first_row + i as u64;
+        if self.active == k {
+            space.fill();
+        } else {
+            if near[0] == NOBODY {
+                // The first components of a row are drawn.
+                space.explore(self.active, &mut draws(self.pass.seed, 0, row));
+                let drawn = space.list.clone();
+                space.begin(k);
+                drawn.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
+            } else {
+                near.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
+            }
+            if self.pass.explore > 0 {
+                space.explore(self.pass.explore, &mut draws(self.pass.seed, number, row));
+            }
+        }
+        sq_dists.resize(space.list.len(), T::ZERO);
+        centers.sq_dists(chunk.rows, i, &space.list, sq_dists);
+        nearest.begin(self.active);
+        let unit = 1.0 / centers.unit();
+        if self.densities.are_alike() {
+            for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
+                let cost = sq_dist.to_f64();
+                nearest.look_at(Near { cost, id, sq_dist: cost * unit });
+            }
+        } else {
+            far.clear();
+            for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
+                let sq_dist = sq_dist.to_f64();
+                far.push(T::from_f64(self.densities.far(id, sq_dist)));
+                nearest.look_at(Near { cost: self.densities.cost(id, sq_dist), id, sq_dist: sq_dist * unit });
+            }
+        }
+    }
+
+    /// Measures the components that a row is near to, in `f64`.
+    fn measure(&self, rows: Rows<'_, T>, i: usize, near: &[u32], work: &mut Work<T>) {
+        let Densities { centers, .. } = self.densities;
+        work.nearest.begin(near.len());
+        for &id in near {
+            let sq_dist = centers.sq_dist(rows, i, id as usize);
+            let cost = self.densities.cost(id, sq_dist * centers.unit());
+            work.nearest.look_at(Near { cost, id, sq_dist });
+        }
+    }
+
+    /// Shares a row out among its components (equation 3); gives the logarithm of the sum of their joint densities.
+    fn share(&self, weight: f64, work: &mut Work<T>) -> f64 {
+        let Work { nearest, ids, shares, near_dists, .. } = work;
+        let &Densities { half, constant, .. } = self.densities;
+        ids.clear();
+        shares.clear();
+        near_dists.clear();
+        let best = nearest.found[0].cost;
+        let mut sum = 0.0;
+        for near in &nearest.found {
+            let share = (half * (best - near.cost)).exp();
+            if share > 0.0 {
+                sum += share;
+                ids.push(near.id);
+                shares.push(share);
+                near_dists.push(near.sq_dist);
+            }
+        }
+        let factor = weight / sum;
+        shares.iter_mut().for_each(|share| *share *= factor);
+        constant - half * best + sum.ln()
+    }
+}
+
+/// Rows between two looks at the interrupt.
+const CHECKED_ROWS: usize = 1024;

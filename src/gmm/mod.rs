@@ -1,0 +1,16 @@
+//! Mixtures of Gaussians, fitted in time that hardly depends on the number of components.
+
+mod estep;
+mod file;
+mod mixture;
+mod model;
+mod neighbourhoods;
+mod params;
+mod scores;
+mod space;
+mod truncated;
+
+pub use mixture::Covariance;
+pub use model::GaussianMixture;
+pub use params::{CoresetSize, MixtureParams, MixtureRun, MixtureSteps, Stopping, TruncatedGaussianMixture};
+pub use truncated::Truncated;

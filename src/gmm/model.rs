@@ -1,0 +1,227 @@
+//! This module knows what a fit of a mixture ends in, and how it scores new rows.
+
+use super::mixture::{Covariance, Mixture};
+use super::neighbourhoods::Neighbourhoods;
+use super::scores::Scores;
+use super::truncated::Truncated;
+use crate::data::{AnySource, DataSource, Source};
+use crate::error::{Error, Result};
+use crate::kernel::Compute;
+use crate::parallel::Executor;
+use crate::persist::kept::Values;
+
+/// A fitted mixture of Gaussians: immutable, and shared freely between threads.
+///
+/// See [`TruncatedGaussianMixture`](super::TruncatedGaussianMixture) for an example.
+#[derive(Clone, Debug)]
+pub struct GaussianMixture {
+    pub(super) means: Values,
+    pub(super) dim: usize,
+    pub(super) covariance: Covariance,
+    pub(super) variances: Vec<f64>,
+    pub(super) weights: Vec<f64>,
+    /// Components that share a row.
+    pub(super) active: usize,
+    pub(super) neighbours: Neighbourhoods,
+    pub(super) bound: f64,
+    pub(super) n_iter: u64,
+}
+
+impl GaussianMixture {
+    pub(super) fn new<T: Compute>(solver: &Truncated<T>) -> Self {
+        let none = Mixture::<T> {
+            dim: 0,
+            means: Vec::new(),
+            variances: Vec::new(),
+            weights: Vec::new(),
+            shape: solver.params.covariance,
+            floors: Vec::new(),
+        };
+        let mixture = solver.mixture.as_ref().unwrap_or(&none);
+        Self {
+            means: Values::of(&mixture.means),
+            dim: mixture.dim,
+            covariance: solver.params.covariance,
+            variances: mixture.variances_as(solver.params.covariance),
+            weights: mixture.weights.clone(),
+            active: solver.sizes().0,
+            neighbours: solver.neighbours.clone(),
+            bound: solver.bound,
+            n_iter: solver.iteration,
+        }
+    }
+
+    /// Of known parameters; the error says what does not fit.
+    #[cfg(feature = "python")]
+    pub(crate) fn of_parts(
+        (means, dim): (Values, usize),
+        covariance: Covariance,
+        (variances, weights): (Vec<f64>, Vec<f64>),
+        (active, neighbours): (usize, Option<(Vec<u32>, usize)>),
+    ) -> Result<Self> {
+        let k = weights.len();
+        let wrong =
+            |what: &str| Err(Error::Shape(format!("{what} do not fit {k} components of {dim} columns")));
+        if k == 0 || dim == 0 || means.len() != k * dim {
+            return wrong("means");
+        }
+        if variances.len() != covariance.variances(k, dim)
+            || !variances.iter().all(|s2| s2.is_finite() && *s2 > 0.0)
+        {
+            return wrong("variances");
+        }
+        if !weights.iter().all(|w| w.is_finite() && *w >= 0.0) || weights.iter().all(|w| *w == 0.0) {
+            return wrong("weights");
+        }
+        let neighbours = match neighbours {
+            None => Some(Neighbourhoods::default()),
+            Some((ids, size)) => Neighbourhoods::of(ids, k, size),
+        };
+        let Some(neighbours) = neighbours else { return wrong("neighbours") };
+        let (bound, n_iter) = (f64::NAN, 0);
+        Ok(Self {
+            means,
+            dim,
+            covariance,
+            variances,
+            weights,
+            active: active.clamp(1, k),
+            neighbours,
+            bound,
+            n_iter,
+        })
+    }
+
+    /// Number of components.
+    pub fn n_components(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Columns of a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The shape of the components.
+    pub fn covariance(&self) -> Covariance {
+        self.covariance
+    }
+
+    /// Components that share a row.
+    #[cfg(feature = "python")]
+    pub(crate) fn n_active(&self) -> usize {
+        self.active
+    }
+
+    /// The means, `n_components` rows of `dim` values, in the type asked for (exact in the type that they were computed in).
+    pub fn means<T: Compute>(&self) -> Vec<T> {
+        self.means.get()
+    }
+
+    /// The variances: one, one for each component, or `dim` for each component, as the [shape](Covariance) says.
+    pub fn variances(&self) -> &[f64] {
+        &self.variances
+    }
+
+    /// The prior of each component; 0 for one that has lost all rows.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// The bound of the mean log-likelihood of the rows that it was fitted to, at the last search.
+    pub fn lower_bound(&self) -> f64 {
+        self.bound
+    }
+
+    /// Iterations that were made.
+    pub fn n_iter(&self) -> u64 {
+        self.n_iter
+    }
+
+    /// The parameters in the type of the rows.
+    fn mixture<T: Compute>(&self) -> Mixture<T> {
+        Mixture {
+            dim: self.dim,
+            means: self.means.get(),
+            variances: self.variances.clone(),
+            weights: self.weights.clone(),
+            shape: self.covariance,
+            floors: Vec::new(),
+        }
+    }
+
+    /// Runs `f` on what scores rows of `T`.
+    pub(crate) fn scoring<T: Compute, R>(&self, f: impl FnOnce(&Scores<'_, T>) -> R) -> R {
+        f(&Scores::new(&self.mixture(), Some(&self.neighbours)))
+    }
+
+    /// The component of every row, that of the largest density, on all threads.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Memory`] when the result is larger than memory, those of
+    /// the source.
+    pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
+        let cx = Executor::new(None)?;
+        self.either(rows, |s, data| s.predict(false, data, &cx), |s, data| s.predict(false, data, &cx))
+    }
+
+    /// The components of every row that share it, as many as [`n_active`](super::MixtureParams::n_active) of the fit, and their shares, largest
+    /// first: the shares of a row add up to 1.
+    ///
+    /// ```
+    /// use shoal::gmm::TruncatedGaussianMixture;
+    /// let rows = [[0.0f64], [1.0], [9.0], [8.0]];
+    /// let model = TruncatedGaussianMixture::params(2).fit(&rows).unwrap();
+    /// let (components, shares) = model.shares(&rows).unwrap();
+    /// assert_eq!(components.len(), 8);
+    /// assert!((shares[0] + shares[1] - 1.0).abs() < 1e-12);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`GaussianMixture::predict`].
+    pub fn shares<S: Source + ?Sized>(&self, rows: &S) -> Result<(Vec<u32>, Vec<f64>)> {
+        let (cx, m) = (Executor::new(None)?, self.active);
+        self.either(rows, |s, data| s.shares(m, false, data, &cx), |s, data| s.shares(m, false, data, &cx))
+    }
+
+    /// The logarithm of the density of every row, over all components.
+    ///
+    /// ```
+    /// use shoal::gmm::TruncatedGaussianMixture;
+    /// let rows = [[0.0f64], [2.0]];
+    /// let model = TruncatedGaussianMixture::params(1).fit(&rows).unwrap();
+    /// let expected = -0.5 * (std::f64::consts::TAU.ln() + 1.0);
+    /// assert!((model.log_densities(&rows).unwrap()[0] - expected).abs() < 1e-12);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`GaussianMixture::predict`].
+    pub fn log_densities<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<f64>> {
+        let cx = Executor::new(None)?;
+        self.either(rows, |s, data| s.log_densities(data, &cx), |s, data| s.log_densities(data, &cx))
+    }
+
+    /// The mean log density of rows by weight.
+    ///
+    /// # Errors
+    /// As [`GaussianMixture::predict`].
+    pub fn score<S: Source + ?Sized>(&self, rows: &S) -> Result<f64> {
+        let cx = Executor::new(None)?;
+        let (sum, weight) =
+            self.either(rows, |s, data| s.log_likelihood(data, &cx), |s, data| s.log_likelihood(data, &cx))?;
+        Ok(sum / weight)
+    }
+
+    /// Runs the one of two functions that takes the type of the rows.
+    fn either<S: Source + ?Sized, R>(
+        &self,
+        rows: &S,
+        narrow: impl FnOnce(&Scores<'_, f32>, &dyn DataSource<f32>) -> Result<R>,
+        wide: impl FnOnce(&Scores<'_, f64>, &dyn DataSource<f64>) -> Result<R>,
+    ) -> Result<R> {
+        match rows.any() {
+            AnySource::F32(data) => self.scoring(|scores| narrow(scores, data)),
+            AnySource::F64(data) => self.scoring(|scores| wide(scores, data)),
+        }
+    }
+}

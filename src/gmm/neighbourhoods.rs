@@ -1,0 +1,346 @@
+//! This module knows which clusters are near each other, as the rows of each have found it.
+//!
+//! The estimate of Hirschberger et al. (equation 31): how far cluster `c'` is from `c` is the mean over the rows of `c` that have met `c'`. The
+//! rows are put in order by cluster (a counting sort), so that it takes time in proportion to the meetings alone.
+
+use super::space::{NEIGHBOURHOODS, Space, draws};
+use crate::error::Result;
+use crate::float::Float;
+use crate::parallel::Executor;
+
+/// Meetings that are kept before those of the same two clusters are put together: 80 MB of them.
+const MOST_MEETINGS: usize = 1 << 22;
+
+/// Clusters whose neighbours a worker finds at a time.
+const CLUSTERS: usize = 256;
+
+/// For each cluster itself and the `size - 1` nearest others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Neighbourhoods {
+    size: usize,
+    ids: Vec<u32>,
+}
+
+impl Neighbourhoods {
+    /// Each of `k` clusters and `size - 1` others, drawn.
+    pub(super) fn drawn(k: usize, size: usize, seed: u64) -> Self {
+        let (mut space, mut ids) = (Space::default(), Vec::with_capacity(k * size));
+        for c in 0..k {
+            space.begin(k);
+            space.extend(&[c as u32]);
+            space.explore(size - 1, &mut draws(seed, NEIGHBOURHOODS, c as u64));
+            ids.extend_from_slice(&space.list);
+        }
+        Self { size, ids }
+    }
+
+    /// Of known members, `size` for each of `k` clusters; `None` where they are no neighbourhoods.
+    pub(super) fn of(ids: Vec<u32>, k: usize, size: usize) -> Option<Self> {
+        let sound = |(c, members): (usize, &[u32])| {
+            let distinct = members.iter().enumerate().all(|(i, j)| !members[..i].contains(j));
+            members[0] as usize == c && distinct && members.iter().all(|&j| (j as usize) < k)
+        };
+        let fits = size > 0 && ids.len() == k * size && ids.chunks_exact(size).enumerate().all(sound);
+        fits.then_some(Self { size, ids })
+    }
+
+    /// Members of each.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// All members, cluster by cluster.
+    pub(super) fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The neighbourhood of a cluster: itself first.
+    #[inline]
+    pub(super) fn of_cluster(&self, c: usize) -> &[u32] {
+        &self.ids[c * self.size..][..self.size]
+    }
+
+    /// Takes the nearest clusters that have been met; where there are too few, old neighbours stay, and a cluster without rows keeps its own.
+    pub(super) fn follow(&mut self, meetings: &Meetings, cx: &Executor) -> Result<()> {
+        let size = self.size;
+        if size == 1 {
+            return Ok(());
+        }
+        let parts = self.ids.chunks_mut(CLUSTERS * size).enumerate();
+        cx.for_each(
+            parts,
+            || (Tally::default(), Vec::new()),
+            |(part, ids), (tally, found)| {
+                for (i, ids) in ids.chunks_exact_mut(size).enumerate() {
+                    let c = part * CLUSTERS + i;
+                    tally.begin(meetings.k);
+                    meetings.lists.iter().for_each(|list| tally.add_all(list.of(c)));
+                    found.clear();
+                    found.extend(tally.met.iter().map(|met| (met.sum / met.weight, met.id)));
+                    nearest_first(found, size - 1);
+                    let fresh = found.len();
+                    // Old members follow in the order in which they stood.
+                    let old = ids[1..].iter().filter(|j| found.iter().all(|(_, id)| id != *j));
+                    let old: Vec<u32> = old.copied().take(size - 1 - fresh).collect();
+                    let new = found.iter().map(|&(_, id)| id).chain(old);
+                    ids[1..].iter_mut().zip(new).for_each(|(place, id)| *place = id);
+                }
+                Ok(())
+            },
+        )
+    }
+}
+
+/// Leaves the `n` smallest, in order; the lower index first among equals.
+fn nearest_first(found: &mut Vec<(f64, u32)>, n: usize) {
+    let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    if found.len() > n {
+        if n > 0 {
+            found.select_nth_unstable_by(n - 1, order);
+        }
+        found.truncate(n);
+    }
+    found.sort_unstable_by(order);
+}
+
+/// How a cluster was met by the rows of another: sums over these rows.
+#[derive(Clone, Copy, Debug)]
+struct Met {
+    id: u32,
+    weight: f64,
+    sum: f64,
+}
+
+/// What the rows of one cluster have met, each other cluster once.
+#[derive(Debug, Default)]
+struct Tally {
+    /// The cluster that another was last met by, and where it stands in `met`.
+    stamps: Vec<(u32, u32)>,
+    now: u32,
+    met: Vec<Met>,
+}
+
+impl Tally {
+    fn begin(&mut self, k: usize) {
+        if self.stamps.len() != k || self.now == u32::MAX {
+            self.stamps.clear();
+            self.stamps.resize(k, (0, 0));
+            self.now = 0;
+        }
+        self.now += 1;
+        self.met.clear();
+    }
+
+    #[inline]
+    fn add(&mut self, id: u32, weight: f64, sum: f64) {
+        let (stamp, at) = &mut self.stamps[id as usize];
+        if *stamp == self.now {
+            let met = &mut self.met[*at as usize];
+            met.weight += weight;
+            met.sum += sum;
+        } else {
+            (*stamp, *at) = (self.now, self.met.len() as u32);
+            self.met.push(Met { id, weight, sum });
+        }
+    }
+
+    fn add_all(&mut self, met: &[Met]) {
+        met.iter().for_each(|met| self.add(met.id, met.weight, met.sum));
+    }
+}
+
+/// What the rows of some clusters have met, cluster by cluster.
+#[derive(Clone, Debug, Default)]
+struct List {
+    starts: Vec<u32>,
+    met: Vec<Met>,
+}
+
+impl List {
+    fn of(&self, c: usize) -> &[Met] {
+        &self.met[self.starts[c] as usize..self.starts[c + 1] as usize]
+    }
+}
+
+/// All that rows have met in a sweep; lists of some rows each, in the order of these.
+#[derive(Debug)]
+pub(super) struct Meetings {
+    k: usize,
+    lists: Vec<List>,
+}
+
+impl Meetings {
+    pub(super) fn new(k: usize) -> Self {
+        Self { k, lists: Vec::new() }
+    }
+
+    /// Adds what `part` holds, whose rows come after these, and leaves `part` empty.
+    pub(super) fn merge(&mut self, part: &mut Self) {
+        self.lists.append(&mut part.lists);
+        if self.lists.len() > 1 && self.lists.iter().map(|list| list.met.len()).sum::<usize>() > MOST_MEETINGS
+        {
+            let (mut tally, mut all) = (Tally::default(), List { starts: vec![0], met: Vec::new() });
+            for c in 0..self.k {
+                tally.begin(self.k);
+                self.lists.iter().for_each(|list| tally.add_all(list.of(c)));
+                all.met.extend_from_slice(&tally.met);
+                all.starts.push(all.met.len() as u32);
+            }
+            self.lists = vec![all];
+        }
+    }
+
+    /// Adds what some rows have met.
+    pub(super) fn note<T: Float>(&mut self, rows: &mut Encounters<T>) {
+        if !rows.of_rows.is_empty() {
+            self.lists.push(rows.by_cluster(self.k));
+        }
+    }
+}
+
+/// The clusters that rows have looked at, and how far they were, row by row.
+#[derive(Debug, Default)]
+pub(super) struct Encounters<T> {
+    /// Nearest cluster, weight, and where the row ends.
+    of_rows: Vec<(u32, f64, u32)>,
+    ids: Vec<u32>,
+    far: Vec<T>,
+    order: Vec<u32>,
+    counts: Vec<u32>,
+    tally: Tally,
+}
+
+impl<T: Float> Encounters<T> {
+    /// Adds a row.
+    #[inline]
+    pub(super) fn push(&mut self, nearest: u32, weight: f64, ids: &[u32], far: &[T]) {
+        self.ids.extend_from_slice(ids);
+        self.far.extend_from_slice(far);
+        self.of_rows.push((nearest, weight, self.ids.len() as u32));
+    }
+
+    /// Puts them together by cluster, and forgets them.
+    fn by_cluster(&mut self, k: usize) -> List {
+        let Self { of_rows, ids, far, order, counts, tally } = self;
+        sort_by_key(of_rows.iter().map(|row| row.0), k, counts, order);
+        let mut list = List { starts: Vec::with_capacity(k + 1), met: Vec::new() };
+        list.starts.push(0);
+        let mut at = 0;
+        for c in 0..k {
+            tally.begin(k);
+            while at < order.len() && of_rows[order[at] as usize].0 == c as u32 {
+                let row = order[at] as usize;
+                let weight = of_rows[row].1;
+                let start = if row == 0 { 0 } else { of_rows[row - 1].2 as usize };
+                let met = start..of_rows[row].2 as usize;
+                for (&id, far) in ids[met.clone()].iter().zip(&far[met]) {
+                    let far = far.to_f64();
+                    // What is infinitely far, or is no longer there, is no neighbour.
+                    if id != c as u32 && far < f64::INFINITY {
+                        tally.add(id, weight, weight * far);
+                    }
+                }
+                at += 1;
+            }
+            list.met.extend_from_slice(&tally.met);
+            list.starts.push(list.met.len() as u32);
+        }
+        of_rows.clear();
+        ids.clear();
+        far.clear();
+        list
+    }
+}
+
+/// The places of `keys`, all below `k`, in the order of the keys, equal ones as they stand: a counting sort.
+pub(super) fn sort_by_key(
+    keys: impl Iterator<Item = u32> + Clone,
+    k: usize,
+    counts: &mut Vec<u32>,
+    order: &mut Vec<u32>,
+) {
+    counts.clear();
+    counts.resize(k + 1, 0);
+    let mut n = 0;
+    for key in keys.clone() {
+        counts[key as usize + 1] += 1;
+        n += 1;
+    }
+    for c in 0..k {
+        counts[c + 1] += counts[c];
+    }
+    order.clear();
+    order.resize(n, 0);
+    for (i, key) in keys.enumerate() {
+        let at = &mut counts[key as usize];
+        order[*at as usize] = i as u32;
+        *at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::rng::{Purpose, Rng};
+
+    #[test]
+    fn neighbours_are_the_nearest_on_average_however_rows_are_cut() {
+        let (k, size) = (17, 5);
+        let mut rng = Rng::keyed(1, Purpose::Exploring, 0);
+        let mut rows = Vec::new();
+        for _ in 0..400 {
+            // Cluster 16 has no rows, and 15 has few.
+            let nearest = if rows.is_empty() { 15 } else { rng.below(15) as u32 };
+            let mut space = Space::default();
+            space.begin(k);
+            space.extend(&[nearest]);
+            space.explore(if nearest == 15 { 2 } else { 6 }, &mut rng);
+            let far: Vec<f64> = space.list.iter().map(|&j| f64::from(j) + rng.unit() * 9.0).collect();
+            rows.push((nearest, 0.5 + rng.unit(), space.list.clone(), far));
+        }
+        let mut truth = BTreeMap::<(u32, u32), (f64, f64)>::new();
+        for (c, weight, list, far) in &rows {
+            for (&j, far) in list.iter().zip(far).filter(|(j, _)| *j != c) {
+                let entry = truth.entry((*c, j)).or_default();
+                *entry = (entry.0 + weight * far, entry.1 + weight);
+            }
+        }
+        let before = Neighbourhoods::drawn(k, size, 3);
+        for cut in [1, 7, 400] {
+            let mut all = Meetings::new(k);
+            for rows in rows.chunks(cut) {
+                let (mut part, mut met) = (Meetings::new(k), Encounters::default());
+                rows.iter().for_each(|(c, weight, list, far)| met.push(*c, *weight, list, far));
+                part.note(&mut met);
+                assert!(met.ids.is_empty() && met.of_rows.is_empty());
+                all.merge(&mut part);
+            }
+            let mut after = before.clone();
+            after.follow(&all, &Executor::new(Some(2)).unwrap()).unwrap();
+            assert!(Neighbourhoods::of(after.ids.clone(), k, size).is_some());
+            assert_eq!(after.of_cluster(16), before.of_cluster(16));
+            for c in 0..16u32 {
+                let mut met: Vec<(f64, u32)> = truth
+                    .range((c, 0)..(c + 1, 0))
+                    .map(|((_, j), (sum, weight))| (sum / weight, *j))
+                    .collect();
+                nearest_first(&mut met, size - 1);
+                let expected: Vec<u32> = met.iter().map(|&(_, j)| j).collect();
+                let found = &after.of_cluster(c as usize)[1..];
+                assert_eq!(&found[..expected.len()], expected, "{c} {cut}");
+                let kept = |j: &&u32| before.of_cluster(c as usize).contains(j);
+                assert!(found[expected.len()..].iter().all(|j| kept(&j)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_neighbourhood_is_refused() {
+        assert!(Neighbourhoods::of(vec![0, 1, 1, 0], 2, 2).is_some());
+        for bad in [vec![0, 1, 0, 1], vec![0, 0, 1, 0], vec![0, 2, 1, 0], vec![0, 1]] {
+            assert!(Neighbourhoods::of(bad, 2, 2).is_none());
+        }
+    }
+}

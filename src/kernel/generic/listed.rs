@@ -1,0 +1,125 @@
+//! This module knows the kernels for rows that meet a few listed centers, one row at a time.
+//!
+//! Distances are taken by difference, which costs one operation more for each vector than a product and loses nothing to cancellation, so that
+//! neither norms nor a shift are needed.
+
+use super::simd::Simd;
+use crate::float::Float;
+
+/// As many lanes as the longest vector has.
+const MOST_LANES: usize = 16;
+
+/// Centers that a row meets at a time: enough sums side by side to hide the latency of each.
+const AT_A_TIME: usize = 4;
+
+/// Where the rows of a matrix lie: `stride` values apart, zeros behind the last column up to whole vectors.
+#[derive(Clone, Copy)]
+pub(in crate::kernel) struct Padded<'a, T> {
+    pub(in crate::kernel) values: &'a [T],
+    pub(in crate::kernel) stride: usize,
+}
+
+/// Squared distances of a row to the listed centers; if `SCALED`, of differences that are multiplied, column by column, by the factors of the
+/// center, or by those of all, where `factors` has stride 0.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
+    row: &[S::T],
+    centers: Padded<'_, S::T>,
+    factors: Padded<'_, S::T>,
+    list: &[u32],
+    out: &mut [S::T],
+) {
+    let (dim, stride) = (row.len(), centers.stride);
+    let whole = dim / S::LANES * S::LANES;
+    let tail = dim - whole;
+    assert!(stride >= dim.next_multiple_of(S::LANES) && out.len() == list.len());
+    assert!(!SCALED || factors.stride == stride || (factors.stride == 0 && factors.values.len() >= stride));
+    let k = centers.values.len() / stride;
+    assert!(!SCALED || factors.stride == 0 || factors.values.len() >= k * stride);
+    let mut last = [S::T::ZERO; MOST_LANES];
+    last[..tail].copy_from_slice(&row[whole..]);
+    for (list, out) in list.chunks(AT_A_TIME).zip(out.chunks_mut(AT_A_TIME)) {
+        let (mut c, mut f) = ([centers.values.as_ptr(); AT_A_TIME], [factors.values.as_ptr(); AT_A_TIME]);
+        for q in 0..AT_A_TIME {
+            // The last one again and again, where there are fewer.
+            let j = list[q.min(list.len() - 1)] as usize;
+            assert!(j < k, "center {j} of {k}");
+            // SAFETY: there are `k` centers, and as many rows of factors, or one for all.
+            unsafe {
+                c[q] = c[q].add(j * stride);
+                f[q] = f[q].add(j * factors.stride);
+            }
+        }
+        // SAFETY: vectors lie within the first `whole` columns of `row`, in `last`, or within a row of centers or factors, which has room for
+        // whole vectors behind the last column.
+        unsafe {
+            let mut sums = [S::splat(S::T::ZERO); AT_A_TIME];
+            let mut add = |at: usize, x: S::V| {
+                for q in 0..AT_A_TIME {
+                    let mut apart = S::sub(x, S::load(c[q].add(at)));
+                    if SCALED {
+                        apart = S::mul(apart, S::load(f[q].add(at)));
+                    }
+                    sums[q] = S::fmadd(apart, apart, sums[q]);
+                }
+            };
+            for at in (0..whole).step_by(S::LANES) {
+                add(at, S::load(row.as_ptr().add(at)));
+            }
+            if tail > 0 {
+                add(whole, S::load(last.as_ptr()));
+            }
+            for (out, &sum) in out.iter_mut().zip(&sums) {
+                let mut lanes = [S::T::ZERO; MOST_LANES];
+                S::store(lanes.as_mut_ptr(), sum);
+                *out = fold::<S>(lanes);
+            }
+        }
+    }
+}
+
+/// Sum of the lanes, in halves.
+#[inline(always)]
+fn fold<S: Simd>(mut lanes: [S::T; MOST_LANES]) -> S::T {
+    for width in [8, 4, 2, 1] {
+        if width < S::LANES {
+            for l in 0..width {
+                lanes[l] = lanes[l] + lanes[l + width];
+            }
+        }
+    }
+    lanes[0]
+}
+
+/// `sums[j] += part * row` for each of the listed `j`, in `f64`.
+#[inline(always)]
+pub(in crate::kernel) fn add_parts<T: Float>(row: &[T], list: &[u32], parts: &[f64], sums: &mut [f64]) {
+    let d = row.len();
+    for (&j, &part) in list.iter().zip(parts) {
+        for (s, x) in sums[j as usize * d..][..d].iter_mut().zip(row) {
+            *s += part * x.to_f64();
+        }
+    }
+}
+
+/// `squares[j] += part * (row - center j)^2`, column by column, for each of the listed `j`, in `f64`.
+#[inline(always)]
+pub(in crate::kernel) fn add_squares<T: Float>(
+    row: &[T],
+    centers: Padded<'_, T>,
+    list: &[u32],
+    parts: &[f64],
+    squares: &mut [f64],
+) {
+    let d = row.len();
+    for (&j, &part) in list.iter().zip(parts) {
+        let center = &centers.values[j as usize * centers.stride..][..d];
+        for ((s, x), c) in squares[j as usize * d..][..d].iter_mut().zip(row).zip(center) {
+            let apart = x.to_f64() - c.to_f64();
+            *s += part * (apart * apart);
+        }
+    }
+}

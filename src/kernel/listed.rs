@@ -1,0 +1,184 @@
+//! This module knows what truncated methods ask of the kernels: one row against a few listed centers, and one row in the sums of a few.
+
+use super::aligned::{Aligned, LINE};
+use super::generic::listed::Padded;
+use super::generic::sparse;
+use super::isa::Isa;
+use super::pack::scale_of;
+use super::table::{Compute, KernelTable};
+use crate::float::Float;
+use crate::matrix::MatRef;
+use crate::rows::Rows;
+
+/// Centers as whole rows, for rows that meet only a few of them each. Their squared distances are those of the data times
+/// [`RowCenters::unit`], or weighted column by column.
+#[derive(Debug)]
+pub(crate) struct RowCenters<T: Compute> {
+    table: &'static KernelTable<T>,
+    k: usize,
+    dim: usize,
+    stride: usize,
+    rows: Aligned<T>,
+    /// What differences are multiplied by: for each center, or for all of them; empty where that is nothing.
+    factors: Aligned<T>,
+    factor_stride: usize,
+    /// A power of two, nearly always 1, that keeps squares of huge and tiny differences in range.
+    scale: T,
+    /// Squared lengths of the centers times the scale; only for sparse rows.
+    sq_norms: Vec<f64>,
+}
+
+impl<T: Compute> RowCenters<T> {
+    /// Lays `centers` out for rows that are sparse, or dense.
+    pub(crate) fn new(centers: MatRef<'_, T>, sparse: bool) -> Self {
+        Self::for_isa(centers, sparse, Isa::active())
+    }
+
+    /// The same for a processor that has `isa`.
+    pub(super) fn for_isa(centers: MatRef<'_, T>, sparse: bool, isa: Isa) -> Self {
+        let scale = scale_of(centers, None);
+        let mut new = Self::plain(centers, scale, isa);
+        if sparse {
+            new.sq_norms = centers.iter().map(|center| sparse::sq_norm(center, scale)).collect();
+        } else if scale != T::from_f32(1.0) {
+            new.factors = Aligned::filled(new.stride, scale);
+        }
+        new
+    }
+
+    /// The same for dense rows, with a factor for each value of `centers` that differences are multiplied by.
+    ///
+    /// # Panics
+    /// When there is not one factor a value.
+    pub(crate) fn with_factors(centers: MatRef<'_, T>, factors: &[T]) -> Self {
+        Self::with_factors_for_isa(centers, factors, Isa::active())
+    }
+
+    /// The same for a processor that has `isa`.
+    pub(super) fn with_factors_for_isa(centers: MatRef<'_, T>, factors: &[T], isa: Isa) -> Self {
+        assert_eq!(factors.len(), centers.rows() * centers.cols(), "one factor a value");
+        let mut new = Self::plain(centers, T::from_f32(1.0), isa);
+        new.factors = padded(MatRef::new(factors, centers.cols()), new.stride);
+        new.factor_stride = new.stride;
+        new
+    }
+
+    fn plain(centers: MatRef<'_, T>, scale: T, isa: Isa) -> Self {
+        assert!(isa.is_available(), "this processor has not {isa}");
+        let (k, dim) = (centers.rows(), centers.cols());
+        let stride = (dim * size_of::<T>()).next_multiple_of(LINE) / size_of::<T>();
+        Self {
+            table: T::table(isa),
+            k,
+            dim,
+            stride,
+            rows: padded(centers, stride),
+            factors: Aligned::default(),
+            factor_stride: 0,
+            scale,
+            sq_norms: Vec::new(),
+        }
+    }
+
+    /// Number of centers.
+    pub(crate) fn len(&self) -> usize {
+        self.k
+    }
+
+    /// Columns of a center.
+    pub(crate) fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// What the squared distances of the data are multiplied by.
+    pub(crate) fn unit(&self) -> f64 {
+        self.scale.to_f64() * self.scale.to_f64()
+    }
+
+    fn row(&self, j: usize) -> &[T] {
+        &self.rows[j * self.stride..][..self.dim]
+    }
+
+    fn padded(&self) -> Padded<'_, T> {
+        Padded { values: &self.rows, stride: self.stride }
+    }
+
+    /// Squared distances of row `i` to the listed centers, by difference in `T`.
+    ///
+    /// # Panics
+    /// When lengths do not fit, a listed center is not there, or there are factors for sparse rows.
+    pub(crate) fn sq_dists(&self, rows: Rows<'_, T>, i: usize, list: &[u32], out: &mut [T]) {
+        assert_eq!(rows.cols(), self.dim, "rows and centers have different numbers of columns");
+        match rows {
+            Rows::Dense(rows) => {
+                let factors = Padded { values: &self.factors, stride: self.factor_stride };
+                if self.factors.is_empty() {
+                    (self.table.few)(rows.row(i), self.padded(), list, out);
+                } else {
+                    (self.table.few_scaled)(rows.row(i), self.padded(), factors, list, out);
+                }
+            }
+            Rows::Sparse(rows) => {
+                assert!(self.factors.is_empty() && self.sq_norms.len() == self.k, "centers for sparse rows");
+                let row = rows.row(i);
+                for (&j, out) in list.iter().zip(out) {
+                    let (center, sq_norm) = (self.row(j as usize), self.sq_norms[j as usize]);
+                    let sq_dist = sparse::sq_dist(row, center, sq_norm, self.scale);
+                    *out = T::from_f64(if sq_dist.is_finite() {
+                        sq_dist
+                    } else {
+                        sparse::sq_dist_in_full(row, center, self.scale)
+                    });
+                }
+            }
+        }
+    }
+
+    /// The squared distance of row `i` to center `j`, in the units of the data; differences and sums in `f64`.
+    pub(crate) fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
+        super::sq_dist_of(self.table, rows, i, self.row(j), || self.sq_norms[j] / self.unit())
+    }
+
+    /// `sums[j] += part * row i` for each of the listed centers `j`.
+    ///
+    /// # Panics
+    /// When lengths do not fit.
+    pub(crate) fn add_parts(
+        &self,
+        rows: Rows<'_, T>,
+        i: usize,
+        list: &[u32],
+        parts: &[f64],
+        sums: &mut [f64],
+    ) {
+        match rows {
+            Rows::Dense(rows) => (self.table.add_parts)(rows.row(i), list, parts, sums),
+            Rows::Sparse(rows) => {
+                let (columns, values) = rows.row(i);
+                for (&j, &part) in list.iter().zip(parts) {
+                    let sum = &mut sums[j as usize * self.dim..][..self.dim];
+                    for (&column, x) in columns.iter().zip(values) {
+                        sum[column as usize] += part * x.to_f64();
+                    }
+                }
+            }
+        }
+    }
+
+    /// `squares[j] += part * (row - center j)^2`, column by column, for each of the listed centers `j`.
+    ///
+    /// # Panics
+    /// When lengths do not fit.
+    pub(crate) fn add_squares(&self, row: &[T], list: &[u32], parts: &[f64], squares: &mut [f64]) {
+        (self.table.add_squares)(row, self.padded(), list, parts, squares);
+    }
+}
+
+/// Rows that lie `stride` values apart, with zeros between.
+fn padded<T: Float>(rows: MatRef<'_, T>, stride: usize) -> Aligned<T> {
+    let mut out = Aligned::filled(rows.rows() * stride, T::ZERO);
+    for (place, row) in out.chunks_exact_mut(stride).zip(rows.iter()) {
+        place[..row.len()].copy_from_slice(row);
+    }
+    out
+}

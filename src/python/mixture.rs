@@ -1,0 +1,202 @@
+//! This module knows mixtures of Gaussians as Python calls them: how parameters become a fit, and what a fitted one says of rows.
+
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use super::array::{Centers, array1, array2, signed, vector, with_centers};
+use super::enter::enter;
+use super::kernel::from_row;
+use super::kmeans::{State, begun, seeding_of};
+use super::persist::of_python;
+use super::rows::Input;
+use super::run::Run;
+use super::seeding::named;
+use super::source::Source;
+use crate::gmm::{CoresetSize, Covariance, GaussianMixture, Stopping, TruncatedGaussianMixture};
+use crate::persist::kept::Values;
+
+/// The shape of that name.
+fn covariance_of(name: &str) -> PyResult<Covariance> {
+    Covariance::named(name).ok_or_else(|| PyValueError::new_err(format!("no such covariance type: {name:?}")))
+}
+
+/// A mixture of Gaussians; from a `state`, a run that goes on.
+#[pyfunction]
+#[pyo3(signature = (source, *, n_components, n_active, n_neighbors, explore, coreset_rows, coreset_share, covariance, seeding, centers, chain, n_initial_e_steps, stopping, max_iter, tol, seed, threads, weights, state))]
+#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+pub(super) fn mixture(
+    py: Python<'_>,
+    source: &Source,
+    n_components: usize,
+    n_active: usize,
+    n_neighbors: usize,
+    explore: Option<usize>,
+    coreset_rows: Option<u64>,
+    coreset_share: Option<f64>,
+    covariance: &str,
+    seeding: &str,
+    centers: Option<&Bound<'_, PyAny>>,
+    chain: usize,
+    n_initial_e_steps: u64,
+    stopping: &str,
+    max_iter: u64,
+    tol: f64,
+    seed: u64,
+    threads: Option<usize>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    state: Option<State<'_>>,
+) -> PyResult<Run> {
+    let rule = Stopping::named(stopping)
+        .ok_or_else(|| PyValueError::new_err(format!("no such stopping rule: {stopping:?}")))?;
+    let params = TruncatedGaussianMixture::params(n_components)
+        .n_active(n_active)
+        .n_neighbors(n_neighbors)
+        .explore(explore)
+        .coreset_size(coreset_rows.map(CoresetSize::Rows).or(coreset_share.map(CoresetSize::Share)))
+        .covariance(covariance_of(covariance)?)
+        .seeding(match centers {
+            None => named(seeding, Some(chain), None, None)?,
+            given => seeding_of(seeding, given, source.0.cols())?,
+        })
+        .n_initial_e_steps(n_initial_e_steps)
+        .stopping(rule)
+        .max_iter(max_iter)
+        .tolerance(tol)
+        .rng_seed(seed)
+        .threads(threads);
+    let input = Input::new(&source.0, weights.as_ref())?;
+    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
+    let run = begun(py, &input, || match &state {
+        Some(state) => params.resume_fit(state, &input),
+        None => params.start(&input),
+    })?;
+    let all = source.0.whole_effort();
+    let rows = coreset_rows.map_or(all, |rows| all.min(rows as f64));
+    // A search looks at few of the components.
+    let looks = n_active.saturating_mul(n_neighbors).min(n_components) as f64 / n_components.max(1) as f64;
+    Ok(Run::new(run, input, n_components, threads).with_steps(4.0 * all, rows * looks))
+}
+
+/// A fitted mixture of Gaussians. It computes in the type of its means.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct Mixture {
+    model: GaussianMixture,
+    wide: bool,
+}
+
+impl Mixture {
+    /// About how many multiplications all densities of the rows of `source` take.
+    fn cost(&self, source: &Source) -> f64 {
+        source.0.whole_effort() * (self.model.n_components() * self.model.dim()) as f64
+    }
+}
+
+/// The same expression for either type of scores and rows.
+macro_rules! scored {
+    ($this:expr, $input:expr, |$scores:ident, $data:ident| $body:expr) => {
+        if $this.wide {
+            $this.model.scoring::<f64, _>(|$scores| {
+                let $data = $input.of::<f64>();
+                $body
+            })
+        } else {
+            $this.model.scoring::<f32, _>(|$scores| {
+                let $data = $input.of::<f32>();
+                $body
+            })
+        }
+    };
+}
+
+#[pymethods]
+impl Mixture {
+    #[new]
+    #[pyo3(signature = (means, variances, weights, covariance, n_active, neighbors))]
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn new(
+        means: &Bound<'_, PyAny>,
+        variances: PyReadonlyArray1<'_, f64>,
+        weights: PyReadonlyArray1<'_, f64>,
+        covariance: &str,
+        n_active: usize,
+        neighbors: Option<PyReadonlyArray2<'_, i32>>,
+    ) -> PyResult<Self> {
+        let cols: usize = means.getattr("shape")?.get_item(1)?.extract()?;
+        let means = Centers::new(means, cols)?;
+        let wide = matches!(means, Centers::F64(_));
+        let values = with_centers!(&means, values => Values::of(values));
+        // Negative ones become large ones, which are refused.
+        let neighbors = neighbors
+            .map(|ids| (ids.as_array().iter().map(|&j| j.cast_unsigned()).collect(), ids.shape()[1]));
+        let parameters = (vector(&variances), vector(&weights));
+        let model = GaussianMixture::of_parts(
+            (values, cols),
+            covariance_of(covariance)?,
+            parameters,
+            (n_active, neighbors),
+        )?;
+        Ok(Self { model, wide })
+    }
+
+    /// The component of every row.
+    #[pyo3(signature = (source, walk, threads, first_row = 0))]
+    fn predict<'py>(
+        &self,
+        py: Python<'py>,
+        source: &Source,
+        walk: bool,
+        threads: Option<usize>,
+        first_row: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let input = Input::new(&source.0, None)?;
+        let labels = enter(py, threads, self.cost(source), |cx| {
+            scored!(self, input, |scores, data| scores.predict(walk, data, cx)).map_err(from_row(first_row))
+        })?;
+        Ok(array1(py, signed(labels)))
+    }
+
+    /// The components that share each row, and its shares of them.
+    fn shares<'py>(
+        &self,
+        py: Python<'py>,
+        source: &Source,
+        walk: bool,
+        threads: Option<usize>,
+    ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let (input, m) = (Input::new(&source.0, None)?, self.model.n_active());
+        let (ids, shares) = enter(py, threads, self.cost(source), |cx| {
+            scored!(self, input, |scores, data| scores.shares(m, walk, data, cx))
+        })?;
+        Ok((array2(py, signed(ids), m)?, array2(py, shares, m)?))
+    }
+
+    /// The logarithm of the density of every row.
+    fn log_densities<'py>(
+        &self,
+        py: Python<'py>,
+        source: &Source,
+        threads: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let input = Input::new(&source.0, None)?;
+        let found = enter(py, threads, self.cost(source), |cx| {
+            scored!(self, input, |scores, data| scores.log_densities(data, cx))
+        })?;
+        Ok(array1(py, found))
+    }
+
+    /// The weighted sum of the logarithms of the densities of all rows, and the weight of these.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn log_likelihood(
+        &self,
+        py: Python<'_>,
+        source: &Source,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+        threads: Option<usize>,
+    ) -> PyResult<(f64, f64)> {
+        let input = Input::new(&source.0, weights.as_ref())?;
+        enter(py, threads, self.cost(source), |cx| {
+            scored!(self, input, |scores, data| scores.log_likelihood(data, cx))
+        })
+    }
+}

@@ -1,0 +1,209 @@
+"""Truncated EM as the specification has it: slow, in float64. What tests hold shoal against."""
+
+from typing import NamedTuple
+
+import numpy as np
+from reference import sq_dists
+
+MASK = (1 << 64) - 1
+EXPLORING = 12
+NEIGHBOURHOODS = (1 << 24) - 1
+
+
+def mix(z):
+    """One round of SplitMix64."""
+    z = (z + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+class Draws:
+    """The stream of xoshiro256++ that shoal draws clusters from, for one row in one search."""
+
+    def __init__(self, seed, search, row, purpose=EXPLORING):
+        z = mix(mix(mix(seed) ^ purpose) ^ ((search << 40) ^ row))
+        self.s = []
+        for _ in range(4):
+            self.s.append(mix(z))
+            z = (z + 0x9E3779B97F4A7C15) & MASK
+
+    def bits(self):
+        def rotated(x, by):
+            return ((x << by) | (x >> (64 - by))) & MASK
+
+        s = self.s
+        result = (rotated((s[0] + s[3]) & MASK, 23) + s[0]) & MASK
+        t = (s[1] << 17) & MASK
+        s[2] ^= s[0]
+        s[3] ^= s[1]
+        s[1] ^= s[2]
+        s[0] ^= s[3]
+        s[2] ^= t
+        s[3] = rotated(s[3], 45)
+        return result
+
+    def below(self, n):
+        threshold = ((1 << 64) - n) % n
+        while True:
+            wide = self.bits() * n
+            if (wide & MASK) >= threshold:
+                return wide >> 64
+
+
+def explore(space, n, k, draws):
+    """Add `n` clusters that are not in the list `space`, or all that are left."""
+    for _ in range(min(n, k - len(space))):
+        others = k - len(space)
+        if 2 * others >= k:
+            while (j := draws.below(k)) in space:
+                pass
+        else:
+            j = [c for c in range(k) if c not in space][draws.below(others)]
+        space.append(j)
+
+
+class State(NamedTuple):
+    bound: float
+    """By weight, before the M-step."""
+    n_distances: int
+    near: np.ndarray
+    """The components of each row, nearest first."""
+    neighbours: np.ndarray
+    means: np.ndarray
+    variances: np.ndarray
+    weights: np.ndarray
+    """Priors."""
+    shares: np.ndarray
+    """Before the M-step: rows by components."""
+    after_e: float
+    """The bound of these parameters and shares: free energy with entropy, before and after the M-step."""
+    after_m: float
+
+
+@np.errstate(divide="ignore", invalid="ignore")
+def log_joint(d2, X, means, variances, priors):
+    """log p(c, y) for all pairs; `variances` have the shape of their kind."""
+    dim = means.shape[1]
+    log_priors = np.log(priors)
+    if variances.size == 1:
+        return log_priors - 0.5 * dim * np.log(2 * np.pi * variances) - d2 / (2 * variances)
+    if variances.ndim == 1:
+        return log_priors - 0.5 * dim * np.log(2 * np.pi * variances) - d2 / (2 * variances)
+    mahalanobis = (((X[:, None, :] - means) ** 2) / variances).sum(axis=2)
+    return log_priors - 0.5 * np.log(2 * np.pi * variances).sum(axis=1) - 0.5 * mahalanobis
+
+
+@np.errstate(divide="ignore", invalid="ignore")
+def free_energy(X, w, shares, means, variances, priors):
+    """Equation (4): expected log joint and entropy, by weight."""
+    joint = log_joint(sq_dists(X, means), X, means, variances, priors)
+    q = np.where(shares > 0, shares, 1.0)
+    terms = np.where(shares > 0, shares * (joint - np.log(q)), 0.0)
+    return float((w * terms.sum(axis=1)).sum() / w.sum())
+
+
+@np.errstate(divide="ignore", invalid="ignore")
+def truncated(
+    X, means, active, size, *, weights=None, exploring=0, seed=0, initial=0, kind="tied_spherical", rounds=50
+):
+    """Iterations of truncated EM from given means; components and neighbourhoods are drawn as shoal does."""
+    X = np.asarray(X, dtype=np.float64)
+    means = np.array(means, dtype=np.float64)
+    (n, dim), k = X.shape, len(means)
+    active, size = min(active, k), min(size, k)
+    w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
+    near, neighbours = None, []
+    for c in range(k):
+        members = [c]
+        explore(members, size - 1, k, Draws(seed, NEIGHBOURHOODS, c))
+        neighbours.append(members)
+    priors, variances, searches, count = np.full(k, 1 / k), None, 0, 0
+
+    def search(near, neighbours):
+        d2 = sq_dists(X, means)
+        cost, far = d2, d2
+        if variances is not None and variances.size > 1:
+            joint = log_joint(d2, X, means, variances, priors)
+            cost, far = -joint, -(joint - np.log(np.where(priors > 0, priors, 1.0)))
+        looked, found = 0, []
+        sums, totals = np.zeros((k, k)), np.zeros((k, k))
+        for m in range(n):
+            if active == k:
+                space = list(range(k))
+            else:
+                of_row = near[m] if near is not None else []
+                if near is None:
+                    explore(of_row, active, k, Draws(seed, 0, m))
+                space = list(dict.fromkeys(b for c in of_row for b in neighbours[c]))
+                explore(space, exploring, k, Draws(seed, searches, m))
+            looked += len(space)
+            ordered = sorted(space, key=lambda b: (cost[m, b], b))
+            found.append(ordered[:active])
+            for b in space:
+                sums[ordered[0], b] += w[m] * far[m, b]
+                totals[ordered[0], b] += w[m]
+        new = []
+        for c in range(k):
+            met = [b for b in range(k) if b != c and totals[c, b] > 0]
+            met.sort(key=lambda b: (sums[c, b] / totals[c, b], b))
+            old = [b for b in neighbours[c][1:] if b not in met[: size - 1]]
+            new.append([c, *(met[: size - 1] + old)[: size - 1]])
+        return found, new, looked, d2
+
+    out = []
+    for it in range(rounds):
+        for _ in range(initial + 1 if it == 0 else 1):
+            searches += 1
+            near, neighbours, looked, d2 = search(near, neighbours)
+            count += looked
+            if it == 0:
+                # Equation (8).
+                least = np.array([d2[m, near[m][0]] for m in range(n)])
+                variances = np.array((w * least).sum() / (dim * w.sum()))
+        joint = log_joint(d2, X, means, variances, priors)
+        inside = np.zeros((n, k), dtype=bool)
+        for m in range(n):
+            inside[m, near[m]] = True
+        truncated_joint = np.where(inside, joint, -np.inf)
+        best = truncated_joint.max(axis=1, keepdims=True)
+        parts = np.exp(truncated_joint - best)
+        shares = parts / parts.sum(axis=1, keepdims=True)
+        lse = best[:, 0] + np.log(parts.sum(axis=1))
+        bound = float((w * lse).sum() / w.sum())
+        after_e = free_energy(X, w, shares, means, variances, priors)
+        totals = (w[:, None] * shares).sum(axis=0)
+        alive = totals > 0
+        before = variances
+        means = means.copy()
+        means[alive] = ((w[:, None] * shares).T @ X)[alive] / totals[alive, None]
+        apart = sq_dists(X, means)
+        if kind == "tied_spherical" or it == 0:
+            variances = np.array((w[:, None] * shares * apart).sum() / (dim * w.sum()))
+        elif kind == "spherical":
+            energies = (w[:, None] * shares * apart).sum(axis=0)
+            old = np.broadcast_to(before, k)
+            variances = np.where(alive, energies / (dim * np.where(alive, totals, 1)), old)
+        else:
+            old = np.broadcast_to(before, (k, dim))
+            squares = np.einsum("mc,mcd->cd", w[:, None] * shares, (X[:, None, :] - means) ** 2)
+            variances = np.where(alive[:, None], squares / np.where(alive, totals, 1)[:, None], old)
+        if kind != "tied_spherical" and it > 0:
+            priors = totals / totals.sum()
+        after_m = free_energy(X, w, shares, means, variances, priors)
+        out.append(
+            State(
+                bound,
+                count,
+                np.array(near),
+                np.array(neighbours),
+                means,
+                variances,
+                priors,
+                shares,
+                after_e,
+                after_m,
+            )
+        )
+        count = 0
+    return out

@@ -1,0 +1,662 @@
+"""Truncated mixtures of Gaussians against their specification, and what their users may rely on."""
+
+import json
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import shoal
+from gmm_reference import Draws, free_energy, log_joint, truncated
+from reference import inertia, sq_dists
+from scipy.special import logsumexp
+from shoal import KMeans, TruncatedGaussianMixture
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+KINDS = ("tied_spherical", "spherical", "diag")
+
+
+def blobs(n, d, seed, k=12, dtype=np.float64, spread=4.0):
+    rng = np.random.default_rng(seed)
+    middles = rng.normal(size=(k, d)) * spread
+    return (middles[rng.integers(0, k, size=n)] + rng.normal(size=(n, d))).astype(dtype)
+
+
+def near_of(model):
+    """The components of each row, as a fit on its way has them."""
+    near = model._run.checkpoint()[1]["near"]
+    return near.reshape(-1, min(model.n_active, model.n_components)).astype(int)
+
+
+def variances_of(model):
+    return np.asarray(model.covariances_)
+
+
+def shares_of(X, near, means, variances, priors):
+    """Equation (3)."""
+    joint = log_joint(sq_dists(X, means), X, means, variances, priors)
+    inside = np.zeros(joint.shape, dtype=bool)
+    np.put_along_axis(inside, near, True, axis=1)
+    joint = np.where(inside, joint, -np.inf)
+    return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+
+
+def test_draws_are_those_of_shoal():
+    draws = Draws(7, 0, 0, purpose=1)
+    assert [draws.bits(), draws.bits()] == [0x02EBB3CDC0C88E61, 0xC1EAD045F80C2A6B]
+    assert draws.below(1000) == 774
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("n", "d", "k", "active", "size", "exploring", "initial", "weighted"),
+    [
+        (300, 3, 20, 3, 3, 0, 0, False),
+        (250, 5, 17, 2, 4, 1, 2, True),
+        (200, 17, 9, 5, 2, 2, 0, False),
+        (150, 1, 12, 1, 3, 1, 1, True),
+        (120, 2, 6, 6, 3, 1, 0, True),
+        (100, 4, 8, 20, 20, 0, 0, False),
+        (60, 3, 1, 5, 5, 3, 0, False),
+        (90, 2, 30, 4, 1, 2, 0, False),
+    ],
+)
+def test_trajectory_is_that_of_the_specification(n, d, k, active, size, exploring, initial, weighted, kind):
+    X = blobs(n, d, n + d)
+    rng = np.random.default_rng(n)
+    weights = rng.choice([0.5, 1.0, 2.0], size=n) if weighted else None
+    init = X[rng.permutation(n)[:k]]
+    expected = truncated(
+        X,
+        init,
+        active,
+        size,
+        weights=weights,
+        exploring=exploring,
+        seed=5,
+        initial=initial,
+        kind=kind,
+        rounds=7,
+    )
+    if kind != "tied_spherical":
+        # A component on a few rows may come down to its floor, which the reference has not.
+        least = [state.variances.min() for state in expected]
+        expected = expected[: next((i for i, s2 in enumerate(least) if s2 < 1e-3), len(expected))]
+    model = TruncatedGaussianMixture(
+        k,
+        n_active=active,
+        n_neighbors=size,
+        explore=exploring,
+        n_initial_e_steps=initial,
+        covariance_type=kind,
+        init=init,
+        random_state=5,
+        tol=0.0,
+    )
+    seen = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for step, truth in zip(model.iter_fit(X, weights), expected, strict=False):
+            assert step.objective == pytest.approx(truth.bound, rel=1e-10, abs=1e-10), step.iteration
+            assert step.n_distances == truth.n_distances
+            if step.stop_reason:
+                break
+            np.testing.assert_array_equal(near_of(model), truth.near)
+            np.testing.assert_array_equal(model.neighbors_, truth.neighbours)
+            np.testing.assert_allclose(model.means_, truth.means, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(variances_of(model), truth.variances, rtol=1e-8)
+            np.testing.assert_allclose(model.weights_, truth.weights, rtol=1e-9)
+            seen += 1
+    # A single component is where it belongs at once.
+    assert seen >= min(3 if k > 1 else 1, len(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(8))
+def test_the_bound_never_falls_in_any_half_step(kind, seed):
+    rng = np.random.default_rng(seed)
+    n, d, k = int(rng.integers(40, 250)), int(rng.integers(1, 9)), int(rng.integers(2, 25))
+    X = blobs(n, d, seed, k=k) * rng.choice([1e-3, 1.0, 1e3])
+    w = rng.uniform(0.1, 3.0, size=n)
+    model = TruncatedGaussianMixture(
+        k,
+        n_active=int(rng.integers(1, 6)),
+        n_neighbors=int(rng.integers(1, 6)),
+        covariance_type=kind,
+        random_state=seed,
+        tol=0.0,
+        max_iter=30,
+    )
+    before, bound = None, -np.inf
+    for step in model.iter_fit(X, w):
+        close = 1e-9 * max(1.0, abs(step.objective))
+        assert step.objective >= bound - close, "an E-step"
+        if before is not None and not step.stop_reason:
+            q = shares_of(X, near_of(model), *before)
+            # What the shares are, by entropy, is what the bound is without.
+            assert free_energy(X, w, q, *before) == pytest.approx(step.objective, abs=close)
+            bound = free_energy(X, w, q, model.means_, variances_of(model), model.weights_)
+            assert bound >= step.objective - close, "an M-step"
+        else:
+            bound = step.objective
+        before = model.means_.copy(), variances_of(model).copy(), model.weights_.copy()
+        near = near_of(model)
+        assert all(len(set(row)) == len(row) for row in near)
+        hoods = model.neighbors_
+        assert (hoods[:, 0] == np.arange(k)).all()
+        assert all(len(set(row)) == len(row) for row in hoods)
+        # The exact log-likelihood of the same parameters lies above.
+        assert model.score(X, sample_weight=w) >= bound - close
+    assert (np.diff(model.lower_bounds_) >= -1e-9 * np.abs(model.lower_bounds_[1:])).all()
+    assert model.counts_.sum() == pytest.approx(w.sum())
+
+
+@pytest.mark.parametrize("size", [3, 9])
+def test_one_active_component_has_a_closed_form_and_is_k_means(size):
+    X = blobs(500, 4, 1, k=9)
+    k, d = 9, 4
+    init = X[:k]
+    model = TruncatedGaussianMixture(
+        k, n_active=1, n_neighbors=size, explore=0, init=init, tol=0.0, max_iter=60
+    )
+    lloyd = KMeans(k, init=init, tol=0.0).fit(X) if size == k else None
+    variance = np.nan
+    for step in model.iter_fit(X):
+        if step.iteration > 1:
+            # The bound after the M-step of hard labels, which the next search can only raise.
+            closed = -np.log(k) - 0.5 * d * np.log(2 * np.pi * np.e * float(variance))
+            assert step.objective >= closed - 1e-12
+        variance = model.covariances_
+        labels = near_of(model)[:, 0]
+        means = np.array([X[labels == j].mean(axis=0) for j in range(k)])
+        if not step.stop_reason:
+            np.testing.assert_allclose(model.means_, means, rtol=1e-12)
+            assert variance == pytest.approx(inertia(X, means, labels) / X.size, rel=1e-12)
+        if step.n_changed == 0 and step.iteration > 1:
+            assert step.objective == pytest.approx(closed, rel=1e-13)
+            break
+    if lloyd is not None:
+        np.testing.assert_allclose(model.means_, lloyd.cluster_centers_, rtol=1e-12)
+
+
+def test_all_active_components_are_textbook_em():
+    X = blobs(400, 3, 3, k=5, spread=1.5)
+    k, (n, d) = 5, X.shape
+    means = X[:k].copy()
+    d2 = sq_dists(X, means)
+    s2 = d2.min(axis=1).mean() / d
+    model = TruncatedGaussianMixture(k, n_active=k, init=means, tol=0.0, max_iter=25)
+    for step in model.iter_fit(X):
+        joint = -np.log(k) - 0.5 * d * np.log(2 * np.pi * s2) - sq_dists(X, means) / (2 * s2)
+        likelihood = logsumexp(joint, axis=1)
+        assert step.objective == pytest.approx(likelihood.mean(), rel=1e-12)
+        assert step.n_distances == n * k
+        q = np.exp(joint - likelihood[:, None])
+        means = q.T @ X / q.sum(axis=0)[:, None]
+        s2 = (q * sq_dists(X, means)).sum() / (n * d)
+        np.testing.assert_allclose(model.means_, means, rtol=1e-10)
+        assert model.covariances_ == pytest.approx(s2, rel=1e-10)
+        # The weighted mean of all rows is that of the means.
+        np.testing.assert_allclose(model.counts_ @ model.means_ / n, X.mean(axis=0), rtol=1e-11, atol=1e-12)
+    assert model.stop_reason_ == "max-iter"
+    assert not model.converged_
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_repetitions_and_their_unit_does_not_matter(kind):
+    rng = np.random.default_rng(2)
+    X = blobs(200, 3, 4, k=6)
+    weights = rng.integers(0, 4, size=200)
+    params = {
+        "n_active": 3,
+        "n_neighbors": 6,
+        "explore": 0,
+        "covariance_type": kind,
+        "max_iter": 12,
+        "tol": 0.0,
+    }
+    init = X[np.flatnonzero(weights)[:6]]
+    fits = []
+    for rows, w in [
+        (X, weights),
+        (np.repeat(X, weights, axis=0), None),
+        (X, weights * 1e-7),
+        (X, weights * 2.0**80),
+    ]:
+        fits.append(TruncatedGaussianMixture(6, init=init, **params).fit(rows, sample_weight=w))
+    for other in fits[1:]:
+        np.testing.assert_allclose(other.means_, fits[0].means_, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(other.covariances_, fits[0].covariances_, rtol=1e-8)
+        np.testing.assert_allclose(other.weights_, fits[0].weights_, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(other.lower_bounds_, fits[0].lower_bounds_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_densities_shares_and_labels(kind, dtype):
+    X = blobs(600, 6, 5, k=10, dtype=dtype)
+    model = TruncatedGaussianMixture(10, n_active=3, covariance_type=kind, random_state=1).fit(X)
+    close = 1e-4 if dtype == np.float32 else 1e-10
+    assert model.means_.dtype == dtype
+    joint = log_joint(sq_dists(X, model.means_), X, model.means_, variances_of(model), model.weights_)
+    exact = logsumexp(joint, axis=1)
+    np.testing.assert_allclose(model.score_samples(X), exact, rtol=close, atol=close)
+    assert model.score(X) == pytest.approx(exact.mean(), rel=close)
+    w = np.random.default_rng(0).uniform(size=600)
+    assert model.score(X, sample_weight=w) == pytest.approx(np.average(exact, weights=w), rel=close)
+    clear = np.diff(np.sort(joint, axis=1)[:, -2:], axis=1)[:, 0] > 100 * close
+    labels = model.predict(X)
+    assert labels.dtype == np.int32
+    assert (labels == joint.argmax(axis=1))[clear].all()
+    assert (model.labels_ == labels).all()
+    assert model.inertia_ == pytest.approx(inertia(X, model.means_, labels), rel=close)
+    proba = model.predict_proba(X)
+    assert isinstance(proba, sp.csr_array)
+    assert proba.shape == (600, 10)
+    assert proba.has_canonical_format
+    assert np.diff(proba.indptr).max() <= 3
+    assert np.diff(proba.indptr).min() >= 1
+    top = np.sort(joint, axis=1)[:, -3:]
+    expected = np.where(joint >= top[:, :1], np.exp(joint - logsumexp(top, axis=1, keepdims=True)), 0.0)
+    np.testing.assert_allclose(proba.toarray(), expected, atol=100 * close)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    free = {"tied_spherical": 61, "spherical": 79, "diag": 129}[kind]
+    assert model.bic(X) == pytest.approx(free * np.log(600) - 2 * exact.sum(), rel=close)
+    # Ten components are all looked at from the beginning.
+    assert (model.predict(X, search="neighbors") == labels)[clear].mean() > 0.99
+
+
+def test_a_walk_finds_nearly_all_labels_of_many_components():
+    X = blobs(6000, 8, 2, k=300, dtype=np.float32, spread=1.0)
+    model = TruncatedGaussianMixture(300, random_state=0).fit(X)
+    assert (model.predict(X, search="neighbors") == model.predict(X)).mean() > 0.9
+    walked = model.predict_proba(X, search="neighbors")
+    assert np.diff(walked.indptr).max() <= 5
+    with pytest.raises(ValueError, match="search must be one of exact, neighbors"):
+        model.predict(X, search="far")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [None, 3000])
+def test_threads_and_sources_do_not_matter(kind, size, tmp_path):
+    X = np.clip(blobs(9001, 17, 1, k=40) * 8 + 100, 0, 255).astype(np.uint8)
+    weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X))
+    path = tmp_path / "rows.npy"
+    np.save(path, X)
+    results = set()
+
+    def stream():
+        return (X[start : start + 1000] for start in range(0, len(X), 1000))
+
+    for rows, n_jobs in [(X, 1), (np.asfortranarray(X), 3), (path, 2), (np.load(path, mmap_mode="r"), 4)]:
+        model = TruncatedGaussianMixture(
+            40, n_active=3, covariance_type=kind, coreset_size=size, random_state=2, n_jobs=n_jobs, max_iter=8
+        )
+        model.fit(rows, sample_weight=weights)
+        kept = [model.means_, variances_of(model), model.weights_, model.neighbors_, model.counts_]
+        kept += [model.history_[name] for name in ("objective", "center_shift", "n_changed", "n_distances")]
+        kept += [model.predict(rows), model.score_samples(rows)]
+        results.add((*(array.tobytes() for array in kept), model.inertia_))
+    assert len(results) == 1
+    given = {
+        "init": model.means_,
+        "covariance_type": kind,
+        "coreset_size": size,
+        "random_state": 2,
+        "max_iter": 3,
+    }
+    a = TruncatedGaussianMixture(40, **given).fit(X, sample_weight=weights)
+    b = TruncatedGaussianMixture(40, **given).fit(stream, sample_weight=weights)
+    assert a.means_.tobytes() == b.means_.tobytes()
+    assert (a.lower_bounds_ == b.lower_bounds_).all()
+
+
+def test_float32_follows_float64():
+    X = blobs(3000, 10, 7, k=30)
+    init = X[:30]
+    narrow, wide = (
+        TruncatedGaussianMixture(30, init=init, max_iter=10, tol=0.0, random_state=0).fit(X.astype(dtype))
+        for dtype in (np.float32, np.float64)
+    )
+    np.testing.assert_allclose(narrow.lower_bounds_, wide.lower_bounds_, rtol=1e-5)
+    assert (np.diff(narrow.lower_bounds_) > -1e-5).all()
+
+
+@pytest.mark.parametrize("kind", ["tied_spherical", "spherical"])
+@pytest.mark.parametrize("size", [None, 800])
+def test_sparse_rows_are_rows(kind, size):
+    rng = np.random.default_rng(0)
+    dense = rng.poisson(0.3, size=(1500, 40)) * rng.uniform(0.5, 2.0, size=(1500, 1))
+    init = dense[rng.permutation(1500)[:12]]
+    params = {
+        "init": init,
+        "covariance_type": kind,
+        "coreset_size": size,
+        "random_state": 1,
+        "max_iter": 6,
+        "tol": 0,
+    }
+    a = TruncatedGaussianMixture(12, **params).fit(dense)
+    b = TruncatedGaussianMixture(12, **params).fit(sp.csr_array(dense))
+    np.testing.assert_allclose(b.means_, a.means_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(b.covariances_, a.covariances_, rtol=1e-9)
+    np.testing.assert_allclose(b.score_samples(sp.csr_array(dense)), a.score_samples(dense), rtol=1e-9)
+    if size:
+        assert isinstance(b.coreset_.points, sp.csr_array)
+    with pytest.raises(ValueError, match="needs dense rows"):
+        TruncatedGaussianMixture(12, covariance_type="diag").fit(sp.csr_array(dense))
+
+
+@pytest.mark.parametrize("size", [700, 0.2])
+def test_a_fit_to_a_coreset_is_one_to_its_rows(size):
+    X = blobs(3500, 5, 8)
+    params = {"random_state": 3, "max_iter": 9, "tol": 0.0}
+    model = TruncatedGaussianMixture(15, coreset_size=size, **params).fit(X)
+    drawn = shoal.lightweight_coreset(X, 700, random_state=3)
+    assert (model.coreset_.indices == drawn.indices).all()
+    assert (model.coreset_.weights == drawn.weights).all()
+    assert (model.coreset_.points == X[drawn.indices]).all()
+    again = TruncatedGaussianMixture(15, **params).fit(drawn.points, sample_weight=drawn.weights)
+    assert again.means_.tobytes() == model.means_.tobytes()
+    assert again.coreset_ is None
+    assert (model.history_["batch_size"] == 700).all()
+    assert len(model.labels_) == 3500
+    assert model.counts_.sum() == pytest.approx(drawn.weights.sum())
+    whole = TruncatedGaussianMixture(15, coreset_size=5000, **params).fit(X)
+    assert (whole.coreset_.weights == 1.0).all()
+    assert (whole.coreset_.points == X).all()
+
+
+def test_a_coreset_reads_a_stream_twice():
+    X = blobs(5000, 4, 9)
+    passes = []
+
+    def stream():
+        passes.append(1)
+        return iter(np.array_split(X, 7))
+
+    model = TruncatedGaussianMixture(10, coreset_size=500, random_state=0).fit(shoal.open(stream))
+    # To look at the first block, to count the rows, which nobody has said, and for the coreset twice.
+    assert len(passes) == 4
+    assert model.n_iter_ > 3
+    assert len(model.labels_) == 5000
+    assert len(passes) > 4
+
+
+def test_distances_are_counted():
+    X = blobs(2000, 4, 10)
+    given = TruncatedGaussianMixture(40, init=X[:40], explore=0, max_iter=4, tol=0.0, random_state=0).fit(X)
+    expected = truncated(X, X[:40], 5, 5, seed=0, rounds=4)
+    assert given.n_distances_ == sum(state.n_distances for state in expected)
+    drawn = TruncatedGaussianMixture(40, explore=0, max_iter=1, random_state=0).fit(X)
+    assert drawn.n_distances_ > drawn.history_["n_distances"][0] - 1
+    # Seeding looks at every row once at least, and a search at five components of each.
+    assert drawn.n_distances_ >= 2000 + 5 * 2000
+
+
+def test_stopping_rules():
+    X = blobs(1000, 4, 11)
+    params = {"random_state": 0, "tol": 1e-3}
+    absolute = TruncatedGaussianMixture(12, **params).fit(X)
+    relative = TruncatedGaussianMixture(12, stopping="relative", **params).fit(X)
+    assert absolute.converged_
+    assert relative.converged_
+    gains, bounds = np.diff(absolute.lower_bounds_), relative.lower_bounds_
+    assert gains[-1] <= 1e-3
+    assert (gains[:-1] > 1e-3).all()
+    changes = np.abs(np.diff(bounds)) / np.abs(bounds[1:])
+    assert changes[-1] <= 1e-3
+    assert (changes[:-1] > 1e-3).all()
+    # The unit of the data does not matter to the first.
+    scaled = TruncatedGaussianMixture(12, **params).fit(X * 1024.0)
+    assert scaled.n_iter_ == absolute.n_iter_
+    np.testing.assert_allclose(scaled.means_, 1024 * absolute.means_, rtol=1e-9)
+
+
+def test_few_active_components_explore():
+    X = blobs(800, 2, 12, k=40)
+    assert "explore" in TruncatedGaussianMixture().get_params()
+    looked = {}
+    for active, explore in [(3, "auto"), (3, 1), (3, 0), (4, "auto"), (4, 0)]:
+        model = TruncatedGaussianMixture(
+            40, n_active=active, explore=explore, init=X[:40], max_iter=5, random_state=0
+        )
+        looked[active, explore] = model.fit(X).n_distances_
+    assert looked[3, "auto"] == looked[3, 1] > looked[3, 0]
+    assert looked[4, "auto"] == looked[4, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_and_pickles(kind, tmp_path):
+    X = blobs(700, 4, 13, dtype=np.float32)
+    model = TruncatedGaussianMixture(12, covariance_type=kind, coreset_size=0.5, random_state=0).fit(X)
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    loaded, pickled = shoal.load(path), pickle.loads(pickle.dumps(model))
+    for again in (loaded, pickled):
+        assert type(again) is TruncatedGaussianMixture
+        assert again.means_.tobytes() == model.means_.tobytes()
+        assert np.array_equal(again.covariances_, model.covariances_)
+        assert (again.weights_ == model.weights_).all()
+        assert (again.neighbors_ == model.neighbors_).all()
+        assert (again.score_samples(X) == model.score_samples(X)).all()
+        assert (again.predict(X) == model.labels_).all()
+        assert again.lower_bound_ == model.lower_bound_
+        assert (again.history_ == model.history_).all()
+        assert again.n_distances_ == model.n_distances_
+    assert loaded.get_params() == model.get_params()
+    kind_of, arrays, meta = shoal._core.load_model(str(path))
+    arrays["variances"] = -arrays["variances"]
+    shoal._core.save_model(str(path), kind_of, arrays, {k: v for k, v in meta.items() if k != "version"})
+    with pytest.raises(ValueError, match="is damaged: variances"):
+        shoal.load(path)
+
+
+def test_samples_come_from_the_mixture():
+    X = blobs(4000, 2, 14, k=3, spread=9.0)
+    for kind in KINDS:
+        model = TruncatedGaussianMixture(3, covariance_type=kind, random_state=0).fit(X)
+        rows, labels = model.sample(20_000)
+        assert rows.shape == (20_000, 2)
+        assert rows.dtype == X.dtype
+        for j in range(3):
+            inside = rows[labels == j]
+            assert len(inside) / 20_000 == pytest.approx(model.weights_[j], abs=0.02)
+            np.testing.assert_allclose(inside.mean(axis=0), model.means_[j], atol=0.1)
+            expected = np.broadcast_to(
+                model.covariances_ if kind != "spherical" else model.covariances_[j], (3, 2)
+            )[j]
+            np.testing.assert_allclose(inside.var(axis=0), expected, rtol=0.1)
+        assert (model.sample(5)[0] == model.sample(5)[0]).all()
+    with pytest.raises(ValueError, match="n_samples must be an integer"):
+        model.sample(0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constant_rows_and_few_distinct_ones(kind, dtype):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = TruncatedGaussianMixture(3, covariance_type=kind, random_state=0).fit(
+            np.full((50, 2), 7, dtype=dtype)
+        )
+    assert any("as small as it may be" in str(warning.message) for warning in told)
+    assert any("distinct components (1)" in str(warning.message) for warning in told)
+    np.testing.assert_allclose(model.means_, 7.0, rtol=1e-6)
+    assert np.isfinite(model.lower_bound_)
+    assert np.isfinite(model.score(np.full((5, 2), 7, dtype=dtype)))
+    X = np.repeat(np.array([[0, 0], [1, 5], [9, 9]], dtype=dtype), 20, axis=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model = TruncatedGaussianMixture(5, covariance_type=kind, random_state=0).fit(X)
+    assert any("distinct components" in str(warning.message) for warning in told)
+    assert np.isfinite(model.means_).all()
+    assert np.isfinite(model.lower_bounds_).all()
+    assert model.inertia_ < 1e-3
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-12, 1e12, 1e18])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_unit_of_the_rows_does_not_matter(scale, dtype):
+    X = blobs(500, 3, 15, k=4)
+    base = TruncatedGaussianMixture(4, init=X[:4], random_state=0, max_iter=15).fit(X)
+    scaled = TruncatedGaussianMixture(4, init=X[:4] * scale, random_state=0, max_iter=15).fit(
+        (X * scale).astype(dtype)
+    )
+    assert (base.labels_ == scaled.labels_).mean() > 0.99
+    np.testing.assert_allclose(scaled.means_ / scale, base.means_, rtol=1e-3, atol=1e-3)
+
+
+def test_tight_clusters_keep_their_variance_in_float32():
+    # What is left of squared distances that were rounded to float32 would be their rounding.
+    rng = np.random.default_rng(0)
+    middles = rng.normal(size=(6, 3)) * 10
+    X = (middles[rng.integers(0, 6, size=900)] + 1e-3 * rng.normal(size=(900, 3))).astype(np.float32)
+    init = np.array([X[np.argmin(((X - m) ** 2).sum(axis=1))] for m in middles]) + np.float32(0.5)
+    model = TruncatedGaussianMixture(6, n_active=6, init=init, tol=0.0, max_iter=10).fit(X)
+    assert (np.diff(model.lower_bounds_) > -1e-3).all()
+    assert model.covariances_ == pytest.approx(1e-6, rel=0.1)
+
+
+def test_empty_components_die_and_do_no_harm():
+    X = blobs(300, 2, 16, k=3)
+    far = np.full((1, 2), 1e6)
+    model = TruncatedGaussianMixture(
+        4, init=np.concatenate([X[:3], far]), covariance_type="spherical", n_active=2, random_state=0
+    ).fit(X)
+    assert model.weights_[3] == 0.0
+    assert model.weights_.sum() == pytest.approx(1.0)
+    assert (model.means_[3] == far).all()
+    assert (model.predict(np.concatenate([X, far])) < 3).all()
+    assert np.isfinite(model.score_samples(X)).all()
+    assert (np.diff(model.lower_bounds_) >= -1e-9).all()
+
+
+def test_breaking_off_leaves_a_usable_estimator():
+    X = blobs(500, 3, 17)
+    model = TruncatedGaussianMixture(6, random_state=0)
+    with pytest.raises(AttributeError, match="not fitted"):
+        _ = model.means_
+    with pytest.raises(AttributeError, match="not fitted"):
+        _ = model.lower_bounds_
+    for name in ("labels_", "converged_", "n_distances_"):
+        assert not hasattr(model, name)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    for step in model.iter_fit(X):
+        assert (model.labels_ == model.predict(X)).all()
+        assert model.lower_bound_ == step.objective
+        if step.iteration == 2:
+            break
+    assert len(model.history_) == 2
+    assert (model.labels_ == model.predict(X)).all()
+    model = TruncatedGaussianMixture(
+        6, random_state=0, callbacks=[lambda est, step: step.iteration == 3]
+    ).fit(X)
+    assert model.stop_reason_ == "callback"
+    assert not model.converged_
+
+
+@pytest.mark.parametrize(
+    ("params", "problem"),
+    [
+        ({"n_components": 0}, "n_components must be an integer of at least 1, got 0"),
+        ({"n_components": 51}, "n_samples=50 should be >= n_components=51"),
+        ({"n_active": 0}, "n_active must be an integer of at least 1"),
+        ({"n_neighbors": 2.5}, "n_neighbors must be an integer of at least 1"),
+        ({"explore": -1}, "explore must be 'auto' or an integer of at least 0"),
+        ({"explore": "some"}, "explore must be 'auto' or"),
+        ({"coreset_size": 0}, "coreset_size must be None, a share of the rows or an integer of at least 1"),
+        ({"coreset_size": 1.5}, "coreset_size must be a share above 0 and at most 1, got 1.5"),
+        ({"coreset_size": 7}, "n_components=8 must be at most the number of rows of the coreset, 7"),
+        ({"coreset_size": 0.1}, "n_components=8 must be at most the number of rows of the coreset, 5"),
+        ({"covariance_type": "full"}, "covariance_type must be one of tied_spherical, spherical, diag"),
+        ({"init": "kmeans"}, "init must be one of"),
+        ({"chain_length": 0}, "chain_length must be an integer of at least 1"),
+        ({"n_initial_e_steps": -1}, "n_initial_e_steps must be an integer of at least 0"),
+        ({"stopping": "never"}, "stopping must be one of per-weight, relative"),
+        ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
+        ({"tol": -1.0}, "tol must be a finite number of at least 0"),
+    ],
+)
+def test_parameters_are_refused(params, problem):
+    X = blobs(50, 2, 0)
+    with pytest.raises(ValueError, match=r"n_|explore|coreset|cov|init|chain|stopping|max|tol") as refused:
+        TruncatedGaussianMixture(**params).fit(X)
+    assert problem in str(refused.value)
+
+
+def test_rows_and_weights_are_refused():
+    X = blobs(50, 2, 0)
+    with pytest.raises(ValueError, match="zero for every row"):
+        TruncatedGaussianMixture(3).fit(X, sample_weight=np.zeros(50))
+    with pytest.raises(ValueError, match=r"scale the weights|overflow"):
+        TruncatedGaussianMixture(3, init=X[:3]).fit(X, sample_weight=np.full(50, 1e308))
+    with pytest.raises(ValueError, match="finite and at least 0"):
+        TruncatedGaussianMixture(3).fit(X, sample_weight=np.full(50, -1.0))
+    bad = X.copy()
+    bad[30, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        TruncatedGaussianMixture(3, init=X[:3]).fit(bad)
+    for search in ("exact", "neighbors"):
+        with pytest.raises(ValueError, match="NaN"):
+            TruncatedGaussianMixture(3, random_state=0).fit(X).predict(bad, search=search)
+    model = TruncatedGaussianMixture(3, random_state=0).fit(X)
+    for method in (model.predict, model.predict_proba, model.score_samples, model.score):
+        with pytest.raises(ValueError, match="3 features"):
+            method(np.zeros((4, 3)))
+    # More than there are is all of them.
+    a = TruncatedGaussianMixture(3, n_active=99, n_neighbors=99, random_state=0).fit(X)
+    b = TruncatedGaussianMixture(3, n_active=3, n_neighbors=3, random_state=0).fit(X)
+    assert a.means_.tobytes() == b.means_.tobytes()
+
+
+def test_labels_into_files(tmp_path):
+    X = blobs(400, 3, 18)
+    model = TruncatedGaussianMixture(5, random_state=0).fit(X)
+    labels = model.predict(X, out=tmp_path / "labels.npy", distances=tmp_path / "distances.npy")
+    assert (labels == model.labels_).all()
+    expected = np.sqrt(sq_dists(X, model.means_)[np.arange(400), labels])
+    np.testing.assert_allclose(np.load(tmp_path / "distances.npy"), expected, rtol=1e-12)
+    diag = TruncatedGaussianMixture(5, covariance_type="diag", random_state=0).fit(X)
+    assert (diag.predict(X, out=np.empty(400, dtype=np.int32)) == diag.labels_).all()
+    with pytest.raises(ValueError, match="distances are those to the nearest mean"):
+        diag.predict(X, distances=np.empty(400))
+
+
+def test_the_command_line_fits_and_predicts(tmp_path, capsys):
+    from shoal import cli
+
+    X = blobs(600, 3, 19, dtype=np.float32)
+    rows, path, labels = (tmp_path / name for name in ("rows.npy", "model.safetensors", "labels.npy"))
+    np.save(rows, X)
+    args = [
+        "fit",
+        rows,
+        "-k",
+        7,
+        "--method",
+        "gmm",
+        "--set",
+        "coreset_size=300",
+        "-o",
+        path,
+        "--labels",
+        labels,
+    ]
+    assert (
+        cli.main([str(arg) for arg in [*args, "--checkpoint", tmp_path / "run.safetensors", "--json"]]) == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    model = shoal.TruncatedGaussianMixture(7, coreset_size=300, random_state=0).fit(X)
+    assert told["lower_bound"] == model.lower_bound_
+    assert told["inertia"] is None
+    assert (np.load(labels) == model.labels_).all()
+    assert shoal.load(path).means_.tobytes() == model.means_.tobytes()
+    assert cli.main(["info", str(path)]) == 0
+    assert "gaussian-mixture-model" in capsys.readouterr().out
+    assert cli.main(["compare", str(rows), "-k", "7", "--methods", "kmeans,gmm", "--json", "--quiet"]) == 0
+    results = json.loads(capsys.readouterr().out)["results"]
+    assert [result["method"] for result in results] == ["kmeans", "gmm"]
+    assert results[1]["validation_energy"] < 3 * results[0]["validation_energy"]
