@@ -42,7 +42,7 @@ class VarianceReducedKMeans(CenterClusterer):
         every step, as in the first algorithm of the paper. That gradient is zero: centers are the same to
         rounding, for much more work. It is there for comparisons.
     learning_rate : float or "auto", default="auto"
-        How far a step goes, from 0 to 1. ``"auto"`` is ``10 * n_clusters / n_samples``, at most 0.05. An
+        How far a step goes, from 0 to 1. ``"auto"`` is ``3 * n_clusters / n_samples``, at most 0.05. An
         epoch that makes the inertia worse by more than one percent is taken back, and the rate halved. 0
         makes every epoch an iteration of Lloyd's algorithm.
     epoch_size : float or int, default=1.0

@@ -21,9 +21,9 @@ mod tests;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::tuning::{ROWS_IN_LANES_DIM, bounded_chunk_rows};
+pub(super) use apart::{Apart, Settling};
 use grow::affordable;
 use similar::similar_together;
-pub(super) use apart::{Apart, Settling};
 pub(super) use sweep::{Bounds, Work, lost_of, rounding_of};
 
 /// The nearest `f32` that is not below.
