@@ -160,7 +160,11 @@ class VarianceReducedKMeans(CenterClusterer):
         super()._rules(problems)
         problems.check(p.one_of, "variant", self.variant, VARIANTS)
         rate = self.learning_rate
-        if not (isinstance(rate, str) and rate == "auto") and not (p.is_number(rate) and 0 <= rate <= 1):
+        if isinstance(rate, str):
+            known = rate == "auto"
+        else:
+            known = p.is_number(rate) and 0 <= rate <= 1
+        if not known:
             problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
         size = self.epoch_size
         if not (p.is_number(size) and 0 <= size <= (p.MOST if p.is_whole(size) else MOST_PASSES)):

@@ -20,7 +20,7 @@ use crate::kmeans::panel_bounds::{PanelBounds, lost_of, rounding_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{STEPS_AHEAD, STEPS_AHEAD_BYTES, STEPS_TOGETHER, few_centers};
+use crate::tuning::{STEPS_AHEAD, STEPS_AHEAD_BYTES, STEPS_LEAST, STEPS_TOGETHER, few_centers};
 use look::Reach;
 
 /// What the steps of an epoch start from.
@@ -207,9 +207,9 @@ impl<'a, T: Compute> Inner<'a, T> {
                 done += 1;
             }
             self.drawn[done..].iter().rev().for_each(|drawn| self.pending.push_front(drawn.row));
-            let most = (STEPS_AHEAD_BYTES / self.start.row_bytes.max(1)).clamp(STEPS_TOGETHER, STEPS_AHEAD);
+            let most = (STEPS_AHEAD_BYTES / self.start.row_bytes.max(1)).clamp(STEPS_LEAST, STEPS_AHEAD);
             self.block = if done < self.drawn.len() { done + done / 8 } else { 2 * self.block };
-            self.block = self.block.clamp(STEPS_TOGETHER, most);
+            self.block = self.block.clamp(STEPS_LEAST, most);
             self.ahead = self.farthest.clamp(2.0 * self.near, FAR / NEAR * self.near);
         }
         Ok(())
