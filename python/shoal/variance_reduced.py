@@ -97,6 +97,14 @@ class VarianceReducedKMeans(CenterClusterer):
 
     Notes
     -----
+    Choose it for a lower inertia from the same first centers: the noise of the steps leads out of poor optima
+    (features of 15,789 images, 512 columns, 257 clusters, from random rows: six epochs end 0.26% below where
+    :class:`~shoal.KMeans` ends after 47 sweeps). Choose :class:`~shoal.KMeans` where time counts: an epoch is
+    worth many sweeps (four of them 24 on these features, seven of them 33 on 200,000 SIFT descriptors with
+    1000 clusters), but costs two plain sweeps and more, where sweeps with bounds soon cost a tenth of one. To
+    the inertia that exact k-means ends with, it took 1.1 to 1.4 times as long, and scikit-learn's twice as
+    long as that. Few clusters, few columns and sparse rows gain nothing from it.
+
     Rows are drawn uniformly and with replacement, with `sample_weight` by weight. This needs rows that can be
     had at random, in memory or a mapped file; a stream that can be repeated is drawn from in stretches of
     some thousand rows, one after the other, which is not quite what the paper does, but takes bounded memory.

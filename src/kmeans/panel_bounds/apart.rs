@@ -27,7 +27,7 @@ impl PanelBounds {
         let packed = self.laid_out(centers, sparse);
         let same = packed.scale() == self.scale && self.can_tell(packed.largest_norm());
         // Rows are picked by numbers of 32 bits.
-        (same && self.rows.upper.len() <= u32::MAX as usize).then_some(packed)
+        (same && u32::try_from(self.rows.upper.len()).is_ok()).then_some(packed)
     }
 
     /// The slot of each center in that packing; none where it is the center's number.
