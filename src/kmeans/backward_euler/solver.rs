@@ -144,8 +144,9 @@ impl<T: Compute> BackwardEulerSolver<T> {
         if !step_sizes.iter().all(|size| size.is_finite() && *size >= 0.0) {
             return Err("its \"step_sizes\" are none".into());
         }
-        let polish = checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
-        let mut new = Self { timings, step_sizes, ..Self::of_file(params, checkpoint)? };
+        let polish =
+            checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
+        let mut new = Self { step_sizes, timings, ..Self::of_file(params, checkpoint)? };
         if let Some(part) = polish {
             let polish = LloydStarts::of_checkpoint(&new.polish_params(), &part)?;
             let Snapshot { dim, centers, .. } = polish.snapshot();
@@ -381,11 +382,8 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         self.spare = spare;
         let weight: f64 = sums.weights().iter().sum();
         let moved = Moved { rows, weight, objective: sums.energy(), sq_shift: 0.0 };
-        let pull = Pull {
-            step_size: self.step_size(),
-            cap: self.params.step_cap,
-            averaging: self.params.averaging,
-        };
+        let pull =
+            Pull { step_size: self.step_size(), cap: self.params.step_cap, averaging: self.params.averaging };
         let state = &mut self.state;
         state.rows_seen += rows;
         if weight > 0.0 {
