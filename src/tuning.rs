@@ -170,8 +170,11 @@ pub(crate) const SUBSET_SHARE: f64 = 1.0 / 8.0;
 /// 1.1 times as long without bounds at 3 and 8 columns, 1.1 to 1.7 at 12, 1.2 to 2.8 at 16, 2.8 to 3.1 at 24.
 pub(crate) const NESTED_BOUNDS_DIM: usize = 16;
 
-/// Steps of variance-reduced k-means that are drawn together at least, and rows that a worker labels together for them: enough to fill micro tiles.
+/// Rows that a worker labels together for steps of variance-reduced k-means: enough to fill micro tiles.
 pub(crate) const STEPS_TOGETHER: usize = 64;
+
+/// Steps that are drawn together at least: a little more than fill one micro tile.
+pub(crate) const STEPS_LEAST: usize = 16;
 
 /// The most steps that are drawn together: what is found out about their rows ages with every center that moves.
 pub(crate) const STEPS_AHEAD: usize = 1024;
@@ -181,7 +184,7 @@ pub(crate) const STEPS_AHEAD_BYTES: usize = 16 << 20;
 
 /// Centers, of `k` in panels of so many, that may move far before rows are looked at anew. Whatever row is in doubt meets all of them.
 pub(crate) fn few_centers(k: usize, panel: usize) -> usize {
-    if k < 2 * panel { 0 } else { panel * (k / (8 * panel)).clamp(1, 4) }
+    if k < 2 * panel { 0 } else { panel * (k / (4 * panel)).clamp(1, 4) }
 }
 
 /// Rows of a stretch, of `row_bytes` each, that variance-reduced k-means draws steps from where rows come in passes: 32 MB at most, so that

@@ -42,7 +42,7 @@ class VarianceReducedKMeans(CenterClusterer):
         every step, as in the first algorithm of the paper. That gradient is zero: centers are the same to
         rounding, for much more work. It is there for comparisons.
     learning_rate : float or "auto", default="auto"
-        How far a step goes, from 0 to 1. ``"auto"`` is ``10 * n_clusters / n_samples``, at most 0.05. An
+        How far a step goes, from 0 to 1. ``"auto"`` is ``3 * n_clusters / n_samples``, at most 0.05. An
         epoch that makes the inertia worse by more than one percent is taken back, and the rate halved. 0
         makes every epoch an iteration of Lloyd's algorithm.
     epoch_size : float or int, default=1.0
@@ -97,6 +97,15 @@ class VarianceReducedKMeans(CenterClusterer):
 
     Notes
     -----
+    Choose it for a lower inertia from the same first centers: the noise of the steps leads out of poor optima
+    (features of 15,789 images, 512 columns, 257 clusters, from random rows: six epochs end 0.26% below where
+    :class:`~shoal.KMeans` ends after 47 sweeps). Choose :class:`~shoal.KMeans` where time counts: an epoch is
+    worth many sweeps (four of them 24 on these features, seven of them 33 on 200,000 SIFT descriptors with
+    1000 clusters), but costs two plain sweeps and more, where sweeps with bounds soon cost a tenth of one. To
+    the inertia that exact k-means ends with on these features it took 1.1 to 1.4 times as long as
+    :class:`~shoal.KMeans`, and 0.7 times as long as scikit-learn's. Few clusters, few columns and sparse
+    rows gain nothing from it.
+
     Rows are drawn uniformly and with replacement, with `sample_weight` by weight. This needs rows that can be
     had at random, in memory or a mapped file; a stream that can be repeated is drawn from in stretches of
     some thousand rows, one after the other, which is not quite what the paper does, but takes bounded memory.
@@ -160,7 +169,8 @@ class VarianceReducedKMeans(CenterClusterer):
         super()._rules(problems)
         problems.check(p.one_of, "variant", self.variant, VARIANTS)
         rate = self.learning_rate
-        if not (isinstance(rate, str) and rate == "auto") and not (p.is_number(rate) and 0 <= rate <= 1):
+        known = rate == "auto" if isinstance(rate, str) else p.is_number(rate) and 0 <= rate <= 1
+        if not known:
             problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
         size = self.epoch_size
         if not (p.is_number(size) and 0 <= size <= (p.MOST if p.is_whole(size) else MOST_PASSES)):

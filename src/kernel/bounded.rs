@@ -258,6 +258,53 @@ pub(crate) fn nearest_pair<T: Compute>(
     });
 }
 
+/// As [`nearest_pair`] for a single row, in the least time.
+pub(crate) fn nearest_single<T: Compute>(
+    row: Rows<'_, T>,
+    packed: &PackedCenters<T>,
+    nearest: &mut Nearest<T>,
+    (gathered, scratch): (&mut Gathered<T>, &mut Scratch<T>),
+) {
+    nearest.resize(1);
+    let (Rows::Dense(dense), Form::CentersInLanes) = (row, packed.form) else {
+        return nearest_pair(row, packed, nearest, scratch);
+    };
+    super::fits(row, packed);
+    // A strip would fill a micro tile with copies of the row; gathered rows have lower ones.
+    gathered.tile.grow(packed.table.height * packed.width, T::ZERO);
+    gathered.x.grow(packed.gathered_stride(), T::ZERO);
+    gathered.sq_norm.resize(gathered.sq_norm.len().max(1), T::ZERO);
+    for ((to, &x), &s) in gathered.x.iter_mut().zip(dense.row(0)).zip(&packed.shift) {
+        *to = moved(x, s, packed.scale);
+    }
+    let (mut low, mut better) = ([T::INFINITY], Vec::with_capacity(1));
+    (nearest.ids[0], nearest.best[0], nearest.next[0]) = (0, T::INFINITY, T::INFINITY);
+    for panel in 0..packed.n_panels() {
+        better.clear();
+        let mut best = [nearest.next[0]];
+        let meeting = &mut Meeting {
+            panel,
+            picked: &[0],
+            slot: &[u32::MAX],
+            best: &mut best,
+            begin: false,
+            low: &mut low,
+            better: &mut better,
+            fine: None,
+        };
+        (packed.table.lowest)(packed, gathered, meeting);
+        // What is no better than the second best so far changes nothing.
+        let Some(&Better { lane, next, .. }) = better.first() else { continue };
+        if low[0] < nearest.best[0] {
+            let second = if next < nearest.best[0] { next } else { nearest.best[0] };
+            (nearest.best[0], nearest.next[0]) = (low[0], second);
+            nearest.ids[0] = (panel * packed.width) as u32 + lane;
+        } else {
+            nearest.next[0] = low[0];
+        }
+    }
+}
+
 /// Some gathered rows against one panel: the smallest tile value of each, its own center left out, and which rows it betters. `rows` are those of
 /// the chunk, of which sparse ones were not gathered.
 pub(crate) fn lowest<T: Compute>(

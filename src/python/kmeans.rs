@@ -272,7 +272,6 @@ pub(super) fn backward_euler(
 #[pyfunction]
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, variant, learning_rate, epoch_share, epoch_steps, max_iter, tol, polish, search_always, seed, threads, weights, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
-#[expect(clippy::fn_params_excessive_bools, reason = "as Python passes them")]
 pub(super) fn variance_reduced(
     py: Python<'_>,
     source: &Source,

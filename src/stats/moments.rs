@@ -103,7 +103,7 @@ impl Moments {
         }
     }
 
-    /// Adds the rows of another (Chan, Golub and LeVeque, 1979).
+    /// Adds the rows of another (Chan and others, 1979).
     ///
     /// # Panics
     /// When the numbers of columns differ.
@@ -166,7 +166,9 @@ mod tests {
                 }
                 assert_eq!(found.rows(), 300);
                 assert!((found.weight() / weight - 1.0).abs() < 1e-12);
-                assert!((found.spread() / spread - 1.0).abs() < 1e-9, "{dim} {part} {}", found.spread());
+                // A mean far from the origin is rounded itself.
+                let lost = 1e-9 + 1e-14 * f64::abs(offset);
+                assert!((found.spread() / spread - 1.0).abs() < lost, "{dim} {part} {}", found.spread());
                 for (found, mean) in found.mean().iter().zip(&mean) {
                     assert!((found - mean).abs() < 1e-12 * (1.0 + mean.abs()));
                 }

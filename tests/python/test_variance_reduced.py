@@ -253,7 +253,7 @@ def test_it_stops():
 
 def test_the_rate_by_itself():
     X = blobs(4000, 3, 6, width=2.0)
-    assert VarianceReducedKMeans(8, max_iter=1).fit(X).learning_rate_ == 10 * 8 / 4000
+    assert VarianceReducedKMeans(8, max_iter=1).fit(X).learning_rate_ == 3 * 8 / 4000
     assert VarianceReducedKMeans(80, max_iter=1).fit(X).learning_rate_ == 0.05
 
 

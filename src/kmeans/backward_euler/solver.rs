@@ -146,7 +146,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
         }
         let polish =
             checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
-        let mut new = Self { timings, step_sizes, ..Self::of_file(params, checkpoint)? };
+        let mut new = Self { step_sizes, timings, ..Self::of_file(params, checkpoint)? };
         if let Some(part) = polish {
             let polish = LloydStarts::of_checkpoint(&new.polish_params(), &part)?;
             let Snapshot { dim, centers, .. } = polish.snapshot();

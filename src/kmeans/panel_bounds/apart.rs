@@ -27,7 +27,7 @@ impl PanelBounds {
         let packed = self.laid_out(centers, sparse);
         let same = packed.scale() == self.scale && self.can_tell(packed.largest_norm());
         // Rows are picked by numbers of 32 bits.
-        (same && self.rows.upper.len() <= u32::MAX as usize).then_some(packed)
+        (same && u32::try_from(self.rows.upper.len()).is_ok()).then_some(packed)
     }
 
     /// The slot of each center in that packing; none where it is the center's number.
@@ -83,23 +83,24 @@ impl Apart<'_> {
         }
     }
 
-    /// The rules by which rows are labelled now.
+    /// The rules by which rows are labelled now: with bounds that leave centers room to move as far as `beyond`, where there is some.
     pub(in crate::kmeans) fn rules<'a, T: Compute>(
         &'a self,
         packed: &'a PackedCenters<T>,
         values: usize,
+        beyond: f32,
     ) -> Rules<'a, T> {
-        self.here.rules(packed, values)
+        let mut rules = self.here.rules(packed, values);
+        rules.beyond = beyond;
+        rules
     }
 
-    /// Labels `rows`, which are those numbered `picked` and come with the labels `of_rows`. Their upper bounds are taken to be larger by
-    /// `more`: more rows are looked at. `found` takes the labels, upper bounds, and lower bounds to all others; gives the distances measured.
+    /// Labels `rows`, which are those numbered `picked` and come with the labels `of_rows`. `found` takes the labels, upper bounds, and lower bounds to all others; gives the distances measured.
     pub(in crate::kmeans) fn settle<T: Compute>(
         &self,
         rules: &Rules<'_, T>,
         rows: Rows<'_, T>,
         (picked, of_rows): (&[u32], &[u32]),
-        more: f32,
         work: &mut Settling<T>,
         found: &mut Vec<(u32, f64, f64)>,
     ) -> u64 {
@@ -110,7 +111,8 @@ impl Apart<'_> {
         lower.clear();
         for &row in picked {
             let row = row as usize;
-            upper.push(all.upper[row] + more);
+            // Larger than it is: the row is looked at, where it is as near to others.
+            upper.push(all.upper[row] + rules.beyond);
             others.push(all.least[row]);
             lower.extend_from_slice(&all.lower[row * groups..][..groups]);
         }

@@ -129,7 +129,7 @@ impl<T: Compute> Rules<'_, T> {
             work.error[r] = error[i];
             work.open[kept] = row;
             // Where a row holds what is not a number, it is open.
-            kept += usize::from(work.least[r] < reaches[i] || reaches[i].is_nan());
+            kept += usize::from(work.least[r] < reaches[i] + self.beyond || reaches[i].is_nan());
         }
         work.open.truncate(kept);
         measured

@@ -27,6 +27,8 @@ pub(in crate::kmeans) struct Rules<'a, T: Compute> {
     pub(super) new_far_drift: f32,
     /// How near centers are to each other, where there is one bound a row.
     pub(super) neighbours: Neighbours,
+    /// Rows meet groups that are so much further away than has to be.
+    pub(super) beyond: f32,
 }
 
 /// Bounds of the rows of a chunk, see [`RowBounds`](super::RowBounds).
@@ -88,6 +90,7 @@ impl PanelBounds {
             drift,
             far_drift,
             new_far_drift: if rebase { 0.0 } else { far_drift },
+            beyond: 0.0,
         }
     }
 }
@@ -277,7 +280,7 @@ impl<T: Compute> Rules<'_, T> {
             let r = r as usize;
             chunk.bounds.upper[r] = work.radii.upper[i];
             (work.own[r], work.error[r]) = (work.radii.own[i], work.radii.error[i]);
-            work.reach[r] = work.radii.reach[i];
+            work.reach[r] = work.radii.reach[i] + self.beyond;
             work.new[r] = chunk.old[r];
             // Where a row holds what is not a number, it is open.
             kept += usize::from(work.least[i] < work.reach[r] || work.reach[r].is_nan());
@@ -439,7 +442,7 @@ impl<T: Compute> Rules<'_, T> {
             let upper = [upper(&work.gathered, r, low, work.error[r], self.margins)];
             let mut within = [0.0];
             reach(self.outer, &upper, &mut within);
-            work.reach[r] = work.reach[r].min(within[0]);
+            work.reach[r] = work.reach[r].min(within[0] + self.beyond);
         }
         nearer
     }

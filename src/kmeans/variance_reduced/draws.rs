@@ -63,7 +63,9 @@ impl<T: Float> Origin<'_, T> {
             }
             Self::Stretch(first, all) => {
                 out.clear(dim);
-                rows.iter().for_each(|&row| out.push(all, (row - first) as usize));
+                for &row in rows {
+                    out.push(all, (row - first) as usize);
+                }
                 Ok(())
             }
         }

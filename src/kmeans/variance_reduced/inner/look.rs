@@ -81,8 +81,8 @@ impl<T: Compute> Inner<'_, T> {
         let packing = self.panels.as_mut().unwrap_or(&mut self.all);
         let packed = packing.sync(&self.moving, &mut self.center);
         let dim = self.x.len();
-        let rules = apart.as_ref().map(|apart| apart.rules(packed, self.start.values.unwrap_or(dim)));
-        let more = (2.0 * self.near) as f32;
+        let (values, beyond) = (self.start.values.unwrap_or(dim), self.ahead as f32);
+        let rules = apart.as_ref().map(|apart| apart.rules(packed, values, beyond));
         let (drawn, reach, lost, of_packed, unit) =
             (&self.drawn, self.reach, self.lost, self.of_packed, self.unit);
         let chunks = open.chunks(STEPS_TOGETHER).zip(self.copied.iter_mut()).zip(&mut found);
@@ -98,7 +98,7 @@ impl<T: Compute> Inner<'_, T> {
                 work.labels.clear();
                 work.labels.extend(open.iter().map(|&i| drawn[i as usize].label));
                 let picked = (&work.numbers[..], &work.labels[..]);
-                *measured = apart.settle(rules, rows, picked, more, &mut work.settling, found);
+                *measured = apart.settle(rules, rows, picked, &mut work.settling, found);
                 return Ok(());
             }
             *measured = (open.len() * packed.n_centers()) as u64;
@@ -129,8 +129,8 @@ impl<T: Compute> Inner<'_, T> {
 
     /// The drawn rows whose bounds do not settle the label. Of the others, bounds are noted.
     fn doubtful(&mut self, apart: &Apart<'_>) -> Vec<u32> {
-        // A little more than settled: what has moved only a little shall not matter later.
-        let enough = 2.0 * self.near + 2.0 * self.rounding;
+        // More than settled: what moves until then shall not matter.
+        let enough = self.ahead + 2.0 * self.rounding;
         let mut uppers = Vec::new();
         let (mut open, mut rows) = (Vec::new(), Vec::new());
         for (i, drawn) in self.drawn.iter_mut().enumerate() {

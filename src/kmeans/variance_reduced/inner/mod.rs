@@ -14,13 +14,13 @@ use super::draws::{Draws, Origin};
 use super::moving::Moving;
 use super::packing::{Few, Packing};
 use crate::error::Result;
-use crate::kernel::bounded::{Nearest, nearest_pair};
+use crate::kernel::bounded::{Gathered, Nearest, nearest_single};
 use crate::kernel::{self, Compute, PackedCenters, Point, Scratch};
 use crate::kmeans::panel_bounds::{PanelBounds, lost_of, rounding_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{STEPS_AHEAD, STEPS_AHEAD_BYTES, STEPS_TOGETHER, few_centers};
+use crate::tuning::{STEPS_AHEAD, STEPS_AHEAD_BYTES, STEPS_LEAST, STEPS_TOGETHER, few_centers};
 use look::Reach;
 
 /// What the steps of an epoch start from.
@@ -68,6 +68,11 @@ const MORE: f64 = 1.0 + 1e-9;
 /// The longest center may grow by this share within a block before bounds are no longer trusted.
 const GROWTH: f64 = 0.5;
 
+/// Centers have moved far when they have moved by that share of the usual distance of a row to its center; farther than by the other one, it is
+/// cheaper to look at rows anew.
+const NEAR: f64 = 0.002;
+const FAR: f64 = 0.03;
+
 pub(super) struct Inner<'a, T: Compute> {
     cx: &'a Executor,
     start: Start<'a, T>,
@@ -91,6 +96,8 @@ pub(super) struct Inner<'a, T: Compute> {
     /// Centers that moved far since the block began: further than `near`, or for a row with a new label.
     few: Few<T>,
     near: f64,
+    /// How far centers are expected to move in a block.
+    ahead: f64,
     reach: Reach,
     /// How far each center moved since then, which of them did, how far at most; and at most of those that are not among the few.
     path: Vec<f64>,
@@ -111,6 +118,7 @@ pub(super) struct Inner<'a, T: Compute> {
     x: Vec<f64>,
     center: Vec<T>,
     found: Nearest<T>,
+    gathered: Gathered<T>,
     scratch: Scratch<T>,
     distances: u64,
 }
@@ -153,7 +161,8 @@ impl<'a, T: Compute> Inner<'a, T> {
             steepest: slopes.iter().copied().fold(0.0, f64::max),
             slopes,
             few: Few::new(&all, room),
-            near: 0.002 * start.spread * unit,
+            near: NEAR * start.spread * unit,
+            ahead: 2.0 * NEAR * start.spread * unit,
             all: Packing::new(all, &[]),
             panels: start
                 .bounds
@@ -174,6 +183,7 @@ impl<'a, T: Compute> Inner<'a, T> {
             x: vec![0.0; dim],
             center: vec![T::ZERO; dim],
             found: Nearest::default(),
+            gathered: Gathered::default(),
             scratch: Scratch::default(),
             distances: 0,
             start,
@@ -197,9 +207,10 @@ impl<'a, T: Compute> Inner<'a, T> {
                 done += 1;
             }
             self.drawn[done..].iter().rev().for_each(|drawn| self.pending.push_front(drawn.row));
-            let most = (STEPS_AHEAD_BYTES / self.start.row_bytes.max(1)).clamp(STEPS_TOGETHER, STEPS_AHEAD);
+            let most = (STEPS_AHEAD_BYTES / self.start.row_bytes.max(1)).clamp(STEPS_LEAST, STEPS_AHEAD);
             self.block = if done < self.drawn.len() { done + done / 8 } else { 2 * self.block };
-            self.block = self.block.clamp(STEPS_TOGETHER, most);
+            self.block = self.block.clamp(STEPS_LEAST, most);
+            self.ahead = self.farthest.clamp(2.0 * self.near, FAR / NEAR * self.near);
         }
         Ok(())
     }
@@ -251,10 +262,10 @@ impl<'a, T: Compute> Inner<'a, T> {
         }
         self.fetch(drawn, origin)?;
         let packed = self.all.sync(&self.moving, &mut self.center);
-        let mut label = [0];
-        kernel::nearest(self.row.rows(), packed, &mut label, &mut self.scratch);
+        let buffers = (&mut self.gathered, &mut self.scratch);
+        nearest_single(self.row.rows(), packed, &mut self.found, buffers);
         self.distances += packed.n_centers() as u64;
-        Ok(label[0])
+        Ok(self.found.ids[0])
     }
 
     /// The label of the present row, if its distances to its own center and to those that moved far tell. No other center has come nearer
@@ -266,8 +277,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         let mut nearest = (None, f64::INFINITY, f64::INFINITY);
         if !self.few.centers.is_empty() {
             let packed = self.few.sync(&self.moving, &mut self.center);
-            self.found.resize(1);
-            nearest_pair(row, packed, &mut self.found, &mut self.scratch);
+            nearest_single(row, packed, &mut self.found, (&mut self.gathered, &mut self.scratch));
             let place = self.found.ids[0] as usize;
             let sq_dist = distance(row, packed.centers().row(place)) * self.unit * self.unit;
             let alone = self.found.best[0] < self.found.next[0];
