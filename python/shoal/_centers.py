@@ -61,6 +61,11 @@ class CenterFitter(Clusterer):
     #: Whether a fit can do with rows that can be read once.
     _one_pass = False
 
+    @property
+    def _k(self) -> Any:
+        """Number of centers that is asked for."""
+        return getattr(self, self._count)
+
     # ---------------------------------------------------------------- fitting
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -139,8 +144,8 @@ class CenterFitter(Clusterer):
         source = source_of(rows)
         n = source.shape[0]
         weights = _params.weights(sample_weight, n)
-        if n is not None and n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= {self._count}={self.n_clusters}.")
+        if n is not None and n < self._k:
+            raise ValueError(f"n_samples={n} should be >= {self._count}={self._k}.")
         return source, rows, weights
 
     def _go_on(
@@ -171,7 +176,7 @@ class CenterFitter(Clusterer):
     def _rules(self, problems: _params.Problems) -> None:
         """Note what is wrong with the parameters that all methods have; a method adds its own."""
         p = _params
-        problems.check(p.whole, self._count, self.n_clusters, 1)
+        problems.check(p.whole, self._count, self._k, 1)
         if isinstance(self.init, str) and self.init not in INITS:
             problems.add(
                 f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
@@ -205,12 +210,12 @@ class CenterFitter(Clusterer):
         centers = self.init
         if callable(centers):
             random_state = _params.random_state_of(seed)
-            centers = centers(rows, int(self.n_clusters), random_state=random_state)
+            centers = centers(rows, int(self._k), random_state=random_state)
         return "given", self._given(centers, source)
 
     def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
         """Check first centers that the user gives."""
-        return _params.centers("init", centers, source.compute, (int(self.n_clusters), source.shape[1]))
+        return _params.centers("init", centers, source.compute, (int(self._k), source.shape[1]))
 
     def _update(self, run: Any, step: Step | None) -> None:
         self.cluster_centers_ = run.centers()
@@ -246,10 +251,10 @@ class CenterFitter(Clusterer):
     def _warn_if_few(self) -> None:
         """Warn of clusters without rows."""
         found = int(np.count_nonzero(self.counts_))
-        if found < self.n_clusters:
+        if found < self._k:
             warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
-                f"({self.n_clusters}). Possibly due to duplicate points in X.",
+                f"({self._k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
             )
 

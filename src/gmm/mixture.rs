@@ -269,7 +269,8 @@ impl<T: Compute> Mixture<T> {
 /// The smallest shared variance for data of that variance: what the rounding of values makes of it, or of the squares of rows that are all the same.
 fn floor_of<T: Compute>(variance: f64, means: &[T]) -> f64 {
     let square = means.iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>() / means.len() as f64;
-    let rounding = 4.0 * T::EPSILON;
+    // Of a value, and of a mean of many.
+    let rounding = (4.0 * T::EPSILON).max(64.0 * f64::EPSILON);
     let floor = rounding * rounding * variance.max(square);
     if floor.is_finite() { floor.max(f64::MIN_POSITIVE.sqrt()) } else { f64::MAX.sqrt() }
 }

@@ -61,6 +61,7 @@ pub struct KernelTable<T: Compute> {
     /// See [`generic::listed`](super::generic::listed), as those that follow.
     pub(super) few: fn(&[T], Padded<'_, T>, &[u32], &mut [T]),
     pub(super) few_scaled: FewScaledFn<T>,
+    pub(super) prefetch: fn(&[T]),
     pub(super) add_parts: fn(&[T], &[u32], &[f64], &mut [f64]),
     pub(super) add_squares: AddSquaresFn<T>,
 }
