@@ -267,9 +267,13 @@ impl<T: Compute> EStep<'_, T> {
                 space.explore(self.active, &mut draws(self.pass.seed, 0, row));
                 let drawn = space.list.clone();
                 space.begin(k);
-                drawn.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
+                for &c in &drawn {
+                    space.extend(neighbours.of_cluster(c as usize));
+                }
             } else {
-                near.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
+                for &c in near {
+                    space.extend(neighbours.of_cluster(c as usize));
+                }
             }
             if self.pass.explore > 0 {
                 space.explore(self.pass.explore, &mut draws(self.pass.seed, number, row));
@@ -324,7 +328,9 @@ impl<T: Compute> EStep<'_, T> {
             }
         }
         let factor = weight / sum;
-        shares.iter_mut().for_each(|share| *share *= factor);
+        for share in shares.iter_mut() {
+            *share *= factor;
+        }
         constant - half * best + sum.ln()
     }
 }

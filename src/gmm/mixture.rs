@@ -248,14 +248,14 @@ impl<T: Compute> Mixture<T> {
     fn own_floors(&self, sums: &ShareSums, total: f64, shape: Covariance) -> Vec<f64> {
         let least = self.floors[0];
         let mut of_columns = vec![0.0; self.dim];
-        for t in 0..self.dim {
+        for (t, of_column) in of_columns.iter_mut().enumerate() {
             let mean = (0..self.k()).map(|c| sums.sum(c)[t]).sum::<f64>() / total;
             for c in 0..self.k() {
                 let (weight, old) = (sums.weights()[c], self.means[c * self.dim + t].to_f64());
                 let off = old - mean;
                 // About the mean of all rows, from what is known about the old mean of the component.
                 let about_old = if shape == Covariance::Diag { sums.squares(c)[t] } else { 0.0 };
-                of_columns[t] += about_old + off * (2.0 * (sums.sum(c)[t] - weight * old) + weight * off);
+                *of_column += about_old + off * (2.0 * (sums.sum(c)[t] - weight * old) + weight * off);
             }
         }
         if shape == Covariance::Diag {

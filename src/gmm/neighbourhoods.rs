@@ -164,7 +164,9 @@ impl Tally {
     }
 
     fn add_all(&mut self, met: &[Met]) {
-        met.iter().for_each(|met| self.add(met.id, met.weight, met.sum));
+        for met in met {
+            self.add(met.id, met.weight, met.sum);
+        }
     }
 }
 
@@ -331,7 +333,9 @@ mod tests {
             let mut all = Meetings::new(k);
             for rows in rows.chunks(cut) {
                 let (mut part, mut met) = (Meetings::new(k), Encounters::default());
-                rows.iter().for_each(|(c, weight, list, far)| met.push(*c, *weight, list, far));
+                for (c, weight, list, far) in rows {
+                    met.push(*c, *weight, list, far);
+                }
                 part.note(&mut met);
                 assert!(met.ids.is_empty() && met.of_rows.is_empty());
                 all.merge(&mut part);
