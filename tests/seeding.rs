@@ -6,6 +6,10 @@ use shoal::{Executor, KMeans, Seeding};
 
 const GREEDY: Seeding = Seeding::PlusPlus { greedy: true };
 const PLAIN: Seeding = Seeding::PlusPlus { greedy: false };
+const CHAINS: Seeding = Seeding::AfkMc2 { chain: 50 };
+const BLIND_CHAINS: Seeding = Seeding::KMc2 { chain: 50 };
+const ROUNDS: Seeding = Seeding::Parallel { oversampling: 2.0, rounds: 4 };
+const ALL: [Seeding; 7] = [Seeding::Auto, Seeding::Random, GREEDY, PLAIN, CHAINS, BLIND_CHAINS, ROUNDS];
 
 fn unit(i: usize) -> f64 {
     let mut z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -47,7 +51,7 @@ fn cost(rows: &[f64], centers: &[f64]) -> f64 {
 fn seeds_are_distinct_rows() {
     let values = blobs(3000);
     let data = Dense::new(&values, 2).unwrap();
-    for seeding in [Seeding::Auto, Seeding::Random, GREEDY, PLAIN] {
+    for seeding in ALL {
         for k in [1, 2, 25, 100] {
             let seeds = choose(&seeding, &data, k, 1);
             let mut rows = seeds.rows.clone();
@@ -69,6 +73,8 @@ fn better_seedings_start_lower() {
         (0..10).map(|seed| cost(&values, &choose(seeding, &data, 30, seed).centers)).sum::<f64>() / 10.0
     };
     let (random, plain, greedy) = (mean(&Seeding::Random), mean(&PLAIN), mean(&GREEDY));
+    let (chains, rounds) = (mean(&CHAINS), mean(&ROUNDS));
+    assert!(chains < random / 3.0 && rounds < plain, "chains {chains}, rounds {rounds}");
     assert!(greedy < plain && plain < random / 3.0, "greedy {greedy}, plain {plain}, random {random}");
 }
 
@@ -77,7 +83,7 @@ fn weights_are_odds() {
     let values = blobs(1000);
     let weights: Vec<f64> = (0..1000).map(|i| if i % 10 == 0 { 2.0 } else { 0.0 }).collect();
     let data = Weighted::new(Dense::new(&values, 2).unwrap(), weights).unwrap();
-    for seeding in [Seeding::Auto, Seeding::Random, GREEDY, PLAIN] {
+    for seeding in ALL {
         let seeds = choose(&seeding, &data, 50, 4);
         assert!(seeds.rows.iter().all(|row| row % 10 == 0), "{seeding:?}: {:?}", seeds.rows);
     }
@@ -89,7 +95,7 @@ fn a_heavy_row_is_drawn_first() {
     let mut weights = vec![1e-9; 1000];
     weights[123] = 1e9;
     let data = Weighted::new(Dense::new(&values, 2).unwrap(), weights).unwrap();
-    for seeding in [GREEDY, PLAIN] {
+    for seeding in [GREEDY, PLAIN, CHAINS, BLIND_CHAINS, ROUNDS] {
         assert_eq!(choose(&seeding, &data, 5, 9).rows[0], 123, "{seeding:?}");
     }
 }
@@ -99,7 +105,7 @@ fn equal_weights_change_nothing_but_the_first_draw() {
     // Doubling all weights changes neither odds nor draws.
     let values = blobs(2000);
     let with = |w: f64| Weighted::new(Dense::new(&values, 2).unwrap(), vec![w; 2000]).unwrap();
-    for seeding in [Seeding::Auto, Seeding::Random, GREEDY, PLAIN] {
+    for seeding in ALL {
         assert_eq!(
             choose(&seeding, &with(1.0), 20, 2).rows,
             choose(&seeding, &with(2.0), 20, 2).rows,
@@ -125,7 +131,7 @@ fn a_stream_gives_the_seeds_of_memory() {
         }
     };
     let (stream, heavy_stream) = (Chunks::replay(2, chunks(false)), Chunks::replay(2, chunks(true)));
-    for seeding in [Seeding::Auto, Seeding::Random, GREEDY, PLAIN] {
+    for seeding in ALL {
         let pairs: [(&dyn DataSource<f64>, &dyn DataSource<f64>); 2] =
             [(&dense, &stream), (&heavy, &heavy_stream)];
         for (memory, stream) in pairs {
@@ -143,7 +149,7 @@ fn a_stream_gives_the_seeds_of_memory() {
 fn starts_and_seeds_draw_other_rows() {
     let values = blobs(2000);
     let data = Dense::new(&values, 2).unwrap();
-    for seeding in [Seeding::Random, GREEDY] {
+    for seeding in [Seeding::Random, GREEDY, CHAINS, ROUNDS] {
         let first = choose(&seeding, &data, 10, 1).rows;
         assert_eq!(first, choose(&seeding, &data, 10, 1).rows);
         assert_ne!(first, choose(&seeding, &data, 10, 2).rows);
@@ -176,8 +182,15 @@ fn methods_are_named() {
     let values = blobs(100);
     let data = Dense::new(&values, 2).unwrap();
     let given = Seeding::Given(values[..8].to_vec());
-    let named =
-        [(Seeding::Random, "random"), (GREEDY, "k-means++"), (PLAIN, "plain-k-means++"), (given, "given")];
+    let named = [
+        (Seeding::Random, "random"),
+        (GREEDY, "k-means++"),
+        (PLAIN, "plain-k-means++"),
+        (given, "given"),
+        (CHAINS, "afk-mc2"),
+        (BLIND_CHAINS, "k-mc2"),
+        (ROUNDS, "k-means||"),
+    ];
     for (seeding, name) in named {
         assert_eq!(choose(&seeding, &data, 4, 0).method, name);
     }
@@ -187,7 +200,7 @@ fn methods_are_named() {
 fn fewer_distinct_rows_than_clusters() {
     let values: Vec<f64> = (0..40).flat_map(|i| [f64::from(i % 3); 2]).collect();
     let data = Dense::new(&values, 2).unwrap();
-    for seeding in [Seeding::Auto, GREEDY, PLAIN] {
+    for seeding in [Seeding::Auto, GREEDY, PLAIN, CHAINS, BLIND_CHAINS, ROUNDS] {
         let mut kinds: Vec<u64> = choose(&seeding, &data, 6, 3).rows[..3].iter().map(|row| row % 3).collect();
         kinds.sort_unstable();
         assert_eq!(kinds, [0, 1, 2], "each of them comes first, {seeding:?}");
@@ -195,6 +208,18 @@ fn fewer_distinct_rows_than_clusters() {
         assert_eq!(model.inertia(), 0.0);
         assert_eq!(model.cluster_weights().iter().filter(|&&w| w == 0.0).count(), 3);
     }
+}
+
+#[test]
+fn parameters_outside_their_range_are_refused_together() {
+    let data = Dense::new(&[1.0f64, 2.0], 1).unwrap();
+    let refused =
+        |seeding: Seeding| seeding.choose(&data as &dyn DataSource<f64>, 1, 0, 0, &cx()).unwrap_err();
+    assert_eq!(refused(Seeding::AfkMc2 { chain: 0 }).to_string(), "chain_length must be at least 1, got 0");
+    assert_eq!(
+        refused(Seeding::Parallel { oversampling: f64::NAN, rounds: 0 }).to_string(),
+        "oversampling_factor must be finite and above 0, got NaN; n_rounds must be at least 1, got 0"
+    );
 }
 
 #[test]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import NotFittedError
 
 from . import _core, _params
 from ._base import as_source
@@ -136,17 +137,17 @@ def lightweight_coreset(
 ) -> Coreset:
     """Draw a lightweight coreset: rows with weights that stand for all rows, in two passes.
 
-    Choose it to cluster a file that is too large to be passed over many times. For any centers the weighted sum of
-    squared distances on the coreset is, in expectation, that of all rows. Clusters of few rows near the mean
-    of all data may be missed: they need a larger coreset.
+    Choose it to cluster a file that is too large to be passed over many times. For any centers the
+    weighted sum of squared distances on the coreset is, in expectation, that of all rows. Clusters of few
+    rows near the mean of all data may be missed: they need a larger coreset.
 
     Parameters
     ----------
     X : rows of shape (n_samples_in, n_features)
         Anything that :meth:`shoal.KMeans.fit` takes.
     n_samples : int
-        Rows of the coreset, at least 1. Where X has no more rows, the coreset is all of them, each with its own
-        weight.
+        Rows of the coreset, at least 1. Where X has no more rows, the coreset is all of them, each with its
+        own weight.
     sample_weight : array-like, float or None
         Weight of every row of X, finite, at least 0, not all 0. None: 1.
     random_state : int, RandomState, Generator or None
@@ -156,8 +157,8 @@ def lightweight_coreset(
     progress : bool, default=False
         Whether to show a line on stderr that says how far it is.
     callbacks : list of callables, optional
-        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`. `step` counts
-        rows; there is no objective (NaN). A true result ends the work, by a `RuntimeError`.
+        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`. `step`
+        counts rows; there is no objective (NaN). A true result ends the work, by a `RuntimeError`.
 
     Returns
     -------
@@ -179,9 +180,9 @@ def lightweight_coreset(
 
     Notes
     -----
-    Rows are drawn independently with odds ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is the squared distance to
-    the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A row that is drawn stands for
-    ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
+    Rows are drawn independently with odds ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is the squared
+    distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A row that is drawn
+    stands for ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
 
     References
     ----------
@@ -214,8 +215,8 @@ def lightweight_coreset(
 class StreamingCoreset(BaseEstimator):
     """A coreset of a stream, made in one pass and in bounded memory.
 
-    Rows are put together and reduced again and again (merge and reduce), so that at any time there is a coreset of
-    all rows so far. Those of several machines can be merged.
+    Rows are put together and reduced again and again (merge and reduce), so that at any time there is a
+    coreset of all rows so far. Those of several machines can be merged.
 
     Choose it for rows that can be read once, or that come by and by; for rows that can be read twice
     :func:`lightweight_coreset` errs less at the same size.
@@ -246,8 +247,8 @@ class StreamingCoreset(BaseEstimator):
 
     References
     ----------
-    J. L. Bentley and J. B. Saxe, "Decomposable searching problems", Journal of Algorithms 1 (1980). S. Har-Peled
-    and S. Mazumdar, "On coresets for k-means and k-median clustering", STOC 2004.
+    J. L. Bentley and J. B. Saxe, "Decomposable searching problems", Journal of Algorithms 1 (1980). S.
+    Har-Peled and S. Mazumdar, "On coresets for k-means and k-median clustering", STOC 2004.
 
     Examples
     --------
@@ -284,8 +285,8 @@ class StreamingCoreset(BaseEstimator):
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`shoal.KMeans.fit`; later batches are computed in the type of the first. Of a stream, an
-            iterator too, each block is a batch.
+            As for :meth:`shoal.KMeans.fit`; later batches are computed in the type of the first. Of a stream,
+            an iterator too, each block is a batch.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
             Weight of every row, finite, at least 0, not all 0. None: 1, as it must be for a stream.
@@ -356,8 +357,8 @@ class StreamingCoreset(BaseEstimator):
         Parameters
         ----------
         other : StreamingCoreset
-            With the same `n_samples`, of rows with the same number of columns and computed in the same type. It
-            stays as it is. Its `indices` count on from the rows of this one.
+            With the same `n_samples`, of rows with the same number of columns and computed in the same type.
+            It stays as it is. Its `indices` count on from the rows of this one.
 
         Returns
         -------
@@ -371,10 +372,9 @@ class StreamingCoreset(BaseEstimator):
         Examples
         --------
         >>> import numpy as np, shoal
-        >>> rng = np.random.default_rng(0)
-        >>> here, there = (
-        ...     shoal.StreamingCoreset(100, random_state=i).partial_fit(rng.normal(size=(5000, 2))) for i in (0, 1)
-        ... )
+        >>> X = np.random.default_rng(0).normal(size=(10_000, 2))
+        >>> here = shoal.StreamingCoreset(100, random_state=0).partial_fit(X[:5000])
+        >>> there = shoal.StreamingCoreset(100, random_state=1).partial_fit(X[5000:])
         >>> here.merge(there).n_rows_
         10000
         """
@@ -406,10 +406,13 @@ class StreamingCoreset(BaseEstimator):
         sklearn.exceptions.NotFittedError
             Before the first row.
         """
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "n_rows_")
+        self._begun()
         return _coreset(self._state.result(_params.threads(self.n_jobs)), self.n_features_in_)
+
+    def _begun(self) -> None:
+        """Refuse to go on before the first row."""
+        if "_state" not in self.__dict__:
+            raise NotFittedError("this StreamingCoreset has no rows yet: call partial_fit")
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write what is kept to a file that :func:`shoal.load` reads, to go on elsewhere.
@@ -426,9 +429,7 @@ class StreamingCoreset(BaseEstimator):
         OSError
             When the file cannot be written.
         """
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(self, "n_rows_")
+        self._begun()
         kind, arrays, meta = self._state.state()
         _core.save_model(os.fsdecode(path), kind, arrays, {**meta, "compute": self._state.compute})
 
@@ -468,8 +469,8 @@ class StreamingCoreset(BaseEstimator):
         known = self.__dict__.get("_size")
         if known not in (None, found[0]):
             raise ValueError(
-                f"n_samples={found[0]} differs from the n_samples={known} that rows were kept by: clone this and "
-                "begin anew"
+                f"n_samples={found[0]} differs from the n_samples={known} that rows were kept by: clone "
+                "this and begin anew"
             )
         return found[0], found[1]
 
@@ -527,7 +528,8 @@ def _watched(label: str, who: Any, progress: Any, callbacks: Any) -> Iterator[Ca
             elapsed=time.monotonic() - begun,
             stop_reason=None,
         )
-        return any([watcher(who, step) for watcher in watchers])
+        wishes = [watcher(who, step) for watcher in watchers]
+        return any(wishes)
 
     told: list[Callback] = [watcher for watcher in watchers if isinstance(watcher, Callback)]
     try:

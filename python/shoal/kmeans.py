@@ -33,14 +33,14 @@ class KMeans(CenterClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
-            or callable, default="auto"
-        First centers. ``"k-means++"`` is the greedy form of scikit-learn, ``"plain-k-means++"`` draws one
-        candidate a center, and ``"auto"`` is the greedy form on all rows while that is cheaper than a few
-        sweeps, else on a random sample. ``"afk-mc2"`` and ``"k-mc2"`` are those of :func:`shoal.afkmc2`, for
-        many clusters, ``"k-means||"`` is that of :func:`shoal.kmeans_parallel`, for rows that are dear to read. An array has shape (n_clusters, n_features). A callable is called
-        as ``init(X, n_clusters, random_state=RandomState)`` and gives such an array; it gets X as an array,
-        or as a :class:`~shoal.DataSource` where X is a path or a source.
+    init : str, array-like or callable, default="auto"
+        First centers. ``"random"`` are distinct rows, ``"k-means++"`` is the greedy form of scikit-learn,
+        ``"plain-k-means++"`` draws one candidate a center, and ``"auto"`` is the greedy form on all rows
+        while that is cheaper than a few sweeps, else on a random sample. ``"afk-mc2"`` and ``"k-mc2"`` are
+        those of :func:`shoal.afkmc2`, for many clusters, ``"k-means||"`` is that of
+        :func:`shoal.kmeans_parallel`, for rows that are dear to read. An array has shape (n_clusters,
+        n_features). A callable is called as ``init(X, n_clusters, random_state=RandomState)`` and gives such
+        an array; it gets X as an array, or as a :class:`~shoal.DataSource` where X is a path or a source.
     n_init : "auto" or int, default="auto"
         Number of starts, of which the one with the lowest inertia wins. ``"auto"``: 10 for ``init="random"``
         and a callable, else 1.

@@ -26,8 +26,7 @@ class MiniBatchKMeans(StreamClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
-            or callable, default="auto"
+    init : str, array-like or callable, default="auto"
         First centers; each counts as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
         k-means++ on a random sample of 3 batches, or of 16 rows a cluster if that is more. With
         :meth:`partial_fit` they are chosen from the first batch.

@@ -34,8 +34,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
-            or callable, default="random"
+    init : str, array-like or callable, default="random"
         First centers, from the rows of the first batch. ``"random"`` takes rows of distinct values as long
         as there are any. Otherwise as for :class:`KMeans`; a callable gets all rows.
     batch_size : int, default=5000

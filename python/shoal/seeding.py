@@ -28,8 +28,9 @@ def kmeans_plusplus(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Choose first centers among the rows of X by k-means++.
 
-    Choose it for the best start at up to some hundred clusters; :func:`afkmc2` and :func:`kmeans_parallel` come
-    close to it at less cost where there are more, or where rows are dear to read.
+    Choose it for the best start at up to some hundred clusters; :func:`afkmc2` and
+    :func:`kmeans_parallel` come close to it at less cost where there are more, or where rows are
+    dear to read.
 
     Parameters
     ----------
@@ -133,8 +134,8 @@ def afkmc2(
     Notes
     -----
     Costs ``n d`` operations, and at most ``chain_length n_clusters**2 / 2`` distances. Chains are read from
-    their ends backwards, and only as far as what they end in depends on: where the first center serves the rows
-    ``s`` times as badly as all centers do, that is about ``s`` candidates.
+    their ends backwards, and only as far as what they end in depends on: where the first center
+    serves the rows ``s`` times as badly as all centers do, that is about ``s`` candidates.
 
     References
     ----------
@@ -202,8 +203,8 @@ def kmeans_parallel(
 
     Notes
     -----
-    Each row that joined weighs what the rows do that it is nearest to, and greedy k-means++ chooses the centers
-    among them. When too few rows have joined, k-means++ over all rows goes on.
+    Each row that joined weighs what the rows do that it is nearest to, and greedy k-means++ chooses the
+    centers among them. When too few rows have joined, k-means++ over all rows goes on.
 
     References
     ----------

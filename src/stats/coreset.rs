@@ -241,17 +241,14 @@ impl<T: Compute> Lightweight<T> {
             return Ok(None);
         }
         let stretch = Stretch::new(data, self.row, self.step);
-        let seen = match self.pass {
-            Pass::Looking => {
-                let before = self.moments.rows();
-                look_at(&stretch, &mut self.moments, cx)?;
-                self.moments.rows() - before
-            }
-            _ => {
-                let before = self.drawn.seen;
-                if self.pass == Pass::Taking { self.take(&stretch, cx) } else { self.draw(&stretch, cx) }?;
-                self.drawn.seen - before
-            }
+        let seen = if self.pass == Pass::Looking {
+            let before = self.moments.rows();
+            look_at(&stretch, &mut self.moments, cx)?;
+            self.moments.rows() - before
+        } else {
+            let before = self.drawn.seen;
+            if self.pass == Pass::Taking { self.take(&stretch, cx) } else { self.draw(&stretch, cx) }?;
+            self.drawn.seen - before
         };
         self.row += seen;
         if seen < self.step as u64 {

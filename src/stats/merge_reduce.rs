@@ -342,7 +342,7 @@ impl<T: Compute> MergeReduce<T> {
 fn summable<T: Compute>(chunk: &Chunk<'_, T>) -> Result<()> {
     for i in 0..chunk.rows.rows() {
         let sq_norm = chunk.rows.stored(i).iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>();
-        if !(sq_norm < LARGEST) {
+        if sq_norm.is_nan() || sq_norm >= LARGEST {
             return Err(chunk.not_finite());
         }
         if chunk.weights.is_some_and(|w| w[i] * sq_norm.max(1.0) > LARGEST) {

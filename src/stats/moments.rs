@@ -103,7 +103,7 @@ impl Moments {
         }
     }
 
-    /// Adds the rows of another (Chan, Golub and LeVeque, 1979).
+    /// Adds the rows of another (Chan and others, 1979).
     ///
     /// # Panics
     /// When the numbers of columns differ.

@@ -21,10 +21,10 @@ def cost(points, centers, weights):
 
 
 def chain_law(X, weights, centers, chain, *, adaptive=True):
-    """Give the law of the next center of (AFK-)MC2 after the rows `centers`, the first of which is that of `q`.
+    """Give the law of the next center of (AFK-)MC2 after the rows `centers`, the first of which makes `q`.
 
-    One factor for each candidate of the chain: its start, and then ``chain - 1`` steps of Metropolis and Hastings.
-    A chain that ends where a center is counts as not drawn.
+    The chain starts with `q`, and makes ``chain - 1`` steps of Metropolis and Hastings. A chain that
+    ends where a center is counts as not drawn.
     """
     X = np.asarray(X, dtype=np.float64)
     w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)

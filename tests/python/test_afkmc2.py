@@ -39,7 +39,14 @@ HEAVY = np.array([1.0, 3.0, 0.5, 2.0, 1.0])
 
 @pytest.mark.parametrize(
     ("chain", "adaptive", "weights"),
-    [(1, True, None), (1, True, HEAVY), (2, True, HEAVY), (3, True, None), (5, False, HEAVY), (2, False, None)],
+    [
+        (1, True, None),
+        (1, True, HEAVY),
+        (2, True, HEAVY),
+        (3, True, None),
+        (5, False, HEAVY),
+        (2, False, None),
+    ],
 )
 def test_chains_have_the_law_of_the_paper(chain, adaptive, weights):
     triples = list(itertools.permutations(range(5), 3))
@@ -204,9 +211,7 @@ def test_every_estimator_takes_them(rows, init, estimator):
 
 
 def test_k_means_parallel_goes_on_where_too_few_rows_join(rows):
-    centers, indices = shoal.kmeans_parallel(
-        rows, 40, oversampling_factor=0.01, n_rounds=1, random_state=0
-    )
+    centers, indices = shoal.kmeans_parallel(rows, 40, oversampling_factor=0.01, n_rounds=1, random_state=0)
     assert len(np.unique(indices)) == len(centers) == 40
     # As k-means++ does from where it began.
     assert reference.potential(rows, centers) < 3 * reference.potential(
@@ -240,18 +245,36 @@ def test_distances_are_counted(rows):
 @pytest.mark.parametrize(
     ("use", "text"),
     [
-        (lambda X: shoal.afkmc2(X, 0, chain_length=0), "n_clusters must .* got 0; chain_length must .* got 0"),
-        (lambda X: shoal.afkmc2(X, 3, chain_length=2.5), "chain_length must be an integer of at least 1, got 2.5"),
-        (lambda X: shoal.afkmc2(X, 3, chain_length=2**30), "chain_length must be an integer from 1 to 16777216"),
+        (
+            lambda X: shoal.afkmc2(X, 0, chain_length=0),
+            "n_clusters must .* got 0; chain_length must .* got 0",
+        ),
+        (
+            lambda X: shoal.afkmc2(X, 3, chain_length=2.5),
+            "chain_length must be an integer of at least 1, got 2.5",
+        ),
+        (
+            lambda X: shoal.afkmc2(X, 3, chain_length=2**30),
+            "chain_length must be an integer from 1 to 16777216",
+        ),
         (
             lambda X: shoal.kmeans_parallel(X, 3, oversampling_factor=0, n_rounds=0),
             "oversampling_factor must be a finite number above 0, got 0; n_rounds must be an integer",
         ),
-        (lambda X: shoal.kmeans_parallel(X, 3, oversampling_factor=np.inf), "oversampling_factor must .* got inf"),
+        (
+            lambda X: shoal.kmeans_parallel(X, 3, oversampling_factor=np.inf),
+            "oversampling_factor must .* got inf",
+        ),
         (lambda X: shoal.afkmc2(X, 51), "n_samples=50 should be >= n_clusters=51"),
-        (lambda X: shoal.afkmc2(X, 3, sample_weight=np.zeros(50)), "sample_weight must not be zero for every row"),
+        (
+            lambda X: shoal.afkmc2(X, 3, sample_weight=np.zeros(50)),
+            "sample_weight must not be zero for every row",
+        ),
         (lambda X: shoal.afkmc2(X, 3, sample_weight=np.full(50, 1e308)), "sample_weight is too large"),
-        (lambda X: shoal.kmeans_parallel(X, 3, sample_weight=np.full(50, 1e308)), "sample_weight is too large"),
+        (
+            lambda X: shoal.kmeans_parallel(X, 3, sample_weight=np.full(50, 1e308)),
+            "sample_weight is too large",
+        ),
         (lambda X: shoal.afkmc2(iter([X]), 3), "afkmc2 reads its rows more than once"),
         (lambda X: shoal.kmeans_parallel(iter([X]), 3), "kmeans_parallel reads its rows more than once"),
     ],

@@ -1,8 +1,8 @@
-"""AFK-MC2 and k-means|| against plain k-means++: time, distances, and the energy that Lloyd's algorithm then ends with.
+"""AFK-MC2 and k-means|| against plain k-means++: time, distances, and the energy that Lloyd then ends with.
 
-The setting of Bachem, Lucic, Hassani & Krause, "Fast and provably good seedings for k-means", NIPS 2016. All begin with
-the same random state in a round; ratios are taken within a round. `distances` are those that were measured, pruned ones
-left out. `growth` is the seeding alone, for more and more centers.
+The setting of Bachem, Lucic, Hassani & Krause, "Fast and provably good seedings for k-means", NIPS 2016. All
+begin with the same random state in a round; ratios are taken within a round. `distances` are those that were
+measured, pruned ones left out. The last lines are the seeding alone, for more and more centers.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def add_start(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--init",
         metavar="HOW",
-        help="auto, random, k-means++, plain-k-means++, afk-mc2, k-mc2, k-means||, or an .npy file of K centers "
-        "(default: the method's)",
+        help="auto, random, k-means++, plain-k-means++, afk-mc2, k-mc2, k-means||, or an .npy file of K "
+        "centers (default: the method's)",
     )
     to.add_argument("--seed", type=int, metavar="N", help="seed of all random draws (default: 0)")

@@ -20,11 +20,14 @@ def add(verbs: Verbs) -> None:
         details="The file holds the arrays points, weights and indices; shoal.Coreset.load reads it.",
     )
     add_rows(coreset)
+    coreset.add_argument("-m", "--samples", type=int, required=True, metavar="M", help="rows of the coreset")
     coreset.add_argument(
-        "-m", "--samples", type=int, required=True, metavar="M", help="rows of the coreset"
-    )
-    coreset.add_argument(
-        "-o", "--output", required=True, type=file_of, metavar="CORESET.npz", help="the rows and their weights"
+        "-o",
+        "--output",
+        required=True,
+        type=file_of,
+        metavar="CORESET.npz",
+        help="the rows and their weights",
     )
     coreset.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the draws (default: 0)")
     add_common(coreset)

@@ -39,7 +39,10 @@ def add(verbs: Verbs) -> None:
         help=f"one of: {', '.join(METHODS)} (default: auto)",
     )
     seed.add_argument(
-        "--chain-length", type=int, metavar="N", help="candidates a center, of afk-mc2 and k-mc2 (default: 200)"
+        "--chain-length",
+        type=int,
+        metavar="N",
+        help="candidates a center, of afk-mc2 and k-mc2 (default: 200)",
     )
     seed.add_argument(
         "--oversampling-factor",
@@ -48,9 +51,7 @@ def add(verbs: Verbs) -> None:
         help="rows that join in a round of k-means||, by the number of centers (default: 2)",
     )
     seed.add_argument("--n-rounds", type=int, metavar="N", help="rounds of k-means|| (default: 5)")
-    seed.add_argument(
-        "--indices", type=file_of, metavar="OUT.npy", help="write which rows they are (int64)"
-    )
+    seed.add_argument("--indices", type=file_of, metavar="OUT.npy", help="write which rows they are (int64)")
     seed.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all draws (default: 0)")
     add_common(seed)
 
