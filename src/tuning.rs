@@ -193,9 +193,15 @@ pub(crate) fn stretch_rows(row_bytes: usize) -> usize {
     ((32 << 20) / row_bytes.max(1)).clamp(256, 16_384)
 }
 
+/// Rows of `n` that one worker shares out among `k` components between two merges: an eighth of all, so that there is work for several threads, as far
+/// as a merge of sums of all components stays small against it; 32,768 at most, among which components of thousands have some rows each.
+pub(crate) fn mixture_tile_rows(n: usize, k: usize) -> usize {
+    (n / 8).max(k).next_multiple_of(1024).min(32_768)
+}
+
 /// Rows of `row_bytes` each that a worker shares out among the components of a mixture together, each of which looks at up to `looks` components. In
 /// the order of their components the rows of one find its center, its neighbours and its sums in the cache: the more of them the better, as far
-/// as 8 MB of rows, if they are converted, and a million looks at components go.
+/// as 16 MB of rows, if they are converted, and a million looks at components go.
 pub(crate) fn mixture_chunk_rows(row_bytes: usize, looks: usize) -> usize {
-    ((8 << 20) / row_bytes.max(1)).min((1 << 20) / looks.max(1)).max(STRIP_ROWS)
+    ((16 << 20) / row_bytes.max(1)).min((1 << 20) / looks.max(1)).max(STRIP_ROWS)
 }

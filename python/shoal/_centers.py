@@ -63,6 +63,11 @@ class CenterFitter(Clusterer):
     #: Whether a fit can do with rows that can be read once.
     _one_pass = False
 
+    @property
+    def _k(self) -> Any:
+        """Number of centers that is asked for."""
+        return getattr(self, self._count)
+
     # ---------------------------------------------------------------- fitting
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -141,8 +146,8 @@ class CenterFitter(Clusterer):
         source = source_of(rows)
         n = source.shape[0]
         weights = _params.weights(sample_weight, n)
-        if n is not None and n < self.n_clusters:
-            raise ValueError(f"n_samples={n} should be >= {self._count}={self.n_clusters}.")
+        if n is not None and n < self._k:
+            raise ValueError(f"n_samples={n} should be >= {self._count}={self._k}.")
         return source, rows, weights
 
     def _go_on(
@@ -173,7 +178,7 @@ class CenterFitter(Clusterer):
     def _rules(self, problems: _params.Problems) -> None:
         """Note what is wrong with the parameters that all methods have; a method adds its own."""
         p = _params
-        problems.check(p.whole, self._count, self.n_clusters, 1)
+        problems.check(p.whole, self._count, self._k, 1)
         if isinstance(self.init, str) and self.init not in INITS:
             problems.add(
                 f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
@@ -207,12 +212,12 @@ class CenterFitter(Clusterer):
         centers = self.init
         if callable(centers):
             random_state = _params.random_state_of(seed)
-            centers = centers(rows, int(self.n_clusters), random_state=random_state)
+            centers = centers(rows, int(self._k), random_state=random_state)
         return "given", self._given(centers, source)
 
     def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
         """Check first centers that the user gives."""
-        return _params.centers("init", centers, source.compute, (int(self.n_clusters), source.shape[1]))
+        return _params.centers("init", centers, source.compute, (int(self._k), source.shape[1]))
 
     @property
     def cluster_centers_(self) -> npt.NDArray[Any]:
@@ -277,10 +282,10 @@ class CenterFitter(Clusterer):
     def _warn_if_few(self) -> None:
         """Warn of clusters without rows."""
         found = int(np.count_nonzero(self.counts_))
-        if found < self.n_clusters:
+        if found < self._k:
             warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters "
-                f"({self.n_clusters}). Possibly due to duplicate points in X.",
+                f"({self._k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
             )
 

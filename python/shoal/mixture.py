@@ -202,11 +202,6 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    @property
-    def n_clusters(self) -> Any:
-        """Number of components, as the other estimators call it."""
-        return self.n_components
-
     # ---------------------------------------------------------------- fitting
 
     def _rules(self, problems: _params.Problems) -> None:

@@ -10,7 +10,7 @@ use crate::parallel::Executor;
 use crate::rows::Rows;
 use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::stats::ShareSums;
-use crate::tuning::{mixture_chunk_rows, tile_rows};
+use crate::tuning::{mixture_chunk_rows, mixture_tile_rows};
 
 /// The component of a row that has none yet.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -79,6 +79,8 @@ pub(super) struct Near {
 #[derive(Debug, Default)]
 pub(super) struct Nearest {
     most: usize,
+    /// The largest cost among them, once there are enough.
+    worst: f64,
     pub(super) found: Vec<Near>,
 }
 
@@ -86,24 +88,38 @@ impl Nearest {
     /// Begins anew, to find `most`.
     pub(super) fn begin(&mut self, most: usize) {
         self.most = most;
+        self.worst = f64::INFINITY;
         self.found.clear();
     }
 
     /// Looks at one more.
-    #[inline]
+    #[inline(always)]
     pub(super) fn look_at(&mut self, near: Near) {
-        let before = |a: &Near, b: &Near| a.cost < b.cost || (a.cost == b.cost && a.id < b.id);
-        if self.found.len() == self.most {
-            match self.found.last() {
-                Some(last) if before(&near, last) => drop(self.found.pop()),
-                _ => return,
-            }
+        // Most of them are far away.
+        if near.cost <= self.worst || near.cost.is_nan() {
+            self.take(near);
         }
-        let mut at = self.found.len();
-        while at > 0 && before(&near, &self.found[at - 1]) {
+    }
+
+    fn take(&mut self, near: Near) {
+        let before = |a: &Near, b: &Near| a.cost < b.cost || (a.cost == b.cost && a.id < b.id);
+        let found = &mut self.found;
+        if found.len() < self.most {
+            found.push(near);
+        } else if found.last().is_some_and(|last| before(&near, last)) {
+            found[self.most - 1] = near;
+        } else {
+            return;
+        }
+        let mut at = found.len() - 1;
+        while at > 0 && before(&near, &found[at - 1]) {
+            found[at] = found[at - 1];
             at -= 1;
         }
-        self.found.insert(at, near);
+        found[at] = near;
+        if found.len() == self.most {
+            self.worst = found[self.most - 1].cost;
+        }
     }
 }
 
@@ -139,14 +155,15 @@ impl<T: Compute> EStep<'_, T> {
         }
         let by_column = self.pass.by_column;
         let mut total = Swept::new(k, ShareSums::new(k, dim, by_column));
-        let tile = tile_rows(k);
+        let tile = mixture_tile_rows(near.len() / self.active, k);
+        let ranks = self.pass.search.map_or_else(Vec::new, |(neighbours, _)| neighbours.ranks());
         let met =
             self.pass.search.map_or(1, |(neighbours, _)| self.active * neighbours.size() + self.pass.explore);
         let rows = mixture_chunk_rows(row_values(data).min(dim) * size_of::<T>(), met.min(k));
         let cut = Cut { tile_rows: tile, chunk_rows: Some(rows.min(tile)) };
         let make = (|| Swept::new(k, ShareSums::part(k, dim, by_column)), Work::<T>::default);
         let absorb = |chunk: Chunk<'_, T>, near: Wide<'_, u32>, part: &mut Swept, work: &mut Work<T>| {
-            self.absorb(&chunk, near.values, part, work, cx)
+            self.absorb(&chunk, near.values, &ranks, part, work, cx)
         };
         let state = Wide { values: near, width: self.active };
         sweep(data, cx, cut, state, &mut total, make, absorb, Swept::merge)?;
@@ -161,27 +178,32 @@ impl<T: Compute> EStep<'_, T> {
         Ok(total)
     }
 
-    /// Takes a chunk, the rows of one component after the other: they look at the same centers, and go into the same sums.
+    /// Takes a chunk, the rows of one component after the other, and components in an order in which near ones follow each other: such rows look at
+    /// the same centers, and go into the same sums.
     fn absorb(
         &self,
         chunk: &Chunk<'_, T>,
         near: &mut [u32],
+        ranks: &[u32],
         part: &mut Swept,
         work: &mut Work<T>,
         cx: &Executor,
     ) -> Result<()> {
         let k = self.densities.centers.len();
         let (n, mut order) = (chunk.rows.rows(), std::mem::take(&mut work.order));
-        if near[0] == NOBODY {
+        if near[0] == NOBODY || ranks.is_empty() {
             order.clear();
             order.extend(0..n as u32);
         } else {
-            let firsts = near.iter().step_by(self.active).copied();
+            let firsts = near.iter().step_by(self.active).map(|&j| ranks[j as usize]);
             sort_by_key(firsts, k, &mut work.counts, &mut order);
         }
         for (at, &i) in order.iter().enumerate() {
             if at.is_multiple_of(CHECKED_ROWS) {
                 cx.check()?;
+            }
+            if let Some(&next) = order.get(at + AHEAD) {
+                self.densities.centers.prefetch(chunk.rows, next as usize);
             }
             let i = i as usize;
             let weight = chunk.weights.map_or(1.0, |w| w[i]);
@@ -245,9 +267,13 @@ impl<T: Compute> EStep<'_, T> {
                 space.explore(self.active, &mut draws(self.pass.seed, 0, row));
                 let drawn = space.list.clone();
                 space.begin(k);
-                drawn.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
+                for &c in &drawn {
+                    space.extend(neighbours.of_cluster(c as usize));
+                }
             } else {
-                near.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
+                for &c in near {
+                    space.extend(neighbours.of_cluster(c as usize));
+                }
             }
             if self.pass.explore > 0 {
                 space.explore(self.pass.explore, &mut draws(self.pass.seed, number, row));
@@ -302,10 +328,15 @@ impl<T: Compute> EStep<'_, T> {
             }
         }
         let factor = weight / sum;
-        shares.iter_mut().for_each(|share| *share *= factor);
+        for share in shares.iter_mut() {
+            *share *= factor;
+        }
         constant - half * best + sum.ln()
     }
 }
+
+/// Rows that are asked for before they are needed: they do not lie in the order in which they are read.
+const AHEAD: usize = 3;
 
 /// Rows between two looks at the interrupt.
 const CHECKED_ROWS: usize = 1024;

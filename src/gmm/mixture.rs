@@ -248,14 +248,14 @@ impl<T: Compute> Mixture<T> {
     fn own_floors(&self, sums: &ShareSums, total: f64, shape: Covariance) -> Vec<f64> {
         let least = self.floors[0];
         let mut of_columns = vec![0.0; self.dim];
-        for t in 0..self.dim {
+        for (t, of_column) in of_columns.iter_mut().enumerate() {
             let mean = (0..self.k()).map(|c| sums.sum(c)[t]).sum::<f64>() / total;
             for c in 0..self.k() {
                 let (weight, old) = (sums.weights()[c], self.means[c * self.dim + t].to_f64());
                 let off = old - mean;
                 // About the mean of all rows, from what is known about the old mean of the component.
                 let about_old = if shape == Covariance::Diag { sums.squares(c)[t] } else { 0.0 };
-                of_columns[t] += about_old + off * (2.0 * (sums.sum(c)[t] - weight * old) + weight * off);
+                *of_column += about_old + off * (2.0 * (sums.sum(c)[t] - weight * old) + weight * off);
             }
         }
         if shape == Covariance::Diag {
@@ -269,7 +269,8 @@ impl<T: Compute> Mixture<T> {
 /// The smallest shared variance for data of that variance: what the rounding of values makes of it, or of the squares of rows that are all the same.
 fn floor_of<T: Compute>(variance: f64, means: &[T]) -> f64 {
     let square = means.iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>() / means.len() as f64;
-    let rounding = 4.0 * T::EPSILON;
+    // Of a value, and of a mean of many.
+    let rounding = (4.0 * T::EPSILON).max(64.0 * f64::EPSILON);
     let floor = rounding * rounding * variance.max(square);
     if floor.is_finite() { floor.max(f64::MIN_POSITIVE.sqrt()) } else { f64::MAX.sqrt() }
 }

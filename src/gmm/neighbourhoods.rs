@@ -60,6 +60,25 @@ impl Neighbourhoods {
         &self.ids[c * self.size..][..self.size]
     }
 
+    /// The place of each cluster in an order in which neighbours follow each other, as far as that goes: depth first.
+    pub(super) fn ranks(&self) -> Vec<u32> {
+        let k = self.ids.len() / self.size;
+        let (mut ranks, mut next, mut stack) = (vec![u32::MAX; k], 0, Vec::new());
+        for first in 0..k as u32 {
+            stack.push(first);
+            while let Some(c) = stack.pop() {
+                let rank = &mut ranks[c as usize];
+                if *rank == u32::MAX {
+                    *rank = next;
+                    next += 1;
+                    // The nearest one comes next.
+                    stack.extend(self.of_cluster(c as usize)[1..].iter().rev());
+                }
+            }
+        }
+        ranks
+    }
+
     /// Takes the nearest clusters that have been met; where there are too few, old neighbours stay, and a cluster without rows keeps its own.
     pub(super) fn follow(&mut self, meetings: &Meetings, cx: &Executor) -> Result<()> {
         let size = self.size;
@@ -145,7 +164,9 @@ impl Tally {
     }
 
     fn add_all(&mut self, met: &[Met]) {
-        met.iter().for_each(|met| self.add(met.id, met.weight, met.sum));
+        for met in met {
+            self.add(met.id, met.weight, met.sum);
+        }
     }
 }
 
@@ -312,7 +333,9 @@ mod tests {
             let mut all = Meetings::new(k);
             for rows in rows.chunks(cut) {
                 let (mut part, mut met) = (Meetings::new(k), Encounters::default());
-                rows.iter().for_each(|(c, weight, list, far)| met.push(*c, *weight, list, far));
+                for (c, weight, list, far) in rows {
+                    met.push(*c, *weight, list, far);
+                }
                 part.note(&mut met);
                 assert!(met.ids.is_empty() && met.of_rows.is_empty());
                 all.merge(&mut part);
@@ -334,6 +357,17 @@ mod tests {
                 assert!(found[expected.len()..].iter().all(|j| kept(&j)));
             }
         }
+    }
+
+    #[test]
+    fn ranks_are_an_order_in_which_the_nearest_follows() {
+        let (k, size) = (50, 4);
+        let neighbours = Neighbourhoods::drawn(k, size, 1);
+        let mut ranks = neighbours.ranks();
+        let second = neighbours.of_cluster(0)[1];
+        assert_eq!((ranks[0], ranks[second as usize]), (0, 1));
+        ranks.sort_unstable();
+        assert!(ranks.into_iter().eq(0..k as u32));
     }
 
     #[test]

@@ -240,7 +240,7 @@ impl<'a, T: Compute> Scores<'a, T> {
         let costs = Costs::new(self.mixture, self.fits(data)?);
         let fill = |chunk: &Chunk<'_, T>, out: &mut [f64], _: &mut [()], work: &mut Work<T>| {
             costs.for_each(chunk, work, |i, of_row, _| {
-                out[i] = log_sum(&costs.densities, of_row.iter().copied())
+                out[i] = log_sum(&costs.densities, of_row.iter().copied());
             })
         };
         let tile = tile_rows(self.mixture.k());

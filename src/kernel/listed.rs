@@ -103,6 +103,12 @@ impl<T: Compute> RowCenters<T> {
         Padded { values: &self.rows, stride: self.stride }
     }
 
+    /// Asks for row `i`, which will soon be read.
+    #[inline]
+    pub(crate) fn prefetch(&self, rows: Rows<'_, T>, i: usize) {
+        (self.table.prefetch)(rows.stored(i));
+    }
+
     /// Squared distances of row `i` to the listed centers, by difference in `T`.
     ///
     /// # Panics

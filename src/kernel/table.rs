@@ -59,11 +59,18 @@ pub struct KernelTable<T: Compute> {
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
     /// See [`generic::listed`](super::generic::listed), as those that follow.
-    pub(super) few: fn(&[T], Padded<'_, T>, &[u32], &mut [T]),
+    pub(super) few: FewFn<T>,
     pub(super) few_scaled: FewScaledFn<T>,
-    pub(super) add_parts: fn(&[T], &[u32], &[f64], &mut [f64]),
+    pub(super) prefetch: fn(&[T]),
+    pub(super) add_parts: AddPartsFn<T>,
     pub(super) add_squares: AddSquaresFn<T>,
 }
+
+/// A row, centers, the list of centers; squared distances come out.
+pub(super) type FewFn<T> = fn(&[T], Padded<'_, T>, &[u32], &mut [T]);
+
+/// A row, the list of centers, parts; sums to add to.
+pub(super) type AddPartsFn<T> = fn(&[T], &[u32], &[f64], &mut [f64]);
 
 /// A row, centers, factors, the list of centers; squared distances come out.
 pub(super) type FewScaledFn<T> = fn(&[T], Padded<'_, T>, Padded<'_, T>, &[u32], &mut [T]);

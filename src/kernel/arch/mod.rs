@@ -89,6 +89,7 @@ macro_rules! stamp {
                 few: |x, c, list, out| unsafe { few(x, c, list, out) },
                 // SAFETY: as above.
                 few_scaled: |x, c, f, list, out| unsafe { few_scaled(x, c, f, list, out) },
+                prefetch: listed::prefetch::<$simd>,
                 // SAFETY: as above.
                 add_parts: |x, list, parts, sums| unsafe { add_parts(x, list, parts, sums) },
                 // SAFETY: as above.

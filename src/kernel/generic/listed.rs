@@ -5,6 +5,7 @@
 
 use super::simd::Simd;
 use crate::float::Float;
+use crate::kernel::aligned::LINE;
 
 /// As many lanes as the longest vector has.
 const MOST_LANES: usize = 16;
@@ -92,6 +93,12 @@ fn fold<S: Simd>(mut lanes: [S::T; MOST_LANES]) -> S::T {
         }
     }
     lanes[0]
+}
+
+/// Asks for the cache lines of a row.
+#[inline(always)]
+pub(in crate::kernel) fn prefetch<S: Simd>(row: &[S::T]) {
+    row.iter().step_by(LINE / size_of::<S::T>()).for_each(|first| S::prefetch(first));
 }
 
 /// `sums[j] += part * row` for each of the listed `j`, in `f64`.
