@@ -38,8 +38,10 @@
 pub mod data;
 mod error;
 mod float;
+pub mod graph;
 pub mod kernel;
 pub mod kmeans;
+pub mod kmodes;
 mod matrix;
 mod parallel;
 pub mod persist;
@@ -57,6 +59,7 @@ mod whole_file;
 pub use error::{Error, Result};
 pub use float::Float;
 pub use kmeans::{Algorithm, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch};
+pub use kmodes::LaplacianKModes;
 pub use matrix::MatRef;
 pub use parallel::{Executor, Interrupt};
 pub use rows::{RowBuf, Rows, SparseRef};

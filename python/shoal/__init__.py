@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .data import DataSource, open
     from .io import load, resume
     from .kmeans import KMeans
+    from .kmodes import LaplacianKModes
     from .minibatch import MiniBatchKMeans
-    from .neighbors import nearest
+    from .neighbors import knn_graph, nearest
     from .nested import NestedMiniBatchKMeans
     from .seeding import kmeans_plusplus
     from .versions import show_versions
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
 __all__ = [
     "DataSource",
     "KMeans",
+    "LaplacianKModes",
     "MiniBatchKMeans",
     "NestedMiniBatchKMeans",
     "Step",
     "__version__",
     "callbacks",
     "kmeans_plusplus",
+    "knn_graph",
     "load",
     "metrics",
     "nearest",
@@ -51,11 +54,13 @@ __all__ = [
 _HOMES = {
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
+    "LaplacianKModes": ("kmodes", "LaplacianKModes"),
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
     "__version__": ("_core", "version"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
+    "knn_graph": ("neighbors", "knn_graph"),
     "load": ("io", "load"),
     "nearest": ("neighbors", "nearest"),
     "open": ("data", "open"),
@@ -69,6 +74,7 @@ _MODULES = (
     "data",
     "io",
     "kmeans",
+    "kmodes",
     "metrics",
     "minibatch",
     "neighbors",

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._params import shown
 from .kmeans import KMeans
+from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
 from .nested import NestedMiniBatchKMeans
 
@@ -21,12 +22,14 @@ KINDS: dict[str, Any] = {
     "kmeans-model": KMeans,
     "minibatch-kmeans-model": MiniBatchKMeans,
     "nested-kmeans-model": NestedMiniBatchKMeans,
+    "laplacian-kmodes-model": LaplacianKModes,
 }
 #: Fits on their way.
 CHECKPOINTS: dict[str, Any] = {
     "kmeans-checkpoint": KMeans,
     "minibatch-kmeans-checkpoint": MiniBatchKMeans,
     "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
+    "laplacian-kmodes-checkpoint": LaplacianKModes,
 }
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
@@ -51,8 +54,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """
     check_is_fitted(
         estimator,
-        "cluster_centers_",
+        ["cluster_centers_", "modes_"],
         msg="this %(name)s is not fitted yet: it has no centers to save",
+        all_or_any=any,
     )
     # A class derived from one of ours is kept as ours.
     kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))

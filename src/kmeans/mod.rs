@@ -15,14 +15,17 @@ mod panel_bounds;
 mod params;
 mod run;
 mod starts;
-mod state;
+pub(crate) mod state;
 
 #[cfg(feature = "python")]
-pub(crate) use assign::{inertia, nearest, predict, transform};
+pub(crate) use assign::{inertia, transform};
+pub(crate) use assign::{nearest, predict};
+pub(crate) use checkpoint::{check_same_rows, describe_rows, fingerprint_of};
 pub use lloyd::{Lloyd, Timings};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;
 pub use nested::{Bounds, Nested, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 pub use params::{Algorithm, KMeans, KMeansParams, KMeansRun, KMeansSteps, Metric};
+pub(crate) use run::shape;
 pub use run::{CenterSolver, FitRun, FitSteps, Method, Snapshot, StreamSolver};
 pub use starts::LloydStarts;

@@ -150,7 +150,7 @@ macro_rules! either {
 }
 
 /// How the rows can be read.
-pub(super) fn access<S: Source + ?Sized>(rows: &S) -> Access {
+pub(crate) fn access<S: Source + ?Sized>(rows: &S) -> Access {
     match rows.any() {
         AnySource::F32(data) => data.access(),
         AnySource::F64(data) => data.access(),
@@ -162,7 +162,7 @@ pub(super) fn access<S: Source + ?Sized>(rows: &S) -> Access {
 ///
 /// # Errors
 /// [`Error::Source`] for too little access, [`Error::Empty`] for no rows, those of the source.
-pub(super) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Option<u64>, usize)> {
+pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Option<u64>, usize)> {
     fn of<T: Compute>(data: &dyn DataSource<T>, needs: Access) -> Result<(Option<u64>, usize)> {
         // Before a row is read: a stream that can be read once is still whole when it is refused.
         require(needs, data.access())?;

@@ -30,7 +30,7 @@ pub(super) fn matrix<E: Number>(contents: &Contents, name: &str, dim: usize) -> 
 }
 
 /// The same of values in the compute type.
-pub(super) fn rows<T: Compute>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<T>, String> {
+pub(crate) fn rows<T: Compute>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<T>, String> {
     Ok(if size_of::<T>() == size_of::<f32>() {
         Values::F32(matrix(contents, name, dim)?).get()
     } else {
@@ -39,7 +39,7 @@ pub(super) fn rows<T: Compute>(contents: &Contents, name: &str, dim: usize) -> R
 }
 
 /// Rows of `cols` values as an array.
-pub(super) fn stored_rows<T: Compute>(values: &[T], cols: usize) -> Checked<Array> {
+pub(crate) fn stored_rows<T: Compute>(values: &[T], cols: usize) -> Checked<Array> {
     match Values::of(values) {
         Values::F32(values) => Array::new(&[values.len() / cols, cols], &values),
         Values::F64(values) => Array::new(&[values.len() / cols, cols], &values),
@@ -88,12 +88,12 @@ pub(super) fn kept_rows<T: Compute>(
     }
 }
 
-pub(super) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
+pub(crate) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
     object.get(name).and_then(Value::as_u64).ok_or_else(|| format!("its {name:?} is no count"))
 }
 
 /// A number that was kept as bits, or none.
-pub(super) fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f64>, String> {
+pub(crate) fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f64>, String> {
     match object.get(name) {
         Some(Value::Null) => Ok(None),
         _ => Ok(Some(f64::from_bits(count(object, name)?))),
@@ -101,26 +101,26 @@ pub(super) fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f
 }
 
 /// A number that was kept as bits.
-pub(super) fn number(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
+pub(crate) fn number(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
     Ok(f64::from_bits(count(object, name)?))
 }
 
-pub(super) fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, String> {
+pub(crate) fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, String> {
     object.get(name).and_then(Value::as_bool).ok_or_else(|| format!("its {name:?} is neither true nor false"))
 }
 
-pub(super) fn text(object: &Map<String, Value>, name: &str) -> Result<String, String> {
+pub(crate) fn text(object: &Map<String, Value>, name: &str) -> Result<String, String> {
     let found = object.get(name).and_then(Value::as_str);
     found.map(str::to_owned).ok_or_else(|| format!("its {name:?} is no text"))
 }
 
 /// Keeps an array of as many values as its shape says.
-pub(super) fn keep(contents: &mut Contents, name: &str, array: Checked<Array>) {
+pub(crate) fn keep(contents: &mut Contents, name: &str, array: Checked<Array>) {
     contents.arrays.insert(name.into(), array.expect("as many values as the shape says"));
 }
 
 /// Values of any number.
-pub(super) fn list<E: Number>(contents: &Contents, name: &str) -> Result<Vec<E>, String> {
+pub(crate) fn list<E: Number>(contents: &Contents, name: &str) -> Result<Vec<E>, String> {
     let length = contents.array(name)?.shape().iter().product();
     contents.values(name, &[length])
 }
@@ -220,7 +220,7 @@ pub(super) fn step_of(value: &Value) -> Result<Step, String> {
 }
 
 /// Steps as two arrays, counts and figures, and why the last one was the last.
-pub(super) fn keep_history(contents: &mut Contents, steps: &[Step]) {
+pub(crate) fn keep_history(contents: &mut Contents, steps: &[Step]) {
     let counts: Vec<u64> = steps
         .iter()
         .flat_map(|s| [s.iteration, s.rows_seen, s.batch_size, s.n_changed, s.n_distances])
@@ -231,7 +231,7 @@ pub(super) fn keep_history(contents: &mut Contents, steps: &[Step]) {
 }
 
 /// What [`keep_history`] kept; the last step ended for `reason`.
-pub(super) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Result<Vec<Step>, String> {
+pub(crate) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Result<Vec<Step>, String> {
     let counts: Vec<u64> = matrix(contents, "history_counts", 5)?;
     let figures: Vec<f64> = matrix(contents, "history_figures", 3)?;
     if counts.len() / 5 != figures.len() / 3

@@ -79,6 +79,20 @@ pub const MINIBATCH_CHECKPOINT: &str = "minibatch-kmeans-checkpoint";
 /// ```
 pub const NESTED_CHECKPOINT: &str = "nested-kmeans-checkpoint";
 
+/// The kind of files that hold a fitted Laplacian K-modes model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::KMODES_MODEL, "laplacian-kmodes-model");
+/// ```
+pub const KMODES_MODEL: &str = "laplacian-kmodes-model";
+
+/// The kind of files that hold a Laplacian K-modes fit on its way.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::KMODES_CHECKPOINT, "laplacian-kmodes-checkpoint");
+/// ```
+pub const KMODES_CHECKPOINT: &str = "laplacian-kmodes-checkpoint";
+
 const PREFIX: &str = "shoal.";
 /// Texts that every file has; the rest is the kind's.
 const RESERVED: [&str; 3] = ["format", "kind", "version"];

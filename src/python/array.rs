@@ -183,6 +183,11 @@ impl Centers {
         }
     }
 
+    /// The values in another type.
+    pub(super) fn converted<T: crate::float::Float>(&self) -> Vec<T> {
+        with_centers!(self, values => values.iter().map(|&x| T::from_f64(f64::from(x))).collect())
+    }
+
     pub(super) fn len(&self) -> usize {
         with_centers!(self, values => values.len())
     }

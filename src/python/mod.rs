@@ -3,8 +3,10 @@
 mod array;
 mod enter;
 mod error;
+mod graph;
 mod kernel;
 mod kmeans;
+mod kmodes;
 mod persist;
 mod rows;
 mod run;
@@ -48,10 +50,14 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<write::NpyWriter>()?;
     m.add_class::<write::ShuffledWriter>()?;
     m.add_class::<run::Run>()?;
+    m.add_class::<kmodes::ModesRun>()?;
     m.add_function(wrap_pyfunction!(kmeans::kmeans, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::minibatch, m)?)?;
     m.add_function(wrap_pyfunction!(kmeans::nested, m)?)?;
+    m.add_function(wrap_pyfunction!(kmodes::kmodes, m)?)?;
+    m.add_function(wrap_pyfunction!(kmodes::kmodes_responsibilities, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::nearest, m)?)?;
+    m.add_function(wrap_pyfunction!(graph::knn_graph, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::predict, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::transform, m)?)?;
     m.add_function(wrap_pyfunction!(kernel::inertia, m)?)?;

@@ -39,11 +39,13 @@ pub enum StopReason {
     Patience,
     /// An observer asked to stop.
     Observer,
+    /// A cluster lost its last row.
+    Collapsed,
 }
 
 impl StopReason {
     /// All of them.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::LabelsStable,
         Self::Tolerance,
         Self::MaxIterations,
@@ -51,6 +53,7 @@ impl StopReason {
         Self::Target,
         Self::Patience,
         Self::Observer,
+        Self::Collapsed,
     ];
 
     /// The reason of that name.
@@ -73,6 +76,7 @@ impl StopReason {
             Self::Target => "target",
             Self::Patience => "patience",
             Self::Observer => "callback",
+            Self::Collapsed => "collapsed",
         }
     }
 }

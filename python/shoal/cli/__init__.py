@@ -1,4 +1,4 @@
-"""The command line: ``shoal fit``, ``compare``, ``predict``, ``shuffle``, ``info`` and ``demo``.
+"""The command line: ``shoal fit``, ``compare``, ``predict``, ``knn``, ``shuffle``, ``info``, ``demo``.
 
 Progress and messages go to stderr, results to stdout. Exit status: 0 done, 1 failed (one line on stderr that
 begins with ``shoal: error:``), 2 wrong usage, 130 interrupted, by Ctrl-C or SIGTERM. Files appear whole or
@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 
-from . import compare, demo, fit, info, predict, shuffle
+from . import compare, demo, fit, info, knn, predict, shuffle
 from .errors import UsageError, line_of, was_interrupted
 
 __all__ = ["main"]
@@ -26,6 +26,7 @@ VERBS = {
     "fit": fit,
     "compare": compare,
     "predict": predict,
+    "knn": knn,
     "shuffle": shuffle,
     "info": info,
     "demo": demo,

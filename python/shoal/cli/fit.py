@@ -126,11 +126,13 @@ def run(args: argparse.Namespace) -> int:
         else:
             model.fit(source)
         seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
-        # Both are left out by `--set compute_labels=false`.
+        # Both are left out by `--set compute_labels=false`; modes have no inertia.
         inertia = getattr(model, "inertia_", None)
+        energy_of_labels = getattr(model, "energy_", None)
         labels = None
         if args.labels:
-            labels = model.predict(source) if inertia is None else model.labels_
+            labels = getattr(model, "labels_", None)
+            labels = model.predict(source) if labels is None else labels
         for watcher in watchers:
             watcher.conclude(model)
         (rows, cols), dtype = source.shape, source.dtype.name
@@ -164,6 +166,7 @@ def run(args: argparse.Namespace) -> int:
         "iterations": model.n_iter_,
         "stop_reason": model.stop_reason_,
         "inertia": inertia,
+        "energy": energy_of_labels,
         "validation_energy": energy,
         "seconds": round(seconds, 6),
         "resumed": resumed,
@@ -180,6 +183,7 @@ def run(args: argparse.Namespace) -> int:
         "clusters": args.clusters,
         "iterations": f"{model.n_iter_} ({model.stop_reason_})",
         "inertia": None if inertia is None else f"{inertia:.9g}",
+        "energy": None if energy_of_labels is None else f"{energy_of_labels:.9g}",
         "validation": None if energy is None else f"{energy:.9g} a row ({args.validation})",
         "seconds": f"{seconds:.3f} ({spent(timings)})" if timings else f"{seconds:.3f}",
         "model": args.output,
