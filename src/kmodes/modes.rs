@@ -127,17 +127,25 @@ pub(super) fn without_rows(k: usize, l: usize) -> Error {
     ))
 }
 
-/// The row that each cluster is surest of (equation 10), the lowest among equals.
+/// The row that each cluster is surest of (equation 10), the lowest among equals: the one for which the others are responsible least, which can be
+/// told where the responsibility itself rounds to 1 for many rows.
 pub(super) fn surest<T: Exponent>(z: &[T], k: usize) -> Vec<u64> {
-    let mut best = vec![0; k];
-    for (p, row) in z.chunks_exact(k).enumerate().skip(1) {
+    let mut best = vec![(f64::INFINITY, 0); k];
+    let mut after = vec![0.0; k + 1];
+    for (p, row) in z.chunks_exact(k).enumerate() {
+        for l in (0..k).rev() {
+            after[l] = after[l + 1] + row[l].to_f64();
+        }
+        let mut before = 0.0;
         for (l, best) in best.iter_mut().enumerate() {
-            if row[l] > z[*best as usize * k + l] {
-                *best = p as u64;
+            let others = before + after[l + 1];
+            if others < best.0 {
+                *best = (others, p as u64);
             }
+            before += row[l].to_f64();
         }
     }
-    best
+    best.into_iter().map(|(_, p)| p).collect()
 }
 
 /// Sums over the rows of each cluster.

@@ -118,7 +118,9 @@ def slk(X, seeds, weight, m=5, variance=None, variant="byproduct", shift="auto",
         expected = -(new * A).sum() - weight * (new * (W @ new)).sum()
         labels, Z = found, new
         if variant == "byproduct":
-            picked = Z.argmax(axis=0)
+            # The largest responsibility, also where it rounds to 1.
+            others = np.array([np.delete(Z, cluster, axis=1).sum(axis=1) for cluster in range(k)])
+            picked = others.argmin(axis=1)
             same = (picked == rows).all()
             rows, modes = picked, X[picked]
         else:
