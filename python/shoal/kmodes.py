@@ -300,6 +300,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         rows = self._checked(X, reset=True)
         source = source_of(rows)
         n = source.shape[0]
+        if self.normalize and source.shape[1] == 1:
+            raise ValueError("rows of n_features=1 are all alike once they have length 1: use normalize=False")
         if n is not None and n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
         if n is not None and n <= self.n_neighbors and self.affinity != "precomputed":
@@ -411,7 +413,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 "say: give a larger bandwidth, or scale the rows",
                 RuntimeWarning,
             )
-        if self.collapsed_:
+        elif self.collapsed_:
             done = (
                 f"its weight was reduced to {self.laplacian_weight_:g}"
                 if self.on_collapse == "reduce"
@@ -466,10 +468,10 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         """
         refuse_mixed(X, out, None)
         with results("out", out, np.int32) as labels:
-            labels.put(self.predict_proba(X).argmax(axis=1).astype(np.int32))
+            labels.put(self.responsibilities(X).argmax(axis=1).astype(np.int32))
             return labels.finish()
 
-    def predict_proba(self, X: Any) -> npt.NDArray[Any]:
+    def responsibilities(self, X: Any) -> npt.NDArray[Any]:
         """Give the responsibilities of clusters for rows that were not in the fit.
 
         Parameters

@@ -136,8 +136,9 @@ def run(args: argparse.Namespace) -> int:
         for watcher in watchers:
             watcher.conclude(model)
         (rows, cols), dtype = source.shape, source.dtype.name
-    if args.output:
-        model.save(args.output)
+        if args.output:
+            # Some models keep their rows.
+            model.save(args.output)
     if labels is not None:
         write_npy(args.labels, labels)
     if args.plot:
