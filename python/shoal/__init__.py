@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .io import load, resume
     from .kmeans import KMeans
     from .kmodes import LaplacianKModes
+    from .kmodes_path import laplacian_path
     from .minibatch import MiniBatchKMeans
     from .neighbors import knn_graph, nearest
     from .nested import NestedMiniBatchKMeans
@@ -39,6 +40,7 @@ __all__ = [
     "callbacks",
     "kmeans_plusplus",
     "knn_graph",
+    "laplacian_path",
     "load",
     "metrics",
     "nearest",
@@ -61,6 +63,7 @@ _HOMES = {
     "__version__": ("_core", "version"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
     "knn_graph": ("neighbors", "knn_graph"),
+    "laplacian_path": ("kmodes_path", "laplacian_path"),
     "load": ("io", "load"),
     "nearest": ("neighbors", "nearest"),
     "open": ("data", "open"),
@@ -75,6 +78,7 @@ _MODULES = (
     "io",
     "kmeans",
     "kmodes",
+    "kmodes_path",
     "metrics",
     "minibatch",
     "neighbors",

@@ -41,6 +41,28 @@ pub(super) struct Relaxed {
     pub(super) rose: bool,
 }
 
+/// A number of clusters, which the compiler knows where it is small, so that the loops over them are unrolled.
+trait Width: Copy + Sync {
+    fn get(self) -> usize;
+}
+
+#[derive(Clone, Copy)]
+struct Known<const K: usize>;
+
+impl<const K: usize> Width for Known<K> {
+    #[inline(always)]
+    fn get(self) -> usize {
+        K
+    }
+}
+
+impl Width for usize {
+    #[inline(always)]
+    fn get(self) -> usize {
+        self
+    }
+}
+
 /// Sums of one update, over all rows: of the responsibilities that it reads, and of those that it writes.
 #[derive(Clone, Copy, Default)]
 struct Sums {
@@ -89,6 +111,18 @@ impl<T: Exponent> Problem<'_, T> {
 
     /// One update of all rows, from `z` into `out`; without `z`, from the kernel values alone.
     fn update(&self, z: Option<&[T]>, out: &mut [T], cx: &Executor) -> Result<Sums> {
+        macro_rules! widths {
+            ($($k:literal)*) => {
+                match self.k {
+                    $($k => self.update_of(Known::<$k>, z, out, cx),)*
+                    k => self.update_of(k, z, out, cx),
+                }
+            };
+        }
+        widths!(2 3 4 5 6 7 8 9 10 12 16 20)
+    }
+
+    fn update_of(&self, width: impl Width, z: Option<&[T]>, out: &mut [T], cx: &Executor) -> Result<Sums> {
         let mut total = Sums::default();
         let tiles = out.chunks_mut(TILE_ROWS * self.k).enumerate();
         cx.ordered_reduce(
@@ -100,11 +134,11 @@ impl<T: Exponent> Problem<'_, T> {
                 for (group, out) in out.chunks_mut(GROUP_ROWS * self.k).enumerate() {
                     let first = tile * TILE_ROWS + group * GROUP_ROWS;
                     if let Some(z) = z {
-                        self.wishes(z, first, out, sums);
+                        self.wishes(width, z, first, out, sums);
                     } else {
                         out.copy_from_slice(&self.near[first * self.k..][..out.len()]);
                     }
-                    self.softmax(first, out, sums, wanted);
+                    self.softmax(width, first, out, sums, wanted);
                 }
                 Ok(())
             },
@@ -120,8 +154,9 @@ impl<T: Exponent> Problem<'_, T> {
     }
 
     /// Writes `a_p + lambda (sum_q w_pq z_q + shift_p z_p)` of the rows from `first` on.
-    fn wishes(&self, z: &[T], first: usize, out: &mut [T], sums: &mut Sums) {
-        let k = self.k;
+    #[inline(always)]
+    fn wishes(&self, width: impl Width, z: &[T], first: usize, out: &mut [T], sums: &mut Sums) {
+        let k = width.get();
         let lambda = T::from_f64(self.lambda);
         for (i, out) in out.chunks_exact_mut(k).enumerate() {
             let p = first + i;
@@ -150,8 +185,16 @@ impl<T: Exponent> Problem<'_, T> {
     }
 
     /// Makes responsibilities of wishes, in place.
-    fn softmax(&self, first: usize, out: &mut [T], sums: &mut Sums, wanted: &mut Vec<T>) {
-        let k = self.k;
+    #[inline(always)]
+    fn softmax(
+        &self,
+        width: impl Width,
+        first: usize,
+        out: &mut [T],
+        sums: &mut Sums,
+        wanted: &mut Vec<T>,
+    ) {
+        let k = width.get();
         let mut most = [T::ZERO; GROUP_ROWS];
         wanted.clear();
         wanted.extend_from_slice(out);

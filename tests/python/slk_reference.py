@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from reference import sq_dists
+from scipy.sparse import csr_matrix
 
 
 def neighbors(X, m):
@@ -43,15 +44,15 @@ def energy(labels, A, W, weight):
     return float(-A[np.arange(len(labels)), labels].sum() + weight * (W * apart).sum())
 
 
-def inner(A, W, weight, shift, limit=1000):
-    """Updates from softmax(A) until what is watched stands still."""
-    S = W + np.diag(shift)
+def inner(A, W, weight, shift, limit=1000, leave=False):
+    """Updates from softmax(A) until what is watched stands still, or rises where that ends it."""
+    S = csr_matrix(W + np.diag(shift))
     Z = softmax(A)
     values = [watched(Z, A, S, weight)]
     for _ in range(limit):
         Z = softmax(A + weight * (S @ Z))
         values.append(watched(Z, A, S, weight))
-        if abs(values[-1] - values[-2]) <= 1e-6 * abs(values[-2]):
+        if abs(values[-1] - values[-2]) <= 1e-6 * abs(values[-2]) or (leave and rises(values[-2:])):
             break
     return Z, values
 
@@ -107,8 +108,9 @@ def slk(X, seeds, weight, m=5, variance=None, variant="byproduct", shift="auto",
         A = kernel(X, modes, variance)
         delta = np.zeros(n) if shift == "auto" else np.full(n, float(shift))
         safe = np.maximum(W.sum(axis=1) - 2 / weight, 0) if weight > 0 else np.zeros(n)
-        new, values = inner(A, W, weight, safe if shifted else delta)
-        if shift == "auto" and not shifted and rises(values):
+        may_shift = shift == "auto" and not shifted
+        new, values = inner(A, W, weight, safe if shifted else delta, leave=may_shift)
+        if may_shift and rises(values):
             shifted = True
             new, values = inner(A, W, weight, safe)
         found = new.argmax(axis=1)

@@ -10,6 +10,7 @@ import shoal
 from reference import normalized
 from shoal import LaplacianKModes
 from shoal.cli import main
+from shoal.kmodes_path import plot_path
 from slk_reference import affinity, energy, inner, kernel, mean_shift, rises, slk, softmax
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -330,6 +331,28 @@ def test_command_line(tmp_path, capsys):
     assert main(["predict", names[1], names[0], "-o", names[3], "--quiet"]) == 0
     assert (np.load(names[3]) == model.predict(X)).all()
     assert main(["info", names[1]]) == 0
+
+
+def test_a_path_of_weights(tmp_path):
+    X, _ = blobs(n=120)
+    np.save(tmp_path / "rows.npy", X)
+    given = {"weights": [1.0, 0.0, 40.0], "n_resamples": 2, "random_state": 1, "normalize": False}
+    table = shoal.laplacian_path(X, 3, **given)
+    assert table["weight"].tolist() == [0.0, 1.0, 40.0]
+    np.testing.assert_allclose(table["energy"], table["weight"] * table["cut"] - table["kernel"], atol=1e-9)
+    assert (table["sizes"].sum(axis=1) == 120).all() and (table["sizes"][:, 0] == table["largest"]).all()
+    one = LaplacianKModes(3, random_state=1, normalize=False).fit(X)
+    assert table["energy"][1] == pytest.approx(one.energy_, rel=1e-12)
+    assert table["stability"][1] > 0.8
+    for rows in (tmp_path / "rows.npy", X):
+        assert (shoal.laplacian_path(rows, 3, **given) == table).all()
+    alone = shoal.laplacian_path(X, 3, **{**given, "n_resamples": 0})
+    assert np.isnan(alone["stability"]).all()
+    plot_path(tmp_path / "path.png", table)
+    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
+    for bad in ({"weights": []}, {"weights": [-1.0]}, {"n_resamples": -1}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            shoal.laplacian_path(X, 3, **bad)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
