@@ -328,7 +328,7 @@ class Clusterer(BaseEstimator, ABC):
         return cls(**given)
 
     def _same_features(self, meta: Texts) -> bool:
-        """Refuse other features than those that were `_described`; give whether a callable chose the start."""
+        """Refuse features other than those `_described`; give whether a callable chose the start."""
         features = Claims.read(meta, "features")
         names, known = features.texts("feature_names", optional=True), None
         if hasattr(self, "feature_names_in_"):

@@ -38,19 +38,20 @@ State = tuple[str, Arrays, Texts]
 class LaplacianKModes(ClusterMixin, Clusterer):
     """Scalable Laplacian K-modes (SLK): a mode for every cluster, and one label for rows that are neighbours.
 
-    What is minimised is ``E = - sum_p k(x_p, mode of p's cluster) + laplacian_weight * sum_pq w_pq [labels of
-    p and q differ]``, with a Gaussian kernel `k` and an affinity `w` of neighbours. Choose it for clusters that
-    are not round but hang together, such as images of digits or objects, and where each cluster should be shown
-    by one of its rows. Where clusters are round, :class:`~shoal.KMeans` finds them faster.
+    What is minimised is ``E = - sum_p k(x_p, mode of p's cluster) + laplacian_weight * sum_pq w_pq [labels
+    of p and q differ]``, with a Gaussian kernel `k` and an affinity `w` of neighbours. Choose it for
+    clusters that are not round but hang together, such as images of digits or objects, and where each
+    cluster should be shown by one of its rows. Where clusters are round, :class:`~shoal.KMeans` finds them
+    faster.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of distinct rows.
     laplacian_weight : float, default=1.0
-        How much neighbours count (lambda), at least 0. 0 is K-modes. The paper tunes it between 0.1 and 4 with
-        labels; nothing here looks at labels, see :func:`shoal.laplacian_path` for a choice without any. Too
-        large a weight lets the largest clusters swallow the others: see `on_collapse`.
+        How much neighbours count (lambda), at least 0. 0 is K-modes. The paper tunes it between 0.1 and 4
+        with labels; nothing here looks at labels, see :func:`shoal.laplacian_path` for a choice without
+        any. Too large a weight lets the largest clusters swallow the others: see `on_collapse`.
     mode_update : {"byproduct", "mean-shift"}, default="byproduct"
         ``"byproduct"`` (SLK-BO): a mode is the row that its cluster is surest of, which costs nothing.
         ``"mean-shift"`` (SLK-MS): a mode is a mean that is shifted to where the rows of its cluster are
@@ -58,8 +59,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     n_neighbors : int, default=5
         Neighbours of a row in the graph, itself not among them.
     bandwidth : "auto" or float, default="auto"
-        Width sigma of the kernel ``exp(-|x - m|**2 / (2 sigma**2))``. ``"auto"``: the root of the mean squared
-        distance of neighbours.
+        Width sigma of the kernel ``exp(-|x - m|**2 / (2 sigma**2))``. ``"auto"``: the root of the mean
+        squared distance of neighbours.
     affinity : {"knn", "gaussian", "precomputed"}, default="knn"
         ``"knn"``: neighbours weigh 1; ``"gaussian"``: as much as the kernel says. Both are symmetrised by the
         mean of both directions. ``"precomputed"``: X is the affinity, and the rows are given as `features`.
@@ -68,15 +69,15 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         ``"auto"``: none until what is watched rises, from then on, row by row, as much as keeps it from ever
         rising. 0: as in the paper, where labels may swap for ever.
     on_collapse : {"restore", "reduce"}, default="restore"
-        What to do when a cluster loses its last row. ``"restore"``: the clusters of the iteration before, and
-        stop. ``"reduce"``: the iteration is made again with 0.8 times the weight, as often as it takes. Both set
-        `collapsed_`.
+        What to do when a cluster loses its last row. ``"restore"``: the clusters of the iteration before,
+        and stop. ``"reduce"``: the iteration is made again with 0.8 times the weight, as often as it takes.
+        Both set `collapsed_`.
     normalize : bool, default=True
         Whether rows are scaled to length 1 as they are read, as the authors' program does.
     init : {"k-means++", "plain-k-means++", "random", "auto"}, array-like or callable, default="k-means++"
-        First modes, as of :class:`~shoal.KMeans`. With ``mode_update="byproduct"`` each is replaced by the row
-        of its cluster where the rows are densest; of more than 1,024 rows that many, evenly spaced, stand for
-        all.
+        First modes, as of :class:`~shoal.KMeans`. With ``mode_update="byproduct"`` each is replaced by the
+        row of its cluster where the rows are densest; of more than 1,024 rows that many, evenly spaced,
+        stand for all.
     max_iter : int, default=100
         Most iterations; at least 1. Each has up to 1,000 updates of all responsibilities.
     graph_method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
@@ -111,8 +112,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     energies_ : ndarray of shape (n_iter_,)
         The energy after each iteration.
     relaxed_energies_ : list of ndarray
-        Of each iteration, what its updates make smaller: ``sum z log z - sum z k - (laplacian_weight / 2) sum_pq
-        w_pq z_p.z_q``, the shift of the diagonal included, at the beginning and after each update.
+        Of each iteration, what its updates make smaller: ``sum z log z - sum z k - (laplacian_weight / 2)
+        sum_pq w_pq z_p.z_q``, the shift of the diagonal included, at the beginning and after each update.
     collapsed_ : bool
         Whether a cluster has lost its last row.
     shifted_ : bool
@@ -139,10 +140,10 @@ class LaplacianKModes(ClusterMixin, Clusterer):
 
     Notes
     -----
-    Memory beyond the rows: ``16 n_clusters`` bytes a row for float32 rows (32 for float64), and about
-    ``24 n_neighbors`` for the affinity. The rows must be readable at any place: arrays, sparse matrices and
-    files, no streams. `predict` needs the rows of the fit: an array is kept, not copied, and goes along when the
-    model is pickled or saved.
+    Memory beyond the rows: ``20 n_clusters`` bytes a row for float32 rows (40 for float64), and about
+    ``48 n_neighbors`` for the affinity. The rows must be readable at any place: arrays, sparse matrices and
+    files, no streams. `predict` needs the rows of the fit: an array is kept, not copied, and goes along when
+    the model is pickled or saved.
 
     References
     ----------
@@ -301,7 +302,9 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         source = source_of(rows)
         n = source.shape[0]
         if self.normalize and source.shape[1] == 1:
-            raise ValueError("rows of n_features=1 are all alike once they have length 1: use normalize=False")
+            raise ValueError(
+                "rows of n_features=1 are all alike once they have length 1: use normalize=False"
+            )
         if n is not None and n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
         if n is not None and n <= self.n_neighbors and self.affinity != "precomputed":
@@ -380,7 +383,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         self._rules_of_a_run(problems)
         problems.refuse()
 
-    def _update(self, run: ModesRun, step: Step | None) -> None:
+    def _update(self, run: Any, step: Step | None) -> None:
         self.modes_ = run.modes()
         if self.mode_update == "byproduct":
             self.mode_indices_ = run.mode_rows()
@@ -402,15 +405,15 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         self.n_iter_ = run.n_iter
         self.timings_ = run.timings()
 
-    def _complete(self, run: ModesRun) -> None:
+    def _complete(self, run: Any) -> None:
         self._run = None
 
-    def _conclude(self, run: ModesRun) -> None:
+    def _conclude(self, run: Any) -> None:
         super()._conclude(run)
         if self._blind:
             warn(
-                f"the kernel of bandwidth {self.bandwidth_:g} is 0 for every row and mode, so that modes have no "
-                "say: give a larger bandwidth, or scale the rows",
+                f"the kernel of bandwidth {self.bandwidth_:g} is 0 for every row and mode, so that modes have "
+                "no say: give a larger bandwidth, or scale the rows",
                 RuntimeWarning,
             )
         elif self.collapsed_:
@@ -492,7 +495,9 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         """
         check_is_fitted(self, "modes_")
         if self._fit_rows is None:
-            raise ValueError("the rows of the fit, which prediction needs, were in a file and are not at hand")
+            raise ValueError(
+                "the rows of the fit, which prediction needs, were in a file and are not at hand"
+            )
         source = self._rows(X, reset=False)
         known = source_of(self._fit_rows)
         return _core.kmodes_responsibilities(
@@ -584,7 +589,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         model.modes_, model.responsibilities_, model._labels = modes, z, labels.astype(np.int32)
         model.affinity_ = csr_matrix((weights, columns, starts), shape=(n, n))
         if model.mode_update == "byproduct":
-            model.mode_indices_ = whole_numbers(arrays, "mode_indices", k, n)
+            model.mode_indices_ = whole_numbers(arrays, "mode_indices", k, n).astype(np.int64)
         model.n_features_in_ = d
         model._recall_names(about)
         model.energies_ = floats(arrays, "energies", (None,))
@@ -606,7 +611,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
 
 
 def matrix_of(affinity: Any) -> Any:
-    """Check an affinity that the user gives: a square CSR matrix; its values are checked where they are used."""
+    """Check the shape and the type of an affinity that the user gives; values are checked where they are used."""
     matrix = csr_matrix(affinity) if issparse(affinity) else csr_matrix(np.asarray(affinity))
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f'X must be square with affinity="precomputed", got shape {matrix.shape}')

@@ -49,7 +49,8 @@ def laplacian_path(
     random_state: Any = None,
     **params: Any,
 ) -> npt.NDArray[np.void]:
-    """Fit :class:`~shoal.LaplacianKModes` with several weights, and say how energies, sizes and stability change.
+    """Fit :class:`~shoal.LaplacianKModes` with several weights, and say how energies, sizes and stability
+    change.
 
     Labels are never looked at. A weight is worth choosing where clusters are stable, none is tiny and nothing
     has collapsed; among those, where the cut falls steeply for a small loss of the kernel term.
@@ -72,11 +73,12 @@ def laplacian_path(
     Returns
     -------
     table : structured ndarray of shape (n_weights,)
-        A row for each weight, in ascending order: ``weight``; ``energy``, which is ``weight * cut - kernel``;
-        ``kernel``, the sum of the kernels of rows and their modes; ``cut``, the affinity between rows of
-        different clusters; rows of the ``smallest`` and the ``largest`` cluster; ``stability``, the mean adjusted
-        Rand index of the labels of a resample and those of all rows, and ``stability_std``, its deviation (NaN
-        without resamples); ``collapsed``; ``n_iter``; and ``sizes``, the rows of every cluster, largest first.
+        A row for each weight, in ascending order: ``weight``; ``energy``, which is ``weight * cut -
+        kernel``; ``kernel``, the sum of the kernels of rows and their modes; ``cut``, the affinity between
+        rows of different clusters; rows of the ``smallest`` and the ``largest`` cluster; ``stability``, the
+        mean adjusted Rand index of the labels of a resample and those of all rows, and ``stability_std``,
+        its deviation (NaN without resamples); ``collapsed``; ``n_iter``; and ``sizes``, the rows of every
+        cluster, largest first.
 
     Raises
     ------
@@ -112,9 +114,7 @@ def laplacian_path(
     source = opened(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
     fits = [_fits(rows, model, grid)]
-    table = np.zeros(
-        len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))])
-    )
+    table = np.zeros(len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))]))
     for at, fitted in enumerate(fits[0]):
         sizes = np.sort(np.bincount(fitted.labels_, minlength=int(n_clusters)))[::-1]
         kernel = grid[at] * _cut(fitted) - fitted.energy_

@@ -86,13 +86,13 @@ def knn_graph(
     n_neighbors : int
         Neighbours of a row, at least 1 and less than the number of rows.
     method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
-        ``"exact"`` looks at all pairs of rows once, ``n**2 d`` operations. ``"kd-tree"`` is exact too, and much
-        faster for rows of few columns; not for sparse rows. ``"ivf"`` is approximate, for very many rows: each
-        looks into the cells of a k-means partition that are nearest to it. ``"auto"``: the tree in few
-        columns, else all pairs while that takes minutes at most, else ``"ivf"``.
+        ``"exact"`` looks at all pairs of rows once, ``n**2 d`` operations. ``"kd-tree"`` is exact too, and
+        much faster for rows of few columns; not for sparse rows. ``"ivf"`` is approximate, for very many
+        rows: each looks into the cells of a k-means partition that are nearest to it. ``"auto"``: the tree
+        in few columns, else all pairs while that takes minutes at most, else ``"ivf"``.
     recall : float, default=0.95
-        With ``"ivf"`` the share of the true neighbours to find, above 0 and at most 1: as many cells are looked
-        into as find it, with a margin, for a sample of 384 rows whose true neighbours are known.
+        With ``"ivf"`` the share of the true neighbours to find, above 0 and at most 1: as many cells are
+        looked into as find it, with a margin, for a sample of 384 rows whose true neighbours are known.
     n_jobs : int or None
         Threads; None: all that the process may use. The result does not depend on it.
     return_info : bool, default=False

@@ -174,9 +174,8 @@ pub(crate) fn knn_graph<T: Compute + Own>(
     let n = count_rows(data)?;
     let mut problems = Vec::new();
     if m == 0 || m as u64 >= n {
-        problems.push(format!(
-            "n_neighbors must be at least 1 and less than the number of rows, {n}, got {m}"
-        ));
+        problems
+            .push(format!("n_neighbors must be at least 1 and less than the number of rows, {n}, got {m}"));
     }
     if !(recall > 0.0 && recall <= 1.0) {
         problems.push(format!("recall must be above 0 and at most 1, got {recall}"));
@@ -186,7 +185,8 @@ pub(crate) fn knn_graph<T: Compute + Own>(
     }
     let sparse = data.most_values().is_some();
     if sparse && method == GraphMethod::Tree {
-        problems.push("method=\"kd-tree\" is for dense rows: use \"exact\" or \"ivf\" for sparse ones".into());
+        problems
+            .push("method=\"kd-tree\" is for dense rows: use \"exact\" or \"ivf\" for sparse ones".into());
     }
     if !problems.is_empty() {
         return Err(Error::InvalidParam(problems));

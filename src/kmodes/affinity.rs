@@ -1,5 +1,7 @@
 //! This module knows the affinity of rows: a sparse symmetric matrix, made of a neighbour graph or of one that is given.
 
+use std::collections::VecDeque;
+
 use crate::error::{Error, Result};
 use crate::graph::KnnGraph;
 
@@ -64,7 +66,8 @@ impl Affinity {
     /// Itself, if it is a sound matrix of `n` rows; what is wrong, as text.
     pub(super) fn checked(self, n: usize) -> Result<Self, String> {
         let Self { starts, columns, weights } = &self;
-        let whole = starts.len() == n + 1 && starts[0] == 0 && starts.is_sorted() && starts[n] == weights.len();
+        let whole =
+            starts.len() == n + 1 && starts[0] == 0 && starts.is_sorted() && starts[n] == weights.len();
         let sound = columns.len() == weights.len()
             && columns.iter().all(|&column| (column as usize) < n)
             && weights.iter().all(|w| w.is_finite() && *w >= 0.0);
@@ -104,6 +107,64 @@ impl Affinity {
         (0..self.n_rows()).map(of_row).sum()
     }
 
+    /// An order of rows in which neighbours mostly lie together: parts of `part` rows that grow from row to neighbour. Whoever follows the weights
+    /// finds most rows that it asks for in a near cache then.
+    pub(super) fn local_order(&self, part: usize) -> Vec<u32> {
+        let n = self.n_rows();
+        let mut order = Vec::with_capacity(n);
+        // Rows that have their place, and rows that wait in the part that grows.
+        let (mut placed, mut waits_in) = (vec![false; n], vec![u32::MAX; n]);
+        let mut waiting = VecDeque::new();
+        let (mut first, mut at, mut grown) = (0, 0u32, 0);
+        while order.len() < n {
+            let next = waiting.pop_front().unwrap_or_else(|| {
+                while placed[first] {
+                    first += 1;
+                }
+                first as u32
+            });
+            if placed[next as usize] {
+                continue;
+            }
+            if grown == part {
+                // The next part begins here.
+                waiting.clear();
+                (at, grown) = (at + 1, 0);
+            }
+            placed[next as usize] = true;
+            order.push(next);
+            grown += 1;
+            for &other in self.row(next as usize).0 {
+                let state = &mut waits_in[other as usize];
+                if !placed[other as usize] && *state != at {
+                    *state = at;
+                    waiting.push_back(other);
+                }
+            }
+        }
+        order
+    }
+
+    /// The same matrix with its rows and columns in another order.
+    pub(super) fn in_order(&self, order: &[u32]) -> Self {
+        let mut place = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(at, &row)| place[row as usize] = at as u32);
+        let mut starts = vec![0];
+        let mut columns = Vec::with_capacity(self.columns.len());
+        let mut weights = Vec::with_capacity(self.columns.len());
+        let mut row: Vec<(u32, f64)> = Vec::new();
+        for &i in order {
+            let (own, of) = self.row(i as usize);
+            row.clear();
+            row.extend(own.iter().zip(of).map(|(&column, &weight)| (place[column as usize], weight)));
+            row.sort_unstable_by_key(|&(column, _)| column);
+            columns.extend(row.iter().map(|&(column, _)| column));
+            weights.extend(row.iter().map(|&(_, weight)| weight));
+            starts.push(columns.len());
+        }
+        Self { starts, columns, weights }
+    }
+
     fn transposed(&self) -> Self {
         let mut starts = vec![0; self.starts.len()];
         self.columns.iter().for_each(|&column| starts[column as usize + 1] += 1);
@@ -132,7 +193,8 @@ impl Affinity {
             let ((one, own), (two, others)) = (self.row(i), other.row(i));
             let (mut a, mut b) = (0, 0);
             while a < one.len() || b < two.len() {
-                let column = one.get(a).copied().unwrap_or(u32::MAX).min(two.get(b).copied().unwrap_or(u32::MAX));
+                let column =
+                    one.get(a).copied().unwrap_or(u32::MAX).min(two.get(b).copied().unwrap_or(u32::MAX));
                 let mut sum = 0.0;
                 // Whoever made the matrix may have named a pair more than once.
                 while one.get(a) == Some(&column) {
@@ -158,6 +220,32 @@ impl Affinity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_has_every_row_once_and_neighbours_together() {
+        // A ring, its rows scattered.
+        let n = 400u32;
+        let at = |i: u32| i * 171 % n;
+        let mut beside = vec![(0, 0); n as usize];
+        for i in 0..n {
+            beside[at(i) as usize] = (at((i + 1) % n), at((i + n - 1) % n));
+        }
+        let columns: Vec<u32> = beside.iter().flat_map(|&(one, other)| [one, other]).collect();
+        let starts: Vec<usize> = (0..=n as usize).map(|i| 2 * i).collect();
+        let ring = Affinity::symmetrised(&starts, &columns, &vec![1.0; columns.len()]).unwrap();
+        let order = ring.local_order(50);
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(0..n));
+        let local = ring.in_order(&order);
+        let gap = |i: usize| local.row(i).0.iter().map(|&j| j.abs_diff(i as u32)).max().unwrap();
+        assert!((0..n as usize).filter(|&i| gap(i) <= 4).count() > 350);
+        for (i, &row) in order.iter().enumerate() {
+            let mut back: Vec<u32> = local.row(i).0.iter().map(|&j| order[j as usize]).collect();
+            back.sort_unstable();
+            assert_eq!(back, ring.row(row as usize).0);
+        }
+    }
 
     #[test]
     fn pairs_share_their_weights() {

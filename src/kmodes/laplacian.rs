@@ -186,14 +186,7 @@ impl<T: Exponent> Problem<'_, T> {
 
     /// Makes responsibilities of wishes, in place.
     #[inline(always)]
-    fn softmax(
-        &self,
-        width: impl Width,
-        first: usize,
-        out: &mut [T],
-        sums: &mut Sums,
-        wanted: &mut Vec<T>,
-    ) {
+    fn softmax(&self, width: impl Width, first: usize, out: &mut [T], sums: &mut Sums, wanted: &mut Vec<T>) {
         let k = width.get();
         let mut most = [T::ZERO; GROUP_ROWS];
         wanted.clear();
@@ -216,6 +209,13 @@ impl<T: Exponent> Problem<'_, T> {
             sums.free += free - (most.to_f64() + sum.ln());
         }
     }
+}
+
+/// Rows of `k` values in another order.
+pub(super) fn ordered<T: Exponent>(values: &[T], order: &[u32], k: usize) -> Vec<T> {
+    let mut out = Vec::with_capacity(values.len());
+    order.iter().for_each(|&row| out.extend_from_slice(&values[row as usize * k..][..k]));
+    out
 }
 
 /// The label of every row: the cluster that is most responsible, the lowest among equals.

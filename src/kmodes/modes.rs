@@ -170,22 +170,25 @@ pub(super) fn shift<T: Exponent>(
     while moving.contains(&true) && shifts < MOST_SHIFTS {
         let packed = packed(modes, data);
         let mut total = make();
-        let absorb = |chunk: Chunk<'_, T>,
-                      labels: &[u32],
-                      part: &mut Shifted,
-                      (sq_dists, weights, energies): &mut (Vec<f64>, Vec<f64>, Vec<f64>)| {
-            sq_dists.resize(labels.len(), 0.0);
-            energies.resize(k, 0.0);
-            kernel::sq_dists(chunk.rows, labels, &packed, sq_dists);
-            weights.clear();
-            // Rows of modes at rest count for nothing.
-            weights.extend(sq_dists.iter().zip(labels).map(|(&sq_dist, &label)| {
-                if moving[label as usize] { gauss.of(sq_dist) } else { 0.0 }
-            }));
-            let Shifted { sums, weights: totals } = part;
-            kernel::accumulate(chunk.rows, labels, Some(weights), &packed, sums, totals, energies);
-            Ok(())
-        };
+        let absorb =
+            |chunk: Chunk<'_, T>,
+             labels: &[u32],
+             part: &mut Shifted,
+             (sq_dists, weights, energies): &mut (Vec<f64>, Vec<f64>, Vec<f64>)| {
+                sq_dists.resize(labels.len(), 0.0);
+                energies.resize(k, 0.0);
+                kernel::sq_dists(chunk.rows, labels, &packed, sq_dists);
+                weights.clear();
+                // Rows of modes at rest count for nothing.
+                weights.extend(
+                    sq_dists.iter().zip(labels).map(|(&sq_dist, &label)| {
+                        if moving[label as usize] { gauss.of(sq_dist) } else { 0.0 }
+                    }),
+                );
+                let Shifted { sums, weights: totals } = part;
+                kernel::accumulate(chunk.rows, labels, Some(weights), &packed, sums, totals, energies);
+                Ok(())
+            };
         let merge = |total: &mut Shifted, part: &mut Shifted| {
             let add = |(total, part): (&mut f64, &mut f64)| *total += std::mem::take(part);
             total.sums.iter_mut().zip(&mut part.sums).for_each(add);

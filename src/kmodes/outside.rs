@@ -30,7 +30,9 @@ pub(crate) fn responsibilities<T: Exponent>(
     let k = known.modes.len() / rows.dim();
     let (n, fitted) = (count_rows(rows)?, count_rows(known.rows)?);
     if known.responsibilities.len() as u64 != fitted * k as u64 || known.n_neighbors as u64 > fitted {
-        return Err(Error::Shape(format!("the fit was of other rows than the {fitted} that are given for it")));
+        return Err(Error::Shape(format!(
+            "the fit was of other rows than the {fitted} that are given for it"
+        )));
     }
     let mut z = Vec::new();
     make_room(&mut z, "responsibilities", n, k)?;

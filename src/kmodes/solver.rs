@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::affinity::Affinity;
 use super::exponent::Exponent;
-use super::laplacian::{Problem, Relaxed, labels};
+use super::laplacian::{Problem, Relaxed, labels, ordered};
 use super::modes::{Gauss, densest, members, nearness, shift, surest, without_rows};
 use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
 use crate::data::{Access, DataSource, count_rows, normalize_rows, take};
@@ -20,6 +20,7 @@ use crate::parallel::Executor;
 use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 use crate::seeding::Seeding;
 use crate::solver::{Solver, Step, StopReason};
+use crate::tuning::NEAR_BYTES;
 
 /// The run ends when the energy changes by less than this share.
 const SETTLED: f64 = 1e-5;
@@ -69,6 +70,8 @@ pub(super) struct KModesSolver<T> {
     near: Vec<T>,
     z: Vec<T>,
     spare: [Vec<T>; 2],
+    /// The affinity in an order that keeps neighbours together, and that order; of many rows only.
+    local: Option<(Affinity, Vec<u32>)>,
     lambda: f64,
     /// Whether the diagonal is shifted, where that is left to the run.
     shifted: bool,
@@ -101,6 +104,7 @@ impl<T: Exponent> KModesSolver<T> {
             near: Vec::new(),
             z: Vec::new(),
             spare: [Vec::new(), Vec::new()],
+            local: None,
             lambda: params.laplacian_weight,
             shifted: false,
             expected: None,
@@ -217,19 +221,35 @@ impl<T: Exponent> KModesSolver<T> {
 
     /// The inner loop for the present modes; with the shift from its beginning, where it turns out to be needed.
     fn relax(&mut self, lambda: f64, cx: &Executor) -> Result<Relaxed> {
-        let affinity = self.affinity.take().expect("made at the beginning");
+        let k = self.params.n_clusters;
+        if self.local.is_none() && size_of_val(&self.near[..]) > NEAR_BYTES {
+            let affinity = self.affinity.as_ref().expect("made at the beginning");
+            let order = affinity.local_order((NEAR_BYTES / (k * size_of::<T>())).max(1));
+            self.local = Some((affinity.in_order(&order), order));
+        }
+        let local = self.local.take();
+        let near = local.as_ref().map(|(_, order)| ordered(&self.near, order, k));
         let mut spare = std::mem::take(&mut self.spare);
         let relaxed = loop {
-            let shift = self.shift_of(&affinity, lambda);
-            let problem =
-                Problem { near: &self.near, k: self.params.n_clusters, affinity: &affinity, lambda, shift: &shift };
+            let affinity = local.as_ref().map(|(affinity, _)| affinity).or(self.affinity.as_ref());
+            let affinity = affinity.expect("made at the beginning");
+            let shift = self.shift_of(affinity, lambda);
+            let near = near.as_deref().unwrap_or(&self.near);
+            let problem = Problem { near, k, affinity, lambda, shift: &shift };
             let leave = self.params.shift == Shift::Auto && !self.shifted;
             match problem.relax(&mut spare, leave, cx) {
                 Ok(relaxed) if relaxed.rose && leave => self.shifted = true,
                 ended => break ended,
             }
         };
-        (self.affinity, self.spare) = (Some(affinity), spare);
+        if let (Some((_, order)), Ok(_)) = (&local, &relaxed) {
+            let [found, back] = &mut spare;
+            for (z, &row) in found.chunks_exact(k).zip(order) {
+                back[row as usize * k..][..k].copy_from_slice(z);
+            }
+            std::mem::swap(found, back);
+        }
+        (self.local, self.spare) = (local, spare);
         relaxed
     }
 
@@ -298,8 +318,7 @@ impl<T: Exponent> KModesSolver<T> {
         self.relaxed.push(relaxed.watched);
         let energy = self.energy();
         self.energies.push(energy);
-        let settled =
-            self.expected.is_some_and(|old| (relaxed.energy - old).abs() <= SETTLED * old.abs());
+        let settled = self.expected.is_some_and(|old| (relaxed.energy - old).abs() <= SETTLED * old.abs());
         self.expected = Some(relaxed.energy);
         self.n_iter += 1;
         let pairs = before.chunks_exact(self.dim).zip(self.modes.chunks_exact(self.dim));
@@ -501,8 +520,7 @@ fn mean_sq_dist<T: Exponent>(data: &dyn DataSource<T>, affinity: &Affinity, cx: 
         let (columns, weights) = affinity.row(p);
         // Each pair once.
         let later = columns.iter().zip(weights).filter(|&(&q, &w)| q as usize > p && w > 0.0);
-        let rows: Vec<u64> =
-            std::iter::once(p as u64).chain(later.map(|(&q, _)| u64::from(q))).collect();
+        let rows: Vec<u64> = std::iter::once(p as u64).chain(later.map(|(&q, _)| u64::from(q))).collect();
         values.clear();
         data.gather(&rows, &mut values)?;
         let (own, others) = values.split_at(data.dim());

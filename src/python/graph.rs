@@ -34,11 +34,8 @@ pub(super) fn knn_graph<'py>(
     let cost = rows * rows * source.0.cols() as f64;
     let graph = enter(py, threads, cost, |cx| KnnGraph::of(&input, n_neighbors, method, recall, cx))?;
     let about = graph.about();
-    let figures = [
-        ("recall", about.recall),
-        ("n_cells", about.n_cells as f64),
-        ("n_probes", about.n_probes as f64),
-    ];
+    let figures =
+        [("recall", about.recall), ("n_cells", about.n_cells as f64), ("n_probes", about.n_probes as f64)];
     let KnnGraph { neighbors, sq_dists, .. } = graph;
     Ok((array1(py, signed(neighbors)), array1(py, sq_dists), about.method.name(), figures.into()))
 }

@@ -1,5 +1,6 @@
 """Laplacian K-modes as the paper has it, with a symmetric affinity: slow, dense, in float64."""
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ def inner(A, W, weight, shift, limit=1000, leave=False):
 
 
 def rises(values):
-    return any(new > old + 1e-12 * abs(old) for old, new in zip(values, values[1:], strict=False))
+    return any(new > old + 1e-12 * abs(old) for old, new in itertools.pairwise(values))
 
 
 def mean_shift(rows, mode, variance):
@@ -101,7 +102,7 @@ def slk(X, seeds, weight, m=5, variance=None, variant="byproduct", shift="auto",
         modes = X[rows]
     Z, before, shifted = None, None, False
     energies, loops = [], []
-    for iteration in range(max_iter):
+    for _iteration in range(max_iter):
         if variant == "mean-shift":
             old = modes
             modes = np.array([mean_shift(X[labels == j], modes[j], variance) for j in range(k)])

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 import shoal
 from shoal.cli import main
-from slk_reference import neighbors
 from sklearn.datasets import load_digits
+from slk_reference import neighbors
 
 EXACT = ("auto", "exact", "kd-tree")
 
@@ -19,7 +19,9 @@ def check(m, graph, beyond):
     """Distance for distance, and neighbour for neighbour where no two distances are close."""
     wanted, true = beyond
     n = len(wanted)
-    assert graph.shape == (n, n) and graph.nnz == n * m and graph.dtype == np.float64
+    assert graph.shape == (n, n)
+    assert graph.nnz == n * m
+    assert graph.dtype == np.float64
     assert (np.diff(graph.indptr) == m).all()
     found, d = parts(graph, m)
     np.testing.assert_allclose(d, true[:, :m], rtol=1e-12, atol=0)
@@ -31,7 +33,8 @@ def check(m, graph, beyond):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("shape", "m"), [((2, 1), 1), ((3, 7), 2), ((40, 1), 39), ((1100, 3), 1), ((600, 33), 70), ((560, 130), 5)]
+    ("shape", "m"),
+    [((2, 1), 1), ((3, 7), 2), ((40, 1), 39), ((1100, 3), 1), ((600, 33), 70), ((560, 130), 5)],
 )
 def test_exact(shape, m, dtype):
     rng = np.random.default_rng(sum(shape))
@@ -50,7 +53,8 @@ def test_ties_and_duplicates_go_by_index(d):
     wanted, true = neighbors(X, 6)
     for method in EXACT:
         found, sq_dists = parts(shoal.knn_graph(X, 6, method=method), 6)
-        assert (found == wanted).all() and (sq_dists == true).all()
+        assert (found == wanted).all()
+        assert (sq_dists == true).all()
 
 
 @pytest.mark.parametrize("method", EXACT)
@@ -59,7 +63,9 @@ def test_many_rows_that_coincide(method):
     X[::3] = 1.0
     found, sq_dists = parts(shoal.knn_graph(X, 3, method=method), 3)
     assert (sq_dists == 0).all()
-    assert found[5].tolist() == [1, 2, 4] and found[1].tolist() == [2, 4, 5] and found[0].tolist() == [3, 6, 9]
+    assert found[5].tolist() == [1, 2, 4]
+    assert found[1].tolist() == [2, 4, 5]
+    assert found[0].tolist() == [3, 6, 9]
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e15])
@@ -93,9 +99,11 @@ def test_the_same_bits_whoever_asks(tmp_path):
         shoal.knn_graph(np.load(tmp_path / "rows.npy", mmap_mode="r"), 5, method="exact"),
     ]
     for other in others:
-        assert (other.indices == first.indices).all() and (other.data == first.data).all()
+        assert (other.indices == first.indices).all()
+        assert (other.data == first.data).all()
     one, two = (shoal.knn_graph(X, 5, method="ivf", n_jobs=n) for n in (1, 2))
-    assert (one.indices == two.indices).all() and (one.data == two.data).all()
+    assert (one.indices == two.indices).all()
+    assert (one.data == two.data).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -106,7 +114,8 @@ def test_sparse_rows(dtype):
     np.testing.assert_allclose(sq_dists, true, rtol=1e-9, atol=1e-12)
     gaps = np.diff(neighbors(X.toarray(), 5)[1], axis=1).min(axis=1)
     clear = gaps > 1e-9
-    assert clear.mean() > 0.9 and (found[clear] == wanted[clear]).all()
+    assert clear.mean() > 0.9
+    assert (found[clear] == wanted[clear]).all()
     with pytest.raises(ValueError, match="kd-tree"):
         shoal.knn_graph(X, 4, method="kd-tree")
 
@@ -119,8 +128,10 @@ def test_recall_is_kept_and_told():
         graph, info = shoal.knn_graph(X, 5, method="ivf", recall=recall, return_info=True)
         found = graph.indices.reshape(-1, 5)
         share = np.mean([len(set(a) & set(b)) / 5 for a, b in zip(found, true, strict=True)])
-        assert info["method"] == "ivf" and info["n_probes"] <= info["n_cells"]
-        assert share >= recall - 0.02 and abs(share - info["recall"]) < 0.03
+        assert info["method"] == "ivf"
+        assert info["n_probes"] <= info["n_cells"]
+        assert share >= recall - 0.02
+        assert abs(share - info["recall"]) < 0.03
         assert (np.diff(graph.data.reshape(-1, 5), axis=1) >= 0).all()
     assert info["n_probes"] > 1
 
@@ -149,7 +160,7 @@ def test_other_bad_input():
         shoal.knn_graph(lambda: iter([X]), 2)
     X[3, 1] = np.inf
     for method in ("exact", "kd-tree", "ivf"):
-        with pytest.raises(ValueError, match="row 3, column 1|infinity"):
+        with pytest.raises(ValueError, match="row 3, column 1"):
             shoal.knn_graph(sp.csr_matrix(X) if method == "ivf" else shoal.open(X), 2, method=method)
 
 

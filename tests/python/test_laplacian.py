@@ -11,11 +11,11 @@ from reference import normalized
 from shoal import LaplacianKModes
 from shoal.cli import main
 from shoal.kmodes_path import plot_path
-from slk_reference import affinity, energy, inner, kernel, mean_shift, rises, slk, softmax
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from slk_reference import affinity, energy, inner, kernel, mean_shift, rises, slk, softmax
 
 DIGITS = load_digits()
 
@@ -136,9 +136,11 @@ def test_the_shift_ends_what_would_swap_for_ever():
     given = {"laplacian_weight": 30.0, "affinity": "precomputed", "bandwidth": 1.0, "normalize": False}
     paper = LaplacianKModes(2, diagonal_shift=0, init=X[[0, 1]], max_iter=1, **given)
     plain = paper.fit(sp.csr_matrix(W), features=X)
-    assert len(plain.relaxed_energies_[0]) == 1001 and rises(plain.relaxed_energies_[0])
+    assert len(plain.relaxed_energies_[0]) == 1001
+    assert rises(plain.relaxed_energies_[0])
     safe = LaplacianKModes(2, init=X[[0, 1]], **given).fit(sp.csr_matrix(W), features=X)
-    assert safe.shifted_ and not any(rises(values) for values in safe.relaxed_energies_)
+    assert safe.shifted_
+    assert not any(rises(values) for values in safe.relaxed_energies_)
 
 
 def test_the_energy_is_that_of_labels_and_modes():
@@ -188,7 +190,8 @@ def test_the_same_bits_whoever_asks(tmp_path):
         assert (other.energies_ == first.energies_).all()
     steps = list(LaplacianKModes(6, random_state=0).iter_fit(X))
     assert [step.objective for step in steps] == first.energies_.tolist()
-    assert first.labels_.dtype == np.int32 and first.responsibilities_.dtype == np.float32
+    assert first.labels_.dtype == np.int32
+    assert first.responsibilities_.dtype == np.float32
 
 
 def test_sparse_rows_are_dense_ones_to_rounding():
@@ -205,11 +208,14 @@ def test_a_collapse_is_told_and_undone_or_avoided():
     given = {"laplacian_weight": 40.0, "random_state": 0, "normalize": False, "diagonal_shift": 0}
     with pytest.warns(ConvergenceWarning, match="last row"):
         restored = LaplacianKModes(6, **given).fit(X)
-    assert restored.collapsed_ and restored.stop_reason_ == "collapsed"
-    assert len(np.unique(restored.labels_)) == 6 and restored.responsibilities_.shape == (120, 6)
+    assert restored.collapsed_
+    assert restored.stop_reason_ == "collapsed"
+    assert len(np.unique(restored.labels_)) == 6
+    assert restored.responsibilities_.shape == (120, 6)
     with pytest.warns(ConvergenceWarning, match="reduced"):
         reduced = LaplacianKModes(6, on_collapse="reduce", **given).fit(X)
-    assert reduced.collapsed_ and reduced.laplacian_weight_ < 40.0
+    assert reduced.collapsed_
+    assert reduced.laplacian_weight_ < 40.0
     assert len(np.unique(reduced.labels_)) == 6
 
 
@@ -236,9 +242,12 @@ def test_what_is_saved_is_loaded(tmp_path, variant, sparse):
     model.save(tmp_path / "model.safetensors")
     again = shoal.load(tmp_path / "model.safetensors")
     for other in (again, pickle.loads(pickle.dumps(model))):
-        assert (other.predict(X) == model.predict(X)).all() and (other.labels_ == model.labels_).all()
-        assert (other.modes_ == model.modes_).all() and (other.affinity_ != model.affinity_).nnz == 0
-        assert other.energy_ == model.energy_ and other.stop_reason_ == model.stop_reason_
+        assert (other.predict(X) == model.predict(X)).all()
+        assert (other.labels_ == model.labels_).all()
+        assert (other.modes_ == model.modes_).all()
+        assert (other.affinity_ != model.affinity_).nnz == 0
+        assert other.energy_ == model.energy_
+        assert other.stop_reason_ == model.stop_reason_
         assert [e.tolist() for e in other.relaxed_energies_] == [e.tolist() for e in model.relaxed_energies_]
         assert other.get_params() == model.get_params()
 
@@ -252,9 +261,11 @@ def test_a_checkpoint_is_gone_on_with(tmp_path):
     keep = shoal.callbacks.Checkpoint(path, every_steps=1)
     LaplacianKModes(**given, callbacks=[keep, lambda model, step: step.iteration == 2]).fit(X)
     again = shoal.resume(path, X)
-    assert (again.labels_ == whole.labels_).all() and (again.modes_ == whole.modes_).all()
+    assert (again.labels_ == whole.labels_).all()
+    assert (again.modes_ == whole.modes_).all()
     assert (again.responsibilities_ == whole.responsibilities_).all()
-    assert (again.energies_ == whole.energies_).all() and again.n_iter_ == whole.n_iter_
+    assert (again.energies_ == whole.energies_).all()
+    assert again.n_iter_ == whole.n_iter_
     with pytest.raises(ValueError, match="other rows"):
         shoal.resume(path, X[::-1].copy())
 
@@ -265,7 +276,8 @@ def test_graphs_of_others_are_taken():
     given = {"init": X[:3], "normalize": False, "bandwidth": 1.5}
     mine = LaplacianKModes(3, **given).fit(X)
     theirs = LaplacianKModes(3, affinity="precomputed", **given).fit(graph, features=X)
-    assert (mine.labels_ == theirs.labels_).all() and (mine.affinity_ != theirs.affinity_).nnz == 0
+    assert (mine.labels_ == theirs.labels_).all()
+    assert (mine.affinity_ != theirs.affinity_).nnz == 0
     of_pairs = LaplacianKModes(3, affinity="precomputed", init=X[:3], normalize=False)
     of_pairs.fit(graph, features=X)
     i, j = sp.triu((graph + graph.T) > 0, k=1).nonzero()
@@ -306,7 +318,7 @@ def test_bad_input():
             precomputed.fit(W.tocsr(), features=X)
     with pytest.raises(ValueError, match="features"):
         LaplacianKModes(3).fit(X, features=X)
-    with pytest.raises(ValueError, match="access|read"):
+    with pytest.raises(ValueError, match="access"):
         LaplacianKModes(3).fit(lambda: iter([X]))
     with pytest.warns(RuntimeWarning, match="larger bandwidth"):
         LaplacianKModes(
@@ -340,12 +352,12 @@ def test_a_path_of_weights(tmp_path):
     table = shoal.laplacian_path(X, 3, **given)
     assert table["weight"].tolist() == [0.0, 1.0, 40.0]
     np.testing.assert_allclose(table["energy"], table["weight"] * table["cut"] - table["kernel"], atol=1e-9)
-    assert (table["sizes"].sum(axis=1) == 120).all() and (table["sizes"][:, 0] == table["largest"]).all()
+    assert (table["sizes"].sum(axis=1) == 120).all()
+    assert (table["sizes"][:, 0] == table["largest"]).all()
     one = LaplacianKModes(3, random_state=1, normalize=False).fit(X)
     assert table["energy"][1] == pytest.approx(one.energy_, rel=1e-12)
     assert table["stability"][1] > 0.8
-    for rows in (tmp_path / "rows.npy", X):
-        assert (shoal.laplacian_path(rows, 3, **given) == table).all()
+    assert (shoal.laplacian_path(tmp_path / "rows.npy", 3, **given) == table).all()
     alone = shoal.laplacian_path(X, 3, **{**given, "n_resamples": 0})
     assert np.isnan(alone["stability"]).all()
     plot_path(tmp_path / "path.png", table)
