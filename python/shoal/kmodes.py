@@ -412,8 +412,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         super()._conclude(run)
         if self._blind:
             warn(
-                f"the kernel of bandwidth {self.bandwidth_:g} is 0 for every row and mode, so that modes have "
-                "no say: give a larger bandwidth, or scale the rows",
+                f"the kernel of bandwidth {self.bandwidth_:g} is 0 for every row and mode, so that modes "
+                "have no say: give a larger bandwidth, or scale the rows",
                 RuntimeWarning,
             )
         elif self.collapsed_:
@@ -611,7 +611,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
 
 
 def matrix_of(affinity: Any) -> Any:
-    """Check the shape and the type of an affinity that the user gives; values are checked where they are used."""
+    """Check shape and type of an affinity that the user gives; values are checked where they are used."""
     matrix = csr_matrix(affinity) if issparse(affinity) else csr_matrix(np.asarray(affinity))
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f'X must be square with affinity="precomputed", got shape {matrix.shape}')

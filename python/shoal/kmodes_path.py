@@ -49,8 +49,7 @@ def laplacian_path(
     random_state: Any = None,
     **params: Any,
 ) -> npt.NDArray[np.void]:
-    """Fit :class:`~shoal.LaplacianKModes` with several weights, and say how energies, sizes and stability
-    change.
+    """Fit :class:`~shoal.LaplacianKModes` with several weights, and compare what comes of them.
 
     Labels are never looked at. A weight is worth choosing where clusters are stable, none is tiny and nothing
     has collapsed; among those, where the cut falls steeply for a small loss of the kernel term.

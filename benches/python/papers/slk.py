@@ -2,8 +2,8 @@
 
 ``graph``: the exact neighbour graph against scikit-learn's brute force and ``faiss.IndexFlatL2``, the
 approximate one against the exact one, and a fit on a graph that is there against ``KMeans.fit`` of
-scikit-learn; in turn, in one run. ``quality``: NMI (geometric, as in the paper) and accuracy of k-means and of
-both variants for fixed weights, many seeds, with the runs that collapsed; labels are used for nothing else.
+scikit-learn; in turn, in one run. ``quality``: NMI (geometric, as in the paper) and accuracy of k-means and
+of both variants for fixed weights, many seeds, with the runs that collapsed; labels are used for no more.
 ``growth``: seconds over the number of rows.
 """
 
