@@ -166,7 +166,9 @@ fn visit<T: Compute>(
     let reaches = |row: &u64| reach(&lists.places[place(*row)], 0);
     let limits = packed.limits(part.iter().map(reaches));
     let mut mine: Vec<Found> = Vec::with_capacity(visitors.len() * m);
-    visitors.iter().for_each(|&row| mine.extend_from_slice(&lists.places[place(row)]));
+    for &row in visitors {
+        mine.extend_from_slice(&lists.places[place(row)]);
+    }
     let absorb = |chunk: Chunk<'_, T>,
                   mine: Wide<'_, Found>,
                   told: &mut Vec<(u64, Found)>,

@@ -85,7 +85,9 @@ impl<T: Compute> Tree<T> {
             parts.push((start, start + middle, usize::MAX));
         }
         let mut ordered = Vec::with_capacity(rows.len());
-        ids.iter().for_each(|&id| ordered.extend_from_slice(&rows[id as usize * dim..][..dim]));
+        for &id in &ids {
+            ordered.extend_from_slice(&rows[id as usize * dim..][..dim]);
+        }
         let sure = 1.0 - (dim + 8) as f64 * 4.0 * f64::EPSILON;
         Ok(Self { dim, nodes, boxes, ids, rows: ordered, sure })
     }

@@ -18,13 +18,17 @@ pub trait Exponent: Compute + Own {
 
 impl Exponent for f64 {
     fn exp_all(values: &mut [Self]) {
-        values.iter_mut().for_each(|x| *x = x.exp());
+        for x in values {
+            *x = x.exp();
+        }
     }
 }
 
 impl Exponent for f32 {
     fn exp_all(values: &mut [Self]) {
-        values.iter_mut().for_each(|x| *x = exp(*x));
+        for x in values {
+            *x = exp(*x);
+        }
     }
 }
 

@@ -82,7 +82,9 @@ impl<T: Exponent> Problem<'_, T> {
         leave_when_it_rises: bool,
         cx: &Executor,
     ) -> Result<Relaxed> {
-        buffers.iter_mut().for_each(|z| z.resize(self.near.len(), T::ZERO));
+        for z in &mut *buffers {
+            z.resize(self.near.len(), T::ZERO);
+        }
         let [now, next] = buffers;
         let mut free = self.update(None, now, cx)?.free;
         let mut watched: Vec<f64> = Vec::new();
@@ -193,7 +195,9 @@ impl<T: Exponent> Problem<'_, T> {
         wanted.extend_from_slice(out);
         for (row, most) in out.chunks_exact_mut(k).zip(&mut most) {
             *most = row.iter().fold(row[0], |most, &x| if x > most { x } else { most });
-            row.iter_mut().for_each(|x| *x = *x - *most);
+            for x in row {
+                *x = *x - *most;
+            }
         }
         T::exp_all(out);
         let near = &self.near[first * k..][..out.len()];
@@ -214,7 +218,9 @@ impl<T: Exponent> Problem<'_, T> {
 /// Rows of `k` values in another order.
 pub(super) fn ordered<T: Exponent>(values: &[T], order: &[u32], k: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(values.len());
-    order.iter().for_each(|&row| out.extend_from_slice(&values[row as usize * k..][..k]));
+    for &row in order {
+        out.extend_from_slice(&values[row as usize * k..][..k]);
+    }
     out
 }
 

@@ -55,6 +55,7 @@ pub(crate) struct Snapshot<'a, T> {
 }
 
 /// A fit on its way, over rows as they are to be seen.
+#[expect(clippy::struct_excessive_bools, reason = "they are what Python shows, one by one")]
 pub(super) struct KModesSolver<T> {
     params: KModesParams,
     dim: usize,
@@ -279,7 +280,9 @@ impl<T: Exponent> KModesSolver<T> {
             };
             let found = labels(&self.spare[0], k);
             let mut used = vec![false; k];
-            found.iter().for_each(|&label| used[label as usize] = true);
+            for &label in &found {
+                used[label as usize] = true;
+            }
             if used.iter().all(|&used| used) {
                 break Some((relaxed, found));
             }

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::data::raw::Layout;
 use crate::data::{Csr, Dtype, Index, RawRows};
+use crate::float::Float;
 
 /// A two-dimensional array of any strides, kept alive and read in place.
 pub(super) struct Array {
@@ -184,8 +185,8 @@ impl Centers {
     }
 
     /// The values in another type.
-    pub(super) fn converted<T: crate::float::Float>(&self) -> Vec<T> {
-        with_centers!(self, values => values.iter().map(|&x| T::from_f64(f64::from(x))).collect())
+    pub(super) fn converted<T: Float>(&self) -> Vec<T> {
+        with_centers!(self, values => values.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
     }
 
     pub(super) fn len(&self) -> usize {

@@ -168,7 +168,7 @@ type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String,
 /// Laplacian K-modes over the rows of `source`, from its beginning or from a `state`; with an `affinity` no graph is made.
 #[pyfunction]
 #[pyo3(signature = (source, *, n_clusters, laplacian_weight, mode_update, n_neighbors, bandwidth, gaussian, diagonal_shift, on_collapse, normalize, seeding, centers, max_iter, graph_method, seed, threads, affinity, state))]
-#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
+#[expect(clippy::too_many_arguments, reason = "as Python passes them")]
 pub(super) fn kmodes(
     py: Python<'_>,
     source: &Source,
