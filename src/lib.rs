@@ -39,8 +39,10 @@ pub mod data;
 mod error;
 mod float;
 pub mod gmm;
+pub mod graph;
 pub mod kernel;
 pub mod kmeans;
+pub mod kmodes;
 mod matrix;
 mod parallel;
 pub mod persist;
@@ -61,6 +63,7 @@ pub use gmm::{GaussianMixture, TruncatedGaussianMixture};
 pub use kmeans::{
     Algorithm, BackwardEuler, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch, VarianceReduced,
 };
+pub use kmodes::LaplacianKModes;
 pub use matrix::MatRef;
 pub use parallel::{Executor, Interrupt};
 pub use rows::{RowBuf, Rows, SparseRef};

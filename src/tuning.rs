@@ -205,3 +205,49 @@ pub(crate) fn mixture_tile_rows(n: usize, k: usize) -> usize {
 pub(crate) fn mixture_chunk_rows(row_bytes: usize, looks: usize) -> usize {
     ((16 << 20) / row_bytes.max(1)).min((1 << 20) / looks.max(1)).max(STRIP_ROWS)
 }
+
+/// Rows that one worker looks for neighbours of between two merges: a few strips, so that a small part still has work for several threads.
+pub(crate) const GRAPH_TILE_ROWS: usize = 2 * STRIP_ROWS;
+
+/// Rows of `values` values that are packed at a time to find the neighbours of `n` rows: those before them meet them once for both sides, so the
+/// more parts the less is measured twice; but a row is read and loaded for every part, which costs what a few dozen distances do. Packed
+/// rows take 12 bytes a column at least.
+pub(crate) fn graph_block_rows(n: usize, dim: usize) -> usize {
+    let fitting = (64 << 20) / (12 * dim);
+    (n / 16).clamp(512, 2048).min(fitting.max(64)).next_multiple_of(32)
+}
+
+/// Whether a k-d tree finds the neighbours of `n` rows faster than brute force: it looks at the more of the rows, the more columns there are.
+pub(crate) fn tree_pays(n: u64, dim: usize) -> bool {
+    dim <= 16 && n as f64 >= 256.0 * 2f64.powf(dim as f64 / 2.0)
+}
+
+/// Multiplications of brute force, for `n` rows, that take minutes.
+pub(crate) fn brute_force_pays(n: u64, dim: usize) -> bool {
+    0.5 * n as f64 * n as f64 * dim as f64 <= 1e13
+}
+
+/// Rows of a leaf of a k-d tree: fewer cost more boxes, more cost more distances.
+pub(crate) const LEAF_ROWS: usize = 16;
+
+/// Cells of a coarse partition of `n` rows: few rows look into many cells or many into few, and either way `n` rows meet all centers.
+pub(crate) fn n_cells(n: u64) -> usize {
+    ((2.0 * (n as f64).sqrt()) as usize).clamp(1, n as usize)
+}
+
+/// Rows for each cell that a coarse partition is made from, and sweeps over them: where its centers lie exactly does not matter.
+pub(crate) const CELL_SAMPLE_ROWS: usize = 32;
+
+/// See [`CELL_SAMPLE_ROWS`].
+pub(crate) const CELL_SWEEPS: u64 = 5;
+
+/// Rows whose true neighbours are found to measure a recall: with 5 neighbours each, one of 0.95 is known to half a percent.
+pub(crate) const RECALL_ROWS: usize = 384;
+
+/// Rows of a cluster that are compared with each other to find where they are densest: more of them take longer than the iterations, and the first
+/// mode need not be the best.
+pub(crate) const DENSITY_ROWS: usize = 1024;
+
+/// Bytes of responsibilities that lie in a near cache: of more of them, the rows are put in an order that keeps neighbours together. In the order of the
+/// data two thirds of an update's time went into waiting for those of neighbours (70,000 rows, k = 10).
+pub(crate) const NEAR_BYTES: usize = 128 << 10;

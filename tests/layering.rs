@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The modules of the crate from the top layer to the bottom one.
 const LAYERS: [(&str, &[&str]); 5] = [
     ("faces", &["python"]),
-    ("families", &["kmeans", "gmm", "kmodes"]),
+    ("families", &["kmeans", "gmm", "graph", "kmodes"]),
     ("machinery", &["solver", "seeding", "stats", "metrics", "persist"]),
     ("compute and rows", &["kernel", "data"]),
     (

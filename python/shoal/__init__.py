@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from .data import DataSource, open
     from .io import load, resume
     from .kmeans import KMeans
+    from .kmodes import LaplacianKModes
+    from .kmodes_path import laplacian_path
     from .minibatch import MiniBatchKMeans
     from .mixture import TruncatedGaussianMixture
-    from .neighbors import nearest
+    from .neighbors import knn_graph, nearest
     from .nested import NestedMiniBatchKMeans
     from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
     from .variance_reduced import VarianceReducedKMeans
@@ -36,6 +38,7 @@ __all__ = [
     "Coreset",
     "DataSource",
     "KMeans",
+    "LaplacianKModes",
     "MiniBatchKMeans",
     "NestedMiniBatchKMeans",
     "Step",
@@ -47,6 +50,8 @@ __all__ = [
     "callbacks",
     "kmeans_parallel",
     "kmeans_plusplus",
+    "knn_graph",
+    "laplacian_path",
     "lightweight_coreset",
     "load",
     "metrics",
@@ -65,6 +70,7 @@ _HOMES = {
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
     "DataSource": ("data", "DataSource"),
     "KMeans": ("kmeans", "KMeans"),
+    "LaplacianKModes": ("kmodes", "LaplacianKModes"),
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
@@ -76,6 +82,8 @@ _HOMES = {
     "kmeans_parallel": ("seeding", "kmeans_parallel"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
     "lightweight_coreset": ("coreset", "lightweight_coreset"),
+    "knn_graph": ("neighbors", "knn_graph"),
+    "laplacian_path": ("kmodes_path", "laplacian_path"),
     "load": ("io", "load"),
     "nearest": ("neighbors", "nearest"),
     "open": ("data", "open"),
@@ -91,6 +99,8 @@ _MODULES = (
     "data",
     "io",
     "kmeans",
+    "kmodes",
+    "kmodes_path",
     "metrics",
     "minibatch",
     "mixture",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -14,6 +15,8 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
+from . import _params
+from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Source, Step
 from ._params import verbosity
 from ._warn import warn
@@ -93,8 +96,11 @@ class Clusterer(BaseEstimator, ABC):
 
     n_features_in_: int
     stop_reason_: str | None
+    feature_names_in_: npt.NDArray[Any]
     callbacks: Any
     verbose: Any
+    n_jobs: Any
+    init: Any
 
     def _rows(self, X: Any, *, reset: bool) -> Source:
         """Give `X` as a source, its number of features checked or, with `reset`, noted."""
@@ -195,6 +201,20 @@ class Clusterer(BaseEstimator, ABC):
                 # What ended the run comes first.
                 warn(f"what was left of the run could not be kept: {problem}", RuntimeWarning)
 
+    def _rules_of_a_run(self, problems: _params.Problems) -> None:
+        """Note what is wrong with the parameters that only say how a fit is run."""
+        p = _params
+        if isinstance(self.callbacks, (str, bytes)) or not (
+            self.callbacks is None or hasattr(self.callbacks, "__iter__")
+        ):
+            problems.add(f"callbacks must be None or a list of callables, got {p.shown(self.callbacks)}")
+        elif isinstance(self.callbacks, (list, tuple)):
+            for callback in self.callbacks:
+                if not callable(callback):
+                    problems.add(f"callbacks must be callables, got {p.shown(callback)}")
+        problems.check(p.threads, self.n_jobs)
+        problems.check(p.verbosity, self.verbose)
+
     def _step_limit(self) -> int | None:
         """Give the most steps that a fit can make, if there is such a number."""
         limit: int | None = getattr(self, "max_iter", None)
@@ -204,10 +224,6 @@ class Clusterer(BaseEstimator, ABC):
         """Write the fit that is on its way, as it is after its last whole step."""
         arrays, texts = self._described()
         self._run.write_checkpoint(path, arrays, texts)
-
-    @abstractmethod
-    def _described(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-        """Give the parameters and what is known of the features, as arrays and texts."""
 
     @abstractmethod
     def _update(self, run: Any, step: Step | None) -> None:
@@ -272,6 +288,82 @@ class Clusterer(BaseEstimator, ABC):
         return np.array(self._history, dtype=STEP_DTYPE)
 
     # ---------------------------------------------------------------- keeping
+
+    #: Whether the fit was begun elsewhere, with what a callable chose.
+    _by_callable = False
+
+    def _described(self) -> tuple[Arrays, Texts]:
+        """Give the parameters and what is known of the features, as arrays and texts."""
+        params = self.get_params(deep=False)
+        # What a file cannot hold, and what only matters to a fit.
+        params.pop("callbacks")
+        for name, value in params.items():
+            if isinstance(value, np.generic):
+                params[name] = value.item()
+            elif not (value is None or isinstance(value, (bool, int, float, str))):
+                params[name] = "array" if name == "init" and not callable(value) else None
+        arrays = {}
+        init = self.init
+        if params["init"] == "array":
+            arrays["init"] = np.ascontiguousarray(init, dtype=self._compute_type())
+        elif params["init"] is None:
+            params["init"] = "auto"
+        names = getattr(self, "feature_names_in_", None)
+        about = {
+            "feature_names": None if names is None else names.tolist(),
+            "callable_init": self._by_callable or callable(init),
+        }
+        return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
+
+    @abstractmethod
+    def _compute_type(self) -> npt.DTypeLike:
+        """Give the type that rows were computed in."""
+
+    @classmethod
+    def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
+        """Make an estimator with the parameters that `_described` gave."""
+        given = Claims.read(meta, "params").parameters(cls._get_param_names())
+        if given.get("init") == "array":
+            given["init"] = floats(arrays, "init", (None, None))
+        return cls(**given)
+
+    def _same_features(self, meta: Texts) -> bool:
+        """Refuse features other than those `_described`; give whether a callable chose the start."""
+        features = Claims.read(meta, "features")
+        names, known = features.texts("feature_names", optional=True), None
+        if hasattr(self, "feature_names_in_"):
+            known = self.feature_names_in_.tolist()
+        if names != known:
+            raise ValueError(f"the checkpoint is of other rows: its features are {names}, those of X {known}")
+        return features.flag("callable_init")
+
+    def _kept_history(self) -> tuple[npt.NDArray[np.float64], dict[str, Any]]:
+        """Give the figures of all steps, and the texts that go with them."""
+        history = self.history_
+        figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
+        table = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
+        return table, {
+            "stop_reason": self.stop_reason_,
+            "stop_reasons": history["stop_reason"].tolist(),
+        }
+
+    def _recall_history(self, arrays: Arrays, about: Claims) -> None:
+        """Take back what `_kept_history` gave."""
+        self.stop_reason_ = about.text("stop_reason", optional=True)
+        reasons = about.texts("stop_reasons") or []
+        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
+        whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
+        need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
+        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
+        self._history = np.array(rows, dtype=STEP_DTYPE)
+
+    def _recall_names(self, about: Claims) -> None:
+        """Take back the names of features, if there are any."""
+        names = about.texts("feature_names", optional=True)
+        if names is not None:
+            d = self.n_features_in_
+            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
+            self.feature_names_in_ = np.array(names, dtype=object)
 
     def __getstate__(self) -> dict[str, Any]:
         """Give plain values and arrays: a run on its way, which holds the rows, stays behind."""

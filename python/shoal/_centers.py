@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
-from ._base import STEP_DTYPE, STEP_FIELDS, Clusterer, source_of
+from ._base import Clusterer, source_of
 from ._blocks import refuse_once
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Source, Step
@@ -56,8 +56,6 @@ class CenterFitter(Clusterer):
     metric: str = "euclidean"
     #: The parameter that says how many centers there are.
     _count = "n_clusters"
-    #: Whether the fit was begun elsewhere, with first centers of a callable.
-    _by_callable = False
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
     #: Whether a fit can do with rows that can be read once.
@@ -154,13 +152,7 @@ class CenterFitter(Clusterer):
         self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
     ) -> Iterator[Step]:
         """Iterate over what is left of the fit that `state` was kept of; the rest is what `_taken` gave."""
-        features = Claims.read(state[2], "features")
-        names, known = features.texts("feature_names", optional=True), None
-        self._by_callable = features.flag("callable_init")
-        if hasattr(self, "feature_names_in_"):
-            known = self.feature_names_in_.tolist()
-        if names != known:
-            raise ValueError(f"the checkpoint is of other rows: its features are {names}, those of X {known}")
+        self._by_callable = self._same_features(state[2])
         return self._iterate(self._resumed_run(source, rows, weights, state), source, weights)
 
     @abstractmethod
@@ -187,16 +179,7 @@ class CenterFitter(Clusterer):
             other = "None or " if self._unlimited else ""
             problems.check(p.whole, "max_iter", self.max_iter, 1, other=other)
         problems.check(p.at_least_0, "tol", self.tol)
-        if isinstance(self.callbacks, (str, bytes)) or not (
-            self.callbacks is None or hasattr(self.callbacks, "__iter__")
-        ):
-            problems.add(f"callbacks must be None or a list of callables, got {p.shown(self.callbacks)}")
-        elif isinstance(self.callbacks, (list, tuple)):
-            for callback in self.callbacks:
-                if not callable(callback):
-                    problems.add(f"callbacks must be callables, got {p.shown(callback)}")
-        problems.check(p.threads, self.n_jobs)
-        problems.check(p.verbosity, self.verbose)
+        self._rules_of_a_run(problems)
 
     @abstractmethod
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
@@ -346,45 +329,17 @@ class CenterFitter(Clusterer):
 
     # ---------------------------------------------------------------- keeping
 
-    def _described(self) -> tuple[Arrays, Texts]:
-        params = self.get_params(deep=False)
-        # What a file cannot hold, and what only matters to a fit.
-        params.pop("callbacks")
-        for name, value in params.items():
-            if isinstance(value, np.generic):
-                params[name] = value.item()
-            elif not (value is None or isinstance(value, (bool, int, float, str))):
-                params[name] = "array" if name == "init" and not callable(value) else None
-        arrays = {}
-        if params["init"] == "array":
-            arrays["init"] = np.ascontiguousarray(self.init, dtype=self.cluster_centers_.dtype)
-        elif params["init"] is None:
-            params["init"] = "auto"
-        names = getattr(self, "feature_names_in_", None)
-        about = {
-            "feature_names": None if names is None else names.tolist(),
-            "callable_init": self._by_callable or callable(self.init),
-        }
-        return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
-
-    @classmethod
-    def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
-        """Make an estimator with the parameters that `_described` gave."""
-        given = Claims.read(meta, "params").parameters(cls._get_param_names())
-        if given.get("init") == "array":
-            given["init"] = floats(arrays, "init", (None, None))
-        return cls(**given)
+    def _compute_type(self) -> npt.DTypeLike:
+        dtype: npt.DTypeLike = self.cluster_centers_.dtype
+        return dtype
 
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = self._described()
         arrays |= {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
-        history = self.history_
-        figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
-        arrays["history"] = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
+        arrays["history"], steps = self._kept_history()
         about = {
+            **steps,
             "n_iter": self.n_iter_,
-            "stop_reason": self.stop_reason_,
-            "stop_reasons": history["stop_reason"].tolist(),
             "inertia": self.__dict__.get("_inertia"),
             "timings": self.timings_,
             "init": self.init_,
@@ -413,22 +368,13 @@ class CenterFitter(Clusterer):
         model._forget()
         model.cluster_centers_, model.counts_ = centers, counts
         model.n_features_in_ = d
-        names = about.texts("feature_names", optional=True)
-        if names is not None:
-            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
-            model.feature_names_in_ = np.array(names, dtype=object)
+        model._recall_names(about)
         model.n_iter_ = about.count("n_iter")
-        model.stop_reason_ = about.text("stop_reason", optional=True)
         model.timings_ = about.figures("timings", PHASES)
         model.init_ = str(about.text("init"))
         model._recall(about)
         model._inertia = about.figure("inertia", optional=True)
-        reasons = about.texts("stop_reasons") or []
-        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
-        whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
-        need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
-        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
-        model._history = np.array(rows, dtype=STEP_DTYPE)
+        model._recall_history(arrays, about)
         return model
 
 

@@ -11,6 +11,7 @@ from ._ahead import Ahead
 __all__ = [
     "LightweightCoreset",
     "Mixture",
+    "ModesRun",
     "NpyWriter",
     "Run",
     "ShuffledWriter",
@@ -24,6 +25,9 @@ __all__ = [
     "inertia",
     "isa",
     "kmeans",
+    "kmodes",
+    "kmodes_responsibilities",
+    "knn_graph",
     "load_model",
     "minibatch",
     "mixture",
@@ -193,6 +197,29 @@ class Run:
     def rate(self) -> float: ...
     def timings(self) -> dict[str, float]: ...
 
+@final
+class ModesRun:
+    def step(self) -> Step | None: ...
+    def stop(self, reason: str) -> None: ...
+    def history(self) -> list[Step]: ...
+    def labels(self) -> npt.NDArray[np.int32]: ...
+    def modes(self) -> npt.NDArray[Any]: ...
+    def mode_rows(self) -> npt.NDArray[np.int64]: ...
+    def responsibilities(self, n_clusters: int) -> npt.NDArray[Any]: ...
+    def affinity(self) -> list[npt.NDArray[Any]]: ...
+    def relaxed_energies(self) -> list[npt.NDArray[np.float64]]: ...
+    def energies(self) -> npt.NDArray[np.float64]: ...
+    def figures(self) -> tuple[float, float, float]: ...
+    def flags(self) -> tuple[bool, bool, bool]: ...
+    def methods(self) -> tuple[str, str]: ...
+    @property
+    def n_iter(self) -> int: ...
+    def timings(self) -> dict[str, float]: ...
+    def know_rows(self) -> None: ...
+    def write_checkpoint(
+        self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]
+    ) -> None: ...
+
 def kmeans(
     source: Source,
     *,
@@ -340,6 +367,41 @@ def nearest(
     threads: int | None,
     first_row: int = 0,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]: ...
+def kmodes(
+    source: Source,
+    *,
+    n_clusters: int,
+    laplacian_weight: float,
+    mode_update: str,
+    n_neighbors: int,
+    bandwidth: float | None,
+    gaussian: bool,
+    diagonal_shift: float | None,
+    on_collapse: str,
+    normalize: bool,
+    seeding: str,
+    centers: npt.NDArray[Any] | None,
+    max_iter: int,
+    graph_method: str,
+    seed: int,
+    threads: int | None,
+    affinity: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float64]] | None,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
+) -> ModesRun: ...
+def kmodes_responsibilities(
+    source: Source,
+    known: Source,
+    modes: npt.NDArray[Any],
+    responsibilities_of_known: npt.NDArray[Any],
+    n_neighbors: int,
+    bandwidth: float,
+    laplacian_weight: float,
+    normalize: bool,
+    threads: int | None,
+) -> npt.NDArray[Any]: ...
+def knn_graph(
+    source: Source, n_neighbors: int, method: str, recall: float, threads: int | None
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], str, dict[str, float]]: ...
 def predict(
     source: Source, centers: npt.NDArray[Any], metric: str, threads: int | None, first_row: int = 0
 ) -> npt.NDArray[np.int32]: ...

@@ -13,6 +13,7 @@ from ._params import shown
 from .backward_euler import BackwardEulerKMeans
 from .coreset import StreamingCoreset
 from .kmeans import KMeans
+from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
 from .mixture import TruncatedGaussianMixture
 from .nested import NestedMiniBatchKMeans
@@ -29,6 +30,7 @@ KINDS: dict[str, Any] = {
     "streaming-coreset": StreamingCoreset,
     "backward-euler-kmeans-model": BackwardEulerKMeans,
     "variance-reduced-kmeans-model": VarianceReducedKMeans,
+    "laplacian-kmodes-model": LaplacianKModes,
 }
 #: Fits on their way.
 CHECKPOINTS: dict[str, Any] = {
@@ -38,6 +40,7 @@ CHECKPOINTS: dict[str, Any] = {
     "backward-euler-kmeans-checkpoint": BackwardEulerKMeans,
     "variance-reduced-kmeans-checkpoint": VarianceReducedKMeans,
     "gaussian-mixture-checkpoint": TruncatedGaussianMixture,
+    "laplacian-kmodes-checkpoint": LaplacianKModes,
 }
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
@@ -62,8 +65,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """
     check_is_fitted(
         estimator,
-        "cluster_centers_",
+        ["cluster_centers_", "modes_"],
         msg="this %(name)s is not fitted yet: it has no centers to save",
+        all_or_any=any,
     )
     # A class derived from one of ours is kept as ours.
     kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))

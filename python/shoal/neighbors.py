@@ -1,4 +1,4 @@
-"""Rows against a set of centers."""
+"""Rows against a set of centers, and against each other."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix
 
 from . import _core, _params
 from ._base import as_source
 
-__all__ = ["nearest"]
+__all__ = ["knn_graph", "nearest"]
+
+METHODS = ("auto", "exact", "kd-tree", "ivf")
 
 
 def nearest(
@@ -62,3 +65,87 @@ def nearest(
     if m > len(values):
         raise _params.ParameterError(f"n_nearest={m} must be at most the number of centers, {len(values)}")
     return _core.nearest(source, values, m, "euclidean", _params.threads(n_jobs))
+
+
+def knn_graph(
+    X: Any,
+    n_neighbors: int,
+    *,
+    method: str = "auto",
+    recall: float = 0.95,
+    n_jobs: int | None = None,
+    return_info: bool = False,
+) -> Any:
+    """Find the nearest neighbours of every row among the others.
+
+    Parameters
+    ----------
+    X : rows of shape (n_samples, n_features)
+        An array, a sparse matrix, a memory map, the path of a file, or a :class:`~shoal.DataSource` of one:
+        anything that can be read at any place. Read where it lies; ``"kd-tree"`` copies the rows.
+    n_neighbors : int
+        Neighbours of a row, at least 1 and less than the number of rows.
+    method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
+        ``"exact"`` looks at all pairs of rows once, ``n**2 d`` operations. ``"kd-tree"`` is exact too, and
+        much faster for rows of few columns; not for sparse rows. ``"ivf"`` is approximate, for very many
+        rows: each looks into the cells of a k-means partition that are nearest to it. ``"auto"``: the tree
+        in few columns, else all pairs while that takes minutes at most, else ``"ivf"``.
+    recall : float, default=0.95
+        With ``"ivf"`` the share of the true neighbours to find, above 0 and at most 1: as many cells are
+        looked into as find it, with a margin, for a sample of 384 rows whose true neighbours are known.
+    n_jobs : int or None
+        Threads; None: all that the process may use. The result does not depend on it.
+    return_info : bool, default=False
+        Whether to say how it was done.
+
+    Returns
+    -------
+    graph : scipy.sparse.csr_matrix of shape (n_samples, n_samples), float64
+        Squared Euclidean distances of every row to its `n_neighbors` nearest others, nearest first, as
+        scikit-learn's graphs are stored. A row is no neighbour of its own, by its index; a duplicate of it
+        is, at distance 0, which is stored. Of equal distances the lower index comes first.
+    info : dict
+        With `return_info`: ``method``, ``recall`` (1.0 of an exact method, else as measured on the sample),
+        ``n_cells`` and ``n_probes`` of ``"ivf"``.
+
+    Raises
+    ------
+    ValueError
+        For parameters, shapes or values that are refused; for a stream, which cannot be read at any place.
+    TypeError
+        For values that are no numbers.
+    MemoryError
+        When the result is larger than memory.
+
+    Notes
+    -----
+    Memory beyond the rows and the result: some dozens of MB; no ``n x n`` matrix is made. Distances are
+    differences and sums in float64. An exact graph is the same whichever method makes it.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> graph = shoal.knn_graph(np.array([[0.0], [1.0], [5.0]]), 1)
+    >>> graph.toarray().tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 16.0, 0.0]]
+    """
+    m, share = _params.whole("n_neighbors", n_neighbors, 1), share_of("recall", recall)
+    _params.one_of("method", method, METHODS)
+    threads = _params.threads(n_jobs)
+    neighbors, sq_dists, found_by, figures = _core.knn_graph(as_source(X), m, method, share, threads)
+    n = len(neighbors) // m
+    starts = np.arange(0, len(neighbors) + 1, m, dtype=np.int32 if len(neighbors) < 2**31 else np.int64)
+    graph = csr_matrix((sq_dists, neighbors, starts), shape=(n, n), copy=False)
+    if not return_info:
+        return graph
+    counts = {name: int(figures[name]) for name in ("n_cells", "n_probes")}
+    return graph, {"method": found_by, "recall": figures["recall"], **counts}
+
+
+def share_of(name: str, value: Any) -> float:
+    """Give `value` as a float, if it is above 0 and at most 1."""
+    if not _params.is_number(value) or not 0 < value <= 1:
+        raise _params.ParameterError(
+            f"{name} must be a number above 0 and at most 1, got {_params.shown(value)}"
+        )
+    return float(value)

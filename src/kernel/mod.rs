@@ -21,12 +21,14 @@ pub(crate) mod bounded;
 mod generic;
 mod isa;
 pub(crate) mod listed;
+pub(crate) mod near;
 mod pack;
 mod table;
 #[cfg(test)]
 mod tests;
 
 pub use isa::Isa;
+pub(crate) use pack::Frame;
 pub use pack::{MAX_CENTERS, PackedCenters, Scratch};
 pub use table::Compute;
 

@@ -66,6 +66,9 @@ pub struct PackedCenters<T: Compute> {
     pub(super) sq_norms: Vec<f64>,
     /// The center in each slot, where that is another order; only for sparse rows.
     pub(super) order: Vec<u32>,
+    /// By what share of squared lengths tile values lie below what they stand for, so that rounding never lifts one above it: 0 but for
+    /// [`PackedCenters::framed`].
+    pub(super) slack: f64,
 }
 
 impl<T: Compute> PackedCenters<T> {
@@ -87,9 +90,9 @@ impl<T: Compute> PackedCenters<T> {
         assert!(isa.is_available(), "this processor has not {isa}");
         let table = T::table(isa);
         if rows_in_lanes(dim, k, table.registers) {
-            return Self::pack(centers, None, table, Form::RowsInLanes, None);
+            return Self::pack(centers, None, table, Form::RowsInLanes, None, None);
         }
-        Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None)
+        Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None, None)
     }
 
     /// Packs `centers` for rows of the kind that they will meet: sparse ones, or dense ones.
@@ -117,13 +120,13 @@ impl<T: Compute> PackedCenters<T> {
             return Self::new(centers);
         }
         let table = fitting(Isa::active(), centers.rows());
-        Self::pack(centers, None, table, Form::Sparse, last)
+        Self::pack(centers, None, table, Form::Sparse, None, last)
     }
 
     /// Packs `centers` for sparse rows and a processor that has `isa`.
     pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         assert!(isa.is_available(), "this processor has not {isa}");
-        Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse, None)
+        Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse, None, None)
     }
 
     /// Packs `centers` in panels, in the given order: the slot of a center is its place there. Values keep their bits.
@@ -132,7 +135,7 @@ impl<T: Compute> PackedCenters<T> {
     /// As [`PackedCenters::new`], and when `order` is no permutation.
     pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
-        let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), form, None);
+        let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), form, None, None);
         if sparse {
             // Rows stay where they are, and are measured against centers as they were given.
             packed.order = order.to_vec();
@@ -153,13 +156,17 @@ impl<T: Compute> PackedCenters<T> {
         order: Option<&[u32]>,
         table: &'static KernelTable<T>,
         form: Form,
+        frame: Option<&Frame<T>>,
         last: Option<Self>,
     ) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
         let sparse = form == Form::Sparse;
-        let (shift, scale) =
-            if sparse { (vec![T::ZERO; dim], scale_of(centers, None)) } else { reference(centers) };
+        let Frame { shift, scale } = match frame {
+            Some(frame) => frame.clone(),
+            None if sparse => Frame { shift: vec![T::ZERO; dim], scale: scale_of(centers, None) },
+            None => reference(centers),
+        };
         // In order, a panel is what a bound stands for; else the more centers a row meets at a time the better.
         let width = if sparse && order.is_none() { SPARSE_VECTORS * table.lanes } else { table.width };
         let mut sq_norms_of = vec![0.0; if sparse { k } else { 0 }];
@@ -232,6 +239,7 @@ impl<T: Compute> PackedCenters<T> {
             plain: Aligned::default(),
             sq_norms: sq_norms_of,
             order: Vec::new(),
+            slack: 0.0,
         }
     }
 
@@ -284,6 +292,25 @@ impl<T: Compute> PackedCenters<T> {
                 *place = moved(c, s, self.scale);
             }
         }
+    }
+
+    /// Packs rows, as centers, in panels about a given point, for [`near`](super::near::near): tile values are lower bounds then. A row of the
+    /// kind that they will meet has at most `values` values.
+    ///
+    /// # Panics
+    /// As [`PackedCenters::new`], and for a frame of other columns.
+    pub(crate) fn framed(centers: MatRef<'_, T>, frame: &Frame<T>, values: usize, sparse: bool) -> Self {
+        assert_eq!(centers.cols(), frame.shift.len(), "rows and frame have different numbers of columns");
+        let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
+        let mut packed =
+            Self::pack(centers, None, fitting(Isa::active(), centers.rows()), form, Some(frame), None);
+        // A chain of `values` sums is off by half an epsilon of `|c'|^2 + 2 |x'| |c'| <= 2 |c'|^2 + |x'|^2` for each; a few more for values that
+        // are rounded when they are moved; and as much again, for distances of sparse rows.
+        packed.slack = (values + 8) as f64 * T::EPSILON;
+        for norm in packed.norms.iter_mut() {
+            *norm = T::from_f64(norm.to_f64() * (1.0 - 2.0 * packed.slack - T::EPSILON));
+        }
+        packed
     }
 
     /// Whether the centers are packed for sparse rows.
@@ -390,11 +417,27 @@ pub(super) fn moved<T: Float>(x: T, shift: T, scale: T) -> T {
     (x - shift) * scale
 }
 
+/// What rows and centers are moved by and multiplied with before they meet.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame<T> {
+    shift: Vec<T>,
+    scale: T,
+}
+
+impl<T: Float> Frame<T> {
+    /// That of rows of which `sample` is a part, all within `largest` of 0; sparse ones are not moved.
+    pub(crate) fn of(sample: MatRef<'_, T>, largest: f64, sparse: bool) -> Self {
+        let shift = if sparse { vec![T::ZERO; sample.cols()] } else { reference(sample).shift };
+        let moved = shift.iter().fold(0.0, |most: f64, s| most.max(s.to_f64().abs()));
+        Self { shift, scale: scale_for(largest + moved) }
+    }
+}
+
 /// Shift and scale of a set of centers.
 ///
 /// The shift is the median of evenly spaced centers, column by column, which one wild center cannot move; it is used only where it is
 /// long against the spread, so that integer data near the origin stay integers and their ties exact.
-fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
+fn reference<T: Float>(centers: MatRef<'_, T>) -> Frame<T> {
     let (k, dim) = (centers.rows(), centers.cols());
     let sample = if k <= SHIFT_SAMPLE { k - usize::from(k.is_multiple_of(2)) } else { SHIFT_SAMPLE }.max(1);
     let picked: Vec<&[T]> = (0..sample).map(|i| centers.row(i * k / sample)).collect();
@@ -420,7 +463,7 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> (Vec<T>, T) {
         shift.fill(T::ZERO);
     }
     let scale = scale_of(centers, Some(&shift));
-    (shift, scale)
+    Frame { shift, scale }
 }
 
 /// The scale of a set of centers about a point, or about the origin.
@@ -440,6 +483,11 @@ pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) ->
             largest = most.into_iter().fold(largest, f64::max);
         }
     }
+    scale_for(largest)
+}
+
+/// The scale of values of which `largest` is the largest.
+fn scale_for<T: Float>(largest: f64) -> T {
     // Squares must neither overflow nor vanish: a quarter of the exponent's range on either side is safe as it is.
     let safe = if size_of::<T>() == 4 { 30 } else { 250 };
     let exponent = if largest > 0.0 && largest.is_finite() { largest.log2().floor() as i32 } else { 0 };

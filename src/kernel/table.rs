@@ -49,6 +49,7 @@ pub struct KernelTable<T: Compute> {
     pub(super) least: LeastFn<T>,
     pub(super) near: NearFn<T>,
     pub(super) within: fn(&[T], T, &[T], &mut [u32]) -> usize,
+    pub(super) below: BelowFn<T>,
     pub(super) radii: fn(Margins<T>, &mut Radii<T>),
     pub(super) reach: fn(Margins<f32>, &[f32], &mut [f32]),
     pub(super) renew: RenewFn<T>,
@@ -106,6 +107,9 @@ pub(super) type LeastFn<T> = fn(&[T], &[T], &[u32], &mut [T]);
 
 /// Lower bounds, drift and how many bounds make a group, rows, their reach (by row); lists, their room and lengths come out.
 pub(super) type NearFn<T> = fn(&[T], (&[T], usize), &[u32], &[T], (&mut [u32], usize, &mut [u32]));
+
+/// Tile values, what is added to those of each row, limits by row, limits by column; where values below the larger limit stand comes out.
+pub(super) type BelowFn<T> = fn(&[T], &[T], &[T], &[T], &mut [u32]) -> usize;
 
 /// Rows, their labels, their weights, the centers, sums, weights and sums of squared differences to add to.
 pub(super) type AccumulateFn<T> =

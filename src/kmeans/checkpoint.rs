@@ -8,10 +8,10 @@ use crate::data::{Access, AnySource, Source, fingerprint};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::persist::Contents;
-use crate::solver::{Run, StopReason};
+use crate::solver::{Run, Step, StopReason};
 
 /// A number for the rows, by which they are known again.
-fn print_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
+pub(crate) fn fingerprint_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
     match rows.any() {
         AnySource::F32(data) => fingerprint(data),
         AnySource::F64(data) => fingerprint(data),
@@ -41,6 +41,69 @@ fn name_of(access: Access) -> &'static str {
     }
 }
 
+/// Keeps the steps so far, and what rows, `n` of `dim` columns, are known again by.
+pub(crate) fn describe_rows<S: Source + ?Sized>(
+    contents: &mut Contents,
+    history: &[Step],
+    (n, dim): (Option<u64>, usize),
+    rows: &S,
+    print: Option<u64>,
+) {
+    keep_history(contents, history);
+    let about = json!({
+        "rows": n,
+        "columns": dim,
+        "wide": matches!(rows.any(), AnySource::F64(_)),
+        "access": name_of(access(rows)),
+        "fingerprint": print,
+        "stop_reason": history.last().and_then(|last| last.stop_reason).map(StopReason::name),
+    });
+    contents.meta.insert("run".into(), about.to_string());
+}
+
+/// Refuses rows that are not those of a checkpoint; gives what they are known by, and the steps so far.
+pub(crate) fn check_same_rows<S: Source + ?Sized>(
+    checkpoint: &Contents,
+    rows: &S,
+    (n, d): (Option<u64>, usize),
+) -> Result<(u64, Vec<Step>)> {
+    let damaged = |problem: String| Error::Source(format!("the checkpoint: {problem}"));
+    let about = checkpoint.object("run").map_err(damaged)?;
+    let known = about.get("rows").and_then(Value::as_u64);
+    let columns = count(&about, "columns").map_err(damaged)?;
+    let wide = matches!(rows.any(), AnySource::F64(_));
+    let kind = |wide: bool| if wide { "float64" } else { "float32" };
+    let was_wide = flag(&about, "wide").map_err(damaged)?;
+    let shown = |n: Option<u64>| n.map_or("?".into(), |n| n.to_string());
+    if columns != d as u64 || known != n || was_wide != wide {
+        return Err(Error::Source(format!(
+            "the checkpoint is of other rows: of {} x {columns} computed as {}, and X has {} x {d} computed as {}",
+            shown(known),
+            kind(was_wide),
+            shown(n),
+            kind(wide)
+        )));
+    }
+    let (was_read, is_read) = (text(&about, "access").map_err(damaged)?, name_of(access(rows)));
+    if was_read != is_read {
+        return Err(Error::Source(format!(
+            "the checkpoint is of rows with access {was_read:?}, and X has {is_read:?}: go on with the same kind of source"
+        )));
+    }
+    let print = fingerprint_of(rows)?;
+    if count(&about, "fingerprint").map_err(damaged)? != print {
+        return Err(Error::Source(
+            "the checkpoint is of other rows: their values, or sample_weight, differ from those of X".into(),
+        ));
+    }
+    let reason = about.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named);
+    let history = history_of(checkpoint, reason).map_err(damaged)?;
+    if history.is_empty() {
+        return Err(damaged("it holds no step".into()));
+    }
+    Ok((print, history))
+}
+
 impl<M: Method> FitRun<M> {
     /// Looks at some of the rows of the run, so that [`FitRun::checkpoint`] need not, which may come in the midst of a pass over them.
     ///
@@ -48,7 +111,7 @@ impl<M: Method> FitRun<M> {
     /// Those of the source.
     pub fn know_rows<S: Source + ?Sized>(&mut self, rows: &S) -> Result<()> {
         if self.print.is_none() {
-            self.print = Some(print_of(rows)?);
+            self.print = Some(fingerprint_of(rows)?);
         }
         Ok(())
     }
@@ -69,16 +132,7 @@ impl<M: Method> FitRun<M> {
             Typed::F32(run) => (run.solver().checkpoint(), run.solver().snapshot().dim),
             Typed::F64(run) => (run.solver().checkpoint(), run.solver().snapshot().dim),
         };
-        keep_history(&mut contents, self.history());
-        let about = json!({
-            "rows": self.rows,
-            "columns": dim,
-            "wide": matches!(self.typed, Typed::F64(_)),
-            "access": name_of(access(rows)),
-            "fingerprint": self.print,
-            "stop_reason": self.history().last().and_then(|last| last.stop_reason).map(StopReason::name),
-        });
-        contents.meta.insert("run".into(), about.to_string());
+        describe_rows(&mut contents, self.history(), (self.rows, dim), rows, self.print);
         Ok(contents)
     }
 
@@ -90,41 +144,8 @@ impl<M: Method> FitRun<M> {
         (n, d): (Option<u64>, usize),
     ) -> Result<Self> {
         let damaged = |problem: String| Error::Source(format!("the checkpoint: {problem}"));
-        let about = checkpoint.object("run").map_err(damaged)?;
-        let known = about.get("rows").and_then(Value::as_u64);
-        let columns = count(&about, "columns").map_err(damaged)?;
-        let wide = matches!(rows.any(), AnySource::F64(_));
-        let kind = |wide: bool| if wide { "float64" } else { "float32" };
-        let was_wide = flag(&about, "wide").map_err(damaged)?;
-        let shown = |n: Option<u64>| n.map_or("?".into(), |n| n.to_string());
-        if columns != d as u64 || known != n || was_wide != wide {
-            return Err(Error::Source(format!(
-                "the checkpoint is of other rows: of {} x {columns} computed as {}, and X has {} x {d} computed as {}",
-                shown(known),
-                kind(was_wide),
-                shown(n),
-                kind(wide)
-            )));
-        }
-        let (was_read, is_read) = (text(&about, "access").map_err(damaged)?, name_of(access(rows)));
-        if was_read != is_read {
-            return Err(Error::Source(format!(
-                "the checkpoint is of rows with access {was_read:?}, and X has {is_read:?}: go on with the same kind of source"
-            )));
-        }
-        let print = print_of(rows)?;
-        if count(&about, "fingerprint").map_err(damaged)? != print {
-            return Err(Error::Source(
-                "the checkpoint is of other rows: their values, or sample_weight, differ from those of X"
-                    .into(),
-            ));
-        }
-        let reason = about.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named);
-        let history = history_of(checkpoint, reason).map_err(damaged)?;
-        if history.is_empty() {
-            return Err(damaged("it holds no step".into()));
-        }
-        let typed = if wide {
+        let (print, history) = check_same_rows(checkpoint, rows, (n, d))?;
+        let typed = if matches!(rows.any(), AnySource::F64(_)) {
             Typed::F64(Run::resumed(
                 solver_of::<M, f64>(params, checkpoint, (n, d)).map_err(damaged)?,
                 history,

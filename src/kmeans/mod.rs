@@ -25,6 +25,7 @@ pub(crate) use assign::{for_all_rows, inertia, label, predict};
 #[cfg(feature = "python")]
 pub(crate) use assign::{nearest, transform};
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
+pub(crate) use checkpoint::{check_same_rows, describe_rows, fingerprint_of};
 pub use lloyd::{Lloyd, Timings};
 pub use minibatch::{MiniBatch, MiniBatchParams, MiniBatchRun, MiniBatchSolver};
 pub use model::KMeansModel;

@@ -171,7 +171,7 @@ macro_rules! either {
 }
 
 /// How the rows can be read.
-pub(super) fn access<S: Source + ?Sized>(rows: &S) -> Access {
+pub(crate) fn access<S: Source + ?Sized>(rows: &S) -> Access {
     match rows.any() {
         AnySource::F32(data) => data.access(),
         AnySource::F64(data) => data.access(),

@@ -112,7 +112,7 @@ pub(super) fn step_of(value: &Value) -> Result<Step, String> {
 }
 
 /// Steps as two arrays, counts and figures, and why the last one was the last.
-pub(super) fn keep_history(contents: &mut Contents, steps: &[Step]) {
+pub(crate) fn keep_history(contents: &mut Contents, steps: &[Step]) {
     let counts: Vec<u64> = steps
         .iter()
         .flat_map(|s| [s.iteration, s.rows_seen, s.batch_size, s.n_changed, s.n_distances])
@@ -123,7 +123,7 @@ pub(super) fn keep_history(contents: &mut Contents, steps: &[Step]) {
 }
 
 /// What [`keep_history`] kept; the last step ended for `reason`.
-pub(super) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Result<Vec<Step>, String> {
+pub(crate) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Result<Vec<Step>, String> {
     let counts: Vec<u64> = matrix(contents, "history_counts", 5)?;
     let figures: Vec<f64> = matrix(contents, "history_figures", 3)?;
     if counts.len() / 5 != figures.len() / 3

@@ -132,6 +132,19 @@ pub const VARIANCE_REDUCED_MODEL: &str = "variance-reduced-kmeans-model";
 /// assert_eq!(shoal::persist::schema::VARIANCE_REDUCED_CHECKPOINT, "variance-reduced-kmeans-checkpoint");
 /// ```
 pub const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-checkpoint";
+/// The kind of files that hold a fitted Laplacian K-modes model.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::KMODES_MODEL, "laplacian-kmodes-model");
+/// ```
+pub const KMODES_MODEL: &str = "laplacian-kmodes-model";
+
+/// The kind of files that hold a Laplacian K-modes fit on its way.
+///
+/// ```
+/// assert_eq!(shoal::persist::schema::KMODES_CHECKPOINT, "laplacian-kmodes-checkpoint");
+/// ```
+pub const KMODES_CHECKPOINT: &str = "laplacian-kmodes-checkpoint";
 
 const PREFIX: &str = "shoal.";
 /// Texts that every file has; the rest is the kind's.

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 
 use crate::data::raw::Layout;
 use crate::data::{Csr, Dtype, Index, RawRows};
+use crate::float::Float;
 
 /// A two-dimensional array of any strides, kept alive and read in place.
 pub(super) struct Array {
@@ -181,6 +182,11 @@ impl Centers {
             Self::F32(values) => values.into_iter().map(f64::from).collect(),
             Self::F64(values) => values,
         }
+    }
+
+    /// The values in another type.
+    pub(super) fn converted<T: Float>(&self) -> Vec<T> {
+        with_centers!(self, values => values.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
     }
 
     pub(super) fn len(&self) -> usize {

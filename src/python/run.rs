@@ -137,6 +137,16 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
 }
 
+/// The reason of that name for which a run is ended from outside.
+pub(super) fn reason_of(name: &str) -> PyResult<StopReason> {
+    match name {
+        "callback" => Ok(StopReason::Observer),
+        "deadline" => Ok(StopReason::Deadline),
+        "patience" => Ok(StopReason::Patience),
+        _ => Err(PyValueError::new_err(format!("no reason to stop: {name:?}"))),
+    }
+}
+
 /// A fit on its way, with the rows that it is over, or without for batches that come one by one.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct Run {
@@ -298,13 +308,7 @@ impl Run {
 
     /// Ends the run after its last step.
     fn stop(&self, reason: &str) -> PyResult<()> {
-        let reason = match reason {
-            "callback" => StopReason::Observer,
-            "deadline" => StopReason::Deadline,
-            "patience" => StopReason::Patience,
-            _ => return Err(PyValueError::new_err(format!("no reason to stop: {reason:?}"))),
-        };
-        self.locked()?.end(reason);
+        self.locked()?.end(reason_of(reason)?);
         Ok(())
     }
 

@@ -41,11 +41,13 @@ pub enum StopReason {
     Observer,
     /// The centers were no longer finite; those before them stay.
     Diverged,
+    /// A cluster lost its last row.
+    Collapsed,
 }
 
 impl StopReason {
     /// All of them.
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::LabelsStable,
         Self::Tolerance,
         Self::MaxIterations,
@@ -54,6 +56,7 @@ impl StopReason {
         Self::Patience,
         Self::Observer,
         Self::Diverged,
+        Self::Collapsed,
     ];
 
     /// The reason of that name.
@@ -77,6 +80,7 @@ impl StopReason {
             Self::Patience => "patience",
             Self::Observer => "callback",
             Self::Diverged => "diverged",
+            Self::Collapsed => "collapsed",
         }
     }
 }

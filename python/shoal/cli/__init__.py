@@ -1,4 +1,4 @@
-"""The command line: ``shoal fit``, ``compare``, ``predict``, ``seed``, ``coreset``, ``shuffle`` and the rest.
+"""The command line: ``shoal fit``, ``compare``, ``predict``, ``seed``, ``coreset``, ``knn``, ``shuffle`` and the rest.
 
 Progress and messages go to stderr, results to stdout. Exit status: 0 done, 1 failed (one line on stderr that
 begins with ``shoal: error:``), 2 wrong usage, 130 interrupted, by Ctrl-C or SIGTERM. Files appear whole or
@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 
-from . import compare, coreset, demo, fit, info, predict, seed, shuffle
+from . import compare, coreset, demo, fit, info, knn, predict, seed, shuffle
 from .errors import UsageError, line_of, was_interrupted
 
 __all__ = ["main"]
@@ -28,6 +28,7 @@ VERBS = {
     "predict": predict,
     "seed": seed,
     "coreset": coreset,
+    "knn": knn,
     "shuffle": shuffle,
     "info": info,
     "demo": demo,

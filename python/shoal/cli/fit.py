@@ -128,16 +128,19 @@ def run(args: argparse.Namespace) -> int:
         seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
         # Of a mixture, which makes labels only where somebody asks for them.
         bound = getattr(model, "lower_bound_", None)
-        # Both are left out by `--set compute_labels=false`.
+        # Both are left out by `--set compute_labels=false`; modes have no inertia.
         inertia = getattr(model, "inertia_", None) if bound is None else None
+        energy_of_labels = getattr(model, "energy_", None)
         labels = None
         if args.labels:
-            labels = model.predict(source) if inertia is None else model.labels_
+            labels = getattr(model, "labels_", None)
+            labels = model.predict(source) if labels is None else labels
         for watcher in watchers:
             watcher.conclude(model)
         (rows, cols), dtype = source.shape, source.dtype.name
-    if args.output:
-        model.save(args.output)
+        if args.output:
+            # Some models keep their rows.
+            model.save(args.output)
     if labels is not None:
         write_npy(args.labels, labels)
     if args.plot:
@@ -171,6 +174,7 @@ def run(args: argparse.Namespace) -> int:
         "stop_reason": model.stop_reason_,
         "inertia": inertia,
         **({} if bound is None else {"lower_bound": bound}),
+        "energy": energy_of_labels,
         "validation_energy": energy,
         "seconds": round(seconds, 6),
         "resumed": resumed,
@@ -188,6 +192,7 @@ def run(args: argparse.Namespace) -> int:
         "iterations": f"{model.n_iter_} ({model.stop_reason_})",
         "inertia": None if inertia is None else f"{inertia:.9g}",
         "bound": None if bound is None else f"{bound:.9g} nats a row",
+        "energy": None if energy_of_labels is None else f"{energy_of_labels:.9g}",
         "validation": None if energy is None else f"{energy:.9g} a row ({args.validation})",
         "seconds": f"{seconds:.3f} ({spent(timings)})" if timings else f"{seconds:.3f}",
         "model": args.output,

@@ -117,7 +117,8 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
         }
         show(args, result)
         return
-    k, d = model.cluster_centers_.shape
+    centers = model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
+    k, d = centers.shape
     params = {
         name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"
         for name, value in model.get_params(deep=False).items()
@@ -128,7 +129,7 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
         "kind": kind,
         "clusters": k,
         "columns": d,
-        "dtype": model.cluster_centers_.dtype.name,
+        "dtype": centers.dtype.name,
         "iterations": model.n_iter_,
         "inertia": model.__dict__.get("_inertia"),
         "bytes": Path(args.file).stat().st_size,

@@ -6,6 +6,7 @@ import argparse
 import time
 
 from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .errors import UsageError
 from .files import check_outputs, rows_of
 from .results import show
 
@@ -46,16 +47,19 @@ def run(args: argparse.Namespace) -> int:
     model.set_params(n_jobs=args.threads)
     with rows_of(args, args.data) as source:
         begun = time.perf_counter()
-        labels = model.predict(source, out=args.output, distances=args.distances)
+        more = {"distances": args.distances} if args.distances else {}
+        if more and not hasattr(model, "cluster_centers_"):
+            raise UsageError(f"--distances: {type(model).__name__} has no distances to centers")
+        labels = model.predict(source, out=args.output, **more)
         seconds = time.perf_counter() - begun
-    used = np.zeros(len(model.cluster_centers_), dtype=bool)
+    used = np.zeros(model.n_clusters, dtype=bool)
     for start in range(0, len(labels), SOME):
         used[labels[start : start + SOME]] = True
     result = {
         "model": args.model,
         "data": args.data,
         "rows": len(labels),
-        "clusters": len(model.cluster_centers_),
+        "clusters": model.n_clusters,
         "clusters_used": int(used.sum()),
         "seconds": round(seconds, 6),
         "labels": args.output,

@@ -74,6 +74,8 @@ macro_rules! stamp {
                 // SAFETY: as above.
                 within: |l, d, reach, rows| unsafe { within(l, d, reach, rows) },
                 // SAFETY: as above.
+                below: |tile, base, rows, columns, found| unsafe { below(tile, base, rows, columns, found) },
+                // SAFETY: as above.
                 radii: |m, r| unsafe { radii(m, r) },
                 // SAFETY: as above.
                 reach: |m, u, out| unsafe { reach(m, u, out) },
@@ -258,6 +260,17 @@ macro_rules! stamp {
                 unsafe { bounds::within::<$simd>(lower, drift, reach, rows) }
             }
 
+            $(#[$attr])*
+            unsafe fn below(
+                tile: &[$t],
+                base: &[$t],
+                rows: &[$t],
+                columns: &[$t],
+                found: &mut [u32],
+            ) -> usize {
+                // SAFETY: the caller's processor has the instruction set.
+                unsafe { bounds::below::<$simd>(tile, base, rows, columns, found) }
+            }
             $(#[$attr])*
             unsafe fn radii(margins: Margins<$t>, radii: &mut Radii<$t>) {
                 bounds::radii(margins, radii);

@@ -87,6 +87,38 @@ pub(in crate::kernel) unsafe fn near<S: Simd>(
     }
 }
 
+/// Where in a tile, which has `columns.len()` values for each row, `value + base[row] < max(rows[row], columns[column])`, in order; gives how
+/// many such places there are in `found`, which needs room for the whole tile and a vector.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+pub(in crate::kernel) unsafe fn below<S: Simd>(
+    tile: &[S::T],
+    base: &[S::T],
+    rows: &[S::T],
+    columns: &[S::T],
+    found: &mut [u32],
+) -> usize {
+    let (n, stride) = (base.len(), columns.len());
+    assert!(rows.len() == n && stride.is_multiple_of(S::LANES) && tile.len() >= n * stride);
+    assert!(found.len() >= n * stride + S::LANES);
+    let mut count = 0;
+    for r in 0..n {
+        // SAFETY: whole vectors lie within a row of the tile; at most as many places were written as were looked at.
+        unsafe {
+            let (add, limit) = (S::splat(base[r]), S::splat(rows[r]));
+            for at in (0..stride).step_by(S::LANES) {
+                let value = S::add(S::load(tile.as_ptr().add(r * stride + at)), add);
+                let most = S::max(S::load(columns.as_ptr().add(at)), limit);
+                let place = (r * stride + at) as u32;
+                count += S::push_less(value, most, place, found.as_mut_ptr().add(count));
+            }
+        }
+    }
+    count
+}
+
 /// The rows whose bound is within reach: `lower[r] - drift < reach[r]`, in order; gives how many there are in `rows`.
 ///
 /// # Safety

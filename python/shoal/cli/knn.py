@@ -1,0 +1,74 @@
+"""``shoal knn``: the nearest neighbours of every row are found."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .files import check_outputs, rows_of
+from .results import show
+
+
+def add(verbs: Verbs) -> None:
+    """Add the verb."""
+    knn = add_verb(verbs, "knn", "find the nearest neighbours of every row", run)
+    add_rows(knn)
+    knn.add_argument(
+        "-m", "--neighbors", type=int, required=True, metavar="M", help="neighbours of a row, not itself"
+    )
+    knn.add_argument(
+        "-o",
+        "--output",
+        required=True,
+        type=file_of,
+        metavar="GRAPH.npz",
+        help="squared distances as a sparse matrix, which scipy.sparse.load_npz reads",
+    )
+    knn.add_argument(
+        "--method", default="auto", metavar="HOW", help="auto, exact, kd-tree or ivf (default: auto)"
+    )
+    knn.add_argument(
+        "--recall",
+        type=float,
+        default=0.95,
+        metavar="SHARE",
+        help="share of the true neighbours that ivf is to find (default: 0.95)",
+    )
+    add_common(knn)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Find neighbours."""
+    from scipy.sparse import save_npz
+
+    import shoal
+    from shoal._files import whole
+
+    check_outputs([args.data], [args.output])
+    with rows_of(args, args.data) as source:
+        begun = time.perf_counter()
+        graph, info = shoal.knn_graph(
+            source,
+            args.neighbors,
+            method=args.method,
+            recall=args.recall,
+            n_jobs=args.threads,
+            return_info=True,
+        )
+        seconds = time.perf_counter() - begun
+    with whole(args.output) as file:
+        save_npz(file, graph, compressed=False)
+    result = {
+        "data": args.data,
+        "rows": graph.shape[0],
+        "neighbors": args.neighbors,
+        "method": info["method"],
+        "recall": round(info["recall"], 6),
+        "cells": info["n_cells"] or None,
+        "probes": info["n_probes"] or None,
+        "seconds": round(seconds, 6),
+        "graph": args.output,
+    }
+    show(args, result)
+    return 0

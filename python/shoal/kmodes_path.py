@@ -1,0 +1,234 @@
+"""A choice of the Laplacian's weight without labels: what a few weights lead to."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.validation import check_array
+
+from . import _params
+from ._base import opened
+from .data import DataSource, as_rows
+from .kmodes import LaplacianKModes
+
+__all__ = ["PATH_DTYPE", "laplacian_path", "plot_path"]
+
+#: Columns of the table, but for the sizes.
+FIELDS: tuple[tuple[str, str], ...] = (
+    ("weight", "f8"),
+    ("energy", "f8"),
+    ("kernel", "f8"),
+    ("cut", "f8"),
+    ("smallest", "i8"),
+    ("largest", "i8"),
+    ("stability", "f8"),
+    ("stability_std", "f8"),
+    ("collapsed", "?"),
+    ("n_iter", "i8"),
+)
+PATH_DTYPE = np.dtype(list(FIELDS))
+WEIGHTS = (0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
+#: Share of the rows in a resample.
+RESAMPLED = 0.8
+
+
+def laplacian_path(
+    X: Any,
+    n_clusters: int,
+    *,
+    weights: Iterable[float] | None = None,
+    n_resamples: int = 5,
+    random_state: Any = None,
+    **params: Any,
+) -> npt.NDArray[np.void]:
+    """Fit :class:`~shoal.LaplacianKModes` with several weights, and compare what comes of them.
+
+    Labels are never looked at. A weight is worth choosing where clusters are stable, none is tiny and nothing
+    has collapsed; among those, where the cut falls steeply for a small loss of the kernel term.
+
+    Parameters
+    ----------
+    X : rows of shape (n_samples, n_features)
+        As for :meth:`shoal.LaplacianKModes.fit`.
+    n_clusters : int
+        Number of clusters.
+    weights : iterable of float, optional
+        Weights to try, at least 0. Default: 0, 0.1, 0.25, 0.5, 1, 1.5, 2 and 3.
+    n_resamples : int, default=5
+        Fits of four fifths of the rows, drawn at random, for each weight; 0: no stability is measured.
+    random_state : int, RandomState, Generator or None, default=None
+        What all draws depend on; the fits of all weights begin with the same first modes.
+    **params
+        Other parameters of :class:`~shoal.LaplacianKModes`, such as ``n_neighbors``.
+
+    Returns
+    -------
+    table : structured ndarray of shape (n_weights,)
+        A row for each weight, in ascending order: ``weight``; ``energy``, which is ``weight * cut -
+        kernel``; ``kernel``, the sum of the kernels of rows and their modes; ``cut``, the affinity between
+        rows of different clusters; rows of the ``smallest`` and the ``largest`` cluster; ``stability``, the
+        mean adjusted Rand index of the labels of a resample and those of all rows, and ``stability_std``,
+        its deviation (NaN without resamples); ``collapsed``; ``n_iter``; and ``sizes``, the rows of every
+        cluster, largest first.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For parameters and rows that are refused.
+
+    See Also
+    --------
+    shoal.kmodes_path.plot_path : draws the table.
+
+    Notes
+    -----
+    The neighbour graph is made once, for all weights, and once for each resample.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(size=(40, 3)) + 9, rng.normal(size=(40, 3)) - 9])
+    >>> table = shoal.laplacian_path(X, 2, weights=[0.0, 1.0], n_resamples=2, random_state=0, normalize=False)
+    >>> table["stability"].tolist(), table["sizes"].tolist()
+    ([1.0, 1.0], [[40, 40], [40, 40]])
+    """
+    grid = _weights_of(weights)
+    resamples = _params.whole("n_resamples", n_resamples, 0)
+    seed = _params.seed(random_state)
+    for name in ("laplacian_weight", "affinity", "random_state"):
+        if name in params:
+            raise TypeError(f"{name} cannot be given: laplacian_path says it itself")
+    # Refuses what no fit would take.
+    model = LaplacianKModes(n_clusters, laplacian_weight=grid[-1], random_state=seed, **params)
+    model._check()
+    source = opened(X)
+    rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
+    fits = [_fits(rows, model, grid)]
+    table = np.zeros(len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))]))
+    for at, fitted in enumerate(fits[0]):
+        sizes = np.sort(np.bincount(fitted.labels_, minlength=int(n_clusters)))[::-1]
+        kernel = grid[at] * _cut(fitted) - fitted.energy_
+        table[at] = (
+            grid[at],
+            fitted.energy_,
+            kernel,
+            _cut(fitted),
+            sizes[-1],
+            sizes[0],
+            np.nan,
+            np.nan,
+            fitted.collapsed_,
+            fitted.n_iter_,
+            sizes,
+        )
+    if resamples:
+        draws = _params.random_state_of(seed)
+        n = len(fits[0][0].labels_)
+        found = np.empty((len(grid), resamples))
+        for trial in range(resamples):
+            picked = np.sort(draws.choice(n, max(int(n_clusters), int(RESAMPLED * n)), replace=False))
+            for at, fitted in enumerate(_fits(_some(rows, picked), model, grid)):
+                found[at, trial] = adjusted_rand_score(fits[0][at].labels_[picked], fitted.labels_)
+        table["stability"], table["stability_std"] = found.mean(axis=1), found.std(axis=1)
+    return table
+
+
+def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None:
+    """Draw what :func:`shoal.laplacian_path` found: energies, sizes and stability over the weight.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The picture, a PNG file that appears whole or not at all.
+    table : structured ndarray
+        What :func:`shoal.laplacian_path` gave.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    OSError
+        When the file cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal, tempfile
+    >>> from shoal.kmodes_path import plot_path
+    >>> X = np.random.default_rng(0).normal(size=(60, 3))
+    >>> table = shoal.laplacian_path(X, 2, weights=[0.0, 0.5], n_resamples=1, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     plot_path(f"{folder}/path.png", table)
+    """
+    from ._files import whole
+    from .plot import require_matplotlib
+
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 3.6), layout="constrained")
+    energies, sizes, stability = figure.subplots(1, 3)
+    weight = table["weight"]
+    energies.plot(weight, table["kernel"], "o-", label="kernel term")
+    energies.plot(weight, table["cut"], "s-", label="cut")
+    energies.legend()
+    energies.set_title("terms of the energy")
+    for at in range(table["sizes"].shape[1]):
+        sizes.plot(weight, table["sizes"][:, at], ".-", color="tab:blue", alpha=0.6)
+    sizes.set_title("rows of each cluster")
+    sizes.set_yscale("symlog")
+    stability.errorbar(weight, table["stability"], table["stability_std"], fmt="o-", capsize=3)
+    gone = table["collapsed"]
+    stability.plot(weight[gone], table["stability"][gone], "rx", markersize=10, label="collapsed")
+    stability.set_ylim(top=1.02)
+    stability.set_title("stability under resampling")
+    if gone.any():
+        stability.legend()
+    for axes in (energies, sizes, stability):
+        axes.set_xlabel("weight")
+    with whole(path) as file:
+        figure.savefig(file, format="png", dpi=110)
+
+
+def _weights_of(weights: Iterable[float] | None) -> list[float]:
+    given = WEIGHTS if weights is None else list(weights)
+    if len(given) == 0:
+        raise _params.ParameterError("weights must not be empty")
+    return sorted(_params.at_least_0("weights", weight) for weight in given)
+
+
+def _some(rows: Any, picked: npt.NDArray[np.int64]) -> Any:
+    """Give some of the rows, as an array or a sparse matrix."""
+    return rows.take(picked) if isinstance(rows, DataSource) else rows[picked]
+
+
+def _cut(fitted: LaplacianKModes) -> float:
+    """Sum the affinity between rows of different clusters."""
+    pairs = fitted.affinity_.tocoo()
+    return float(pairs.data[fitted.labels_[pairs.row] != fitted.labels_[pairs.col]].sum())
+
+
+def _fits(rows: Any, model: LaplacianKModes, grid: list[float]) -> list[LaplacianKModes]:
+    """Fit all weights to the same rows, with one graph for all of them."""
+    fitted: list[LaplacianKModes] = []
+    graph, bandwidth = None, model.bandwidth
+    for weight in grid:
+        one = LaplacianKModes(**{**model.get_params(), "laplacian_weight": weight})
+        with warnings.catch_warnings():
+            # It is in the table.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            if graph is None:
+                one.fit(rows)
+                graph, bandwidth = one.affinity_, one.bandwidth_
+            else:
+                one.set_params(affinity="precomputed", bandwidth=bandwidth).fit(graph, features=rows)
+        fitted.append(one)
+    return fitted

@@ -1,0 +1,220 @@
+//! This module knows how all pairs of rows are looked at, a part of them packed at a time, and each pair once for both of its rows.
+
+use super::lists::{Found, Lists, is_before, offer, reach};
+use crate::data::{DataSource, RowRange, count_rows, row_values, take};
+use crate::error::Result;
+use crate::kernel::near::{Limits, Near, near};
+use crate::kernel::{Compute, Frame, PackedCenters};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::solver::sweep::{Chunk, Wide, sweep};
+use crate::tuning::{GRAPH_TILE_ROWS, SHIFT_SAMPLE, graph_block_rows};
+
+/// What rows are measured in, once they are known to be finite: the rows that others are looked for among, and `more`, which look for them.
+pub(super) fn frame<T: Compute>(
+    data: &dyn DataSource<T>,
+    more: Option<&dyn DataSource<T>>,
+    cx: &Executor,
+) -> Result<Frame<T>> {
+    let n = count_rows(data)?;
+    let mut largest = 0.0f64;
+    let absorb = |chunk: Chunk<'_, T>, (): (), most: &mut f64, (): &mut ()| {
+        chunk.check_finite()?;
+        for i in 0..chunk.rows.rows() {
+            *most = chunk.rows.stored(i).iter().fold(*most, |most, x| most.max(x.to_f64().abs()));
+        }
+        Ok(())
+    };
+    let merge = |most: &mut f64, part: &mut f64| *most = most.max(std::mem::take(part));
+    for rows in more.into_iter().chain([data]) {
+        sweep(rows, cx, GRAPH_TILE_ROWS, (), &mut largest, (|| 0.0, || ()), absorb, merge)?;
+    }
+    let count = (SHIFT_SAMPLE as u64).min(n);
+    let picked: Vec<u64> = (0..count).map(|i| i * n / count).collect();
+    let sample = take(data, &picked)?;
+    Ok(Frame::of(MatRef::new(&sample, data.dim()), largest, data.most_values().is_some()))
+}
+
+/// Some rows of a source, packed.
+pub(super) fn packed<T: Compute>(
+    data: &dyn DataSource<T>,
+    rows: &[u64],
+    frame: &Frame<T>,
+) -> Result<PackedCenters<T>> {
+    let values = take(data, rows)?;
+    let sparse = data.most_values().is_some();
+    Ok(PackedCenters::framed(MatRef::new(&values, data.dim()), frame, row_values(data), sparse))
+}
+
+/// A neighbour for a packed row: its slot, and what was found.
+type Offer = (u32, Found);
+
+/// What a pass finds for packed rows: those of a tile wait until the tile's turn comes.
+struct Offers<'a> {
+    lists: &'a mut [Found],
+    waiting: Vec<Offer>,
+}
+
+impl Offers<'_> {
+    /// Hands to lists of `m` places what waits in another part.
+    fn take(&mut self, part: &mut Self, m: usize) {
+        for (j, (sq_dist, row)) in part.waiting.drain(..) {
+            offer(&mut self.lists[j as usize * m..][..m], sq_dist, row);
+        }
+    }
+}
+
+/// The nearest rows of all rows.
+///
+/// # Errors
+/// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Memory`](crate::Error::Memory).
+pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<Lists> {
+    let n = count_rows(data)?;
+    let frame = frame(data, None, cx)?;
+    let mut lists = Lists::new(n, m)?;
+    let part = graph_block_rows(n as usize, data.dim()) as u64;
+    for start in (0..n).step_by(part as usize) {
+        let end = n.min(start + part);
+        let rows: Vec<u64> = (start..end).collect();
+        let packed = packed(data, &rows, &frame)?;
+        let (before, rest) = lists.places.split_at_mut(start as usize * m);
+        let own = &mut rest[..rows.len() * m];
+        // Among themselves, each for itself.
+        let nobody = packed.limits(rows.iter().map(|_| -1.0));
+        meet(data, (start, end), &packed, start, &nobody, m, own, &mut [], cx)?;
+        // With those before them, a growing part at a time, so that what they reach is soon known: `m` of them come into reach whenever their
+        // number doubles.
+        let mut first = 0;
+        while first < start {
+            let last = start.min(first + part.max(first));
+            let limits = packed.limits(own.chunks_exact(m).map(|list| reach(list, first as u32)));
+            let lists = &mut before[first as usize * m..last as usize * m];
+            meet(data, (first, last), &packed, start, &limits, m, lists, own, cx)?;
+            first = last;
+        }
+    }
+    Ok(lists)
+}
+
+/// The rows `first..last` meet packed rows, of which the first is row number `start`: their own lists are `lists`, those of the packed rows
+/// `others`.
+#[expect(clippy::too_many_arguments, reason = "a meeting has two sides")]
+fn meet<T: Compute>(
+    data: &dyn DataSource<T>,
+    (first, last): (u64, u64),
+    packed: &PackedCenters<T>,
+    start: u64,
+    limits: &Limits<T>,
+    m: usize,
+    lists: &mut [Found],
+    others: &mut [Found],
+    cx: &Executor,
+) -> Result<()> {
+    // How far the packed rows reached when this began.
+    let furthest: Vec<Found> = others.chunks_exact(m).map(|list| list[m - 1]).collect();
+    let absorb = |chunk: Chunk<'_, T>,
+                  mine: Wide<'_, Found>,
+                  part: &mut Offers<'_>,
+                  (reaches, buffers): &mut (Vec<f64>, Near<T>)| {
+        reaches.clear();
+        reaches.extend(mine.values.chunks_exact(m).map(|list| reach(list, start as u32)));
+        let from = (first + chunk.first_row) as u32;
+        near(chunk.rows, packed, reaches, limits, buffers, |i, j, sq_dist| {
+            let (row, other) = (from + i as u32, start as u32 + j as u32);
+            let list = &mut mine.values[i * m..(i + 1) * m];
+            if row == other {
+                return reach(list, start as u32);
+            }
+            if furthest.get(j).is_some_and(|&furthest| is_before((sq_dist, row), furthest)) {
+                part.waiting.push((j as u32, (sq_dist, row)));
+            }
+            offer(list, sq_dist, other)
+        });
+        Ok(())
+    };
+    let rows = RowRange::new::<T>(data, first..last)?;
+    let state = Wide { values: lists, width: m };
+    let mut total = Offers { lists: others, waiting: Vec::new() };
+    let empty = (|| Offers { lists: &mut [], waiting: Vec::new() }, Default::default);
+    sweep(&rows, cx, GRAPH_TILE_ROWS, state, &mut total, empty, absorb, |total, part| total.take(part, m))
+}
+
+/// The `m` nearest rows of `data` for each of other rows: their indices and squared distances, `m` of each a row.
+///
+/// # Errors
+/// As [`neighbors`].
+pub(crate) fn nearest_rows<T: Compute>(
+    rows: &dyn DataSource<T>,
+    data: &dyn DataSource<T>,
+    m: usize,
+    cx: &Executor,
+) -> Result<(Vec<u32>, Vec<f64>)> {
+    let n = count_rows(data)?;
+    let frame = frame(data, Some(rows), cx)?;
+    let mut lists = Lists::new(count_rows(rows)?, m)?;
+    let part = graph_block_rows(n as usize, data.dim()) as u64;
+    for start in (0..n).step_by(part as usize) {
+        let picked: Vec<u64> = (start..n.min(start + part)).collect();
+        let packed = packed(data, &picked, &frame)?;
+        let nobody = packed.limits(picked.iter().map(|_| -1.0));
+        let absorb = |chunk: Chunk<'_, T>,
+                      mine: Wide<'_, Found>,
+                      (): &mut (),
+                      (reaches, buffers): &mut (Vec<f64>, Near<T>)| {
+            reaches.clear();
+            reaches.extend(mine.values.chunks_exact(m).map(|list| reach(list, start as u32)));
+            near(chunk.rows, &packed, reaches, &nobody, buffers, |i, j, sq_dist| {
+                offer(&mut mine.values[i * m..(i + 1) * m], sq_dist, start as u32 + j as u32)
+            });
+            Ok(())
+        };
+        let state = Wide { values: &mut lists.places[..], width: m };
+        sweep(rows, cx, GRAPH_TILE_ROWS, state, &mut (), (|| (), Default::default), absorb, |(), ()| ())?;
+    }
+    let (sq_dists, found) = lists.places.into_iter().unzip();
+    Ok((found, sq_dists))
+}
+
+/// The nearest rows of a few of the rows.
+///
+/// # Errors
+/// As [`neighbors`].
+pub(super) fn nearest_of<T: Compute>(
+    data: &dyn DataSource<T>,
+    picked: &[u64],
+    m: usize,
+    frame: &Frame<T>,
+    cx: &Executor,
+) -> Result<Vec<Found>> {
+    let n = count_rows(data)?;
+    let mut lists = Lists::new(picked.len() as u64, m)?;
+    let packed = packed(data, picked, frame)?;
+    let mut first = 0;
+    while first < n {
+        let last = n.min(first + GRAPH_TILE_ROWS as u64 + first);
+        let limits = packed.limits(lists.places.chunks_exact(m).map(|list| reach(list, first as u32)));
+        let furthest: Vec<Found> = lists.places.chunks_exact(m).map(|list| list[m - 1]).collect();
+        let absorb = |chunk: Chunk<'_, T>,
+                      (): (),
+                      part: &mut Offers<'_>,
+                      (nothing, buffers): &mut (Vec<f64>, Near<T>)| {
+            nothing.clear();
+            nothing.resize(chunk.rows.rows(), -1.0);
+            let from = first + chunk.first_row;
+            near(chunk.rows, &packed, nothing, &limits, buffers, |i, j, sq_dist| {
+                let row = from + i as u64;
+                if row != picked[j] && is_before((sq_dist, row as u32), furthest[j]) {
+                    part.waiting.push((j as u32, (sq_dist, row as u32)));
+                }
+                -1.0
+            });
+            Ok(())
+        };
+        let rows = RowRange::new::<T>(data, first..last)?;
+        let mut total = Offers { lists: &mut lists.places, waiting: Vec::new() };
+        let empty = (|| Offers { lists: &mut [], waiting: Vec::new() }, Default::default);
+        sweep(&rows, cx, GRAPH_TILE_ROWS, (), &mut total, empty, absorb, |total, part| total.take(part, m))?;
+        first = last;
+    }
+    Ok(lists.places)
+}

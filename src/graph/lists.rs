@@ -1,0 +1,75 @@
+//! This module knows the nearest neighbours found so far: a short list for every row, in order.
+
+use super::{About, KnnGraph};
+use crate::error::Result;
+use crate::matrix::make_room;
+
+/// A neighbour: its squared distance and its index. The order of these pairs is that of lists.
+pub(super) type Found = (f64, u32);
+
+/// A place that is still free.
+const FREE: Found = (f64::INFINITY, u32::MAX);
+
+/// The lists of all rows, `width` places each.
+#[derive(Debug)]
+pub(super) struct Lists {
+    pub(super) width: usize,
+    pub(super) places: Vec<Found>,
+}
+
+impl Lists {
+    /// Free places for `n` rows.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub(super) fn new(n: u64, width: usize) -> Result<Self> {
+        let mut places = Vec::new();
+        make_room(&mut places, "a neighbour graph", n, width)?;
+        places.resize(n as usize * width, FREE);
+        Ok(Self { width, places })
+    }
+
+    pub(super) fn into_graph(self, about: About) -> KnnGraph {
+        let (sq_dists, neighbors) = self.places.into_iter().unzip();
+        KnnGraph { n_neighbors: self.width, neighbors, sq_dists, about }
+    }
+}
+
+/// Takes a neighbour into a list, if it is among the nearest; gives how far the list reaches now.
+pub(super) fn offer(list: &mut [Found], sq_dist: f64, id: u32) -> f64 {
+    let last = list.len() - 1;
+    if is_before((sq_dist, id), list[last]) && list.iter().all(|found| found.1 != id) {
+        let at = list.partition_point(|&found| is_before(found, (sq_dist, id)));
+        list[at..].rotate_right(1);
+        list[at] = (sq_dist, id);
+    }
+    list[last].0
+}
+
+/// Whether one neighbour comes before another.
+pub(super) fn is_before(one: Found, other: Found) -> bool {
+    one.0 < other.0 || (one.0 == other.0 && one.1 < other.1)
+}
+
+/// How far a list reaches for rows from number `first` on: squared, and negative where none of them can be of use, because as many others
+/// coincide with the row.
+pub(super) fn reach(list: &[Found], first: u32) -> f64 {
+    let (sq_dist, id) = list[list.len() - 1];
+    if sq_dist == 0.0 && id < first { -1.0 } else { sq_dist }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_stay_in_order_and_once() {
+        let mut list = [FREE; 3];
+        assert_eq!(offer(&mut list, 4.0, 7), f64::INFINITY);
+        for (sq_dist, id) in [(4.0, 7), (2.0, 9), (4.0, 3), (4.0, 5), (9.0, 0)] {
+            offer(&mut list, sq_dist, id);
+        }
+        assert_eq!(list, [(2.0, 9), (4.0, 3), (4.0, 5)]);
+        assert_eq!((reach(&list, 100), reach(&[(0.0, 4)], 5), reach(&[(0.0, 4)], 4)), (4.0, -1.0, 0.0));
+    }
+}

@@ -1,0 +1,324 @@
+//! This module knows the inner loop: responsibilities of all rows, each replaced by the minimum of a bound, until nothing changes.
+//!
+//! The update `z_p <- softmax(a_p + lambda sum_q w_pq z_q)` (equation 8 of the paper) is for all rows at once, so `Z` is held twice. It is the exact
+//! minimum of the tangent bound of
+//! `R(Z) = sum z log z - sum z a - (lambda / 2) sum_pq w_pq z_p.z_q`, with half the weight that the paper writes down: that is what never rises,
+//! and what is watched, as long as `W` is symmetric and `lambda max(0, -lambda_min(W)) <= 2`. A matrix of neighbours has no such condition of its own;
+//! a shift of its diagonal gives it one, adds inertia, and leaves the best labels the best ones.
+
+use super::affinity::Affinity;
+use super::exponent::Exponent;
+use crate::error::Result;
+use crate::parallel::Executor;
+
+/// Most updates of a loop.
+const MOST_UPDATES: usize = 1000;
+/// A loop ends when what is watched changes by less than this share.
+const STILL: f64 = 1e-6;
+/// Rows that one worker updates between two merges of sums.
+const TILE_ROWS: usize = 1024;
+/// Rows whose exponentials are made together.
+const GROUP_ROWS: usize = 64;
+
+/// The problem of a loop: what modes and neighbours want of each row.
+pub(super) struct Problem<'a, T> {
+    /// Kernel values of all rows and modes, `k` a row.
+    pub(super) near: &'a [T],
+    pub(super) k: usize,
+    pub(super) affinity: &'a Affinity,
+    pub(super) lambda: f64,
+    /// What the diagonal is shifted by, row by row; empty where it is not.
+    pub(super) shift: &'a [f64],
+}
+
+/// How a loop ended. The responsibilities are in the first of its two buffers.
+pub(super) struct Relaxed {
+    /// What was watched, before the first update and after each.
+    pub(super) watched: Vec<f64>,
+    /// `- sum z a - lambda sum w z.z`.
+    pub(super) energy: f64,
+    /// Whether what was watched rose: the loop was left at once if that was asked for.
+    pub(super) rose: bool,
+}
+
+/// A number of clusters, which the compiler knows where it is small, so that the loops over them are unrolled.
+trait Width: Copy + Sync {
+    fn get(self) -> usize;
+}
+
+#[derive(Clone, Copy)]
+struct Known<const K: usize>;
+
+impl<const K: usize> Width for Known<K> {
+    #[inline(always)]
+    fn get(self) -> usize {
+        K
+    }
+}
+
+impl Width for usize {
+    #[inline(always)]
+    fn get(self) -> usize {
+        self
+    }
+}
+
+/// Sums of one update, over all rows: of the responsibilities that it reads, and of those that it writes.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    /// `sum z.a` and `sum z.(W z)` of the old ones, and the share of the diagonal's shift in the latter.
+    near: f64,
+    smooth: f64,
+    inert: f64,
+    /// `sum z log z - z.a` of the new ones.
+    free: f64,
+}
+
+impl<T: Exponent> Problem<'_, T> {
+    /// Runs the loop from `softmax(a)`.
+    pub(super) fn relax(
+        &self,
+        buffers: &mut [Vec<T>; 2],
+        leave_when_it_rises: bool,
+        cx: &Executor,
+    ) -> Result<Relaxed> {
+        for z in &mut *buffers {
+            z.resize(self.near.len(), T::ZERO);
+        }
+        let [now, next] = buffers;
+        let mut free = self.update(None, now, cx)?.free;
+        let mut watched: Vec<f64> = Vec::new();
+        let mut rose = false;
+        loop {
+            // The sums of the present responsibilities come with the next ones, which are not used after the last.
+            let sums = self.update(Some(now), next, cx)?;
+            let value = free - 0.5 * self.lambda * (sums.smooth + sums.inert);
+            let energy = -sums.near - self.lambda * sums.smooth;
+            if let Some(&before) = watched.last() {
+                rose |= value > before + T::EPSILON * before.abs();
+                if rose && leave_when_it_rises {
+                    return Ok(Relaxed { watched, energy, rose });
+                }
+                watched.push(value);
+                if (value - before).abs() <= STILL * before.abs() || watched.len() > MOST_UPDATES {
+                    return Ok(Relaxed { watched, energy, rose });
+                }
+            } else {
+                watched.push(value);
+            }
+            free = sums.free;
+            std::mem::swap(now, next);
+        }
+    }
+
+    /// One update of all rows, from `z` into `out`; without `z`, from the kernel values alone.
+    fn update(&self, z: Option<&[T]>, out: &mut [T], cx: &Executor) -> Result<Sums> {
+        macro_rules! widths {
+            ($($k:literal)*) => {
+                match self.k {
+                    $($k => self.update_of(Known::<$k>, z, out, cx),)*
+                    k => self.update_of(k, z, out, cx),
+                }
+            };
+        }
+        widths!(2 3 4 5 6 7 8 9 10 12 16 20)
+    }
+
+    fn update_of(&self, width: impl Width, z: Option<&[T]>, out: &mut [T], cx: &Executor) -> Result<Sums> {
+        let mut total = Sums::default();
+        let tiles = out.chunks_mut(TILE_ROWS * self.k).enumerate();
+        cx.ordered_reduce(
+            tiles,
+            &mut total,
+            Sums::default,
+            Vec::new,
+            |(tile, out), sums, wanted| {
+                for (group, out) in out.chunks_mut(GROUP_ROWS * self.k).enumerate() {
+                    let first = tile * TILE_ROWS + group * GROUP_ROWS;
+                    if let Some(z) = z {
+                        self.wishes(width, z, first, out, sums);
+                    } else {
+                        out.copy_from_slice(&self.near[first * self.k..][..out.len()]);
+                    }
+                    self.softmax(width, first, out, sums, wanted);
+                }
+                Ok(())
+            },
+            |total, part| {
+                let Sums { near, smooth, inert, free } = std::mem::take(part);
+                total.near += near;
+                total.smooth += smooth;
+                total.inert += inert;
+                total.free += free;
+            },
+        )?;
+        Ok(total)
+    }
+
+    /// Writes `a_p + lambda (sum_q w_pq z_q + shift_p z_p)` of the rows from `first` on.
+    #[inline(always)]
+    fn wishes(&self, width: impl Width, z: &[T], first: usize, out: &mut [T], sums: &mut Sums) {
+        let k = width.get();
+        let lambda = T::from_f64(self.lambda);
+        for (i, out) in out.chunks_exact_mut(k).enumerate() {
+            let p = first + i;
+            let (own, near) = (&z[p * k..(p + 1) * k], &self.near[p * k..(p + 1) * k]);
+            out.fill(T::ZERO);
+            let (columns, weights) = self.affinity.row(p);
+            for (&q, &w) in columns.iter().zip(weights) {
+                let w = T::from_f64(w);
+                let other = &z[q as usize * k..(q as usize + 1) * k];
+                out.iter_mut().zip(other).for_each(|(out, &z)| *out = *out + w * z);
+            }
+            let (mut close, mut smooth) = (0.0, 0.0);
+            for ((&z, &a), &b) in own.iter().zip(near).zip(&*out) {
+                close += z.to_f64() * a.to_f64();
+                smooth += z.to_f64() * b.to_f64();
+            }
+            sums.near += close;
+            sums.smooth += smooth;
+            if let Some(&shift) = self.shift.get(p) {
+                sums.inert += shift * own.iter().map(|z| z.to_f64() * z.to_f64()).sum::<f64>();
+                let shift = T::from_f64(shift);
+                out.iter_mut().zip(own).for_each(|(out, &z)| *out = *out + shift * z);
+            }
+            out.iter_mut().zip(near).for_each(|(out, &a)| *out = a + lambda * *out);
+        }
+    }
+
+    /// Makes responsibilities of wishes, in place.
+    #[inline(always)]
+    fn softmax(&self, width: impl Width, first: usize, out: &mut [T], sums: &mut Sums, wanted: &mut Vec<T>) {
+        let k = width.get();
+        let mut most = [T::ZERO; GROUP_ROWS];
+        wanted.clear();
+        wanted.extend_from_slice(out);
+        for (row, most) in out.chunks_exact_mut(k).zip(&mut most) {
+            *most = row.iter().fold(row[0], |most, &x| if x > most { x } else { most });
+            for x in row {
+                *x = *x - *most;
+            }
+        }
+        T::exp_all(out);
+        let near = &self.near[first * k..][..out.len()];
+        let rows = out.chunks_exact_mut(k).zip(wanted.chunks_exact(k)).zip(near.chunks_exact(k));
+        for (((row, wanted), near), most) in rows.zip(most) {
+            let sum: f64 = row.iter().map(|x| x.to_f64()).sum();
+            let share = T::from_f64(1.0 / sum);
+            let mut free = 0.0;
+            for ((z, &wish), &a) in row.iter_mut().zip(wanted).zip(near) {
+                *z = *z * share;
+                free += z.to_f64() * (wish.to_f64() - a.to_f64());
+            }
+            sums.free += free - (most.to_f64() + sum.ln());
+        }
+    }
+}
+
+/// Rows of `k` values in another order.
+pub(super) fn ordered<T: Exponent>(values: &[T], order: &[u32], k: usize) -> Vec<T> {
+    let mut out = Vec::with_capacity(values.len());
+    for &row in order {
+        out.extend_from_slice(&values[row as usize * k..][..k]);
+    }
+    out
+}
+
+/// The label of every row: the cluster that is most responsible, the lowest among equals.
+pub(super) fn labels<T: Exponent>(z: &[T], k: usize) -> Vec<u32> {
+    let best = |row: &[T]| {
+        let mut best = 0;
+        for l in 1..k {
+            if row[l] > row[best] {
+                best = l;
+            }
+        }
+        best as u32
+    };
+    z.chunks_exact(k).map(best).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::{Purpose, Rng};
+
+    /// `R` of the definition, with the shift.
+    fn defined(problem: &Problem<'_, f64>, z: &[f64]) -> f64 {
+        let k = problem.k;
+        let mut value = 0.0;
+        for p in 0..problem.affinity.n_rows() {
+            for l in 0..k {
+                let own = z[p * k + l];
+                let (columns, weights) = problem.affinity.row(p);
+                let pull: f64 = columns.iter().zip(weights).map(|(&q, w)| w * z[q as usize * k + l]).sum();
+                let pull = pull + problem.shift.get(p).unwrap_or(&0.0) * own;
+                value += own * own.ln() - own * problem.near[p * k + l] - 0.5 * problem.lambda * own * pull;
+            }
+        }
+        value
+    }
+
+    /// A random symmetric matrix and kernel values.
+    fn random(n: usize, k: usize, seed: u64) -> (Affinity, Vec<f64>) {
+        let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
+        let (mut starts, mut columns, mut weights) = (vec![0], Vec::new(), Vec::new());
+        for i in 0..n {
+            for j in 0..n {
+                if i != j && rng.unit() < 0.3 {
+                    columns.push(j as u32);
+                    weights.push(rng.unit());
+                }
+            }
+            starts.push(columns.len());
+        }
+        let near = (0..n * k).map(|_| rng.unit()).collect();
+        (Affinity::symmetrised(&starts, &columns, &weights).unwrap(), near)
+    }
+
+    #[test]
+    fn what_is_watched_is_what_is_defined_and_never_rises_with_the_shift() {
+        let cx = Executor::new(Some(1)).unwrap();
+        for seed in 0..1000 {
+            let (affinity, near) = random(6 + (seed as usize % 9), 2 + (seed as usize % 3), seed);
+            let (k, lambda) = (2 + (seed as usize % 3), 0.3 + 0.01 * (seed % 400) as f64);
+            let n = affinity.n_rows();
+            let shift: Vec<f64> = (0..n).map(|p| (affinity.degree(p) - 2.0 / lambda).max(0.0)).collect();
+            let problem = Problem { near: &near, k, affinity: &affinity, lambda, shift: &shift };
+            let mut buffers = [Vec::new(), Vec::new()];
+            let relaxed = problem.relax(&mut buffers, true, &cx).unwrap();
+            assert!(!relaxed.rose && relaxed.watched.len() > 1, "{seed}");
+            let last = *relaxed.watched.last().unwrap();
+            assert!((last - defined(&problem, &buffers[0])).abs() <= 1e-9 * last.abs().max(1.0), "{seed}");
+            assert!(buffers[0].iter().all(|&z| z > 0.0));
+            for row in buffers[0].chunks_exact(k) {
+                assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn without_neighbours_rows_ask_their_modes() {
+        let near = [0.25f64, 0.5, 1.0, 0.0];
+        let affinity = Affinity::symmetrised(&[0, 0, 0], &[], &[]).unwrap();
+        let problem = Problem { near: &near, k: 2, affinity: &affinity, lambda: 3.0, shift: &[] };
+        let mut buffers = [Vec::new(), Vec::new()];
+        problem.relax(&mut buffers, false, &Executor::new(Some(1)).unwrap()).unwrap();
+        for (z, a) in buffers[0].chunks_exact(2).zip(near.chunks_exact(2)) {
+            assert!((z[1] - 1.0 / (1.0 + (a[0] - a[1]).exp())).abs() < 1e-15);
+        }
+        assert_eq!(labels(&buffers[0], 2), [1, 0]);
+    }
+
+    #[test]
+    fn two_neighbours_that_swap_for_ever_are_noticed() {
+        let near = [1.0f64, 0.0, 0.0, 1.0];
+        let affinity = Affinity::symmetrised(&[0, 1, 2], &[1, 0], &[1.0, 1.0]).unwrap();
+        let problem = Problem { near: &near, k: 2, affinity: &affinity, lambda: 20.0, shift: &[] };
+        let mut buffers = [Vec::new(), Vec::new()];
+        let cx = Executor::new(Some(1)).unwrap();
+        assert!(problem.relax(&mut buffers, false, &cx).unwrap().rose);
+        let left = problem.relax(&mut buffers, true, &cx).unwrap();
+        assert!(left.rose && left.watched.windows(2).all(|pair| pair[1] <= pair[0]));
+    }
+}

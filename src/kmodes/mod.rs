@@ -1,0 +1,23 @@
+//! Scalable Laplacian K-modes: clusters that follow the shape of the data, with modes that are rows of it.
+//!
+//! Rows that are neighbours want the same label, and every row wants a near mode: what is minimised is
+//! `E = -sum_p k(x_p, m_label(p)) + lambda sum_pq w_pq [label(p) != label(q)]` with a Gaussian kernel `k` (Ziko, Granger and Ben Ayed, 2018).
+//! A relaxation of the labels has a bound that is minimised row by row, for all rows at once.
+
+mod affinity;
+mod exponent;
+mod laplacian;
+mod modes;
+mod outside;
+mod params;
+mod run;
+mod solver;
+
+pub use affinity::Affinity;
+pub use exponent::Exponent;
+#[cfg(feature = "python")]
+pub(crate) use outside::{Known, responsibilities};
+pub use params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate, Shift};
+pub use run::KModesRun;
+#[cfg(feature = "python")]
+pub(crate) use solver::Snapshot;

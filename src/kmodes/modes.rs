@@ -1,0 +1,220 @@
+//! This module knows modes: the first ones, rows that their clusters are surest of, and means that are shifted uphill.
+
+use super::exponent::Exponent;
+use crate::data::{DataSource, copy, take};
+use crate::error::{Error, Result};
+use crate::kernel::{self, Compute, PackedCenters, Scratch, distances};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::solver::sweep::{Chunk, Wide, sweep};
+use crate::tuning::{DENSITY_ROWS, STRIP_ROWS, tile_rows};
+
+/// Most shifts of a mean.
+const MOST_SHIFTS: usize = 1000;
+/// A mean is at rest when none of its values moves by more than this share of the largest.
+const AT_REST: f64 = 1e-5;
+
+/// The Gaussian kernel of a squared distance.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gauss {
+    /// `-1 / (2 sigma^2)`.
+    slope: f64,
+}
+
+impl Gauss {
+    /// The kernel of variance `sigma^2`.
+    pub(super) fn new(variance: f64) -> Self {
+        Self { slope: -0.5 / variance }
+    }
+
+    pub(super) fn of(self, sq_dist: f64) -> f64 {
+        (self.slope * sq_dist).exp()
+    }
+}
+
+/// Packs modes for the rows that they will meet.
+pub(super) fn packed<T: Compute>(modes: &[T], data: &dyn DataSource<T>) -> PackedCenters<T> {
+    PackedCenters::for_rows(MatRef::new(modes, data.dim()), data.most_values().is_some())
+}
+
+/// The kernel of every row and mode, into `near`, `k` values a row.
+pub(super) fn nearness<T: Exponent>(
+    data: &dyn DataSource<T>,
+    modes: &[T],
+    gauss: Gauss,
+    near: &mut [T],
+    cx: &Executor,
+) -> Result<()> {
+    let packed = packed(modes, data);
+    let k = packed.n_centers();
+    let absorb = |chunk: Chunk<'_, T>,
+                  out: Wide<'_, T>,
+                  (): &mut (),
+                  (scratch, sq_dists): &mut (Scratch<T>, Vec<f64>)| {
+        for start in (0..chunk.rows.rows()).step_by(STRIP_ROWS) {
+            let rows = chunk.rows.slice(start, chunk.rows.rows().min(start + STRIP_ROWS));
+            sq_dists.resize(rows.rows() * k, 0.0);
+            distances(rows, &packed, sq_dists, scratch);
+            if sq_dists.iter().any(|sq_dist| !sq_dist.is_finite()) {
+                return Err(chunk.not_finite());
+            }
+            let out = &mut out.values[start * k..][..sq_dists.len()];
+            out.iter_mut().zip(&*sq_dists).for_each(|(out, &sq_dist)| *out = T::from_f64(gauss.of(sq_dist)));
+        }
+        Ok(())
+    };
+    let state = Wide { values: near, width: k };
+    sweep(data, cx, tile_rows(k), state, &mut (), (|| (), Default::default), absorb, |(), ()| ())
+}
+
+/// Rows by their labels, ascending.
+pub(super) fn members(labels: &[u32], k: usize) -> Vec<Vec<u64>> {
+    let mut of = vec![Vec::new(); k];
+    labels.iter().enumerate().for_each(|(i, &label)| of[label as usize].push(i as u64));
+    of
+}
+
+/// The row of each cluster where its rows are densest: that with the largest sum of kernels with the others. Of a large cluster some of the rows,
+/// evenly spaced, stand for all.
+///
+/// # Errors
+/// [`Error::InvalidParam`] for a cluster without rows; those of the source.
+pub(super) fn densest<T: Exponent>(
+    data: &dyn DataSource<T>,
+    labels: &[u32],
+    k: usize,
+    gauss: Gauss,
+    cx: &Executor,
+) -> Result<Vec<u64>> {
+    let mut found = Vec::with_capacity(k);
+    for (l, all) in members(labels, k).into_iter().enumerate() {
+        if all.is_empty() {
+            return Err(without_rows(k, l));
+        }
+        let count = all.len().min(DENSITY_ROWS);
+        let some: Vec<u64> = (0..count).map(|i| all[i * all.len() / count]).collect();
+        let rows = copy(data, &some)?;
+        let packed = packed(&take(data, &some)?, data);
+        let mut densities = vec![0.0; count];
+        cx.for_each(
+            densities.chunks_mut(STRIP_ROWS).enumerate(),
+            <(Scratch<T>, Vec<f64>)>::default,
+            |(strip, out), (scratch, sq_dists)| {
+                let first = strip * STRIP_ROWS;
+                sq_dists.resize(out.len() * count, 0.0);
+                distances(rows.rows().slice(first, first + out.len()), &packed, sq_dists, scratch);
+                for (out, row) in out.iter_mut().zip(sq_dists.chunks_exact(count)) {
+                    *out = row.iter().map(|&sq_dist| gauss.of(sq_dist)).sum();
+                }
+                Ok(())
+            },
+        )?;
+        let mut best = 0;
+        for (i, &density) in densities.iter().enumerate() {
+            if density > densities[best] {
+                best = i;
+            }
+        }
+        found.push(some[best]);
+    }
+    Ok(found)
+}
+
+/// The refusal of first modes of which one is nearest to no row.
+pub(super) fn without_rows(k: usize, l: usize) -> Error {
+    Error::param(format!(
+        "n_clusters={k} must be at most the number of distinct rows, and init must give modes that differ: no row is nearest to mode {l}"
+    ))
+}
+
+/// The row that each cluster is surest of (equation 10), the lowest among equals: the one for which the others are responsible least, which can be
+/// told where the responsibility itself rounds to 1 for many rows.
+pub(super) fn surest<T: Exponent>(z: &[T], k: usize) -> Vec<u64> {
+    let mut best = vec![(f64::INFINITY, 0); k];
+    let mut after = vec![0.0; k + 1];
+    for (p, row) in z.chunks_exact(k).enumerate() {
+        for l in (0..k).rev() {
+            after[l] = after[l + 1] + row[l].to_f64();
+        }
+        let mut before = 0.0;
+        for (l, best) in best.iter_mut().enumerate() {
+            let others = before + after[l + 1];
+            if others < best.0 {
+                *best = (others, p as u64);
+            }
+            before += row[l].to_f64();
+        }
+    }
+    best.into_iter().map(|(_, p)| p).collect()
+}
+
+/// Sums over the rows of each cluster.
+struct Shifted {
+    sums: Vec<f64>,
+    weights: Vec<f64>,
+}
+
+/// Shifts each mode to the mean of its rows, weighted by their kernel (equation 9), until it is at rest. Gives the number of shifts.
+pub(super) fn shift<T: Exponent>(
+    data: &dyn DataSource<T>,
+    labels: &[u32],
+    modes: &mut [T],
+    gauss: Gauss,
+    cx: &Executor,
+) -> Result<usize> {
+    let d = data.dim();
+    let k = modes.len() / d;
+    let mut moving = vec![true; k];
+    let mut shifts = 0;
+    let make = || Shifted { sums: vec![0.0; k * d], weights: vec![0.0; k] };
+    while moving.contains(&true) && shifts < MOST_SHIFTS {
+        let packed = packed(modes, data);
+        let mut total = make();
+        let absorb =
+            |chunk: Chunk<'_, T>,
+             labels: &[u32],
+             part: &mut Shifted,
+             (sq_dists, weights, energies): &mut (Vec<f64>, Vec<f64>, Vec<f64>)| {
+                sq_dists.resize(labels.len(), 0.0);
+                energies.resize(k, 0.0);
+                kernel::sq_dists(chunk.rows, labels, &packed, sq_dists);
+                weights.clear();
+                // Rows of modes at rest count for nothing.
+                weights.extend(
+                    sq_dists.iter().zip(labels).map(|(&sq_dist, &label)| {
+                        if moving[label as usize] { gauss.of(sq_dist) } else { 0.0 }
+                    }),
+                );
+                let Shifted { sums, weights: totals } = part;
+                kernel::accumulate(chunk.rows, labels, Some(weights), &packed, sums, totals, energies);
+                Ok(())
+            };
+        let merge = |total: &mut Shifted, part: &mut Shifted| {
+            let add = |(total, part): (&mut f64, &mut f64)| *total += std::mem::take(part);
+            total.sums.iter_mut().zip(&mut part.sums).for_each(add);
+            total.weights.iter_mut().zip(&mut part.weights).for_each(add);
+        };
+        sweep(data, cx, tile_rows(k), labels, &mut total, (make, Default::default), absorb, merge)?;
+        for (l, mode) in modes.chunks_exact_mut(d).enumerate() {
+            if !moving[l] {
+                continue;
+            }
+            let weight = total.weights[l];
+            if weight == 0.0 {
+                // No row is within the kernel's sight: it stays.
+                moving[l] = false;
+                continue;
+            }
+            let (mut most, mut move_of) = (0.0f64, 0.0f64);
+            for (m, sum) in mode.iter_mut().zip(&total.sums[l * d..]) {
+                let new = T::from_f64(sum / weight);
+                move_of = move_of.max((new.to_f64() - m.to_f64()).abs());
+                most = most.max(new.to_f64().abs());
+                *m = new;
+            }
+            moving[l] = move_of >= AT_REST * most && move_of > 0.0;
+        }
+        shifts += 1;
+    }
+    Ok(shifts)
+}

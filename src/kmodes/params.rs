@@ -1,0 +1,227 @@
+//! This module knows the parameters of Laplacian K-modes, checked as a whole before any work.
+
+use super::affinity::Affinity;
+use super::run::KModesRun;
+use crate::data::Source;
+use crate::error::{Error, Result};
+use crate::graph::GraphMethod;
+use crate::parallel::Executor;
+use crate::persist::Contents;
+use crate::seeding::Seeding;
+
+/// Laplacian K-modes (SLK): see the [module](super).
+#[derive(Clone, Copy, Debug)]
+pub struct LaplacianKModes;
+
+/// What modes are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModeUpdate {
+    /// Rows that their clusters are surest of (SLK-BO): they come with the labels, for nothing.
+    #[default]
+    ByProduct,
+    /// Means that are shifted to where their rows are densest (SLK-MS): no rows of the data.
+    MeanShift,
+}
+
+/// What the diagonal of the affinity is shifted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Shift {
+    /// Row by row as much as makes every update go downhill, from the moment when one does not.
+    #[default]
+    Auto,
+    /// As much as this everywhere; 0 is the paper.
+    By(f64),
+}
+
+/// What is done when a cluster loses its last row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collapse {
+    /// The clusters of the iteration before are restored, and the run ends.
+    #[default]
+    Restore,
+    /// The iteration is made again with a fifth less of the Laplacian's weight, as often as it takes.
+    Reduce,
+}
+
+/// Parameters of a fit.
+///
+/// ```
+/// use shoal::kmodes::LaplacianKModes;
+/// use shoal::{Executor, Seeding};
+/// let rows = [[0.0f64, 1.0], [0.1, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.1], [1.0, 0.2]];
+/// let params = LaplacianKModes::params(2).n_neighbors(2).seeding(Seeding::Given(vec![0.0, 1.0, 1.0, 0.0]));
+/// let cx = Executor::new(None).unwrap();
+/// let mut run = params.start(&rows, None).unwrap();
+/// while run.advance(&rows, &cx).unwrap().is_some() {}
+/// assert_eq!(run.labels(), [0, 0, 0, 1, 1, 1]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct KModesParams {
+    pub(super) n_clusters: usize,
+    pub(super) laplacian_weight: f64,
+    pub(super) mode_update: ModeUpdate,
+    pub(super) n_neighbors: usize,
+    pub(super) bandwidth: Option<f64>,
+    pub(super) gaussian: bool,
+    pub(super) shift: Shift,
+    pub(super) on_collapse: Collapse,
+    pub(super) normalize: bool,
+    pub(super) seeding: Seeding,
+    pub(super) max_iter: u64,
+    pub(super) rng_seed: u64,
+    pub(super) graph_method: GraphMethod,
+}
+
+impl LaplacianKModes {
+    /// Parameters with the defaults of the Python class.
+    ///
+    /// See [`KModesParams`] for an example.
+    pub fn params(n_clusters: usize) -> KModesParams {
+        KModesParams {
+            n_clusters,
+            laplacian_weight: 1.0,
+            mode_update: ModeUpdate::ByProduct,
+            n_neighbors: 5,
+            bandwidth: None,
+            gaussian: false,
+            shift: Shift::Auto,
+            on_collapse: Collapse::Restore,
+            normalize: true,
+            seeding: Seeding::PlusPlus { greedy: true },
+            max_iter: 100,
+            rng_seed: 0,
+            graph_method: GraphMethod::Auto,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$about:meta])* $name:ident: $t:ty),* $(,)?) => {$(
+        $(#[$about])*
+        #[must_use]
+        pub fn $name(mut self, $name: $t) -> Self {
+            self.$name = $name;
+            self
+        }
+    )*};
+}
+
+impl KModesParams {
+    setters! {
+        /// Weight `lambda` of the Laplacian term; 0 is K-modes.
+        laplacian_weight: f64,
+        /// What modes are.
+        mode_update: ModeUpdate,
+        /// Neighbours of a row in the graph.
+        n_neighbors: usize,
+        /// Width `sigma` of the kernel; `None`: the root of the mean squared distance of neighbours.
+        bandwidth: Option<f64>,
+        /// Whether neighbours weigh as much as the kernel says, not 1.
+        gaussian: bool,
+        /// What the diagonal of the affinity is shifted by.
+        shift: Shift,
+        /// What is done when a cluster loses its last row.
+        on_collapse: Collapse,
+        /// Whether rows are scaled to length 1 as they are read.
+        normalize: bool,
+        /// The first modes.
+        seeding: Seeding,
+        /// Most iterations.
+        max_iter: u64,
+        /// Seed of all draws.
+        rng_seed: u64,
+        /// How neighbours are found.
+        graph_method: GraphMethod,
+    }
+
+    /// Refuses parameters outside their range, for `n` rows; all problems at once.
+    ///
+    /// ```
+    /// let refused = shoal::kmodes::LaplacianKModes::params(0).laplacian_weight(-1.0).check(10).unwrap_err().to_string();
+    /// assert!(refused.contains("n_clusters") && refused.contains("laplacian_weight"));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`].
+    pub fn check(&self, n: u64) -> Result<()> {
+        let mut problems = Vec::new();
+        if self.n_clusters == 0 || self.n_clusters as u64 > n {
+            problems.push(format!(
+                "n_clusters must be at least 1 and at most the number of rows, {n}, got {}",
+                self.n_clusters
+            ));
+        }
+        if self.n_neighbors == 0 || self.n_neighbors as u64 >= n {
+            problems.push(format!(
+                "n_neighbors must be at least 1 and less than the number of rows, {n}, got {}",
+                self.n_neighbors
+            ));
+        }
+        let mut not_negative = |name: &str, value: f64| {
+            if !(value.is_finite() && value >= 0.0) {
+                problems.push(format!("{name} must be finite and at least 0, got {value}"));
+            }
+        };
+        not_negative("laplacian_weight", self.laplacian_weight);
+        if let Shift::By(shift) = self.shift {
+            not_negative("diagonal_shift", shift);
+        }
+        if let Some(bandwidth) = self.bandwidth.filter(|b| !(b.is_finite() && *b > 0.0)) {
+            problems.push(format!("bandwidth must be finite and above 0, got {bandwidth}"));
+        }
+        if self.max_iter == 0 {
+            problems.push("max_iter must be at least 1, got 0".into());
+        }
+        if problems.is_empty() { Ok(()) } else { Err(Error::InvalidParam(problems)) }
+    }
+
+    /// A run over `rows`, to be advanced step by step. With an `affinity` no graph is made.
+    ///
+    /// See [`KModesParams`] for an example.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`]; [`Error::Source`] for rows that cannot be read at any place; [`Error::Shape`] for an affinity of another
+    /// number of rows.
+    pub fn start<S: Source + ?Sized>(&self, rows: &S, affinity: Option<Affinity>) -> Result<KModesRun> {
+        KModesRun::new(self, rows, affinity)
+    }
+
+    /// A run that goes on from what [`KModesRun::checkpoint`] gave, over the same rows and with the same parameters: it ends with the same bits.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// use shoal::Executor;
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// let (params, cx) = (LaplacianKModes::params(3), Executor::new(None).unwrap());
+    /// let mut run = params.start(&rows, None).unwrap();
+    /// run.advance(&rows, &cx).unwrap();
+    /// let mut again = params.resume(&run.checkpoint(&rows).unwrap(), &rows).unwrap();
+    /// for run in [&mut run, &mut again] {
+    ///     while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// }
+    /// assert_eq!(run.labels(), again.labels());
+    /// ```
+    ///
+    /// # Errors
+    /// As [`KModesParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
+    pub fn resume<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<KModesRun> {
+        KModesRun::resumed(self, checkpoint, rows)
+    }
+
+    /// A fit from its beginning to its end.
+    ///
+    /// ```
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// let run = shoal::kmodes::LaplacianKModes::params(3).fit(&rows).unwrap();
+    /// assert!(run.mode_rows().iter().all(|&row| row < 40));
+    /// ```
+    ///
+    /// # Errors
+    /// As [`KModesParams::start`], and those of the source.
+    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KModesRun> {
+        let cx = Executor::new(None)?;
+        let mut run = self.start(rows, None)?;
+        while run.advance(rows, &cx)?.is_some() {}
+        Ok(run)
+    }
+}

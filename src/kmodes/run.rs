@@ -1,0 +1,188 @@
+//! This module knows a fit of Laplacian K-modes on its way: over rows of either type, a step at a time.
+
+use super::affinity::Affinity;
+use super::params::{KModesParams, LaplacianKModes};
+use super::solver::{KModesSolver, Snapshot};
+use crate::data::{Access, AnySource, DataSource, Normalized, Source};
+use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::kernel::Compute;
+use crate::kmeans::{check_same_rows, describe_rows, fingerprint_of, shape};
+use crate::parallel::Executor;
+use crate::persist::Contents;
+use crate::solver::{Run, Step, StopReason};
+
+/// A fit on its way. It does not hold the data.
+///
+/// See [`KModesParams`] for an example.
+pub struct KModesRun {
+    typed: Typed,
+    normalize: bool,
+    rows: u64,
+    /// By which the rows are known again, once somebody has asked.
+    print: Option<u64>,
+}
+
+enum Typed {
+    F32(Run<KModesSolver<f32>>),
+    F64(Run<KModesSolver<f64>>),
+}
+
+/// The same expression for either type of run.
+macro_rules! either {
+    ($typed:expr, $run:ident => $body:expr) => {
+        match $typed {
+            Typed::F32($run) => $body,
+            Typed::F64($run) => $body,
+        }
+    };
+}
+
+/// Runs `f` on rows as the fit sees them.
+pub(super) fn seen<T: Float, R>(
+    normalize: bool,
+    data: &dyn DataSource<T>,
+    f: impl FnOnce(&dyn DataSource<T>) -> R,
+) -> R {
+    if normalize { f(&Normalized::new(data)) } else { f(data) }
+}
+
+impl LaplacianKModes {
+    /// Runs `f` on rows as a fit sees them that normalises them or not.
+    #[cfg(feature = "python")]
+    pub(crate) fn seen<T: Float, R>(
+        normalize: bool,
+        data: &dyn DataSource<T>,
+        f: impl FnOnce(&dyn DataSource<T>) -> R,
+    ) -> R {
+        seen(normalize, data, f)
+    }
+}
+
+impl KModesRun {
+    pub(super) fn new<S: Source + ?Sized>(
+        params: &KModesParams,
+        rows: &S,
+        affinity: Option<Affinity>,
+    ) -> Result<Self> {
+        let n = shape(rows, Access::Random)?.0.unwrap_or_default();
+        params.check(n)?;
+        if let Some(affinity) = affinity.as_ref().filter(|affinity| affinity.n_rows() as u64 != n) {
+            return Err(Error::Shape(format!(
+                "the affinity is of {} rows, and there are {n} rows of features",
+                affinity.n_rows()
+            )));
+        }
+        let typed = match rows.any() {
+            AnySource::F32(_) => Typed::F32(Run::new(KModesSolver::new(params, affinity))),
+            AnySource::F64(_) => Typed::F64(Run::new(KModesSolver::new(params, affinity))),
+        };
+        Ok(Self { typed, normalize: params.normalize, rows: n, print: None })
+    }
+
+    pub(super) fn resumed<S: Source + ?Sized>(
+        params: &KModesParams,
+        checkpoint: &Contents,
+        rows: &S,
+    ) -> Result<Self> {
+        let (n, d) = shape(rows, Access::Random)?;
+        let n = n.unwrap_or_default();
+        params.check(n)?;
+        let damaged = |problem: String| Error::Source(format!("the checkpoint: {problem}"));
+        let (print, history) = check_same_rows(checkpoint, rows, (Some(n), d))?;
+        let typed = match rows.any() {
+            AnySource::F32(_) => Typed::F32(Run::resumed(
+                KModesSolver::of_checkpoint(params, checkpoint, (n, d)).map_err(damaged)?,
+                history,
+            )),
+            AnySource::F64(_) => Typed::F64(Run::resumed(
+                KModesSolver::of_checkpoint(params, checkpoint, (n, d)).map_err(damaged)?,
+                history,
+            )),
+        };
+        Ok(Self { typed, normalize: params.normalize, rows: n, print: Some(print) })
+    }
+
+    /// One more step over the rows that the run was made for; `None` once it is over. Its objective is the energy of the labels.
+    ///
+    /// # Errors
+    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] where neighbours have no distances or modes no rows, and those of
+    /// the source.
+    pub fn advance<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+        match (&mut self.typed, rows.any()) {
+            (Typed::F32(run), AnySource::F32(data)) => {
+                seen(self.normalize, data, |data| run.advance(data, cx))
+            }
+            (Typed::F64(run), AnySource::F64(data)) => {
+                seen(self.normalize, data, |data| run.advance(data, cx))
+            }
+            _ => Err(Error::Source("the run was made for rows of the other floating-point type".into())),
+        }
+    }
+
+    /// Ends the run after its last step.
+    pub fn end(&mut self, reason: StopReason) {
+        either!(&mut self.typed, run => run.end(reason));
+    }
+
+    /// All steps so far.
+    pub fn history(&self) -> &[Step] {
+        either!(&self.typed, run => run.history())
+    }
+
+    /// The label of every row; empty before the first step.
+    pub fn labels(&self) -> &[u32] {
+        either!(&self.typed, run => run.solver().snapshot().labels)
+    }
+
+    /// The modes, a row each, of rows as the fit sees them; empty before the first step.
+    pub fn modes<T: Compute>(&self) -> Vec<T> {
+        either!(&self.typed, run => run.solver().snapshot().modes.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
+    }
+
+    /// The rows that the modes are; none where they are means.
+    pub fn mode_rows(&self) -> &[u64] {
+        either!(&self.typed, run => run.solver().snapshot().mode_rows)
+    }
+
+    /// What `f` makes of the state in its own type.
+    #[cfg(feature = "python")]
+    pub(crate) fn with<R>(
+        &self,
+        narrow: impl FnOnce(Snapshot<'_, f32>) -> R,
+        wide: impl FnOnce(Snapshot<'_, f64>) -> R,
+    ) -> R {
+        match &self.typed {
+            Typed::F32(run) => narrow(run.solver().snapshot()),
+            Typed::F64(run) => wide(run.solver().snapshot()),
+        }
+    }
+
+    /// Looks at some of the rows of the run, so that [`KModesRun::checkpoint`] need not.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn know_rows<S: Source + ?Sized>(&mut self, rows: &S) -> Result<()> {
+        if self.print.is_none() {
+            self.print = Some(fingerprint_of(rows)?);
+        }
+        Ok(())
+    }
+
+    /// All that the next step depends on, but for the rows.
+    ///
+    /// See [`KModesParams::resume`] for an example.
+    ///
+    /// # Errors
+    /// [`Error::Source`] before the first step, and those of the source.
+    pub fn checkpoint<S: Source + ?Sized>(&mut self, rows: &S) -> Result<Contents> {
+        if self.history().is_empty() {
+            return Err(Error::Source("no step was made yet: there is nothing to keep".into()));
+        }
+        self.know_rows(rows)?;
+        let mut contents = either!(&self.typed, run => run.solver().checkpoint());
+        let dim = either!(&self.typed, run => run.solver().snapshot().dim);
+        describe_rows(&mut contents, self.history(), (Some(self.rows), dim), rows, self.print);
+        Ok(contents)
+    }
+}

@@ -1,0 +1,376 @@
+"""Laplacian K-modes: against a slow reference, and what must hold whatever the rows are."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import shoal
+from reference import normalized
+from shoal import LaplacianKModes
+from shoal.cli import main
+from shoal.kmodes_path import plot_path
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import kneighbors_graph
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from slk_reference import affinity, energy, inner, kernel, mean_shift, rises, slk, softmax
+
+DIGITS = load_digits()
+
+
+def blobs(n=160, d=6, k=3, seed=0, apart=3.0):
+    rng = np.random.default_rng(seed)
+    truth = np.arange(n) % k
+    centers = rng.normal(size=(k, d)) * apart
+    return centers[truth] + rng.normal(size=(n, d)), truth
+
+
+def seeds_of(X, k, seed=0):
+    return X[np.random.default_rng(seed).choice(len(X), k, replace=False)]
+
+
+@pytest.mark.parametrize(
+    ("n", "weight", "variant", "seed"),
+    [
+        (1797, 1.0, "byproduct", 0),
+        (700, 0.0, "byproduct", 0),
+        (700, 2.0, "byproduct", 1),
+        (700, 4.0, "byproduct", 0),
+        (500, 2.0, "mean-shift", 0),
+    ],
+)
+def test_digits_label_for_label(n, weight, variant, seed):
+    X = normalized(DIGITS.data[:n])
+    seeds = seeds_of(X, 10, seed)
+    wanted = slk(X, seeds, weight, variant=variant)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = LaplacianKModes(10, laplacian_weight=weight, mode_update=variant, init=seeds)
+        found = model.fit(DIGITS.data[:n])
+    assert (found.labels_ == wanted.labels).all()
+    np.testing.assert_allclose(found.modes_, wanted.modes, atol=1e-12)
+    assert (found.collapsed_, found.shifted_) == (wanted.collapsed, wanted.shifted)
+    if variant == "byproduct":
+        assert (found.mode_indices_ == wanted.rows).all()
+        np.testing.assert_allclose(found.modes_, X[found.mode_indices_], rtol=0, atol=1e-15)
+    if not wanted.collapsed:
+        np.testing.assert_allclose(found.responsibilities_, wanted.Z, atol=1e-9)
+        np.testing.assert_allclose(found.energies_, wanted.energies, rtol=1e-12)
+        for mine, theirs in zip(found.relaxed_energies_, wanted.watched, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-10)
+
+
+def test_the_affinity_is_symmetric_and_the_bandwidth_that_of_neighbours():
+    X, _ = blobs()
+    model = LaplacianKModes(3, n_neighbors=4, normalize=False, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.affinity_.toarray(), affinity(X, 4))
+    graph = shoal.knn_graph(X, 4)
+    assert model.bandwidth_**2 == pytest.approx(graph.data.mean(), rel=1e-12)
+    gaussian = LaplacianKModes(3, n_neighbors=4, normalize=False, affinity="gaussian", random_state=0).fit(X)
+    weights = graph.copy()
+    weights.data = np.exp(-graph.data / (2 * gaussian.bandwidth_**2))
+    np.testing.assert_allclose(
+        gaussian.affinity_.toarray(), ((weights + weights.T) / 2).toarray(), rtol=1e-12, atol=1e-15
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
+def test_without_weight_rows_ask_their_modes(variant, dtype):
+    X, _ = blobs(seed=3)
+    X = X.astype(dtype)
+    model = LaplacianKModes(3, laplacian_weight=0.0, mode_update=variant, normalize=False, random_state=1)
+    model.fit(X)
+    Z = model.responsibilities_
+    assert (Z > 0).all()
+    close = 1e-6 if dtype == np.float32 else 1e-14
+    np.testing.assert_allclose(Z.sum(axis=1), 1.0, atol=close)
+    assert (model.labels_ == Z.argmax(axis=1)).all()
+    if variant == "mean-shift":
+        A = kernel(X, model.modes_, model.bandwidth_**2)
+        np.testing.assert_allclose(Z, softmax(A), atol=10 * close)
+        for j, mode in enumerate(model.modes_):
+            rows = X[model.labels_ == j].astype(np.float64)
+            again = mean_shift(rows, mode.astype(np.float64), model.bandwidth_**2)
+            assert np.abs(again - mode).max() < 1e-3 * np.abs(mode).max()
+
+
+def test_what_is_watched_never_rises_on_random_graphs():
+    rng = np.random.default_rng(0)
+    risen = 0
+    for trial in range(300):
+        n, k = int(rng.integers(5, 14)), int(rng.integers(2, 4))
+        W = rng.random((n, n)) * (rng.random((n, n)) < 0.4)
+        W = (W + W.T) / 2
+        weight = float(rng.uniform(0.2, 4))
+        lowest = max(0.0, -np.linalg.eigvalsh(W)[0])
+        if trial % 2:
+            # Within the condition without any shift.
+            weight = min(weight, 1.99 / lowest) if lowest > 0 else weight
+            shift = 0.0
+        else:
+            shift = max(0.0, lowest - 2 / weight)
+        X = rng.normal(size=(n, 3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = LaplacianKModes(
+                k,
+                laplacian_weight=weight,
+                affinity="precomputed",
+                diagonal_shift=shift,
+                bandwidth=1.0,
+                normalize=False,
+                init=X[:k],
+            ).fit(sp.csr_matrix(W), features=X)
+        assert len(model.relaxed_energies_) >= 1
+        risen += sum(rises(values) for values in model.relaxed_energies_)
+    assert risen == 0
+
+
+def test_the_shift_ends_what_would_swap_for_ever():
+    # Two mutual neighbours want each other's label.
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 9.0], [1.0, 9.0]])
+    W = np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
+    given = {"laplacian_weight": 30.0, "affinity": "precomputed", "bandwidth": 1.0, "normalize": False}
+    paper = LaplacianKModes(2, diagonal_shift=0, init=X[[0, 1]], max_iter=1, **given)
+    plain = paper.fit(sp.csr_matrix(W), features=X)
+    assert len(plain.relaxed_energies_[0]) == 1001
+    assert rises(plain.relaxed_energies_[0])
+    safe = LaplacianKModes(2, init=X[[0, 1]], **given).fit(sp.csr_matrix(W), features=X)
+    assert safe.shifted_
+    assert not any(rises(values) for values in safe.relaxed_energies_)
+
+
+def test_the_energy_is_that_of_labels_and_modes():
+    X, _ = blobs(seed=5)
+    W = affinity(X, 5)
+    for variant in ("byproduct", "mean-shift"):
+        model = LaplacianKModes(3, mode_update=variant, normalize=False, random_state=2).fit(X)
+        A = kernel(X, model.modes_, model.bandwidth_**2)
+        one_hot = np.eye(3)[model.labels_]
+        by_identity = -(one_hot * A).sum() + (W.sum() - (one_hot * (W @ one_hot)).sum())
+        assert model.energy_ == pytest.approx(energy(model.labels_, A, W, 1.0), rel=1e-10)
+        assert model.energy_ == pytest.approx(by_identity, rel=1e-10)
+        assert (model.history_["objective"] == model.energies_).all()
+
+
+def test_two_islands_are_found():
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.normal(size=(60, 4)), rng.normal(size=(90, 4)) + 50])
+    for weight in (0.3, 1.0, 2.0):
+        model = LaplacianKModes(2, laplacian_weight=weight, normalize=False, init=X[[3, 70]]).fit(X)
+        assert (model.labels_ == (np.arange(150) >= 60)).all()
+
+
+def test_the_order_of_rows_and_of_modes_does_not_matter():
+    X, _ = blobs(n=150, seed=7)
+    order = np.random.default_rng(0).permutation(150)
+    seeds = X[[0, 1, 2]]
+    one = LaplacianKModes(3, init=seeds, normalize=False).fit(X)
+    two = LaplacianKModes(3, init=seeds[[2, 0, 1]], normalize=False).fit(X[order])
+    assert (one.labels_[order] == np.array([2, 0, 1])[two.labels_]).all()
+    assert (order[two.mode_indices_] == one.mode_indices_[[2, 0, 1]]).all()
+
+
+def test_the_same_bits_whoever_asks(tmp_path):
+    X = (DIGITS.data[:700] * 3).astype(np.uint8)
+    np.save(tmp_path / "rows.npy", X)
+    first = LaplacianKModes(6, random_state=0, n_jobs=1).fit(X)
+    for rows, jobs in (
+        (X, 2),
+        (np.load(tmp_path / "rows.npy", mmap_mode="r"), 3),
+        (tmp_path / "rows.npy", 2),
+        (np.asfortranarray(X), 1),
+    ):
+        other = LaplacianKModes(6, random_state=0, n_jobs=jobs).fit(rows)
+        assert (other.labels_ == first.labels_).all()
+        assert (other.responsibilities_ == first.responsibilities_).all()
+        assert (other.energies_ == first.energies_).all()
+    steps = list(LaplacianKModes(6, random_state=0).iter_fit(X))
+    assert [step.objective for step in steps] == first.energies_.tolist()
+    assert first.labels_.dtype == np.int32
+    assert first.responsibilities_.dtype == np.float32
+
+
+def test_sparse_rows_are_dense_ones_to_rounding():
+    X = sp.random(400, 60, density=0.1, format="csr", random_state=0)
+    sparse = LaplacianKModes(4, init=X[:4].toarray(), laplacian_weight=0.2).fit(X)
+    dense = LaplacianKModes(4, init=X[:4].toarray(), laplacian_weight=0.2).fit(X.toarray())
+    assert (sparse.labels_ == dense.labels_).all()
+    np.testing.assert_allclose(sparse.energies_, dense.energies_, rtol=1e-9)
+    assert (sparse.predict(X[:50]) == dense.predict(X[:50].toarray())).all()
+
+
+def test_a_collapse_is_told_and_undone_or_avoided():
+    X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
+    given = {"laplacian_weight": 40.0, "random_state": 0, "normalize": False, "diagonal_shift": 0}
+    with pytest.warns(ConvergenceWarning, match="last row"):
+        restored = LaplacianKModes(6, **given).fit(X)
+    assert restored.collapsed_
+    assert restored.stop_reason_ == "collapsed"
+    assert len(np.unique(restored.labels_)) == 6
+    assert restored.responsibilities_.shape == (120, 6)
+    with pytest.warns(ConvergenceWarning, match="reduced"):
+        reduced = LaplacianKModes(6, on_collapse="reduce", **given).fit(X)
+    assert reduced.collapsed_
+    assert reduced.laplacian_weight_ < 40.0
+    assert len(np.unique(reduced.labels_)) == 6
+
+
+def test_new_rows_ask_their_modes_and_neighbours():
+    X, truth = blobs(n=300, seed=4)
+    model = LaplacianKModes(3, n_neighbors=4, normalize=False, random_state=0).fit(X[:200])
+    new = X[200:]
+    d = ((new[:, None, :] - X[None, :200, :]) ** 2).sum(axis=2)
+    near = d.argsort(axis=1, kind="stable")[:, :4]
+    logits = kernel(new, model.modes_, model.bandwidth_**2) + model.responsibilities_[near].sum(axis=1)
+    np.testing.assert_allclose(model.responsibilities(new), softmax(logits), atol=1e-12)
+    assert (model.predict(new) == softmax(logits).argmax(axis=1)).all()
+    assert shoal.metrics.clustering_accuracy(truth[200:], model.predict(new)) > 0.9
+    alone = np.empty(100, dtype=np.int32)
+    assert (model.predict(new, out=alone) == alone).all()
+
+
+@pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_is_saved_is_loaded(tmp_path, variant, sparse):
+    X, _ = blobs()
+    X = sp.csr_matrix(np.maximum(X, 0)) if sparse else X
+    model = LaplacianKModes(3, mode_update=variant, random_state=0).fit(X)
+    model.save(tmp_path / "model.safetensors")
+    again = shoal.load(tmp_path / "model.safetensors")
+    for other in (again, pickle.loads(pickle.dumps(model))):
+        assert (other.predict(X) == model.predict(X)).all()
+        assert (other.labels_ == model.labels_).all()
+        assert (other.modes_ == model.modes_).all()
+        assert (other.affinity_ != model.affinity_).nnz == 0
+        assert other.energy_ == model.energy_
+        assert other.stop_reason_ == model.stop_reason_
+        assert [e.tolist() for e in other.relaxed_energies_] == [e.tolist() for e in model.relaxed_energies_]
+        assert other.get_params() == model.get_params()
+
+
+def test_a_checkpoint_is_gone_on_with(tmp_path):
+    X = DIGITS.data[:500]
+    given = {"n_clusters": 8, "laplacian_weight": 0.5, "mode_update": "mean-shift", "random_state": 3}
+    whole = LaplacianKModes(**given).fit(X)
+    assert whole.n_iter_ > 2
+    path = tmp_path / "fit.safetensors"
+    keep = shoal.callbacks.Checkpoint(path, every_steps=1)
+    LaplacianKModes(**given, callbacks=[keep, lambda model, step: step.iteration == 2]).fit(X)
+    again = shoal.resume(path, X)
+    assert (again.labels_ == whole.labels_).all()
+    assert (again.modes_ == whole.modes_).all()
+    assert (again.responsibilities_ == whole.responsibilities_).all()
+    assert (again.energies_ == whole.energies_).all()
+    assert again.n_iter_ == whole.n_iter_
+    with pytest.raises(ValueError, match="other rows"):
+        shoal.resume(path, X[::-1].copy())
+
+
+def test_graphs_of_others_are_taken():
+    X, _ = blobs()
+    graph = kneighbors_graph(X, 5, mode="connectivity")
+    given = {"init": X[:3], "normalize": False, "bandwidth": 1.5}
+    mine = LaplacianKModes(3, **given).fit(X)
+    theirs = LaplacianKModes(3, affinity="precomputed", **given).fit(graph, features=X)
+    assert (mine.labels_ == theirs.labels_).all()
+    assert (mine.affinity_ != theirs.affinity_).nnz == 0
+    of_pairs = LaplacianKModes(3, affinity="precomputed", init=X[:3], normalize=False)
+    of_pairs.fit(graph, features=X)
+    i, j = sp.triu((graph + graph.T) > 0, k=1).nonzero()
+    assert of_pairs.bandwidth_**2 == pytest.approx(((X[i] - X[j]) ** 2).sum(axis=1).mean(), rel=1e-12)
+
+
+def test_rows_without_neighbours_ask_their_modes():
+    X, _ = blobs(n=40)
+    model = LaplacianKModes(2, affinity="precomputed", bandwidth=2.0, normalize=False, init=X[:2])
+    model.fit(sp.csr_matrix((40, 40)), features=X)
+    Z, _ = inner(kernel(X, X[model.mode_indices_], 4.0), np.zeros((40, 40)), 1.0, np.zeros(40))
+    assert (model.labels_ == Z.argmax(axis=1)).all()
+
+
+def test_bad_input():
+    X, _ = blobs(n=30)
+    with pytest.raises(ValueError, match=r"laplacian_weight.*n_neighbors.*bandwidth.*on_collapse"):
+        LaplacianKModes(3, laplacian_weight=-1, n_neighbors=0, bandwidth=-2.0, on_collapse="weep").fit(X)
+    with pytest.raises(ValueError, match="n_neighbors=30 must be less than n_samples=30"):
+        LaplacianKModes(3, n_neighbors=30).fit(X)
+    with pytest.raises(ValueError, match="n_samples=30 should be >= n_clusters=31"):
+        LaplacianKModes(31).fit(X)
+    with pytest.raises(ValueError, match="coincide"):
+        LaplacianKModes(2, normalize=False).fit(np.ones((20, 3)))
+    with pytest.raises(ValueError, match="distinct rows"):
+        LaplacianKModes(4, normalize=False, n_neighbors=12).fit(np.repeat(X[:3], 10, axis=0))
+    precomputed = LaplacianKModes(3, affinity="precomputed", bandwidth=1.0)
+    with pytest.raises(ValueError, match="square"):
+        precomputed.fit(sp.csr_matrix((30, 29)), features=X)
+    with pytest.raises(ValueError, match="29"):
+        precomputed.fit(sp.csr_matrix((29, 29)), features=X)
+    with pytest.raises(ValueError, match="features"):
+        precomputed.fit(sp.csr_matrix((30, 30)))
+    for bad in (-1.0, np.nan, np.inf):
+        W = sp.lil_matrix((30, 30))
+        W[4, 7] = bad
+        with pytest.raises(ValueError, match="row 4, column 7"):
+            precomputed.fit(W.tocsr(), features=X)
+    with pytest.raises(ValueError, match="features"):
+        LaplacianKModes(3).fit(X, features=X)
+    with pytest.raises(ValueError, match="access"):
+        LaplacianKModes(3).fit(lambda: iter([X]))
+    with pytest.warns(RuntimeWarning, match="larger bandwidth"):
+        LaplacianKModes(
+            2,
+            laplacian_weight=0.0,
+            bandwidth=1e-9,
+            normalize=False,
+            mode_update="mean-shift",
+            init=X[:2] + 0.1,
+        ).fit(X)
+
+
+def test_command_line(tmp_path, capsys):
+    X, _ = blobs()
+    np.save(tmp_path / "rows.npy", X)
+    names = [str(tmp_path / name) for name in ("rows.npy", "model.safetensors", "labels.npy", "new.npy")]
+    fit = ["fit", names[0], "-k", "3", "--method", "kmodes", "-o", names[1], "--labels", names[2], "--quiet"]
+    assert main([*fit, "--set", "laplacian_weight=0.5", "--json"]) == 0
+    assert '"energy"' in capsys.readouterr().out
+    model = LaplacianKModes(3, laplacian_weight=0.5, random_state=0).fit(X)
+    assert (np.load(names[2]) == model.labels_).all()
+    assert main(["predict", names[1], names[0], "-o", names[3], "--quiet"]) == 0
+    assert (np.load(names[3]) == model.predict(X)).all()
+    assert main(["info", names[1]]) == 0
+
+
+def test_a_path_of_weights(tmp_path):
+    X, _ = blobs(n=120)
+    np.save(tmp_path / "rows.npy", X)
+    given = {"weights": [1.0, 0.0, 40.0], "n_resamples": 2, "random_state": 1, "normalize": False}
+    table = shoal.laplacian_path(X, 3, **given)
+    assert table["weight"].tolist() == [0.0, 1.0, 40.0]
+    np.testing.assert_allclose(table["energy"], table["weight"] * table["cut"] - table["kernel"], atol=1e-9)
+    assert (table["sizes"].sum(axis=1) == 120).all()
+    assert (table["sizes"][:, 0] == table["largest"]).all()
+    one = LaplacianKModes(3, random_state=1, normalize=False).fit(X)
+    assert table["energy"][1] == pytest.approx(one.energy_, rel=1e-12)
+    assert table["stability"][1] > 0.8
+    assert (shoal.laplacian_path(tmp_path / "rows.npy", 3, **given) == table).all()
+    alone = shoal.laplacian_path(X, 3, **{**given, "n_resamples": 0})
+    assert np.isnan(alone["stability"]).all()
+    plot_path(tmp_path / "path.png", table)
+    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
+    for bad in ({"weights": []}, {"weights": [-1.0]}, {"n_resamples": -1}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            shoal.laplacian_path(X, 3, **bad)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@parametrize_with_checks(
+    [LaplacianKModes(n_clusters=3), LaplacianKModes(n_clusters=2, mode_update="mean-shift", n_neighbors=2)]
+)
+def test_estimator_checks(estimator, check):
+    check(estimator)
