@@ -1,4 +1,4 @@
-"""The command line: ``shoal fit``, ``compare``, ``predict``, ``seed``, ``coreset``, ``knn``, ``shuffle`` and the rest.
+"""The command line: ``shoal fit``, ``compare``, ``predict``, ``seed``, ``coreset``, ``knn`` and the rest.
 
 Progress and messages go to stderr, results to stdout. Exit status: 0 done, 1 failed (one line on stderr that
 begins with ``shoal: error:``), 2 wrong usage, 130 interrupted, by Ctrl-C or SIGTERM. Files appear whole or
