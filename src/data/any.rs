@@ -1,8 +1,9 @@
 //! This module knows how a source whose type is only known at run time is taken.
 
-use super::{Chunks, DataSource, Dense, Dtype, Mapped, RawRows};
+use super::{Chunks, DataSource, Dense, Dtype, Mapped, RawRows, Weighted};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::rows::RowBuf;
 
 /// A source of either compute type.
 #[derive(Clone, Copy)]
@@ -67,6 +68,7 @@ own!(
     ['a, T: Own, const D: usize] &'a [[T; D]],
     [T: Own, const D: usize, const N: usize] [[T; D]; N],
     [T: Own, const D: usize] Vec<[T; D]>,
+    ['a, T: Own] Weighted<'a, &RowBuf<T>>,
 );
 
 #[cfg(feature = "ndarray")]
