@@ -16,7 +16,7 @@ import shoal
 from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
-from shoal import KMeans, MiniBatchKMeans, NestedMiniBatchKMeans
+from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans
 from shoal._ahead import Ahead
 
 X = np.random.default_rng(0).integers(0, 200, size=(5000, 6), dtype=np.uint8)
@@ -127,7 +127,7 @@ def test_one_pass_methods_take_iterators():
         with pytest.raises(AttributeError, match=r"no longer at hand.*call predict"):
             getattr(mini, name)
     assert mini.predict(X).shape == (len(X),)
-    for make in (MiniBatchKMeans, NestedMiniBatchKMeans):
+    for make in (MiniBatchKMeans, NestedMiniBatchKMeans, BackwardEulerKMeans):
         streamed = make(4, random_state=0).partial_fit(blocks()).partial_fit(lambda: blocks(X[::2], 300))
         batches = make(4, random_state=0)
         for block in (*blocks(), *blocks(X[::2], 300)):
@@ -506,7 +506,7 @@ def test_ctrl_c_is_seen_wherever_a_stream_is_at_work(where):
     assert min(waits) < 1.0
 
 
-@pytest.mark.parametrize("cls", [MiniBatchKMeans, NestedMiniBatchKMeans])
+@pytest.mark.parametrize("cls", [MiniBatchKMeans, NestedMiniBatchKMeans, BackwardEulerKMeans])
 def test_partial_fit_names_the_block_that_it_refuses(cls):
     rows = np.random.default_rng(1).normal(size=(3000, 4))
     rows[2500, 1] = np.nan

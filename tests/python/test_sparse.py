@@ -8,7 +8,7 @@ import pytest
 import reference
 import scipy.sparse as sp
 import shoal
-from shoal import KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, metrics
+from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, metrics
 from shoal.cli import main
 from sklearn.exceptions import DataConversionWarning
 
@@ -41,6 +41,7 @@ ESTIMATORS = [
     MiniBatchKMeans(6, random_state=0, batch_size=64, max_iter=5, tol=1e-4),
     NestedMiniBatchKMeans(6, random_state=0, batch_size=64),
     NestedMiniBatchKMeans(6, random_state=0, batch_size=64, bounds="none", shuffle=False),
+    BackwardEulerKMeans(6, random_state=0, batch_size=64, max_iter=9),
 ]
 
 
