@@ -5,7 +5,7 @@ use super::neighbourhoods::Neighbourhoods;
 use super::scores::Scores;
 use super::truncated::Truncated;
 use crate::data::{AnySource, DataSource, Source};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::kept::Values;
@@ -60,8 +60,9 @@ impl GaussianMixture {
         (active, neighbours): (usize, Option<(Vec<u32>, usize)>),
     ) -> Result<Self> {
         let k = weights.len();
-        let wrong =
-            |what: &str| Err(Error::Shape(format!("{what} do not fit {k} components of {dim} columns")));
+        let wrong = |what: &str| {
+            Err(crate::error::Error::Shape(format!("{what} do not fit {k} components of {dim} columns")))
+        };
         if k == 0 || dim == 0 || means.len() != k * dim {
             return wrong("means");
         }
