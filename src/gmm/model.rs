@@ -159,8 +159,8 @@ impl GaussianMixture {
     /// The component of every row, that of the largest density, on all threads.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Memory`] when the result is larger than memory, those of
-    /// the source.
+    /// [`Error::Shape`](crate::Error::Shape) for rows of another length, [`Error::NotFinite`](crate::Error::NotFinite),
+    /// [`Error::Memory`](crate::Error::Memory) when the result is larger than memory, those of the source.
     pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         self.either(rows, |s, data| s.predict(false, data, &cx), |s, data| s.predict(false, data, &cx))
