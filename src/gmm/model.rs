@@ -5,7 +5,7 @@ use super::neighbourhoods::Neighbourhoods;
 use super::scores::Scores;
 use super::truncated::Truncated;
 use crate::data::{AnySource, DataSource, Source};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::kept::Values;
@@ -60,8 +60,9 @@ impl GaussianMixture {
         (active, neighbours): (usize, Option<(Vec<u32>, usize)>),
     ) -> Result<Self> {
         let k = weights.len();
-        let wrong =
-            |what: &str| Err(Error::Shape(format!("{what} do not fit {k} components of {dim} columns")));
+        let wrong = |what: &str| {
+            Err(crate::error::Error::Shape(format!("{what} do not fit {k} components of {dim} columns")))
+        };
         if k == 0 || dim == 0 || means.len() != k * dim {
             return wrong("means");
         }
@@ -158,8 +159,8 @@ impl GaussianMixture {
     /// The component of every row, that of the largest density, on all threads.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Memory`] when the result is larger than memory, those of
-    /// the source.
+    /// [`Error::Shape`](crate::Error::Shape) for rows of another length, [`Error::NotFinite`](crate::Error::NotFinite),
+    /// [`Error::Memory`](crate::Error::Memory) when the result is larger than memory, those of the source.
     pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         self.either(rows, |s, data| s.predict(false, data, &cx), |s, data| s.predict(false, data, &cx))
