@@ -1,8 +1,15 @@
 //! This module knows a fit of Laplacian K-modes on its way: over rows of either type, a step at a time.
 
 use super::affinity::Affinity;
-use super::params::{KModesParams, LaplacianKModes};
-use super::solver::{KModesSolver, Snapshot};
+use super::exponent::Exponent;
+use super::laplacian::labels;
+use super::outside::responsibilities;
+use super::params::KModesParams;
+#[cfg(feature = "python")]
+use super::params::LaplacianKModes;
+use super::solver::KModesSolver;
+#[cfg(feature = "python")]
+use super::solver::Snapshot;
 use crate::data::{Access, AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
 use crate::float::Float;
@@ -47,9 +54,9 @@ pub(super) fn seen<T: Float, R>(
     if normalize { f(&Normalized::new(data)) } else { f(data) }
 }
 
+#[cfg(feature = "python")]
 impl LaplacianKModes {
     /// Runs `f` on rows as a fit sees them that normalises them or not.
-    #[cfg(feature = "python")]
     pub(crate) fn seen<T: Float, R>(
         normalize: bool,
         data: &dyn DataSource<T>,
@@ -143,6 +150,49 @@ impl KModesRun {
     /// The rows that the modes are; none where they are means.
     pub fn mode_rows(&self) -> &[u64] {
         either!(&self.typed, run => run.solver().snapshot().mode_rows)
+    }
+
+    /// The labels of rows that were not in the fit, through the modes and their neighbours among the rows of the fit, `fitted`.
+    ///
+    /// ```
+    /// use shoal::{Executor, kmodes::LaplacianKModes};
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 2), f64::from(1 - i % 2) + f64::from(i) * 1e-3]).collect();
+    /// let run = LaplacianKModes::params(2).fit(&rows).unwrap();
+    /// let cx = Executor::new(None).unwrap();
+    /// assert_eq!(run.predict(&[[0.9, 0.1]], &rows, &cx).unwrap(), [run.labels()[1]]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Source`] for rows of the other type, [`Error::Shape`] for other rows than those of the fit, and those of the sources.
+    pub fn predict<S: Source + ?Sized, F: Source + ?Sized>(
+        &self,
+        rows: &S,
+        fitted: &F,
+        cx: &Executor,
+    ) -> Result<Vec<u32>> {
+        fn of<T: Exponent>(
+            run: &Run<KModesSolver<T>>,
+            normalize: bool,
+            rows: &dyn DataSource<T>,
+            fitted: &dyn DataSource<T>,
+            cx: &Executor,
+        ) -> Result<Vec<u32>> {
+            seen(normalize, rows, |rows| {
+                seen(normalize, fitted, |fitted| {
+                    let known = run.solver().known(fitted);
+                    Ok(labels(&responsibilities(rows, &known, cx)?, known.modes.len() / rows.dim()))
+                })
+            })
+        }
+        match (&self.typed, rows.any(), fitted.any()) {
+            (Typed::F32(run), AnySource::F32(rows), AnySource::F32(fitted)) => {
+                of(run, self.normalize, rows, fitted, cx)
+            }
+            (Typed::F64(run), AnySource::F64(rows), AnySource::F64(fitted)) => {
+                of(run, self.normalize, rows, fitted, cx)
+            }
+            _ => Err(Error::Source("the run was made for rows of the other floating-point type".into())),
+        }
     }
 
     /// What `f` makes of the state in its own type.

@@ -8,6 +8,7 @@ use super::affinity::Affinity;
 use super::exponent::Exponent;
 use super::laplacian::{Problem, Relaxed, labels, ordered};
 use super::modes::{Gauss, densest, members, nearness, shift, surest, without_rows};
+use super::outside::Known;
 use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
 use crate::data::{Access, DataSource, count_rows, normalize_rows, take};
 use crate::error::{Error, Result};
@@ -31,6 +32,7 @@ const MOST_COLLAPSES: u32 = 60;
 
 /// What a fit shows between two of its steps.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "python"), expect(dead_code, reason = "most of it is shown by Python only"))]
 pub(crate) struct Snapshot<'a, T> {
     pub(crate) dim: usize,
     pub(crate) modes: &'a [T],
@@ -141,6 +143,18 @@ impl<T: Exponent> KModesSolver<T> {
             n_iter: self.n_iter,
             seeded_by: &self.seeded_by,
             timings: self.timings,
+        }
+    }
+
+    /// What others ask the fit for, whose rows are `rows`.
+    pub(super) fn known<'a>(&'a self, rows: &'a dyn DataSource<T>) -> Known<'a, T> {
+        Known {
+            rows,
+            modes: &self.modes,
+            responsibilities: &self.z,
+            n_neighbors: self.params.n_neighbors,
+            bandwidth: self.variance.sqrt(),
+            lambda: self.lambda,
         }
     }
 
