@@ -322,7 +322,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     @property
     def means_(self) -> npt.NDArray[Any]:
         """Means of the components, an array of shape (n_components, n_features)."""
-        if "cluster_centers_" not in self.__dict__:
+        if not hasattr(self, "cluster_centers_"):
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute 'means_': it is not fitted yet"
             )
