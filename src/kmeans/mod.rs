@@ -21,9 +21,9 @@ mod starts;
 pub(crate) mod state;
 mod variance_reduced;
 
-pub(crate) use assign::{for_all_rows, inertia, label, predict};
 #[cfg(feature = "python")]
-pub(crate) use assign::{nearest, transform};
+pub(crate) use assign::transform;
+pub(crate) use assign::{for_all_rows, inertia, label, nearest, predict};
 pub use backward_euler::{BackwardEuler, BackwardEulerParams, BackwardEulerRun, BackwardEulerSolver};
 pub(crate) use checkpoint::{check_same_rows, describe_rows, fingerprint_of};
 pub use lloyd::{Lloyd, Timings};
