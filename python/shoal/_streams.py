@@ -106,6 +106,10 @@ class StreamClusterer(CenterClusterer):
     def _options(self) -> dict[str, Any]:
         """Give the parameters that a run goes by, as the compiled half takes them."""
 
+    def _options_for(self, source: Source | None) -> dict[str, Any]:
+        """Give the same for the rows of a fit."""
+        return self._options()
+
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         return self._begun(source, rows, weights, stream=False)
 
@@ -132,7 +136,7 @@ class StreamClusterer(CenterClusterer):
             weights=weights,
             stream=False,
             state=state,
-            **self._options(),
+            **self._options_for(source),
         )
 
     def _begun(
@@ -148,7 +152,7 @@ class StreamClusterer(CenterClusterer):
             weights=weights,
             stream=stream,
             state=None,
-            **self._options(),
+            **self._options_for(source),
         )
 
     def _seeding_by_name(self) -> str:

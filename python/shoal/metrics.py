@@ -1,11 +1,18 @@
-"""How good a clustering is."""
+"""How good a clustering is.
+
+Beside its own functions the module has two of scikit-learn's as they are: ``adjusted_rand_score``, and
+``normalized_mutual_info_score``. The latter divides by a mean of two entropies; papers differ in which (older
+ones and older libraries take ``average_method="geometric"``, scikit-learn's default is ``"arithmetic"``):
+name it when comparing figures.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from . import _core, _params
 from ._base import as_source
@@ -123,59 +130,3 @@ def purity(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
     """
     table = _contingency(y_true, y_pred)
     return float(table.max(axis=0).sum() / table.sum())
-
-
-def normalized_mutual_info_score(
-    y_true: npt.ArrayLike,
-    y_pred: npt.ArrayLike,
-    *,
-    average_method: Literal["arithmetic", "geometric", "min", "max"] = "arithmetic",
-) -> float:
-    """Mutual information of classes and clusters over a mean of their entropies: scikit-learn's.
-
-    Parameters
-    ----------
-    y_true, y_pred : array-like of shape (n_samples,)
-        Classes and clusters.
-    average_method : {"arithmetic", "geometric", "min", "max"}, default="arithmetic"
-        The mean. Papers differ (older ones and older libraries use ``"geometric"``): name it when comparing
-        figures.
-
-    Returns
-    -------
-    float
-        Between 0 and 1.
-
-    Examples
-    --------
-    >>> from shoal import metrics
-    >>> metrics.normalized_mutual_info_score([0, 0, 1, 1], [1, 1, 0, 0])
-    1.0
-    """
-    from sklearn.metrics import normalized_mutual_info_score as score
-
-    return float(score(y_true, y_pred, average_method=average_method))
-
-
-def adjusted_rand_score(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
-    """Rand index of classes and clusters, adjusted for chance: scikit-learn's.
-
-    Parameters
-    ----------
-    y_true, y_pred : array-like of shape (n_samples,)
-        Classes and clusters.
-
-    Returns
-    -------
-    float
-        1 for equal partitions, about 0 for independent ones.
-
-    Examples
-    --------
-    >>> from shoal import metrics
-    >>> metrics.adjusted_rand_score([0, 0, 1, 1], [1, 1, 0, 0])
-    1.0
-    """
-    from sklearn.metrics import adjusted_rand_score as score
-
-    return float(score(y_true, y_pred))

@@ -10,6 +10,7 @@ from scipy.sparse import csr_matrix
 
 from . import _core, _params
 from ._base import as_source
+from ._spool import at_any_place
 
 __all__ = ["knn_graph", "nearest"]
 
@@ -81,8 +82,9 @@ def knn_graph(
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        An array, a sparse matrix, a memory map, the path of a file, or a :class:`~shoal.DataSource` of one:
-        anything that can be read at any place. Read where it lies; ``"kd-tree"`` copies the rows.
+        Anything that :meth:`shoal.KMeans.fit` takes. An array, a sparse matrix and a mapped file are read
+        where they lie; ``"kd-tree"`` copies the rows. What can only be read in its order (Parquet, a callable
+        that gives blocks) is written to a temporary file first.
     n_neighbors : int
         Neighbours of a row, at least 1 and less than the number of rows.
     method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
@@ -111,7 +113,7 @@ def knn_graph(
     Raises
     ------
     ValueError
-        For parameters, shapes or values that are refused; for a stream, which cannot be read at any place.
+        For parameters, shapes or values that are refused; for an iterator, whose rows can be read only once.
     TypeError
         For values that are no numbers.
     MemoryError
@@ -132,7 +134,8 @@ def knn_graph(
     m, share = _params.whole("n_neighbors", n_neighbors, 1), share_of("recall", recall)
     _params.one_of("method", method, METHODS)
     threads = _params.threads(n_jobs)
-    neighbors, sq_dists, found_by, figures = _core.knn_graph(as_source(X), m, method, share, threads)
+    source = as_source(at_any_place(X, "knn_graph"))
+    neighbors, sq_dists, found_by, figures = _core.knn_graph(source, m, method, share, threads)
     n = len(neighbors) // m
     starts = np.arange(0, len(neighbors) + 1, m, dtype=np.int32 if len(neighbors) < 2**31 else np.int64)
     graph = csr_matrix((sq_dists, neighbors, starts), shape=(n, n), copy=False)

@@ -63,7 +63,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         `tol` times the mean variance of the features (in the first batch).
     shuffle : bool, default=True
         Batches are drawn from all rows. False: they are the first rows, which are then taken to be in random
-        order, and read as they lie: the choice for files that were shuffled, and for streams.
+        order, and read as they lie: the choice for files that were shuffled. Rows that can only be read in
+        their order are always taken so, with a warning.
     compute_labels : bool, default=True
         A fit ends with `labels_` and `inertia_` of all rows, which may take a pass over them.
     random_state : int, RandomState, Generator or None, default=None
@@ -225,7 +226,18 @@ class NestedMiniBatchKMeans(StreamClusterer):
                 RuntimeWarning,
             )
 
+    def _options_for(self, source: Source | None) -> dict[str, Any]:
+        in_order = source is not None and source.access != "random"
+        return self._options() | ({"shuffle": False} if in_order else {})
+
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        if self.shuffle and source.access != "random":
+            warn(
+                "shuffle=True has no effect on rows that can only be read in their order: the batches begin "
+                "with the first rows. Write them in random order first (shoal.shuffle), or say with "
+                "shuffle=False that they are.",
+                RuntimeWarning,
+            )
         self._warn_of_small_batches(source.shape[0])
         return super()._make_run(source, rows, weights)
 

@@ -41,7 +41,7 @@ def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
     Raises
     ------
     ValueError, TypeError
-        For blocks that are not alike, or no rows at all.
+        For blocks that are not alike, no rows at all, or sparse rows.
     OSError
         When the file cannot be written.
 
@@ -99,7 +99,7 @@ def shuffle(
     Raises
     ------
     ValueError, TypeError
-        For parameters and rows that are refused.
+        For parameters and rows that are refused, sparse ones among them.
     OSError
         When there is no space left, which is looked at first where the number of rows is known, or the file
         cannot be written. Nothing is left behind then.
@@ -169,6 +169,11 @@ def _name_of(out: str | os.PathLike[str]) -> str:
 def _rows_of(source: Any, name: str) -> DataSource:
     """Open what is to be written to the file `name`."""
     rows = open(source)
+    if rows.sparse:
+        raise TypeError(
+            "sparse rows cannot be written as .npy, which would hold all of their zeros: shuffle the matrix itself "
+            "(X[rng.permutation(X.shape[0])]), and keep it with scipy.sparse.save_npz"
+        )
     if rows.shape[0] == 0:
         raise ValueError(f"there are no rows to write: X has shape {rows.shape}")
     refuse_over(rows, "out", name)

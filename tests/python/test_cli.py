@@ -560,6 +560,55 @@ def test_other_formats_are_known_to_every_verb(capsys, rows, model, tmp_path, su
     assert other.name in failure(capsys, "info", other)
 
 
+@pytest.mark.parametrize(
+    "method", ["kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes"]
+)
+def test_a_model_of_every_method(capsys, rows, tmp_path, method):
+    from shoal.cli.methods import METHODS
+
+    assert method in METHODS and len(METHODS) == 8
+    model, kept, labels = (tmp_path / name for name in ("m.safetensors", "c.safetensors", "l.npy"))
+    fit = ["fit", rows, "-k", 3, "--method", method, "--max-iter", 3, "-o", model, "--quiet"]
+    assert run(capsys, *fit, "--checkpoint", kept)[0] == 0
+    loaded = shoal.load(model)
+    status, out, _ = run(capsys, "predict", model, rows, "-o", labels, "--json", "--quiet")
+    found = json.loads(out)
+    assert (status, found["clusters"], found["rows"]) == (0, 3, 150)
+    expected = loaded.predict(np.load(rows))
+    assert found["clusters_used"] == len(np.unique(expected))
+    np.testing.assert_array_equal(np.load(labels), expected)
+    assert json.loads(run(capsys, "info", model, "--json")[1])["clusters"] == 3
+    # The command line makes a last checkpoint only where it is interrupted.
+    callback = shoal.callbacks.Checkpoint(kept, every_steps=1)
+    type(loaded)(3, max_iter=2, random_state=0, callbacks=[callback]).fit(np.load(rows))
+    found = json.loads(run(capsys, "info", kept, "--json")[1])
+    assert found["kind"].endswith("-checkpoint")
+    assert (found["rows"], found["columns"], found["steps"]) == (150, 3, 2)
+    assert found["params"]["max_iter"] == 2
+    assert "max_iter=2" in run(capsys, "info", kept)[1]
+    assert "shoal.resume" in failure(capsys, "predict", kept, rows, "-o", labels)
+
+
+def test_a_coreset_is_no_model(capsys, rows, tmp_path):
+    small, kept = tmp_path / "c.npz", tmp_path / "s.safetensors"
+    assert run(capsys, "coreset", rows, "-m", 20, "-o", small, "--quiet")[0] == 0
+    found = json.loads(run(capsys, "info", small, "--json")[1])
+    assert (found["kind"], found["shape"]) == ("coreset", [20, 3])
+    assert found["weight"] == pytest.approx(150, rel=0.5)
+    assert "[20, 3]" in run(capsys, "info", small)[1]
+    np.savez(tmp_path / "other.npz", x=np.zeros(3))
+    assert "other.npz" in failure(capsys, "info", tmp_path / "other.npz")
+    shoal.StreamingCoreset(20, random_state=0).partial_fit(np.load(rows)).save(kept)
+    assert "holds a coreset" in failure(capsys, "predict", kept, rows, "-o", tmp_path / "l.npy")
+
+
+def test_modes_have_no_energy_of_other_rows(capsys, rows):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["fit", str(rows), "-k", "3", "--method", "kmodes", "--validation", str(rows)])
+    assert ended.value.code == 2
+    assert "--validation" in capsys.readouterr().err
+
+
 def test_info_of_tensors_and_streams(capsys, rows, tmp_path):
     pytest.importorskip("pyarrow")
     from pyarrow import parquet, table

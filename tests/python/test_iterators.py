@@ -114,8 +114,17 @@ def test_seeding_and_the_other_methods_take_streams():
     np.testing.assert_array_equal(again[1], indices)
     nested = NestedMiniBatchKMeans(4, shuffle=False, max_iter=3, random_state=0).fit(blocks)
     assert len(nested.labels_) == len(X)
-    with pytest.raises(ValueError, match=r"Random access.*Replay.*shuffle=False"):
-        NestedMiniBatchKMeans(4).fit(blocks)
+    with pytest.warns(RuntimeWarning, match="shuffle=True has no effect"):
+        in_order = NestedMiniBatchKMeans(4, max_iter=3, random_state=0).fit(blocks)
+    np.testing.assert_array_equal(in_order.cluster_centers_, nested.cluster_centers_)
+    assert in_order.shuffle is True
+    graph, info = shoal.knn_graph(blocks, 3, return_info=True)
+    expected, other = shoal.knn_graph(X, 3, return_info=True)
+    assert info == other
+    for part in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(graph, part), getattr(expected, part))
+    with pytest.raises(ValueError, match="knn_graph reads its rows more than once"):
+        shoal.knn_graph(blocks(), 3)
     mini = MiniBatchKMeans(4, random_state=0).fit(blocks)
     np.testing.assert_array_equal(mini.labels_, mini.predict(X))
 

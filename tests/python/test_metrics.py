@@ -59,3 +59,8 @@ def test_scores_are_scikit_learns():
 def test_labels_that_do_not_belong_together(score, true, pred):
     with pytest.raises(ValueError, match="must be 1-D, of the same length and not empty, got shapes"):
         score(true, pred)
+
+
+def test_those_of_scikit_learn_are_its_own():
+    assert metrics.adjusted_rand_score is sklearn.metrics.adjusted_rand_score
+    assert metrics.normalized_mutual_info_score is sklearn.metrics.normalized_mutual_info_score

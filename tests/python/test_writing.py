@@ -248,3 +248,11 @@ def test_progress_goes_to_stderr(tmp_path, capsys, monkeypatch):
     assert "shuffle: 8000 of 8000 rows read or written" in capsys.readouterr().err
     shoal.shuffle(ROWS, tmp_path / "x.npy")
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("write", [shoal.write, shoal.shuffle])
+def test_sparse_rows_are_refused(tmp_path, write):
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(TypeError, match="sparse rows"):
+        write(sparse.csr_matrix(ROWS), tmp_path / "out.npy")
+    assert left(tmp_path) == []

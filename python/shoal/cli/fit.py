@@ -9,7 +9,7 @@ from pathlib import Path
 from .arguments import Verbs, add_common, add_rows, add_start, add_verb, file_of, setting_of
 from .errors import UsageError
 from .files import check_outputs, rows_of
-from .methods import available, centers_file, estimator, method_of, parameters
+from .methods import CENTERS, available, centers_file, estimator, method_of, parameters
 from .results import show, spent
 
 
@@ -98,6 +98,8 @@ def run(args: argparse.Namespace) -> int:
         "metric": args.metric,
     }
     params = parameters(args.method, options, args.settings)
+    if args.validation and args.method not in CENTERS:
+        raise UsageError(f"--validation: {args.method} has no energy of held-out rows")
     if args.resume and not args.checkpoint:
         raise UsageError("--resume needs --checkpoint, the file to go on from")
     read = [name for name in (args.data, args.validation, centers_file(params)) if name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from .arguments import Verbs, add_json, add_layout, add_verb, file_of
 from .errors import FailedError
 from .files import rows_of
-from .methods import NOT_SET
+from .methods import NOT_SET, centers_of
 from .results import show
 
 
@@ -22,7 +23,7 @@ def add(verbs: Verbs) -> None:
         "file",
         type=file_of,
         metavar="FILE",
-        help="a file of rows, a model, or a raw file with --shape and --dtype",
+        help="a file of rows, a model, a checkpoint, a coreset, or a raw file with --shape and --dtype",
     )
     add_layout(info)
     add_json(info)
@@ -36,20 +37,25 @@ def run(args: argparse.Namespace) -> int:
     described = not (args.shape is args.dtype is args.key is None)
     if not described and may_be_a_model(args.file):
         try:
-            kind, _, meta = _core.load_model(args.file)
+            kind, arrays, meta = _core.load_model(args.file)
         except ValueError:
             # Tensors of somebody else, which may be rows.
             if not says_itself(args.file) or not has_rows(args.file):
                 raise
         else:
-            show_model(args, kind, meta)
+            from shoal.io import CHECKPOINTS
+
+            if kind in CHECKPOINTS:
+                show_checkpoint(args, kind, arrays, meta)
+            else:
+                show_model(args, kind, meta)
             return 0
     try:
         opened = rows_of(args, args.file)
     except ValueError as error:
-        array = (
-            other_array(args.file, str(error)) if args.shape is None and Path(args.file).is_file() else None
-        )
+        array = None
+        if args.shape is None and Path(args.file).is_file():
+            array = coreset(args.file) or other_array(args.file, str(error))
         if array is None:
             raise
         if not args.json:
@@ -117,13 +123,9 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
         }
         show(args, result)
         return
-    centers = model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
+    centers = centers_of(model)
     k, d = centers.shape
-    params = {
-        name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"
-        for name, value in model.get_params(deep=False).items()
-        if name not in NOT_SET
-    }
+    params = settings_of(model)
     result = {
         "file": args.file,
         "kind": kind,
@@ -134,11 +136,71 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
         "inertia": model.__dict__.get("_inertia"),
         "bytes": Path(args.file).stat().st_size,
         "version": meta.get("version"),
-        "params": params,
+        "params": params if args.json else listed(params),
     }
-    if not args.json:
-        result["params"] = ", ".join(f"{name}={value}" for name, value in params.items())
     show(args, result)
+
+
+def show_checkpoint(
+    args: argparse.Namespace, kind: str, arrays: dict[str, Any], meta: dict[str, str]
+) -> None:
+    """Say what fit is on its way, and how far it is."""
+    from shoal.io import begun
+
+    params = settings_of(begun(args.file)[0])
+    try:
+        run = json.loads(meta["run"])
+        steps, rows, columns = len(arrays["history_counts"]), run["rows"], run["columns"]
+        access, stop_reason = run["access"], run["stop_reason"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise FailedError(f"{args.file}: is damaged: {error}") from error
+    result = {
+        "file": args.file,
+        "kind": kind,
+        "rows": rows,
+        "columns": columns,
+        "access": access,
+        "steps": steps,
+        "stop_reason": stop_reason,
+        "bytes": Path(args.file).stat().st_size,
+        "version": meta.get("version"),
+        "params": params if args.json else listed(params),
+    }
+    show(args, result)
+
+
+def settings_of(model: Any) -> dict[str, Any]:
+    """Give the parameters of a model that its user may set."""
+    return {
+        name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"
+        for name, value in model.get_params(deep=False).items()
+        if name not in NOT_SET
+    }
+
+
+def listed(params: dict[str, Any]) -> str:
+    """Give parameters as one line."""
+    return ", ".join(f"{name}={value}" for name, value in params.items())
+
+
+def coreset(name: str) -> dict[str, Any] | None:
+    """Describe a file that ``shoal coreset`` wrote; None where it is none."""
+    import shoal
+
+    if not name.lower().endswith(".npz"):
+        return None
+    try:
+        found = shoal.Coreset.load(name)
+    except ValueError:
+        return None
+    return {
+        "file": name,
+        "kind": "coreset",
+        "shape": list(found.points.shape),
+        "dtype": found.points.dtype.name,
+        "weight": float(found.weights.sum()),
+        "bytes": Path(name).stat().st_size,
+    }
 
 
 def other_array(name: str, problem: str) -> dict[str, Any] | None:

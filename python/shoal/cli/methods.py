@@ -93,6 +93,11 @@ def addressed_setting_of(text: str) -> tuple[str | None, str, Any]:
     return (method_of(method), rest, value) if dot else (None, name, value)
 
 
+def centers_of(model: Any) -> Any:
+    """Give the centers of a model, or its modes."""
+    return model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
+
+
 def settable(method: str) -> list[str]:
     """Give the names of the parameters of a method that its user may set."""
     kept = METHODS[method]

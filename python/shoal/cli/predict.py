@@ -6,8 +6,9 @@ import argparse
 import time
 
 from .arguments import Verbs, add_common, add_rows, add_verb, file_of
-from .errors import UsageError
+from .errors import FailedError, UsageError
 from .files import check_outputs, rows_of
+from .methods import centers_of
 from .results import show
 
 #: Labels that are looked at together.
@@ -44,7 +45,10 @@ def run(args: argparse.Namespace) -> int:
 
     check_outputs([args.model, args.data], [args.output, args.distances])
     model = shoal.load(args.model)
+    if isinstance(model, shoal.StreamingCoreset):
+        raise FailedError(f"{args.model}: holds a coreset, which labels no rows: fit a model to it")
     model.set_params(n_jobs=args.threads)
+    clusters = len(centers_of(model))
     with rows_of(args, args.data) as source:
         begun = time.perf_counter()
         more = {"distances": args.distances} if args.distances else {}
@@ -52,14 +56,14 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"--distances: {type(model).__name__} has no distances to centers")
         labels = model.predict(source, out=args.output, **more)
         seconds = time.perf_counter() - begun
-    used = np.zeros(model.n_clusters, dtype=bool)
+    used = np.zeros(clusters, dtype=bool)
     for start in range(0, len(labels), SOME):
         used[labels[start : start + SOME]] = True
     result = {
         "model": args.model,
         "data": args.data,
         "rows": len(labels),
-        "clusters": model.n_clusters,
+        "clusters": clusters,
         "clusters_used": int(used.sum()),
         "seconds": round(seconds, 6),
         "labels": args.output,
