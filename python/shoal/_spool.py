@@ -1,0 +1,42 @@
+"""Rows that can only be read in their order, for what wants them at any place: by way of a temporary file."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ._base import opened
+from ._blocks import refuse_once
+from .writing import write
+
+__all__ = ["at_any_place"]
+
+
+def at_any_place(X: Any, who: str) -> Any:
+    """Give X, or where it can only be read in its order (and not just once) a mapped copy in a file.
+
+    The file lies in the folder of temporary files, and is gone when nothing reads it any more. `who` is what
+    a message names.
+    """
+    refuse_once(X, who)
+    rows = opened(X)
+    if rows is None:
+        return X
+    refuse_once(rows, who)
+    if rows.access == "random":
+        return rows
+    folder = tempfile.mkdtemp(prefix="shoal-")
+    remove = partial(shutil.rmtree, folder, ignore_errors=True)
+    try:
+        return write(rows, Path(folder) / "rows.npy")
+    finally:
+        # What is mapped stays readable without a name, but not everywhere.
+        if os.name == "posix":
+            remove()
+        else:
+            atexit.register(remove)
