@@ -34,7 +34,7 @@ class BackwardEulerKMeans(StreamClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="random"
+    init : str, array-like or callable, default="random"
         First centers. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy k-means++ on a random sample of
         3 batches, or of 16 rows a cluster if that is more. With :meth:`partial_fit` they are chosen from the
         first batch.

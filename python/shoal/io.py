@@ -121,7 +121,9 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"{name}: is damaged: {error}") from error
 
 
-def resume(path: str | os.PathLike[str], X: Any, *, sample_weight: Any = None, **run: Any) -> Any:
+def resume(
+    path: str | os.PathLike[str], X: Any, *, sample_weight: Any = None, features: Any = None, **run: Any
+) -> Any:
     """Go on with a fit that :class:`~shoal.callbacks.Checkpoint` has kept, to its end.
 
     The result is that of the fit that was never interrupted, bit for bit; only times differ, and the number
@@ -138,6 +140,9 @@ def resume(path: str | os.PathLike[str], X: Any, *, sample_weight: Any = None, *
         checked; of an iterator only the number of columns, and that it is not too short.
     sample_weight : array-like of shape (n_samples,), float or None
         The same weights.
+    features : rows of shape (n_samples, n_features), optional
+        The same rows, where X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. It is in the file, so
+        that X is not looked at then.
     **run
         How it is run from now on: `n_jobs`, `verbose`, `callbacks` (a new
         :class:`~shoal.callbacks.Checkpoint` among them, to be safe again), and `init`, where it was a
@@ -168,8 +173,10 @@ def resume(path: str | os.PathLike[str], X: Any, *, sample_weight: Any = None, *
     if changed:
         raise TypeError(f"{', '.join(changed)} would change the fit: it goes on with the parameters it has")
     estimator, state = begun(name)
+    if features is not None and getattr(estimator, "affinity", None) != "precomputed":
+        raise TypeError('features are for LaplacianKModes(affinity="precomputed")')
     estimator.set_params(**run)
-    finish(estimator, name, state, X, sample_weight)
+    finish(estimator, name, state, X if features is None else features, sample_weight)
     return estimator
 
 

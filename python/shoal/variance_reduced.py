@@ -35,7 +35,7 @@ class VarianceReducedKMeans(CenterClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : {"auto", "random", "k-means++", "plain-k-means++"}, array-like or callable, default="auto"
+    init : str, array-like or callable, default="auto"
         First centers. As for :class:`~shoal.KMeans`.
     variant : {"vrkm++", "vrkm"}, default="vrkm++"
         ``"vrkm"`` measures the gradient of the sweep in a pass of its own and takes it from all centers at

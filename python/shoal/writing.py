@@ -171,8 +171,8 @@ def _rows_of(source: Any, name: str) -> DataSource:
     rows = open(source)
     if rows.sparse:
         raise TypeError(
-            "sparse rows cannot be written as .npy, which would hold all of their zeros: shuffle the matrix itself "
-            "(X[rng.permutation(X.shape[0])]), and keep it with scipy.sparse.save_npz"
+            "sparse rows cannot be written as .npy, which would hold all of their zeros: shuffle the matrix "
+            "itself (X[rng.permutation(X.shape[0])]), and keep it with scipy.sparse.save_npz"
         )
     if rows.shape[0] == 0:
         raise ValueError(f"there are no rows to write: X has shape {rows.shape}")

@@ -284,6 +284,22 @@ def test_graphs_of_others_are_taken():
     assert of_pairs.bandwidth_**2 == pytest.approx(((X[i] - X[j]) ** 2).sum(axis=1).mean(), rel=1e-12)
 
 
+def test_a_fit_to_a_graph_of_others_is_gone_on_with(tmp_path):
+    X, _ = blobs()
+    graph = kneighbors_graph(X, 5, mode="connectivity")
+    keep = shoal.callbacks.Checkpoint(tmp_path / "fit.safetensors", every_steps=1)
+    given = {"affinity": "precomputed", "normalize": False, "random_state": 0}
+    model = LaplacianKModes(3, callbacks=[keep, lambda model, step: True], **given)
+    model.fit(graph, features=X)
+    whole = LaplacianKModes(3, **given).fit(graph, features=X)
+    again = shoal.resume(tmp_path / "fit.safetensors", graph, features=X)
+    np.testing.assert_array_equal(again.labels_, whole.labels_)
+    np.testing.assert_array_equal(again.energies_, whole.energies_)
+    shoal.KMeans(3, max_iter=2, callbacks=[keep]).fit(X)
+    with pytest.raises(TypeError, match="features"):
+        shoal.resume(tmp_path / "fit.safetensors", X, features=X)
+
+
 def test_rows_without_neighbours_ask_their_modes():
     X, _ = blobs(n=40)
     model = LaplacianKModes(2, affinity="precomputed", bandwidth=2.0, normalize=False, init=X[:2])
