@@ -90,9 +90,10 @@ pub(crate) fn panels_pay(dim: usize, panels: usize, changed: f64) -> bool {
 pub(crate) const FINE_DIM: usize = 256;
 
 /// Whether one bound a row saves more than it costs, with few columns, where all distances of a row cost little: a row whose bound fails costs what
-/// some hundred distances do, and the rows whose bounds fail are ten times those whose labels change.
+/// some hundred distances do, and the more rows fail the more columns there are. Bounded and plain sweeps take the same time where 7% of the labels change
+/// (2 columns, k = 100), 0.7% (10 columns, k = 50), and never (2 columns, k = 1000): sweep by sweep in the bench `bounded.py`.
 pub(crate) fn balls_pay(dim: usize, k: usize, changed: f64) -> bool {
-    dim <= ROWS_IN_LANES_DIM && k >= BALL_CENTERS && changed <= (k as f64 / 20_000.0).min(0.05)
+    dim <= ROWS_IN_LANES_DIM && k >= BALL_CENTERS && changed <= k as f64 / (700 * dim) as f64
 }
 
 /// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles, few enough to stay in the
