@@ -8,6 +8,10 @@ not.
 
     python benches/python/bounded.py                    # the sets that have a target
     python benches/python/bounded.py --grid             # "auto" against plain sweeps, many sets and k
+    python benches/python/bounded.py --by-sweep --methods auto lloyd exponion --data cover_286k:50 --threads 1
+
+``--by-sweep`` gives the milliseconds of single sweeps beside the share of the labels that changed before
+them, the least of the rounds, which all have the same start: where bounds begin to pay.
 """
 
 from __future__ import annotations
@@ -124,6 +128,14 @@ class Handler:
         seconds = time.perf_counter() - t
         return seconds, own.n_iter_, own.inertia_, int(own.history_["n_distances"].sum()), own.algorithm_
 
+    def sweeps(self, algorithm: str, start: np.ndarray, sweeps: int) -> tuple[list[float], list[int]]:
+        """Seconds of each sweep, and the labels that it changed."""
+        import shoal
+
+        params = {"init": start, "n_init": 1, "max_iter": sweeps, "tol": 0.0, "algorithm": algorithm}
+        steps = list(shoal.KMeans(len(start), **params, n_jobs=self._threads).iter_fit(self._X))
+        return np.diff([step.elapsed for step in steps], prepend=0.0).tolist(), [s.n_changed for s in steps]
+
 
 def library_of(method: str) -> tuple[str, str]:
     """Library and algorithm of a method."""
@@ -201,6 +213,38 @@ def measure(
     return table
 
 
+def by_sweep(
+    spec: str, methods: list[str], worker: common.Worker, args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Milliseconds of single sweeps, the least of the rounds."""
+    name, X, k = common.load(spec)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.npy"
+        np.save(path, X)
+        worker.call("data", str(path))
+    start = common.distinct_rows(X, k, 0)
+    least: dict[str, np.ndarray] = {}
+    changed: list[int] = []
+    for _ in range(args.rounds):
+        for method in methods:
+            seconds, changed = worker.call("sweeps", method, start, args.sweeps)
+            least[method] = np.minimum(least.get(method, np.inf), seconds)
+    # The first ones, then some.
+    shown = sorted(
+        {*range(12), *range(12, len(changed), max(1, len(changed) // 24))} & set(range(len(changed)))
+    )
+    about = {"data": name, "n": len(X), "d": X.shape[1], "k": k, "threads": args.threads}
+    return [
+        {
+            **about,
+            "sweep": i + 1,
+            "changed": changed[i - 1] / len(X) if i else 1.0,
+            **{f"{method} ms": 1e3 * float(times[i]) for method, times in least.items()},
+        }
+        for i in shown
+    ] + [{**about, "sweep": "all", **{f"{m} ms": 1e3 * float(times.sum()) for m, times in least.items()}}]
+
+
 def verdicts(table: list[dict[str, Any]], *, grid: bool) -> list[str]:
     """Which targets are reached."""
     lines = []
@@ -247,6 +291,7 @@ def main() -> None:
     )
     parser.add_argument("--methods", nargs="+", choices=[*own, *PEERS], help="default: all; of --grid: two")
     parser.add_argument("--grid", action="store_true", help="many sets, k = 8, 64, 1024: auto against lloyd")
+    parser.add_argument("--by-sweep", action="store_true", help="milliseconds of single sweeps")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds, a start each (default 3)")
     parser.add_argument("--sweeps", type=int, default=1000, help="most sweeps of a fit (default 1000)")
     parser.add_argument("--threads", type=int, default=common.cores())
@@ -261,6 +306,8 @@ def main() -> None:
         return
     if args.sweeps < 1 or args.rounds < 1 or not 1 <= args.threads <= common.cores():
         parser.error(f"at least 1 sweep and 1 round, and 1 to {common.cores()} threads")
+    if args.by_sweep and set(args.methods or PEERS) & set(PEERS):
+        parser.error("--by-sweep: name methods of shoal with --methods")
     if args.quick:
         args.rounds, args.sweeps = 1, min(args.sweeps, 50)
     methods = args.methods or (["auto", "lloyd"] if args.grid else [*own, *PEERS])
@@ -272,6 +319,15 @@ def main() -> None:
     workers = {name: common.Worker(__file__, name, threads=args.threads) for name in libraries}
     rows = []
     try:
+        if args.by_sweep:
+            columns = {"data": "", "k": "d", "sweep": "", "changed": ".4f"}
+            columns |= {f"{method} ms": ".2f" for method in methods}
+            for spec in specs:
+                part = by_sweep(spec, methods, workers["shoal"], args)
+                print("\n" + common.table(part, columns), flush=True)
+                rows += part
+            common.keep("bounded-by-sweep", head, rows, args.csv, args.quick)
+            return
         for spec in specs:
             part = measure(spec, methods, workers, args)
             print("\n" + common.table(part, COLUMNS))
