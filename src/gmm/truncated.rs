@@ -211,7 +211,7 @@ impl<T: Compute> Truncated<T> {
             let before = now.mixture.clone();
             let left;
             (moved, left) = now.mixture.follow(&swept.sums, shape);
-            if before.shape == Covariance::TiedSpherical && left < CANCELLED * T::EPSILON {
+            if left < CANCELLED * T::EPSILON {
                 // Of squared distances that were rounded to T nothing else would be left than their rounding.
                 now.mixture = before;
                 swept = self.sweep(&mut now, (false, true, by_column), data, cx)?;
