@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +19,8 @@ from ._base import as_source
 from ._blocks import refuse_once
 from ._core import Step
 from ._files import check_place, whole
-from .callbacks import Callback, ProgressBar
+from ._warn import warn
+from .callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 from .data import DataSource
 
 __all__ = ["Coreset", "StreamingCoreset", "lightweight_coreset"]
@@ -156,9 +157,10 @@ def lightweight_coreset(
         Threads; None: all that the process may use. The draw does not depend on it.
     progress : bool, default=False
         Whether to show a line on stderr that says how far it is.
-    callbacks : list of callables, optional
-        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`. `step`
-        counts rows; there is no objective (NaN). A true result ends the work, by a `RuntimeError`.
+    callbacks : iterable of callables, optional
+        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`, but for
+        ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which need a fit. `step` counts rows; there
+        is no objective (NaN). A true result ends the work, by a `RuntimeError`.
 
     Returns
     -------
@@ -199,7 +201,7 @@ def lightweight_coreset(
     problems, found = _params.Problems(), list[Any]()
     problems.check(lambda: found.append(_params.whole("n_samples", n_samples, 1)))
     problems.check(lambda: found.append(_params.threads(n_jobs)))
-    _check_callbacks(problems, callbacks)
+    _params.check_callbacks(problems, callbacks)
     problems.refuse()
     refuse_once(X, "lightweight_coreset")
     source = as_source(X)
@@ -224,16 +226,18 @@ class StreamingCoreset(BaseEstimator):
     Parameters
     ----------
     n_samples : int
-        Rows of the coreset. About ``n_samples * (2 + log2(n / n_samples))`` rows are kept at a time.
+        Rows of the coreset. At most ``n_samples * (2 + log2(n / n_samples))`` rows are kept between two
+        batches, and a few times `n_samples` more while one is taken in.
     random_state : int, RandomState, Generator or None, default=None
         An int makes the draws repeatable. Coresets that are to be merged should have different ones.
     n_jobs : int or None
         Threads; None: all that the process may use. The coreset does not depend on it.
     progress : bool, default=False
         Whether :meth:`partial_fit` shows a line on stderr.
-    callbacks : list of callables, optional
-        Called as ``callback(self, step)`` after each batch, and after each block of a stream; see
-        :mod:`shoal.callbacks`. `step` counts rows; there is no objective (NaN). A true result ends the
+    callbacks : iterable of callables, optional
+        Called as ``callback(self, step)`` after each batch, those that streams and files are cut into too;
+        see :mod:`shoal.callbacks`, but for ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which
+        need a fit. `step` counts rows; there is no objective (NaN). A true result ends the
         :meth:`partial_fit` that it comes from.
 
     Attributes
@@ -286,7 +290,8 @@ class StreamingCoreset(BaseEstimator):
         ----------
         X : rows of shape (n_samples, n_features)
             As for :meth:`shoal.KMeans.fit`; later batches are computed in the type of the first. Of a stream,
-            an iterator too, each block is a batch.
+            an iterator too, each block is a batch; a file or a memory map without weights is cut into batches
+            of about 64 MB.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
             Weight of every row, finite, at least 0, not all 0. None: 1, as it must be for a stream.
@@ -302,12 +307,13 @@ class StreamingCoreset(BaseEstimator):
         """
         size, threads = self._checked()
         rows = X if isinstance(X, DataSource) else None
-        if rows is None and _is_stream(X):
+        if rows is None and (_is_stream(X) or isinstance(X, np.memmap)):
             from .data import open as open_rows
 
             rows = open_rows(X)
         with _watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
-            if rows is None or rows.access == "random":
+            lies = rows is None or rows.access == "random"
+            if rows is None or (lies and sample_weight is not None):
                 self._take(X, sample_weight, size, threads, tell)
                 return self
             if sample_weight is not None:
@@ -316,7 +322,7 @@ class StreamingCoreset(BaseEstimator):
                     "and the weights of that block"
                 )
             first = 0
-            with rows._ahead() as blocks:
+            with nullcontext(_parts(rows)) if lies else rows._ahead() as blocks:
                 for block in blocks:
                     try:
                         ended = self._take(block, None, size, threads, tell)
@@ -336,7 +342,7 @@ class StreamingCoreset(BaseEstimator):
         weights = _params.weights(sample_weight, source.shape[0])
         state = self.__dict__.get("_state")
         if state is None:
-            state = _core.StreamingCoreset(size, _params.seed(self.random_state), source.compute)
+            state = self._begun_with(size, source.compute)
         elif source.shape[1] != self.n_features_in_:
             raise ValueError(
                 f"X has {source.shape[1]} features, but StreamingCoreset is expecting {self.n_features_in_} "
@@ -346,6 +352,11 @@ class StreamingCoreset(BaseEstimator):
         state.partial_fit(source, weights, threads)
         self._know(state, size)
         return tell(state.size[0] - before)
+
+    def _begun_with(self, size: int, compute: str) -> _core.StreamingCoreset:
+        """Make the state of no rows yet."""
+        self._seed = _params.seed(self.random_state)
+        return _core.StreamingCoreset(size, self._seed, compute)
 
     def _know(self, state: Any, size: int) -> None:
         self._state, self._size = state, size
@@ -357,8 +368,9 @@ class StreamingCoreset(BaseEstimator):
         Parameters
         ----------
         other : StreamingCoreset
-            With the same `n_samples`, of rows with the same number of columns and computed in the same type.
-            It stays as it is. Its `indices` count on from the rows of this one.
+            With the same `n_samples`, of rows with the same number of columns and computed in the same type,
+            and with another `random_state`: a warning says so where it is the same. It stays as it is. Its
+            `indices` count on from the rows of this one.
 
         Returns
         -------
@@ -388,9 +400,14 @@ class StreamingCoreset(BaseEstimator):
             return self
         mine = self.__dict__.get("_state")
         if mine is None:
-            mine = _core.StreamingCoreset(size, _params.seed(self.random_state), theirs.compute)
+            mine = self._begun_with(size, theirs.compute)
         mine.merge(theirs, threads)
         self._know(mine, size)
+        if self._seed == other._seed:
+            warn(
+                "both coresets were drawn with one random_state: their errors are alike, not independent",
+                UserWarning,
+            )
         return self
 
     def result(self) -> Coreset:
@@ -439,8 +456,10 @@ class StreamingCoreset(BaseEstimator):
         import json
 
         state = _core.StreamingCoreset.of_state(meta.get("compute", "float64"), KIND, arrays, meta)
-        size = int(json.loads(meta["state"])["n_samples"])
+        numbers = json.loads(meta["state"])
+        size = int(numbers["n_samples"])
         made = cls(size)
+        made._seed = int(numbers["seed"])
         made._know(state, size)
         return made
 
@@ -464,7 +483,7 @@ class StreamingCoreset(BaseEstimator):
         problems, found = _params.Problems(), list[Any]()
         problems.check(lambda: found.append(_params.whole("n_samples", self.n_samples, 1)))
         problems.check(lambda: found.append(_params.threads(self.n_jobs)))
-        _check_callbacks(problems, self.callbacks)
+        _params.check_callbacks(problems, self.callbacks)
         problems.refuse()
         known = self.__dict__.get("_size")
         if known not in (None, found[0]):
@@ -475,6 +494,8 @@ class StreamingCoreset(BaseEstimator):
         return found[0], found[1]
 
 
+#: About so many bytes of a file or a memory map are a batch.
+STEP_BYTES = 1 << 26
 #: What files of a coreset that goes on say that they are.
 KIND = "streaming-coreset"
 
@@ -497,21 +518,31 @@ def _coreset(parts: Parts, cols: int) -> Coreset:
     return Coreset(points, weights, indices)
 
 
-def _check_callbacks(problems: _params.Problems, callbacks: Any) -> None:
-    if callbacks is None:
-        return
-    if not isinstance(callbacks, (list, tuple)):
-        problems.add(f"callbacks must be None or a list of callables, got {_params.shown(callbacks)}")
-        return
-    for callback in callbacks:
+def _watchers(callbacks: Any) -> list[Any]:
+    """List callbacks, if they are ones that can watch a coreset being made."""
+    given = [] if callbacks is None else list(callbacks)
+    for callback in given:
         if not callable(callback):
-            problems.add(f"callbacks must be callables, got {_params.shown(callback)}")
+            raise _params.ParameterError(f"callbacks must be callables, got {_params.shown(callback)}")
+        if isinstance(callback, (Checkpoint, ValidationCurve)):
+            raise _params.ParameterError(
+                f"callbacks: {type(callback).__name__} does not go with a coreset, which has neither a fit "
+                "that is kept nor centers that are judged"
+            )
+    return given
+
+
+def _parts(rows: DataSource) -> Iterator[DataSource]:
+    """Cut rows that lie somewhere into stretches."""
+    n, d = len(rows), rows.shape[1]
+    step = max(1, STEP_BYTES // max(1, (rows.nbytes or 8 * n * d) // max(1, n)))
+    return (rows.slice(first, min(n, first + step)) for first in range(0, n, step))
 
 
 @contextmanager
 def _watched(label: str, who: Any, progress: Any, callbacks: Any) -> Iterator[Callable[[int], bool]]:
     """Tell those who watch of each number of rows that was worked on; whether one of them wants an end."""
-    watchers = ([ProgressBar(label)] if progress else []) + list(callbacks or [])
+    watchers = ([ProgressBar(label)] if progress else []) + _watchers(callbacks)
     begun, steps, seen = time.monotonic(), 0, 0
 
     def tell(rows: int) -> bool:
