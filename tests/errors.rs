@@ -96,6 +96,7 @@ fn rows_and_weights_that_make_no_coreset() {
         assert!(matches!(error, Error::InvalidParam(_)) && error.to_string().contains(message), "{error}");
         let weighted = Weighted::new::<f32>(&rows, vec![weight; 1000]).unwrap();
         let mut state = MergeReduce::<f32>::new(10, 0).unwrap();
+        state.absorb(&rows[..3].to_vec(), &cx).unwrap();
         let before = state.state();
         assert!(state.absorb(&weighted, &cx).unwrap_err().to_string().contains(message));
         assert_eq!(state.state(), before);
