@@ -18,7 +18,7 @@ from ._claims import Arrays, Texts, floats, need
 from ._core import Run, Source, Step
 from ._results import label_into
 from ._warn import warn
-from .coreset import Coreset, _coreset
+from .coreset import Coreset, coreset_of
 
 __all__ = ["TruncatedGaussianMixture"]
 
@@ -319,7 +319,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             self.lower_bound_ = step.objective
         if not hasattr(self, "coreset_"):
             found = run.coreset()
-            self.coreset_ = None if found is None else _coreset(found, self.n_features_in_)
+            self.coreset_ = None if found is None else coreset_of(found, self.n_features_in_)
 
     def _take(self, variances: Any, weights: Any, neighbors: Any) -> None:
         """Set what describes the components, but for their means."""
