@@ -88,7 +88,7 @@ fn rows_and_weights_that_make_no_coreset() {
         let weighted = Weighted::new::<f32>(&rows, vec![weight; 1000]).unwrap();
         lightweight_coreset::<f32>(&weighted, 100, 0, &cx).map(|coreset| coreset.weights.len())
     };
-    // All but the bits of a weight may be gone: none of the products may be what is drawn by.
+    // Of the products of tiny weights with squared distances no digits would be left.
     for (weight, message) in
         [(5e-324, "too small"), (1e-312, "too small"), (1e-284, "too small"), (1e306, "too large")]
     {

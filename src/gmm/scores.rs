@@ -72,7 +72,9 @@ impl<T: Compute> Costs<T> {
             let unit = self.densities.centers.unit();
             kernel::distances(rows, packed, costs, scratch);
             for (i, costs) in costs.chunks_exact_mut(k).enumerate() {
-                costs.iter_mut().for_each(|sq_dist| *sq_dist *= unit);
+                for sq_dist in costs.iter_mut() {
+                    *sq_dist *= unit;
+                }
                 self.measure_near(rows, i, costs);
                 costs.iter_mut().zip(&self.all).for_each(|(cost, &j)| *cost = self.densities.cost(j, *cost));
             }

@@ -160,7 +160,7 @@ def test_one_active_component_has_a_closed_form_and_is_k_means(size):
     k, d = 9, 4
     init = X[:k]
     model = TruncatedGaussianMixture(
-        k, n_active=1, n_neighbors=size, explore=0, init=init, tol=0.0, max_iter=60
+        k, n_active=1, n_neighbors=size, explore=0, init=init, tol=0.0, max_iter=60, random_state=0
     )
     lloyd = KMeans(k, init=init, tol=0.0).fit(X) if size == k else None
     variance = np.nan
