@@ -2,9 +2,11 @@
 
 use shoal::data::raw::{Element, Layout};
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Dtype, Mapped, Own, RawRows, Source, Weighted, npy};
+use shoal::gmm::{CoresetSize, Covariance, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
 use shoal::kmeans::KMeansParams;
 use shoal::solver::Step;
+use shoal::stats::lightweight_coreset;
 use shoal::{Executor, KMeans, KMeansModel, MatRef, Metric, Seeding};
 
 const THREADS: [usize; 4] = [1, 2, 3, 8];
@@ -270,5 +272,39 @@ fn steps_are_what_a_fit_does() {
         let solved: Vec<Step> = params.solve(&source).unwrap().map(Result::unwrap).collect();
         assert_eq!(bits(&run.model(), &solved), stepped);
         assert!(solved.iter().zip(1..).all(|(step, number)| step.iteration == number), "steps are numbered");
+    }
+}
+
+#[test]
+fn mixtures_and_coresets() {
+    let (n, d) = (5000, 7);
+    let values = rows::<f32>(n, d);
+    let weights: Vec<f64> = (0..n).map(|i| f64::from(u8::from(i % 3 == 0)) + unit(i)).collect();
+    let dense = Weighted::new::<f32>(Dense::new(&values, d).unwrap(), &weights[..]).unwrap();
+    let chunks = stream(&values, d, Some(&weights), &[1, 700, 1300]);
+    let sources = [Any(AnySource::F32(&dense)), Any(AnySource::F32(&chunks))];
+    let to_bits = |values: Vec<f64>| values.iter().map(|x| x.to_bits()).collect::<Vec<u64>>();
+    for shape in [Covariance::TiedSpherical, Covariance::Spherical, Covariance::Diag] {
+        for size in [None, Some(CoresetSize::Rows(900))] {
+            let params =
+                TruncatedGaussianMixture::params(40).covariance(shape).coreset_size(size).max_iter(5);
+            let mut found = Vec::new();
+            for (source, threads) in sources.iter().flat_map(|source| THREADS.map(|t| (source, t))) {
+                let model = params.clone().threads(Some(threads)).fit(source).unwrap();
+                let parts = [model.means::<f64>(), model.variances().to_vec(), model.weights().to_vec()];
+                found.push((parts.map(to_bits), model.lower_bound().to_bits(), model.n_iter()));
+            }
+            assert!(found.iter().all(|other| *other == found[0]), "{shape:?} {size:?}");
+        }
+    }
+    let mut coresets = Vec::new();
+    for threads in THREADS {
+        let cx = Executor::new(Some(threads)).unwrap();
+        coresets.push(lightweight_coreset::<f32>(&dense, 300, 5, &cx).unwrap());
+        coresets.push(lightweight_coreset::<f32>(&chunks, 300, 5, &cx).unwrap());
+    }
+    for other in &coresets {
+        assert_eq!(other.rows, coresets[0].rows);
+        assert_eq!(to_bits(other.weights.clone()), to_bits(coresets[0].weights.clone()));
     }
 }

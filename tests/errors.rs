@@ -8,7 +8,9 @@ use shoal::data::{
     self, Access, AnySource, Block, Chunk, Chunks, DataSource, Dense, Dtype, Mapped, Own, Source, TileReader,
     Weighted, npy, raw,
 };
+use shoal::gmm::{CoresetSize, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
+use shoal::stats::{MergeReduce, lightweight_coreset};
 use shoal::{Error, Executor, Interrupt, KMeans, KMeansModel, MatRef, Metric, Result, Seeding};
 
 const ROWS: [[f32; 2]; 6] = [[0.0, 0.1], [0.2, 0.0], [0.1, 0.1], [5.0, 5.1], [5.2, 5.0], [5.1, 5.1]];
@@ -52,6 +54,77 @@ fn parameters_outside_their_range() {
         let error = params.fit(&ROWS).expect_err(message);
         assert!(matches!(error, Error::InvalidParam(_)), "{error:?}");
         assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn parameters_of_a_mixture_outside_their_range() {
+    let params = TruncatedGaussianMixture::params;
+    for (params, message) in [
+        (params(0), "n_components must be in 1..=16777216, got 0"),
+        (params(7), "n_components=7 must be at most the number of rows, 6"),
+        (params(2).n_active(0), "n_active must be at least 1, got 0"),
+        (params(2).n_neighbors(0), "n_neighbors must be at least 1, got 0"),
+        (
+            params(2).coreset_size(Some(CoresetSize::Share(1.5))),
+            "coreset_size must be a share above 0 and at most 1, got 1.5",
+        ),
+        (
+            params(3).coreset_size(Some(CoresetSize::Rows(2))),
+            "n_components=3 must be at most the number of rows of the coreset, 2",
+        ),
+    ] {
+        let error = params.fit(&ROWS).expect_err(message);
+        assert!(matches!(error, Error::InvalidParam(_)), "{error:?}");
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn rows_and_weights_that_make_no_coreset() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows = many(1000);
+    let drawn = |weight: f64| {
+        let weighted = Weighted::new::<f32>(&rows, vec![weight; 1000]).unwrap();
+        lightweight_coreset::<f32>(&weighted, 100, 0, &cx).map(|coreset| coreset.weights.len())
+    };
+    // Of the products of tiny weights with squared distances no digits would be left.
+    for (weight, message) in
+        [(5e-324, "too small"), (1e-312, "too small"), (1e-284, "too small"), (1e306, "too large")]
+    {
+        let error = drawn(weight).expect_err(message);
+        assert!(matches!(error, Error::InvalidParam(_)) && error.to_string().contains(message), "{error}");
+        let weighted = Weighted::new::<f32>(&rows, vec![weight; 1000]).unwrap();
+        let mut state = MergeReduce::<f32>::new(10, 0).unwrap();
+        state.absorb(&rows[..3].to_vec(), &cx).unwrap();
+        let before = state.state();
+        assert!(state.absorb(&weighted, &cx).unwrap_err().to_string().contains(message));
+        assert_eq!(state.state(), before);
+    }
+    assert_eq!((drawn(1e-280).unwrap(), drawn(1e270).unwrap()), (100, 100));
+    // A row that weighs nothing may be as far away as it likes.
+    let mut far: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(i % 7) * 1e-3]).collect();
+    far.extend([[1e153], [1e153]]);
+    for weight in [0.0, 1e-320] {
+        let weights: Vec<f64> = (0..502).map(|i| if i < 500 { 1.0 } else { weight }).collect();
+        let weighted = Weighted::new::<f64>(&far, weights).unwrap();
+        assert!(lightweight_coreset::<f64>(&weighted, 50, 0, &cx).unwrap().rows.iter().all(|&row| row < 500));
+    }
+}
+
+#[test]
+fn a_coreset_of_rows_that_change_between_passes() {
+    let (cx, pass) = (Executor::new(Some(1)).unwrap(), AtomicU64::new(0));
+    for (scale, rows) in [(1e9, 5000), (1.0, 50)] {
+        pass.store(0, Ordering::Relaxed);
+        let chunks = Chunks::replay(1, || {
+            let (scale, rows) =
+                if pass.fetch_add(1, Ordering::Relaxed) == 0 { (1.0, 5000) } else { (scale, rows) };
+            let values: Vec<f64> = (0..rows).map(|i| f64::from(i % 11) * scale).collect();
+            [Ok(Chunk::from(values))].into_iter()
+        });
+        let error = lightweight_coreset::<f64>(&chunks, 100, 0, &cx).expect_err("other rows");
+        assert!(error.to_string().contains("differ from those of the pass before"), "{error}");
     }
 }
 

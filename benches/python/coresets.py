@@ -64,7 +64,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--gigabytes", type=float, default=4.0, help="of rows in the file (default 4)")
+    parser.add_argument("--gigabytes", type=float, default=12.0, help="of rows in the file (default 12)")
     parser.add_argument("--samples", type=int, default=65_536, help="rows of the coreset (default 65,536)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
     parser.add_argument("--threads", type=int, default=common.cores())

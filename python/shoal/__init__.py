@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ._core import Step
     from ._core import version as __version__
     from .backward_euler import BackwardEulerKMeans
-    from .coreset import Coreset, StreamingCoreset, lightweight_coreset
+    from .coreset import Coreset, lightweight_coreset
     from .data import DataSource, open
     from .io import load, resume
     from .kmeans import KMeans
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .neighbors import knn_graph, nearest
     from .nested import NestedMiniBatchKMeans
     from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
+    from .streaming_coreset import StreamingCoreset
     from .variance_reduced import VarianceReducedKMeans
     from .versions import show_versions
 
@@ -74,7 +75,7 @@ _HOMES = {
     "MiniBatchKMeans": ("minibatch", "MiniBatchKMeans"),
     "NestedMiniBatchKMeans": ("nested", "NestedMiniBatchKMeans"),
     "Step": ("_core", "Step"),
-    "StreamingCoreset": ("coreset", "StreamingCoreset"),
+    "StreamingCoreset": ("streaming_coreset", "StreamingCoreset"),
     "VarianceReducedKMeans": ("variance_reduced", "VarianceReducedKMeans"),
     "TruncatedGaussianMixture": ("mixture", "TruncatedGaussianMixture"),
     "__version__": ("_core", "version"),

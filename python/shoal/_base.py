@@ -204,14 +204,7 @@ class Clusterer(BaseEstimator, ABC):
     def _rules_of_a_run(self, problems: _params.Problems) -> None:
         """Note what is wrong with the parameters that only say how a fit is run."""
         p = _params
-        if isinstance(self.callbacks, (str, bytes)) or not (
-            self.callbacks is None or hasattr(self.callbacks, "__iter__")
-        ):
-            problems.add(f"callbacks must be None or a list of callables, got {p.shown(self.callbacks)}")
-        elif isinstance(self.callbacks, (list, tuple)):
-            for callback in self.callbacks:
-                if not callable(callback):
-                    problems.add(f"callbacks must be callables, got {p.shown(callback)}")
+        p.check_callbacks(problems, self.callbacks)
         problems.check(p.threads, self.n_jobs)
         problems.check(p.verbosity, self.verbose)
 

@@ -142,6 +142,16 @@ def memory(name: str, value: Any) -> int:
     )
 
 
+def check_callbacks(problems: Problems, callbacks: Any) -> None:
+    """Note what is wrong with callbacks: any iterable of callables will do."""
+    if isinstance(callbacks, (str, bytes)) or not (callbacks is None or hasattr(callbacks, "__iter__")):
+        problems.add(f"callbacks must be None or a list of callables, got {shown(callbacks)}")
+    elif isinstance(callbacks, (list, tuple)):
+        for callback in callbacks:
+            if not callable(callback):
+                problems.add(f"callbacks must be callables, got {shown(callback)}")
+
+
 def threads(n_jobs: Any) -> int | None:
     """Give the number of threads; None is as many as this process may use."""
     if n_jobs is None or (is_whole(n_jobs) and n_jobs == -1):

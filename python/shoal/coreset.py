@@ -1,28 +1,20 @@
-"""Few rows with weights that stand for many, as functions and classes of their own."""
+"""Few rows with weights that stand for many, drawn in two passes."""
 
 from __future__ import annotations
 
-import math
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
 
 from . import _core, _params
 from ._base import as_source
 from ._blocks import refuse_once
-from ._core import Step
 from ._files import check_place, whole
-from .callbacks import Callback, ProgressBar
-from .data import DataSource
+from ._watch import watched
 
-__all__ = ["Coreset", "StreamingCoreset", "lightweight_coreset"]
+__all__ = ["Coreset", "lightweight_coreset"]
 
 #: What the compiled half gives of a coreset: sparse points are values, columns and beginnings.
 Parts = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]]
@@ -156,9 +148,10 @@ def lightweight_coreset(
         Threads; None: all that the process may use. The draw does not depend on it.
     progress : bool, default=False
         Whether to show a line on stderr that says how far it is.
-    callbacks : list of callables, optional
-        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`. `step`
-        counts rows; there is no objective (NaN). A true result ends the work, by a `RuntimeError`.
+    callbacks : iterable of callables, optional
+        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`, but for
+        ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which need a fit. `step` counts rows; there
+        is no objective (NaN). A true result ends the work, by a `RuntimeError`.
 
     Returns
     -------
@@ -199,289 +192,17 @@ def lightweight_coreset(
     problems, found = _params.Problems(), list[Any]()
     problems.check(lambda: found.append(_params.whole("n_samples", n_samples, 1)))
     problems.check(lambda: found.append(_params.threads(n_jobs)))
-    _check_callbacks(problems, callbacks)
+    _params.check_callbacks(problems, callbacks)
     problems.refuse()
     refuse_once(X, "lightweight_coreset")
     source = as_source(X)
     weights = _params.weights(sample_weight, source.shape[0])
     run = _core.LightweightCoreset(source, found[0], _params.seed(random_state), weights, found[1])
-    with _watched("lightweight_coreset", None, progress, callbacks) as tell:
+    with watched("lightweight_coreset", None, progress, callbacks) as tell:
         while (rows := run.step()) is not None:
             if tell(rows):
                 raise RuntimeError("a callback ended lightweight_coreset before there was a coreset")
-    return _coreset(run.result(), source.shape[1])
-
-
-class StreamingCoreset(BaseEstimator):
-    """A coreset of a stream, made in one pass and in bounded memory.
-
-    Rows are put together and reduced again and again (merge and reduce), so that at any time there is a
-    coreset of all rows so far. Those of several machines can be merged.
-
-    Choose it for rows that can be read once, or that come by and by; for rows that can be read twice
-    :func:`lightweight_coreset` errs less at the same size.
-
-    Parameters
-    ----------
-    n_samples : int
-        Rows of the coreset. About ``n_samples * (2 + log2(n / n_samples))`` rows are kept at a time.
-    random_state : int, RandomState, Generator or None, default=None
-        An int makes the draws repeatable. Coresets that are to be merged should have different ones.
-    n_jobs : int or None
-        Threads; None: all that the process may use. The coreset does not depend on it.
-    progress : bool, default=False
-        Whether :meth:`partial_fit` shows a line on stderr.
-    callbacks : list of callables, optional
-        Called as ``callback(self, step)`` after each batch, and after each block of a stream; see
-        :mod:`shoal.callbacks`. `step` counts rows; there is no objective (NaN). A true result ends the
-        :meth:`partial_fit` that it comes from.
-
-    Attributes
-    ----------
-    n_features_in_ : int
-        Columns of a row.
-    n_rows_ : int
-        Rows so far.
-    n_kept_ : int
-        Rows that are kept now.
-
-    References
-    ----------
-    J. L. Bentley and J. B. Saxe, "Decomposable searching problems", Journal of Algorithms 1 (1980). S.
-    Har-Peled and S. Mazumdar, "On coresets for k-means and k-median clustering", STOC 2004.
-
-    Examples
-    --------
-    >>> import numpy as np, shoal
-    >>> rng = np.random.default_rng(0)
-    >>> stream = shoal.StreamingCoreset(200, random_state=0)
-    >>> for _ in range(50):
-    ...     stream = stream.partial_fit(rng.normal(size=(1000, 3)))
-    >>> coreset = stream.result()
-    >>> coreset.points.shape, bool(abs(coreset.weights.sum() / 50_000 - 1) < 0.5)
-    ((200, 3), True)
-    """
-
-    def __init__(
-        self,
-        n_samples: int = 1000,
-        *,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        progress: bool = False,
-        callbacks: Any = None,
-    ) -> None:
-        self.n_samples = n_samples
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.progress = progress
-        self.callbacks = callbacks
-
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Take rows in; a batch that is refused leaves everything as it was.
-
-        Into which batches rows are cut does not matter.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`shoal.KMeans.fit`; later batches are computed in the type of the first. Of a stream,
-            an iterator too, each block is a batch.
-        y : ignored
-        sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1, as it must be for a stream.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError, OSError
-            For parameters, shapes or values that are refused.
-        """
-        size, threads = self._checked()
-        rows = X if isinstance(X, DataSource) else None
-        if rows is None and _is_stream(X):
-            from .data import open as open_rows
-
-            rows = open_rows(X)
-        with _watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
-            if rows is None or rows.access == "random":
-                self._take(X, sample_weight, size, threads, tell)
-                return self
-            if sample_weight is not None:
-                raise ValueError(
-                    "sample_weight does not go with a stream here: call partial_fit with each of its blocks, "
-                    "and the weights of that block"
-                )
-            first = 0
-            with rows._ahead() as blocks:
-                for block in blocks:
-                    try:
-                        ended = self._take(block, None, size, threads, tell)
-                    except ValueError as error:
-                        # It counts the rows of the block.
-                        raise ValueError(f"block of X from row {first} on: {error}") from error
-                    if ended:
-                        break
-                    first += len(block)
-        return self
-
-    def _take(
-        self, X: Any, sample_weight: Any, size: int, threads: int | None, tell: Callable[[int], bool]
-    ) -> bool:
-        """Take a batch in; whether that is to be the last one."""
-        source = as_source(X)
-        weights = _params.weights(sample_weight, source.shape[0])
-        state = self.__dict__.get("_state")
-        if state is None:
-            state = _core.StreamingCoreset(size, _params.seed(self.random_state), source.compute)
-        elif source.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {source.shape[1]} features, but StreamingCoreset is expecting {self.n_features_in_} "
-                "features as input."
-            )
-        before = state.size[0]
-        state.partial_fit(source, weights, threads)
-        self._know(state, size)
-        return tell(state.size[0] - before)
-
-    def _know(self, state: Any, size: int) -> None:
-        self._state, self._size = state, size
-        self.n_rows_, self.n_kept_, self.n_features_in_ = state.size
-
-    def merge(self, other: StreamingCoreset) -> Self:
-        """Take over the rows of another one, as if they had come after those of this one.
-
-        Parameters
-        ----------
-        other : StreamingCoreset
-            With the same `n_samples`, of rows with the same number of columns and computed in the same type.
-            It stays as it is. Its `indices` count on from the rows of this one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError, TypeError
-            For one that does not fit; this one is as it was then.
-
-        Examples
-        --------
-        >>> import numpy as np, shoal
-        >>> X = np.random.default_rng(0).normal(size=(10_000, 2))
-        >>> here = shoal.StreamingCoreset(100, random_state=0).partial_fit(X[:5000])
-        >>> there = shoal.StreamingCoreset(100, random_state=1).partial_fit(X[5000:])
-        >>> here.merge(there).n_rows_
-        10000
-        """
-        if not isinstance(other, StreamingCoreset):
-            raise TypeError(f"other must be a StreamingCoreset, got {type(other).__name__}")
-        if other is self:
-            raise ValueError("a coreset cannot be merged with itself: its rows would count twice")
-        size, threads = self._checked()
-        theirs = other.__dict__.get("_state")
-        if theirs is None:
-            return self
-        mine = self.__dict__.get("_state")
-        if mine is None:
-            mine = _core.StreamingCoreset(size, _params.seed(self.random_state), theirs.compute)
-        mine.merge(theirs, threads)
-        self._know(mine, size)
-        return self
-
-    def result(self) -> Coreset:
-        """Give the coreset of all rows so far; more can come afterwards.
-
-        Returns
-        -------
-        Coreset
-            `n_samples` rows, or all of them with their own weights while there are no more.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            Before the first row.
-        """
-        self._begun()
-        return _coreset(self._state.result(_params.threads(self.n_jobs)), self.n_features_in_)
-
-    def _begun(self) -> None:
-        """Refuse to go on before the first row."""
-        if "_state" not in self.__dict__:
-            raise NotFittedError("this StreamingCoreset has no rows yet: call partial_fit")
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what is kept to a file that :func:`shoal.load` reads, to go on elsewhere.
-
-        Parameters
-        ----------
-        path : str or os.PathLike
-            One safetensors file, which appears whole or not at all.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            Before the first row.
-        OSError
-            When the file cannot be written.
-        """
-        self._begun()
-        kind, arrays, meta = self._state.state()
-        _core.save_model(os.fsdecode(path), kind, arrays, {**meta, "compute": self._state.compute})
-
-    @classmethod
-    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        """Make one of what a file holds."""
-        import json
-
-        state = _core.StreamingCoreset.of_state(meta.get("compute", "float64"), KIND, arrays, meta)
-        size = int(json.loads(meta["state"])["n_samples"])
-        made = cls(size)
-        made._know(state, size)
-        return made
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays."""
-        state = dict(super().__getstate__())
-        kept = state.pop("_state", None)
-        if kept is not None:
-            state["_kept"] = (kept.compute, *kept.state())
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take them back."""
-        kept = state.pop("_kept", None)
-        super().__setstate__(state)
-        if kept is not None:
-            self._state = _core.StreamingCoreset.of_state(*kept)
-
-    def _checked(self) -> tuple[int, int | None]:
-        """Check the parameters: rows of the coreset, threads."""
-        problems, found = _params.Problems(), list[Any]()
-        problems.check(lambda: found.append(_params.whole("n_samples", self.n_samples, 1)))
-        problems.check(lambda: found.append(_params.threads(self.n_jobs)))
-        _check_callbacks(problems, self.callbacks)
-        problems.refuse()
-        known = self.__dict__.get("_size")
-        if known not in (None, found[0]):
-            raise ValueError(
-                f"n_samples={found[0]} differs from the n_samples={known} that rows were kept by: clone "
-                "this and begin anew"
-            )
-        return found[0], found[1]
-
-
-#: What files of a coreset that goes on say that they are.
-KIND = "streaming-coreset"
-
-
-def _is_stream(X: Any) -> bool:
-    """Whether X is opened rather than taken as an array: a path, an iterator or the like."""
-    return isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or callable(X)
+    return coreset_of(run.result(), source.shape[1])
 
 
 def _csr(parts: Any, shape: tuple[int, int]) -> Any:
@@ -490,52 +211,8 @@ def _csr(parts: Any, shape: tuple[int, int]) -> Any:
     return csr_array(parts, shape=shape)
 
 
-def _coreset(parts: Parts, cols: int) -> Coreset:
+def coreset_of(parts: Parts, cols: int) -> Coreset:
     points, weights, indices = parts
     if isinstance(points, tuple):
         points = _csr(points, (len(weights), cols))
     return Coreset(points, weights, indices)
-
-
-def _check_callbacks(problems: _params.Problems, callbacks: Any) -> None:
-    if callbacks is None:
-        return
-    if not isinstance(callbacks, (list, tuple)):
-        problems.add(f"callbacks must be None or a list of callables, got {_params.shown(callbacks)}")
-        return
-    for callback in callbacks:
-        if not callable(callback):
-            problems.add(f"callbacks must be callables, got {_params.shown(callback)}")
-
-
-@contextmanager
-def _watched(label: str, who: Any, progress: Any, callbacks: Any) -> Iterator[Callable[[int], bool]]:
-    """Tell those who watch of each number of rows that was worked on; whether one of them wants an end."""
-    watchers = ([ProgressBar(label)] if progress else []) + list(callbacks or [])
-    begun, steps, seen = time.monotonic(), 0, 0
-
-    def tell(rows: int) -> bool:
-        nonlocal steps, seen
-        steps, seen = steps + 1, seen + rows
-        step = Step(
-            iteration=steps,
-            rows_seen=seen,
-            batch_size=rows,
-            objective=math.nan,
-            center_shift=0.0,
-            n_changed=0,
-            n_distances=0,
-            elapsed=time.monotonic() - begun,
-            stop_reason=None,
-        )
-        wishes = [watcher(who, step) for watcher in watchers]
-        return any(wishes)
-
-    told: list[Callback] = [watcher for watcher in watchers if isinstance(watcher, Callback)]
-    try:
-        for watcher in told:
-            watcher.begin(who)
-        yield tell
-    finally:
-        for watcher in told:
-            watcher.end(who)

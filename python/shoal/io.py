@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core
 from ._params import shown
 from .backward_euler import BackwardEulerKMeans
-from .coreset import StreamingCoreset
 from .kmeans import KMeans
 from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
 from .mixture import TruncatedGaussianMixture
 from .nested import NestedMiniBatchKMeans
+from .streaming_coreset import StreamingCoreset
 from .variance_reduced import VarianceReducedKMeans
 
 __all__ = ["load", "resume", "save"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from ._claims import Arrays, Texts, floats, need
 from ._core import Run, Source, Step
 from ._results import label_into
 from ._warn import warn
-from .coreset import Coreset, _coreset
+from .coreset import Coreset, coreset_of
 
 __all__ = ["TruncatedGaussianMixture"]
 
@@ -30,10 +31,17 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     """A mixture of Gaussians, or soft k-means, in time that hardly depends on the number of components.
 
     Choose it for many clusters, from some hundred on, where every sweep of :class:`KMeans` would take long: a
-    row looks only at the neighbours of the few components that it was near to before, at 10 to 30 of them,
-    however many there are. With `coreset_size` it looks at a few weighted rows in place of all, and reads a
-    file only twice. Choose ``covariance_type="diag"`` or ``"spherical"`` to estimate densities. For fewer
-    than a hundred clusters :class:`KMeans` is as fast, and exact.
+    row looks only at the neighbours of the few components that it was near to before, at ``n_active *
+    n_neighbors`` of them at most, however many there are. With `coreset_size` it looks at a few weighted rows
+    in place of all, and reads a file only twice. Choose ``covariance_type="diag"`` or ``"spherical"`` to
+    estimate densities. ``benches/python/papers/vcgmm.py`` measures time and error beside those of
+    :class:`KMeans`.
+
+    Do not choose it for few clusters, whose sweeps by :class:`KMeans` cost little, nor for clusters that lie
+    far apart and hardly overlap. A row finds a component by way of neighbours, and rows between clusters are
+    what makes these neighbours: where there are none, rows may never meet the component that is nearest to
+    them, and the fit stops in a poor optimum. ``explore=1`` and a few `n_initial_e_steps` help then, better
+    seeds (``init="k-means++"``) do more, and :class:`KMeans` has no such trouble.
 
     Results have the same bits for every number of threads, and for an array, a memory map or the path of an
     ``.npy`` file with the same rows.
@@ -46,11 +54,11 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         Components that share a row (C'), at least 1; all of them, where there are fewer. 1: hard labels, as
         k-means; all: textbook EM.
     n_neighbors : int, default=5
-        Components in a neighbourhood, itself included (G), at least 1; all of them, where there are fewer. 5
-        to 10 are good values, as for `n_active`.
+        Components in a neighbourhood, itself included (G), at least 1; all of them, where there are fewer.
+        The paper advises 5 to 10, as for `n_active`.
     explore : "auto" or int, default="auto"
         Components that each row looks at by chance in every iteration. ``"auto"``: 1 where `n_active` is at
-        most 3, which keeps so few from getting stuck, else 0.
+        most 3, which keeps so few from getting stuck, else 0. Take 1 for clusters that lie far apart.
     coreset_size : int, float or None, default=None
         Fit to a lightweight coreset (see :func:`lightweight_coreset`) of so many rows, or of that share of
         the rows (above 0, at most 1); all rows, where there are no more. None: fit to all rows.
@@ -65,8 +73,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     chain_length : int, default=20
         Candidates for each mean with ``init="afk-mc2"`` and ``"k-mc2"``.
     n_initial_e_steps : int, default=0
-        Searches before the first means are moved, beside the one that there always is. 2 to 4 may help with
-        few features.
+        Searches before the first means are moved, beside the one that there always is. The paper has tried 2
+        to 4 of them, for data of few features.
     stopping : {"per-weight", "relative"}, default="per-weight"
         When it has converged: when the bound rises by no more than `tol`, in nats for each unit of weight;
         or, as in the paper, when it changes by no more than `tol` times itself, which depends on the unit of
@@ -133,7 +141,13 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     n_active`` bytes a row (of the coreset, if there is one), ``O(n_components * n_features)``, and some MB
     for each thread.
 
-    The bound never falls: a row keeps its components until it finds nearer ones.
+    The bound never falls: a row keeps its components until it finds nearer ones. Variances stay above floors,
+    since a component on a single row would have an infinite density: above what rounding makes of values, and
+    where components have their own, above a billionth of the shared variance at the end of the first two
+    iterations (``"diag"``: of what it is in that feature).
+
+    Densities are computed in the type of the means: with float32 a squared distance to a component that
+    matters errs by about 1e-7 of itself.
 
     References
     ----------
@@ -147,9 +161,10 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     --------
     >>> import numpy as np
     >>> from shoal import TruncatedGaussianMixture
-    >>> X = np.random.default_rng(0).normal(size=(3000, 2)) + np.repeat([[0, 0], [9, 0], [0, 9]], 1000,
-    axis=0) >>> model = TruncatedGaussianMixture(3, random_state=0).fit(X)
-    >>> sorted(model.means_.round().tolist())
+    >>> rng, middles = np.random.default_rng(0), np.array([[0, 0], [9, 0], [0, 9]])
+    >>> X = rng.normal(size=(3000, 2)) + np.repeat(middles, 1000, axis=0)
+    >>> model = TruncatedGaussianMixture(3, random_state=0).fit(X)
+    >>> sorted((model.means_.round() + 0.0).tolist())
     [[0.0, 0.0], [0.0, 9.0], [9.0, 0.0]]
     >>> 0.9 < model.covariances_ < 1.1
     True
@@ -228,6 +243,31 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         problems.check(p.whole, "n_initial_e_steps", self.n_initial_e_steps, 0)
         problems.check(p.one_of, "stopping", self.stopping, STOPPINGS)
 
+    def iter_fit(self, X: Any, sample_weight: Any = None) -> Iterator[Step]:
+        """Fit to the rows of X, one iteration per ``next()``.
+
+        After each, `means_`, `covariances_`, `weights_`, `lower_bound_`, `history_` and the like are those of
+        the iteration; `labels_` and `inertia_` are made on access. Leaving the loop early leaves a usable
+        estimator. Parameters and X are checked at once. ``fit(X)`` is the whole of this iterator.
+
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`fit`.
+
+        Yields
+        ------
+        shoal.Step
+            What the iteration did. `objective` is the bound of the mean log-likelihood by weight, of the
+            parameters before it moved them; `n_changed` counts rows whose nearest component is another one.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, KeyboardInterrupt
+            As :meth:`fit`.
+        """
+        return super().iter_fit(X, sample_weight)
+
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         return self._start(source, rows, weights, _params.seed(self.random_state), None)
 
@@ -279,7 +319,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             self.lower_bound_ = step.objective
         if not hasattr(self, "coreset_"):
             found = run.coreset()
-            self.coreset_ = None if found is None else _coreset(found, self.n_features_in_)
+            self.coreset_ = None if found is None else coreset_of(found, self.n_features_in_)
 
     def _take(self, variances: Any, weights: Any, neighbors: Any) -> None:
         """Set what describes the components, but for their means."""
@@ -304,11 +344,13 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             )
         if self._floored:
             least = float(np.min(self.covariances_))
-            warn(
-                f"the variance is as small as it may be, {least:.3g}: all rows lie on the means, as those of "
-                "constant data, or of as many components as distinct rows, do",
-                ConvergenceWarning,
+            why = (
+                "all rows are equal, or differ by no more than rounding"
+                if found == 1
+                else "all rows lie on the means, since there are no more distinct rows than components, or "
+                "rows of a component differ by no more than rounding"
             )
+            warn(f"the variance is as small as it may be, {least:.3g}: {why}", ConvergenceWarning)
 
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None

@@ -77,6 +77,11 @@ pub(crate) fn too_heavy() -> Error {
     )
 }
 
+/// The refusal of weights whose products with squared distances have no digits left.
+pub(crate) fn too_light() -> Error {
+    Error::param("sample_weight is too small: it must add up to at least 1e-280, scale the weights")
+}
+
 /// Refuses weights that are negative or not finite; the first of them is that of row `first_row`.
 pub(super) fn check_weights(weights: &[f64], first_row: u64) -> Result<()> {
     match weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {

@@ -32,7 +32,7 @@ mod stretch;
 mod subset;
 pub mod vecs;
 
-pub(crate) use adapters::{Counted, no_weight, normalize_rows, too_heavy};
+pub(crate) use adapters::{Counted, no_weight, normalize_rows, too_heavy, too_light};
 pub use adapters::{Normalized, Permuted, RowIndex, RowRange, Weighted};
 pub use any::{AnySource, Own, Source};
 pub use chunks::{Chunk, Chunks};

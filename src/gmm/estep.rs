@@ -51,9 +51,9 @@ impl Swept {
         Self { sums, meetings: Meetings::new(k), bound, weight, least, spread, changed: 0, distances: 0 }
     }
 
-    fn merge(&mut self, part: &mut Self) {
+    fn merge(&mut self, part: &mut Self, cx: &Executor) {
         self.sums.merge(&mut part.sums);
-        self.meetings.merge(&mut part.meetings);
+        self.meetings.merge(&mut part.meetings, cx);
         for (total, part) in [
             (&mut self.bound, &mut part.bound),
             (&mut self.weight, &mut part.weight),
@@ -166,7 +166,8 @@ impl<T: Compute> EStep<'_, T> {
             self.absorb(&chunk, near.values, &ranks, part, work, cx)
         };
         let state = Wide { values: near, width: self.active };
-        sweep(data, cx, cut, state, &mut total, make, absorb, Swept::merge)?;
+        let merge = |total: &mut Swept, part: &mut Swept| total.merge(part, cx);
+        sweep(data, cx, cut, state, &mut total, make, absorb, merge)?;
         if !total.weight.is_finite() {
             return Err(Error::param("sample_weight must add up to a finite number: scale the weights"));
         }

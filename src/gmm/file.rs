@@ -6,6 +6,7 @@ use super::estep::NOBODY;
 use super::mixture::{Covariance, Mixture};
 use super::neighbourhoods::Neighbourhoods;
 use super::params::MixtureParams;
+use super::space::Space;
 use super::truncated::Truncated;
 use crate::kernel::Compute;
 use crate::kmeans::state::{stored_timings, timings_of};
@@ -91,9 +92,9 @@ impl<T: Compute> Truncated<T> {
         state.neighbours = Neighbourhoods::of(list(contents, "neighbours")?, k, size)
             .ok_or("its \"neighbours\" are no neighbourhoods")?;
         state.near = list(contents, "near")?;
+        let mut space = Space::default();
         let whole = state.near.chunks(active).all(|near| {
-            let known = near.iter().enumerate().all(|(i, j)| (*j as usize) < k && !near[..i].contains(j));
-            near.len() == active && (known || near.iter().all(|&j| j == NOBODY))
+            near.len() == active && (near.iter().all(|&j| j == NOBODY) || space.holds_distinct(k, near))
         });
         if contents.arrays.contains_key("coreset_weights") {
             let points = kept_rows(contents, "coreset", dim)?;

@@ -64,9 +64,9 @@ impl Covariance {
     }
 }
 
-/// The share of the data's variance below which no component's variance falls, where each has its own: a component on a single row would have
-/// an infinite density.
-const OWN_FLOOR: f64 = 1e-6;
+/// The share of the shared variance, at the end of the warm-up, below which no component's variance falls, where each has its own: a component
+/// on a single row would have an infinite density. It is small, since seeds that share a cluster leave one with many clusters, far larger than each.
+const OWN_FLOOR: f64 = 1e-9;
 
 /// The parameters of a mixture as they are now.
 #[derive(Clone, Debug)]
@@ -166,16 +166,14 @@ impl<T: Compute> Mixture<T> {
     }
 
     /// The M-step (equation 6): parameters of the given shape from the sums of a sweep with these. Components without weight keep their means.
-    /// Gives the squared length of all moves, and the share of the squared distances that is left about the new means.
+    /// Gives the squared length of all moves, and the share of the squared distances that is left about the new means, that of the component with
+    /// the smallest one where each has its own variance.
     pub(super) fn follow(&mut self, sums: &ShareSums, shape: Covariance) -> (f64, f64) {
         let (k, dim) = (self.k(), self.dim);
         let total: f64 = sums.weights().iter().sum();
-        if self.shape != shape {
-            self.floors = self.own_floors(sums, total, shape);
-        }
         let old = self.means.clone();
         let mut energies = vec![0.0; k];
-        let (mut moved, mut before) = (0.0, 0.0);
+        let (mut moved, mut before, mut least) = (0.0, 0.0, 1.0f64);
         for c in 0..k {
             let weight = sums.weights()[c];
             if weight <= 0.0 {
@@ -192,8 +190,14 @@ impl<T: Compute> Mixture<T> {
                 moved += (new - old) * (new - old);
             }
             energies[c] = (sums.energies()[c] + weight * growth).max(0.0);
+            if sums.energies()[c] > weight * dim as f64 * self.floors[0] {
+                least = least.min(energies[c] / sums.energies()[c]);
+            }
         }
         let after: f64 = energies.iter().sum();
+        if self.shape != shape {
+            self.floors = self.own_floors(sums, &old, shape);
+        }
         match shape {
             Covariance::TiedSpherical => {
                 self.variances = vec![(after / (dim as f64 * total)).max(self.floors[0])];
@@ -211,7 +215,13 @@ impl<T: Compute> Mixture<T> {
             self.weights = sums.weights().iter().map(|weight| weight / total).collect();
         }
         self.shape = shape;
-        (moved, if before > 0.0 { after / before } else { 1.0 })
+        let left = match shape {
+            Covariance::TiedSpherical if before > 0.0 => after / before,
+            Covariance::Spherical => least,
+            // Squares by column are not rounded.
+            _ => 1.0,
+        };
+        (moved, left)
     }
 
     /// The variance of component `c` in column `t` as it is.
@@ -231,11 +241,7 @@ impl<T: Compute> Mixture<T> {
             let weight = sums.weights()[c];
             for t in 0..dim {
                 variances.push(if weight > 0.0 {
-                    let at = c * dim + t;
-                    let (new, old, mean) =
-                        (self.means[at].to_f64(), old[at].to_f64(), sums.sum(c)[t] / weight);
-                    let growth = (new - old) * ((new - mean) + (old - mean));
-                    (sums.squares(c)[t] / weight + growth).max(self.floors[t])
+                    self.measured(sums, old, (c, t)).max(self.floors[t])
                 } else {
                     self.kept(c, t)
                 });
@@ -244,35 +250,53 @@ impl<T: Compute> Mixture<T> {
         variances
     }
 
-    /// The floors of a shape where each component has variances of its own.
-    fn own_floors(&self, sums: &ShareSums, total: f64, shape: Covariance) -> Vec<f64> {
-        let least = self.floors[0];
-        let mut of_columns = vec![0.0; self.dim];
-        for (t, of_column) in of_columns.iter_mut().enumerate() {
-            let mean = (0..self.k()).map(|c| sums.sum(c)[t]).sum::<f64>() / total;
-            for c in 0..self.k() {
-                let (weight, old) = (sums.weights()[c], self.means[c * self.dim + t].to_f64());
-                let off = old - mean;
-                // About the mean of all rows, from what is known about the old mean of the component.
-                let about_old = if shape == Covariance::Diag { sums.squares(c)[t] } else { 0.0 };
-                *of_column += about_old + off * (2.0 * (sums.sum(c)[t] - weight * old) + weight * off);
-            }
-        }
-        if shape == Covariance::Diag {
-            return of_columns.into_iter().map(|all| (OWN_FLOOR * all / total).max(least)).collect();
-        }
-        let all = of_columns.iter().sum::<f64>() + sums.energies().iter().sum::<f64>();
-        vec![(OWN_FLOOR * all / (total * self.dim as f64)).max(least)]
+    /// The variance in column `t` of the rows of component `c`, which has some, about its present mean, from squares about the `old` one.
+    fn measured(&self, sums: &ShareSums, old: &[T], (c, t): (usize, usize)) -> f64 {
+        let (at, weight) = (c * self.dim + t, sums.weights()[c]);
+        let (new, old, mean) = (self.means[at].to_f64(), old[at].to_f64(), sums.sum(c)[t] / weight);
+        sums.squares(c)[t] / weight + (new - old) * ((new - mean) + (old - mean))
     }
+
+    /// The floors of a shape where each component has variances of its own: never above the shared variance up to now, so that the bound does not
+    /// fall, nor below what rounding makes of values.
+    fn own_floors(&self, sums: &ShareSums, old: &[T], shape: Covariance) -> Vec<f64> {
+        let (shared, least) = (self.variances[0], self.floors[0]);
+        if shape != Covariance::Diag {
+            return vec![(OWN_FLOOR * shared).max(least)];
+        }
+        let alive = || (0..self.k()).filter(|&c| sums.weights()[c] > 0.0);
+        let total: f64 = sums.weights().iter().sum();
+        let of_column = |t: usize| {
+            let (mut within, mut square) = (0.0, 0.0);
+            for c in alive() {
+                let (share, mean) = (sums.weights()[c] / total, self.means[c * self.dim + t].to_f64());
+                within += share * self.measured(sums, old, (c, t)).max(0.0);
+                square += share * mean * mean;
+            }
+            // Each column has its own unit; one in which no component spreads has that of all of them, whatever the type of the rows.
+            let rounding = rounding_of::<T>().powi(2) * (within + square);
+            let unit = if within > rounding { within } else { shared };
+            (OWN_FLOOR * unit).max(rounding).max(least_of::<T>()).min(shared)
+        };
+        (0..self.dim).map(of_column).collect()
+    }
+}
+
+/// How far a value may be off by rounding, and a mean of many of them, as a share of it.
+fn rounding_of<T: Compute>() -> f64 {
+    (4.0 * T::EPSILON).max(64.0 * f64::EPSILON)
+}
+
+/// The smallest variance of which the inverse of the root, and its product with what is not tiny, are still numbers of `T`.
+fn least_of<T: Compute>() -> f64 {
+    if T::EPSILON > f64::EPSILON { 1e-70 } else { f64::MIN_POSITIVE.sqrt() }
 }
 
 /// The smallest shared variance for data of that variance: what the rounding of values makes of it, or of the squares of rows that are all the same.
 fn floor_of<T: Compute>(variance: f64, means: &[T]) -> f64 {
     let square = means.iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>() / means.len() as f64;
-    // Of a value, and of a mean of many.
-    let rounding = (4.0 * T::EPSILON).max(64.0 * f64::EPSILON);
-    let floor = rounding * rounding * variance.max(square);
-    if floor.is_finite() { floor.max(f64::MIN_POSITIVE.sqrt()) } else { f64::MAX.sqrt() }
+    let floor = rounding_of::<T>().powi(2) * variance.max(square);
+    if floor.is_finite() { floor.max(least_of::<T>()) } else { f64::MAX.sqrt() }
 }
 
 /// What a component adds to the costs of rows, where each has its own variance.

@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::parallel::Executor;
 
-/// Meetings that are kept before those of the same two clusters are put together: 80 MB of them.
+/// Meetings, of 24 bytes each, that are kept before those of the same two clusters are put together: 100 MB of them, or twice as many as were
+/// left the last time, where that is more.
 const MOST_MEETINGS: usize = 1 << 22;
 
 /// Clusters whose neighbours a worker finds at a time.
@@ -36,10 +37,9 @@ impl Neighbourhoods {
 
     /// Of known members, `size` for each of `k` clusters; `None` where they are no neighbourhoods.
     pub(super) fn of(ids: Vec<u32>, k: usize, size: usize) -> Option<Self> {
-        let sound = |(c, members): (usize, &[u32])| {
-            let distinct = members.iter().enumerate().all(|(i, j)| !members[..i].contains(j));
-            members[0] as usize == c && distinct && members.iter().all(|&j| (j as usize) < k)
-        };
+        let mut space = Space::default();
+        let sound =
+            |(c, members): (usize, &[u32])| members[0] as usize == c && space.holds_distinct(k, members);
         let fits = size > 0 && ids.len() == k * size && ids.chunks_exact(size).enumerate().all(sound);
         fits.then_some(Self { size, ids })
     }
@@ -188,33 +188,52 @@ impl List {
 pub(super) struct Meetings {
     k: usize,
     lists: Vec<List>,
+    /// Meetings in all lists, and the most that are kept as they are.
+    kept: usize,
+    most: usize,
 }
 
 impl Meetings {
     pub(super) fn new(k: usize) -> Self {
-        Self { k, lists: Vec::new() }
+        Self { k, lists: Vec::new(), kept: 0, most: MOST_MEETINGS }
     }
 
-    /// Adds what `part` holds, whose rows come after these, and leaves `part` empty.
-    pub(super) fn merge(&mut self, part: &mut Self) {
+    /// Adds what `part` holds, whose rows come after these, and leaves `part` empty. Takes time in proportion to all meetings.
+    pub(super) fn merge(&mut self, part: &mut Self, cx: &Executor) {
         self.lists.append(&mut part.lists);
-        if self.lists.len() > 1 && self.lists.iter().map(|list| list.met.len()).sum::<usize>() > MOST_MEETINGS
-        {
-            let (mut tally, mut all) = (Tally::default(), List { starts: vec![0], met: Vec::new() });
-            for c in 0..self.k {
-                tally.begin(self.k);
-                self.lists.iter().for_each(|list| tally.add_all(list.of(c)));
-                all.met.extend_from_slice(&tally.met);
-                all.starts.push(all.met.len() as u32);
-            }
-            self.lists = vec![all];
+        self.kept += std::mem::take(&mut part.kept);
+        if self.lists.len() > 1 && self.kept > self.most {
+            self.put_together(cx);
         }
+    }
+
+    /// Makes one list of all, unless there is an interrupt: whoever sweeps will see it.
+    fn put_together(&mut self, cx: &Executor) {
+        let longest = self.lists.iter().map(|list| list.met.len()).max().unwrap_or(0);
+        let mut all = List { starts: Vec::with_capacity(self.k + 1), met: Vec::with_capacity(longest) };
+        all.starts.push(0);
+        let mut tally = Tally::default();
+        for c in 0..self.k {
+            if c.is_multiple_of(CLUSTERS) && cx.check().is_err() {
+                return;
+            }
+            tally.begin(self.k);
+            self.lists.iter().for_each(|list| tally.add_all(list.of(c)));
+            all.met.extend_from_slice(&tally.met);
+            all.starts.push(all.met.len() as u32);
+        }
+        self.kept = all.met.len();
+        // Else every further part would have all of a long list put together once more.
+        self.most = self.most.max(2 * self.kept);
+        self.lists = vec![all];
     }
 
     /// Adds what some rows have met.
     pub(super) fn note<T: Float>(&mut self, rows: &mut Encounters<T>) {
         if !rows.of_rows.is_empty() {
-            self.lists.push(rows.by_cluster(self.k));
+            let list = rows.by_cluster(self.k);
+            self.kept += list.met.len();
+            self.lists.push(list);
         }
     }
 }
@@ -329,8 +348,9 @@ mod tests {
             }
         }
         let before = Neighbourhoods::drawn(k, size, 3);
-        for cut in [1, 7, 400] {
-            let mut all = Meetings::new(k);
+        let cx = Executor::new(Some(2)).unwrap();
+        for (cut, most) in [(1, MOST_MEETINGS), (1, 100), (7, 20), (400, MOST_MEETINGS)] {
+            let mut all = Meetings { most, ..Meetings::new(k) };
             for rows in rows.chunks(cut) {
                 let (mut part, mut met) = (Meetings::new(k), Encounters::default());
                 for (c, weight, list, far) in rows {
@@ -338,10 +358,10 @@ mod tests {
                 }
                 part.note(&mut met);
                 assert!(met.ids.is_empty() && met.of_rows.is_empty());
-                all.merge(&mut part);
+                all.merge(&mut part, &cx);
             }
             let mut after = before.clone();
-            after.follow(&all, &Executor::new(Some(2)).unwrap()).unwrap();
+            after.follow(&all, &cx).unwrap();
             assert!(Neighbourhoods::of(after.ids.clone(), k, size).is_some());
             assert_eq!(after.of_cluster(16), before.of_cluster(16));
             for c in 0..16u32 {
@@ -357,6 +377,30 @@ mod tests {
                 assert!(found[expected.len()..].iter().all(|j| kept(&j)));
             }
         }
+    }
+
+    #[test]
+    fn meetings_are_put_together_seldom_and_not_after_an_interrupt() {
+        let (k, cx) = (40, Executor::new(Some(1)).unwrap());
+        let mut all = Meetings { most: 100, ..Meetings::new(k) };
+        let part = || {
+            let (mut part, mut met) = (Meetings::new(k), Encounters::default());
+            let ids: Vec<u32> = (0..k as u32).collect();
+            (0..k as u32).for_each(|c| met.push(c, 1.0, &ids, &vec![1.0; k]));
+            part.note(&mut met);
+            part
+        };
+        let mut lists = Vec::new();
+        for _ in 0..9 {
+            all.merge(&mut part(), &cx);
+            assert_eq!(all.kept, all.lists.iter().map(|list| list.met.len()).sum::<usize>());
+            lists.push(all.lists.len());
+        }
+        // All pairs have met: a list of them may be doubled before it is put together again.
+        assert_eq!(lists, [1, 1, 2, 1, 2, 1, 2, 1, 2]);
+        cx.interrupt().set();
+        all.merge(&mut part(), &cx);
+        assert_eq!((all.lists.len(), all.kept), (3, 3 * k * (k - 1)));
     }
 
     #[test]

@@ -71,11 +71,12 @@ impl<T: Compute> Costs<T> {
         if let Some(packed) = &self.packed {
             let unit = self.densities.centers.unit();
             kernel::distances(rows, packed, costs, scratch);
-            for costs in costs.chunks_exact_mut(k) {
-                costs
-                    .iter_mut()
-                    .zip(&self.all)
-                    .for_each(|(cost, &j)| *cost = self.densities.cost(j, *cost * unit));
+            for (i, costs) in costs.chunks_exact_mut(k).enumerate() {
+                for sq_dist in costs.iter_mut() {
+                    *sq_dist *= unit;
+                }
+                self.measure_near(rows, i, costs);
+                costs.iter_mut().zip(&self.all).for_each(|(cost, &j)| *cost = self.densities.cost(j, *cost));
             }
             return;
         }
@@ -84,6 +85,25 @@ impl<T: Compute> Costs<T> {
             self.densities.centers.sq_dists(rows, i, &self.all, sq_dists);
             for ((cost, &j), sq_dist) in costs.iter_mut().zip(&self.all).zip(&*sq_dists) {
                 *cost = self.densities.cost(j, sq_dist.to_f64());
+            }
+        }
+    }
+
+    /// Measures components again, by difference in `f64`, that count beside the nearest one: distances to all of them together lose half of
+    /// the digits of their type, which is too much of those of `f32`.
+    fn measure_near(&self, rows: Rows<'_, T>, i: usize, sq_dists: &mut [f64]) {
+        let (densities, off) = (&self.densities, 4.0 * T::EPSILON.sqrt());
+        if off < 1e-6 {
+            return;
+        }
+        let costs = |sq_dists: &[f64], factor: f64| {
+            let each = sq_dists.iter().zip(&self.all);
+            each.map(|(&sq_dist, &j)| densities.cost(j, factor * sq_dist)).fold(f64::INFINITY, f64::min)
+        };
+        let most = costs(sq_dists, 1.0 + off) + LOST / densities.half;
+        for (sq_dist, &j) in sq_dists.iter_mut().zip(&self.all) {
+            if densities.cost(j, (1.0 - off) * *sq_dist) < most {
+                *sq_dist = densities.centers.sq_dist(rows, i, j as usize) * densities.centers.unit();
             }
         }
     }

@@ -44,6 +44,16 @@ impl Space {
         self.list.extend(0..k);
     }
 
+    /// Whether these are distinct ones of `k` clusters; the set holds some of them then.
+    pub(super) fn holds_distinct(&mut self, k: usize, clusters: &[u32]) -> bool {
+        let known = clusters.iter().all(|&j| (j as usize) < k);
+        known && {
+            self.begin(k);
+            self.extend(clusters);
+            self.list.len() == clusters.len()
+        }
+    }
+
     /// Draws `n` clusters that are not members, or all of them, where there are no more: each is as likely.
     pub(super) fn explore(&mut self, n: usize, rng: &mut Rng) {
         let k = self.stamps.len();

@@ -211,7 +211,7 @@ impl<T: Compute> Truncated<T> {
             let before = now.mixture.clone();
             let left;
             (moved, left) = now.mixture.follow(&swept.sums, shape);
-            if before.shape == Covariance::TiedSpherical && left < CANCELLED * T::EPSILON {
+            if left < CANCELLED * T::EPSILON {
                 // Of squared distances that were rounded to T nothing else would be left than their rounding.
                 now.mixture = before;
                 swept = self.sweep(&mut now, (false, true, by_column), data, cx)?;
@@ -338,5 +338,32 @@ impl<T: Compute> CenterSolver<T> for Truncated<T> {
         }
         self.timings.finish += begun.elapsed().as_secs_f64();
         Ok(self.finished.as_ref().map_or(f64::NAN, |(_, inertia)| *inertia))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gmm::TruncatedGaussianMixture;
+
+    #[test]
+    fn a_row_is_known_by_its_components_alone() {
+        let (n, active) = (3000u32, 3);
+        let rows: Vec<[f64; 2]> = (0..n).map(|i| [f64::from(i % 50), f64::from(i % 7)]).collect();
+        let cx = Executor::new(Some(1)).unwrap();
+        let mut state = Truncated::<f64>::plan(TruncatedGaussianMixture::params(20).n_active(active));
+        for _ in 0..4 {
+            state.step(&rows, &cx).unwrap();
+            assert_eq!((state.near.len(), state.near.capacity()), (n as usize * active, n as usize * active));
+        }
+        assert!(state.coreset.is_none() && state.finished.is_none() && state.counts.len() == 20);
+        // What is kept of it is no larger: nothing else grows with the rows.
+        let more: Vec<[f64; 2]> = [&rows[..], &rows[..]].concat();
+        let mut other = Truncated::<f64>::plan(TruncatedGaussianMixture::params(20).n_active(active));
+        other.step(&more, &cx).unwrap();
+        let values = |state: &Truncated<f64>| -> usize {
+            state.to_checkpoint().arrays.values().map(|array| array.shape().iter().product::<usize>()).sum()
+        };
+        assert_eq!(values(&other) - values(&state), n as usize * active);
     }
 }

@@ -8,7 +8,7 @@
 //! `m` of them; which of them stay is drawn at the end. Given their number, events are independent draws. Each chunk of rows has its own
 //! stream of random numbers, so that neither threads nor the way in which rows come in matter.
 
-use crate::data::{Access, DataSource, Stretch, Weighted, no_weight, row_bytes, too_heavy};
+use crate::data::{Access, DataSource, Stretch, Weighted, no_weight, row_bytes, too_heavy, too_light};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, Point};
 use crate::parallel::Executor;
@@ -78,30 +78,40 @@ impl<T: Compute> Coreset<T> {
     }
 }
 
+/// The least that all rows may weigh together: of less, products with squared distances have no digits left.
+const LIGHTEST: f64 = 1e-280;
+
+/// Passes that are made again before something must be wrong with the rows.
+const MOST_AGAIN: u64 = 8;
+
 /// The odds of rows, up to a factor: `w (1 + d2 / mean)`.
 pub(super) struct Law<T> {
     center: Vec<T>,
-    /// The weighted mean of `d2`; 0 where all rows are one point.
+    /// The weighted mean of `d2`; 0 where all rows are one point, or so near to it that squares have no digits left.
     mean: f64,
-    /// What the odds of all rows add up to, but for rounding.
-    pub(super) all: f64,
+    /// The weight of all rows.
+    weight: f64,
 }
 
 impl<T: Compute> Law<T> {
     /// # Errors
-    /// When nothing has weight, or sums overflow.
+    /// When nothing has weight, or next to nothing, or sums overflow.
     pub(super) fn new(moments: &Moments) -> Result<Self> {
         let center: Vec<T> = moments.mean().iter().map(|&x| T::from_f64(x)).collect();
         let weight = moments.weight();
         if weight <= 0.0 {
             return Err(no_weight());
         }
+        if weight < LIGHTEST {
+            return Err(too_light());
+        }
         // Rows are measured about the center as it can be written down.
-        let mean = moments.spread_about(&center) / weight;
+        let spread = moments.spread_about(&center);
+        let mean = if spread < f64::MIN_POSITIVE / f64::EPSILON { 0.0 } else { spread / weight };
         if !(weight.is_finite() && mean.is_finite()) {
             return Err(too_heavy());
         }
-        Ok(Self { center, mean, all: if mean > 0.0 { 2.0 * weight } else { weight } })
+        Ok(Self { center, mean, weight })
     }
 
     /// What the rows of a chunk are measured from.
@@ -114,10 +124,18 @@ impl<T: Compute> Law<T> {
         if self.mean > 0.0 { 1.0 + sq_dist / self.mean } else { 1.0 }
     }
 
-    /// What a row with these odds stands for, when it is one of `m` that were drawn; the odds of all rows are `all`.
+    /// The share of a row in the odds of all rows: at most 1, however little the row weighs and however far away it is.
+    pub(super) fn share(&self, weight: f64, sq_dist: f64) -> f64 {
+        let weight = weight / self.weight;
+        let share = if self.mean > 0.0 { 0.5 * (weight + weight * sq_dist / self.mean) } else { weight };
+        share.min(1.0)
+    }
+
+    /// What a row with these odds stands for, when it is one of `m` that were drawn; the shares of all rows add up to `all`.
     pub(super) fn stands_for(&self, odds: f64, all: f64, m: usize) -> f64 {
+        let known = if self.mean > 0.0 { 2.0 * self.weight } else { self.weight };
         // Rounding must not lift weights above their bound.
-        let all = if (all / self.all - 1.0).abs() < 1e-9 { self.all } else { all };
+        let all = if (all - 1.0).abs() < 1e-9 { known } else { all * known };
         all / m as f64 / odds
     }
 }
@@ -168,7 +186,7 @@ enum Pass {
 struct Drawn<T> {
     /// With their odds in place of weights.
     rows: Coreset<T>,
-    /// The odds of all rows that went by.
+    /// The shares of all rows that went by.
     all: f64,
     seen: u64,
 }
@@ -268,7 +286,12 @@ impl<T: Compute> Lightweight<T> {
                 self.pass = Pass::Drawing;
             }
             // One in a hundred million.
-            Pass::Drawing if self.drawn.rows.rows.len() < self.m => self.again += 1,
+            Pass::Drawing if self.drawn.rows.rows.len() < self.m => {
+                self.again += 1;
+                if self.again > MOST_AGAIN {
+                    return Err(other_rows());
+                }
+            }
             _ => self.pass = Pass::Over,
         }
         self.row = 0;
@@ -302,7 +325,8 @@ impl<T: Compute> Lightweight<T> {
         let law = self.law.as_ref().expect("made at the end of the first pass");
         let key = self.key();
         // Six standard deviations more than are wanted.
-        let rate = (m + 6.0 * m.sqrt() + 20.0) / law.all;
+        let events = m + 6.0 * m.sqrt() + 20.0;
+        let most = (2.0 * events) as usize;
         let point = law.point();
         let again = self.again > 0;
         let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Drawn<T>, (): &mut ()| {
@@ -315,11 +339,15 @@ impl<T: Compute> Lightweight<T> {
                     return Err(chunk.not_finite());
                 }
                 let (odds, weight) = (law.odds(sq_dist), chunk.weights.map_or(1.0, |w| w[i]));
+                let share = law.share(weight, sq_dist);
                 if !again {
-                    part.all += weight * odds;
+                    part.all += share;
                 }
-                passed += weight * odds * rate;
+                passed += share * events;
                 while due < passed {
+                    if part.rows.rows.len() > most {
+                        return Err(other_rows());
+                    }
                     part.rows.push(chunk.rows, i, odds, chunk.first_row + i as u64);
                     due += wait();
                 }
@@ -370,6 +398,13 @@ impl<T: Compute> Lightweight<T> {
         }
         Ok(coreset)
     }
+}
+
+/// The refusal of rows by which more or fewer are drawn than the pass before promised.
+fn other_rows() -> Error {
+    Error::Source(
+        "rows or weights differ from those of the pass before: every pass must give the same ones".into(),
+    )
 }
 
 /// `m` rows of `data` drawn with replacement, on which every set of centers costs what it costs on all rows, but for an error that falls

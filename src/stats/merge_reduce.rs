@@ -363,24 +363,26 @@ fn reduced<T: Compute>(rows: &Coreset<T>, m: usize, mut rng: Rng, cx: &Executor)
     look_at(&data, &mut moments, cx)?;
     let law = Law::new(&moments)?;
     let point = law.point();
-    let mut odds = vec![0.0; rows.rows.len()];
-    let absorb = |chunk: Chunk<'_, T>, odds: &mut [f64], (): &mut (), (): &mut ()| {
-        for (i, odds) in odds.iter_mut().enumerate() {
-            *odds = law.odds(point.sq_dist(chunk.rows, i));
+    let mut sq_dists = vec![0.0; rows.rows.len()];
+    let absorb = |chunk: Chunk<'_, T>, sq_dists: &mut [f64], (): &mut (), (): &mut ()| {
+        for (i, sq_dist) in sq_dists.iter_mut().enumerate() {
+            *sq_dist = point.sq_dist(chunk.rows, i);
         }
         Ok(())
     };
-    sweep(&data, cx, cut(&data), &mut odds[..], &mut (), (|| (), || ()), absorb, |(), ()| ())?;
-    let all: f64 = odds.iter().zip(&rows.weights).map(|(odds, weight)| odds * weight).sum();
+    sweep(&data, cx, cut(&data), &mut sq_dists[..], &mut (), (|| (), || ()), absorb, |(), ()| ())?;
+    let share = |i: usize| law.share(rows.weights[i], sq_dists[i]);
+    let all: f64 = (0..sq_dists.len()).map(share).sum();
     let (mut passed, mut drawn) = (0.0, 0);
     let mut due = rng.unit() / m as f64 * all;
     let heavy = |i: &usize| rows.weights[*i] > 0.0;
-    let last = (0..odds.len()).rev().find(heavy).unwrap_or(0);
+    let last = (0..sq_dists.len()).rev().find(heavy).unwrap_or(0);
     for i in (0..=last).filter(heavy) {
-        passed += odds[i] * rows.weights[i];
+        passed += share(i);
         // Rounding must not leave the last draw over.
         while drawn < m && (due < passed || i == last) {
-            out.push(rows.points.rows(), i, law.stands_for(odds[i], all, m), rows.rows[i]);
+            let weight = law.stands_for(law.odds(sq_dists[i]), all, m);
+            out.push(rows.points.rows(), i, weight, rows.rows[i]);
             drawn += 1;
             due = (drawn as f64 + rng.unit()) / m as f64 * all;
         }

@@ -11,6 +11,7 @@ import scipy.stats
 import shoal
 from shoal import KMeans, _core
 from shoal._base import as_source
+from sklearn.base import clone
 
 WAYS = {
     "afk-mc2": lambda X, k, **more: shoal.afkmc2(X, k, **({"chain_length": 20} | more)),
@@ -282,3 +283,26 @@ def test_distances_are_counted(rows):
 def test_refusals(use, text):
     with pytest.raises(ValueError, match=text):
         use(np.random.default_rng(0).normal(size=(50, 2)))
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct")
+@pytest.mark.parametrize("init", ["random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        shoal.MiniBatchKMeans(12, batch_size=200, max_iter=3),
+        shoal.NestedMiniBatchKMeans(12, batch_size=500),
+        shoal.VarianceReducedKMeans(12, max_iter=3),
+        shoal.BackwardEulerKMeans(12, batch_size=200),
+        shoal.TruncatedGaussianMixture(12, max_iter=5),
+        shoal.TruncatedGaussianMixture(12, max_iter=5, coreset_size=800),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_every_estimator_begins_with_any_of_them(rows, model, init):
+    fits = [clone(model).set_params(init=init, random_state=1, n_jobs=jobs).fit(rows) for jobs in (1, 2)]
+    assert fits[0].cluster_centers_.tobytes() == fits[1].cluster_centers_.tobytes()
+    assert fits[0].init_ == init
+    # Far better than one center.
+    far = reference.sq_dists(rows, fits[0].cluster_centers_).min(axis=1)
+    assert far.sum() < 0.3 * rows.var(axis=0).sum() * len(rows)

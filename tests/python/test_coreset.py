@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 import scipy.stats
 import shoal
-from shoal import Coreset, StreamingCoreset, callbacks, cli, lightweight_coreset
+from shoal import Coreset, StreamingCoreset, callbacks, cli, lightweight_coreset, streaming_coreset
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,17 @@ def test_a_factor_of_all_weights_and_a_weight_as_many_rows(rows, weights):
         other = lightweight_coreset(rows, 99, sample_weight=weights * factor, random_state=3)
         assert (other.indices == known.indices).all()
         assert (other.weights == known.weights * factor).all()
+    for factor in (2.0**-900, 2.0**900):
+        other = lightweight_coreset(rows, 99, sample_weight=weights * factor, random_state=3)
+        assert (other.indices == known.indices).all()
+        np.testing.assert_allclose(other.weights, known.weights * factor)
+    for factor in (1e-290, 1e-312, 5e-324):
+        for use in (
+            lambda w: lightweight_coreset(rows, 99, sample_weight=w, random_state=3),
+            lambda w: StreamingCoreset(99, random_state=3).partial_fit(rows, sample_weight=w),
+        ):
+            with pytest.raises(ValueError, match="sample_weight is too small"):
+                use(weights * factor)
     repeated = np.repeat(rows, weights.astype(int), axis=0)
     q = coreset_reference.odds(rows, weights)
     np.testing.assert_allclose(
@@ -248,7 +259,7 @@ def test_memory_grows_with_the_logarithm():
     rng = np.random.default_rng(0)
     for _ in range(100):
         made.partial_fit(rng.normal(size=(1000, 2)))
-        assert made.n_kept_ <= 32 * (3 + np.log2(made.n_rows_ / 32))
+        assert made.n_kept_ <= 32 * (2 + np.log2(made.n_rows_ / 32))
     assert made.n_rows_ == 100_000
     assert len(made.result().weights) == 32
 
@@ -268,6 +279,10 @@ def test_merging(rows):
     empty = StreamingCoreset(150, random_state=5)
     assert same(empty.merge(there).result(), StreamingCoreset(150, random_state=5).merge(there).result())
     assert here.merge(StreamingCoreset(150)).n_rows_ == len(rows)
+    with pytest.warns(UserWarning, match="drawn with one random_state"):
+        streamed(rows[:half], 150, seed=3).merge(
+            pickle.loads(pickle.dumps(streamed(rows[half:], 150, seed=3)))
+        )
     assert empty.partial_fit(rows).n_rows_ == len(rows) - half + len(rows)
 
 
@@ -360,6 +375,83 @@ def test_callbacks_see_rows(rows, capsys):
         stream(rows, 500)
     )
     assert made.n_rows_ == 1000
+
+
+@pytest.mark.parametrize(
+    "watcher",
+    [
+        callbacks.Checkpoint("run.safetensors"),
+        callbacks.ValidationCurve(np.ones((3, 2))),
+        callbacks.EarlyStopping(np.ones((3, 2))),
+    ],
+    ids=lambda watcher: type(watcher).__name__,
+)
+def test_callbacks_of_fits_are_refused(rows, watcher):
+    fresh = StreamingCoreset(50, callbacks=iter([watcher]))
+    for use in (lambda: lightweight_coreset(rows, 50, callbacks=[watcher]), lambda: fresh.partial_fit(rows)):
+        with pytest.raises(ValueError, match=f"{type(watcher).__name__} does not go with a coreset"):
+            use()
+    assert not hasattr(fresh, "n_rows_")
+    seen = []
+    lightweight_coreset(rows, 50, callbacks=(cb for cb in [lambda who, step: seen.append(step.batch_size)]))
+    assert sum(seen) == 2 * len(rows)
+    with pytest.raises(ValueError, match="callbacks must be callables, got 3"):
+        lightweight_coreset(rows, 50, callbacks=iter([3]))
+
+
+def test_files_are_taken_in_parts(rows, tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming_coreset, "STEP_BYTES", 500 * 16)
+    np.save(tmp_path / "rows.npy", rows)
+    known = streamed(rows, 40).result()
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    for X in (tmp_path / "rows.npy", mapped, shoal.open(tmp_path / "rows.npy"), shoal.open(mapped)):
+        seen = []
+        made = StreamingCoreset(
+            40, random_state=0, callbacks=[lambda who, step, seen=seen: seen.append(step.rows_seen)]
+        )
+        assert same(made.partial_fit(X).result(), known)
+        assert seen == [500, 1000, 1500, 1580]
+    # Weights go with all of its rows.
+    weights = np.arange(len(rows)) % 3.0
+    heavy = StreamingCoreset(40, random_state=0).partial_fit(tmp_path / "rows.npy", sample_weight=weights)
+    assert same(heavy.result(), streamed(rows, 40, sample_weight=weights).result())
+    bad = rows.copy()
+    bad[700, 1] = np.nan
+    np.save(tmp_path / "bad.npy", bad)
+    made = StreamingCoreset(40, random_state=0)
+    with pytest.raises(ValueError, match="block of X from row 500 on: X holds NaN at row 200, column 1"):
+        made.partial_fit(tmp_path / "bad.npy")
+    assert made.n_rows_ == 500
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_interrupt_leaves_no_coreset_and_a_whole_stream(rows, number):
+    passes = 0
+
+    def broken():
+        nonlocal passes
+        passes += 1
+        mine = passes
+        for start in range(0, len(rows), 200):
+            if mine == number + opened and start == 600:
+                raise KeyboardInterrupt
+            yield rows[start : start + 200]
+
+    opened = len(rows)
+    source = shoal.open(broken)
+    opened = passes
+    with pytest.raises(KeyboardInterrupt):
+        lightweight_coreset(source, 60, random_state=0)
+    opened = len(rows)
+    assert same(
+        lightweight_coreset(source, 60, random_state=0), lightweight_coreset(rows, 60, random_state=0)
+    )
+    made = StreamingCoreset(60, random_state=0)
+    opened = passes + 1 - number
+    with pytest.raises(KeyboardInterrupt):
+        made.partial_fit(broken())
+    assert made.n_rows_ in (400, 600)
+    assert same(made.partial_fit(rows[made.n_rows_ :]).result(), streamed(rows, 60).result())
 
 
 def test_files(rows, tmp_path):

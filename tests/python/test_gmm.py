@@ -12,7 +12,9 @@ from gmm_reference import Draws, free_energy, log_joint, truncated
 from reference import inertia, sq_dists
 from scipy.special import logsumexp
 from shoal import KMeans, TruncatedGaussianMixture
+from shoal._base import as_source
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.mixture import GaussianMixture
 
 KINDS = ("tied_spherical", "spherical", "diag")
 
@@ -158,7 +160,7 @@ def test_one_active_component_has_a_closed_form_and_is_k_means(size):
     k, d = 9, 4
     init = X[:k]
     model = TruncatedGaussianMixture(
-        k, n_active=1, n_neighbors=size, explore=0, init=init, tol=0.0, max_iter=60
+        k, n_active=1, n_neighbors=size, explore=0, init=init, tol=0.0, max_iter=60, random_state=0
     )
     lloyd = KMeans(k, init=init, tol=0.0).fit(X) if size == k else None
     variance = np.nan
@@ -389,10 +391,27 @@ def test_distances_are_counted():
     given = TruncatedGaussianMixture(40, init=X[:40], explore=0, max_iter=4, tol=0.0, random_state=0).fit(X)
     expected = truncated(X, X[:40], 5, 5, seed=0, rounds=4)
     assert given.n_distances_ == sum(state.n_distances for state in expected)
-    drawn = TruncatedGaussianMixture(40, explore=0, max_iter=1, random_state=0).fit(X)
-    assert drawn.n_distances_ > drawn.history_["n_distances"][0] - 1
-    # Seeding looks at every row once at least, and a search at five components of each.
-    assert drawn.n_distances_ >= 2000 + 5 * 2000
+    # With seeds of its own: what seeding alone takes, and what the search from the same means takes.
+    c = shoal.lightweight_coreset(X, 700, random_state=0)
+    for rows, weights, size in ((X, None, None), (c.points, c.weights, 700)):
+        seeds, _, seeding = shoal._core.first_centers(
+            as_source(rows),
+            n_clusters=40,
+            seeding="afk-mc2",
+            chain=20,
+            oversampling=None,
+            rounds=None,
+            seed=0,
+            weights=weights,
+            threads=1,
+        )
+        assert seeding >= len(rows)
+        params = {"explore": 0, "max_iter": 3, "tol": 0.0, "random_state": 0}
+        drawn = TruncatedGaussianMixture(40, coreset_size=size, **params).fit(X)
+        given = TruncatedGaussianMixture(40, init=seeds, **params).fit(rows, sample_weight=weights)
+        assert drawn.means_.tobytes() == given.means_.tobytes()
+        assert drawn.n_distances_ == seeding + given.n_distances_
+        assert drawn.history_["n_distances"][0] == seeding + given.history_["n_distances"][0]
 
 
 def test_stopping_rules():
@@ -476,21 +495,24 @@ def test_samples_come_from_the_mixture():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_constant_rows_and_few_distinct_ones(kind, dtype):
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        model = TruncatedGaussianMixture(3, covariance_type=kind, random_state=0).fit(
-            np.full((50, 2), 7, dtype=dtype)
-        )
-    assert any("as small as it may be" in str(warning.message) for warning in told)
-    assert any("distinct components (1)" in str(warning.message) for warning in told)
-    np.testing.assert_allclose(model.means_, 7.0, rtol=1e-6)
-    assert np.isfinite(model.lower_bound_)
-    assert np.isfinite(model.score(np.full((5, 2), 7, dtype=dtype)))
+    for value in (7, 0):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model = TruncatedGaussianMixture(3, covariance_type=kind, random_state=0).fit(
+                np.full((50, 2), value, dtype=dtype)
+            )
+        assert any("as small as it may be" in str(warning.message) for warning in told)
+        assert any("all rows are equal" in str(warning.message) for warning in told)
+        assert any("distinct components (1)" in str(warning.message) for warning in told)
+        np.testing.assert_allclose(model.means_, value, rtol=1e-6)
+        assert np.isfinite(model.lower_bound_)
+        assert np.isfinite(model.score(np.full((5, 2), value, dtype=dtype)))
     X = np.repeat(np.array([[0, 0], [1, 5], [9, 9]], dtype=dtype), 20, axis=0)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         model = TruncatedGaussianMixture(5, covariance_type=kind, random_state=0).fit(X)
     assert any("distinct components" in str(warning.message) for warning in told)
+    assert any("no more distinct rows than components" in str(warning.message) for warning in told)
     assert np.isfinite(model.means_).all()
     assert np.isfinite(model.lower_bounds_).all()
     assert model.inertia_ < 1e-3
@@ -517,6 +539,96 @@ def test_tight_clusters_keep_their_variance_in_float32():
     model = TruncatedGaussianMixture(6, n_active=6, init=init, tol=0.0, max_iter=10).fit(X)
     assert (np.diff(model.lower_bounds_) > -1e-3).all()
     assert model.covariances_ == pytest.approx(1e-6, rel=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct components")
+@pytest.mark.parametrize("kind", ["spherical", "diag"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("spread", [1e-2, 1e-3])
+def test_tight_clusters_far_apart_have_densities(kind, dtype, spread):
+    rng = np.random.default_rng(0)
+    middles = rng.normal(size=(6, 3)) * 100
+    # Half of the clusters are three times as wide.
+    which = rng.integers(0, 6, size=1800)
+    X = middles[which] + spread * (1 + 2 * (which % 2))[:, None] * rng.normal(size=(1800, 3))
+    X, held_out = X[:900].astype(dtype), X[900:].astype(dtype)
+    # One component has two clusters at first, and two share one.
+    for init in ("afk-mc2", np.concatenate([middles[:5], middles[:1] + spread])):
+        params = {"covariance_type": kind, "init": init, "random_state": 0, "tol": 0.0, "max_iter": 40}
+        model = TruncatedGaussianMixture(6, **params).fit(X)
+        # Own variances begin after two iterations: the bound never falls, then neither.
+        assert (np.diff(model.lower_bounds_) >= -1e-4).all()
+        if isinstance(init, str):
+            other = GaussianMixture(6, covariance_type=kind, reg_covar=1e-12, random_state=0)
+            # Of float32 rows the places are known to 1e-6 or so.
+            close = 1e-5 if dtype == np.float64 else 2e-3
+            assert model.score(held_out) == pytest.approx(
+                other.fit(X.astype(np.float64)).score(held_out.astype(np.float64)), abs=close
+            )
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, -40.0])
+def test_a_constant_feature_has_one_floor_for_both_types(value):
+    X = blobs(400, 3, 20, k=3, dtype=np.float32)
+    X[:, 1] = value
+    fits = [
+        TruncatedGaussianMixture(3, covariance_type="diag", random_state=0).fit(X.astype(dtype))
+        for dtype in (np.float32, np.float64)
+    ]
+    np.testing.assert_allclose(fits[0].covariances_[:, 1], fits[1].covariances_[:, 1], rtol=1e-4)
+    assert fits[0].lower_bound_ == pytest.approx(fits[1].lower_bound_, abs=1e-3)
+
+
+def test_log_densities_of_float32_lose_few_digits():
+    X = blobs(500, 64, 21, k=30, dtype=np.float32)
+    for kind in KINDS:
+        model = TruncatedGaussianMixture(30, covariance_type=kind, random_state=0).fit(X)
+        joint = log_joint(sq_dists(X, model.means_), X, model.means_, variances_of(model), model.weights_)
+        np.testing.assert_allclose(model.score_samples(X), logsumexp(joint, axis=1), rtol=2e-6)
+
+
+@pytest.mark.parametrize("size", [None, 400])
+def test_interrupts_leave_the_step_before(size):
+    X = blobs(1500, 3, 22)
+    params = {"coreset_size": size, "random_state": 0, "max_iter": 6, "tol": 0.0}
+    expected = TruncatedGaussianMixture(12, **params).fit(X)
+    passes, fails = 0, None
+
+    def rows():
+        nonlocal passes
+        passes += 1
+        mine = passes
+        for start in range(0, len(X), 300):
+            if mine == fails and start == 900:
+                raise KeyboardInterrupt
+            yield X[start : start + 300]
+
+    source = shoal.open(rows)
+    opened = passes
+    model = TruncatedGaussianMixture(12, **params).fit(source)
+    made = passes - opened
+    assert model.means_.tobytes() == expected.means_.tobytes()
+    left = broke = 0
+    for number in range(1, made + 1):
+        source = shoal.open(rows)
+        fails = passes + number
+        model = TruncatedGaussianMixture(12, **params)
+        try:
+            model.fit(source)
+        except KeyboardInterrupt:
+            left += 1
+        else:
+            # The pass did not go so far.
+            continue
+        # The first iteration left nothing behind; a later one left the one before.
+        done = len(model.history_) if hasattr(model, "means_") else 0
+        broke += done
+        if done:
+            assert (model.history_["objective"] == expected.history_["objective"][:done]).all()
+            assert model.stop_reason_ is None
+        assert model.fit(source).means_.tobytes() == expected.means_.tobytes()
+    assert left >= (6 if size is None else 2)
+    assert (broke > 0) == (size is None)
 
 
 def test_empty_components_die_and_do_no_harm():

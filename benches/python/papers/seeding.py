@@ -38,7 +38,8 @@ class Handler:
 
     def data(self, name: str, rows: int | None) -> tuple[int, int]:
         """Read a set."""
-        X = datasets.parts_of(name)[0] if name in datasets.SETS else common.raw(name)
+        quick = rows is not None
+        X = datasets.parts_of(name, quick=quick)[0] if name in datasets.SETS else common.raw(name)
         self._X = np.ascontiguousarray(X[:rows], dtype=np.float32)
         n, d = self._X.shape
         return n, d

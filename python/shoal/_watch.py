@@ -1,0 +1,60 @@
+"""How work on rows that is no fit is watched: by a line on stderr, by callbacks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from . import _params
+from ._core import Step
+from .callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
+
+
+def watchers_of(callbacks: Any) -> list[Any]:
+    """List callbacks, if they are ones that can watch a coreset being made."""
+    given = [] if callbacks is None else list(callbacks)
+    for callback in given:
+        if not callable(callback):
+            raise _params.ParameterError(f"callbacks must be callables, got {_params.shown(callback)}")
+        if isinstance(callback, (Checkpoint, ValidationCurve)):
+            raise _params.ParameterError(
+                f"callbacks: {type(callback).__name__} does not go with a coreset, which has neither a fit "
+                "that is kept nor centers that are judged"
+            )
+    return given
+
+
+@contextmanager
+def watched(label: str, who: Any, progress: Any, callbacks: Any) -> Iterator[Callable[[int], bool]]:
+    """Tell those who watch of each number of rows that was worked on; whether one of them wants an end."""
+    watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks)
+    begun, steps, seen = time.monotonic(), 0, 0
+
+    def tell(rows: int) -> bool:
+        nonlocal steps, seen
+        steps, seen = steps + 1, seen + rows
+        step = Step(
+            iteration=steps,
+            rows_seen=seen,
+            batch_size=rows,
+            objective=math.nan,
+            center_shift=0.0,
+            n_changed=0,
+            n_distances=0,
+            elapsed=time.monotonic() - begun,
+            stop_reason=None,
+        )
+        wishes = [watcher(who, step) for watcher in watchers]
+        return any(wishes)
+
+    told: list[Callback] = [watcher for watcher in watchers if isinstance(watcher, Callback)]
+    try:
+        for watcher in told:
+            watcher.begin(who)
+        yield tell
+    finally:
+        for watcher in told:
+            watcher.end(who)
