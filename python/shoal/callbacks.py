@@ -287,8 +287,8 @@ class ValidationCurve(Callback):
         """Forget the last run; refuse an estimator that scores no rows."""
         if not hasattr(estimator, "score"):
             raise TypeError(
-                f"{type(self).__name__} asks for score(X), which {type(estimator).__name__} does not have: its "
-                "energy is that of the fitted rows alone"
+                f"{type(self).__name__} asks for score(X), which {type(estimator).__name__} does not have: "
+                "its energy is that of the fitted rows alone"
             )
         self._reset()
 

@@ -91,7 +91,9 @@ pub(super) fn first_labels<T: Exponent>(
     loop {
         let (labels, sq_dists) = nearest(modes, 1, Metric::Euclidean, data, cx)?;
         let mut used = vec![false; k];
-        labels.iter().for_each(|&label| used[label as usize] = true);
+        for &label in &labels {
+            used[label as usize] = true;
+        }
         let Some(l) = used.iter().position(|used| !used) else { return Ok(labels) };
         let farther = |far: usize, (row, d): (usize, &f64)| if *d > sq_dists[far] { row } else { far };
         let far = sq_dists.iter().enumerate().fold(0, farther);

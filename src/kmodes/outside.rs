@@ -67,10 +67,14 @@ pub(crate) fn responsibilities<T: Exponent>(
                     known.responsibilities.add(q as usize, T::from_f64(known.lambda * weight), z);
                 }
                 let most = z.iter().fold(z[0], |most, &x| if x > most { x } else { most });
-                z.iter_mut().for_each(|x| *x = *x - most);
+                for x in &mut *z {
+                    *x = *x - most;
+                }
                 T::exp_all(z);
                 let share = T::from_f64(1.0 / z.iter().map(|x| x.to_f64()).sum::<f64>());
-                z.iter_mut().for_each(|x| *x = *x * share);
+                for x in z {
+                    *x = *x * share;
+                }
             }
             Ok(())
         },

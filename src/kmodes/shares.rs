@@ -139,7 +139,9 @@ impl<T: Exponent> Shares<T> {
         let (row, clusters) = self.row(p);
         let rest = row[self.top];
         let even = weight * rest;
-        out.iter_mut().for_each(|out| *out = *out + even);
+        for out in &mut *out {
+            *out = *out + even;
+        }
         for (&z, &l) in row.iter().zip(clusters) {
             let out = &mut out[l as usize];
             *out = *out + weight * (z - rest);
@@ -195,7 +197,9 @@ pub(super) fn keep<T: Exponent>(row: &mut [T], values: &mut [T], clusters: &mut 
         (*value, *cluster) = (row[l as usize], l);
     }
     values[top] = rest;
-    others.iter().for_each(|&l| row[l as usize] = rest);
+    for &mut l in others {
+        row[l as usize] = rest;
+    }
 }
 
 #[cfg(test)]

@@ -71,9 +71,9 @@ def test_many_rows_that_coincide(method):
 def test_ivf_with_many_rows_that_coincide():
     # Every pair of them, looked at or remembered, would take minutes and gigabytes.
     rng = np.random.default_rng(3)
-    X = np.zeros((42_000, 16), dtype=np.float32)
-    others = np.sort(rng.choice(len(X), 6000, replace=False))
-    X[others] = rng.normal(size=(6000, 16))
+    X = np.zeros((22_000, 16), dtype=np.float32)
+    others = np.sort(rng.choice(len(X), 4000, replace=False))
+    X[others] = rng.normal(size=(4000, 16))
     graph = shoal.knn_graph(X, 4, method="ivf")
     found, sq_dists = parts(graph, 4)
     alike = np.setdiff1d(np.arange(len(X)), others)
