@@ -285,20 +285,23 @@ class LaplacianKModes(ClusterMixin, Clusterer):
             As :meth:`fit`.
         """
         self._check()
-        if self.affinity != "precomputed":
-            if features is not None:
-                raise ValueError('features are the rows for affinity="precomputed", where X is the affinity')
-            source, rows = self._taken(X)
-            return self._begun(source, rows, None)
-        affinity = matrix_of(X)
-        if features is None:
-            raise ValueError('affinity="precomputed" needs the rows too: fit(affinity, features=rows)')
-        source, rows = self._taken(features)
-        if source.shape[0] != affinity.shape[0]:
-            raise ValueError(
-                f"X is an affinity of {affinity.shape[0]} rows, and features has {source.shape[0]}"
-            )
-        return self._begun(source, rows, affinity)
+        with self._features_unless_refused():
+            if self.affinity != "precomputed":
+                if features is not None:
+                    raise ValueError(
+                        'features are the rows for affinity="precomputed", where X is the affinity'
+                    )
+                source, rows = self._taken(X)
+                return self._begun(source, rows, None)
+            affinity = matrix_of(X)
+            if features is None:
+                raise ValueError('affinity="precomputed" needs the rows too: fit(affinity, features=rows)')
+            source, rows = self._taken(features)
+            if source.shape[0] != affinity.shape[0]:
+                raise ValueError(
+                    f"X is an affinity of {affinity.shape[0]} rows, and features has {source.shape[0]}"
+                )
+            return self._begun(source, rows, affinity)
 
     def _begun(self, source: Source, rows: Any, affinity: Any) -> Iterator[Step]:
         self._by_callable = False
@@ -410,7 +413,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         if self.mode_update == "byproduct":
             self.mode_indices_ = run.mode_rows()
         self._labels = run.labels()
-        self.responsibilities_ = kept_of(*run.responsibilities(), len(self.modes_))
+        kept, clusters = run.responsibilities()
+        self.responsibilities_ = kept_of(kept, clusters, len(self.modes_))
         if not hasattr(self, "affinity_"):
             starts, columns, weights = run.affinity()
             n = len(starts) - 1

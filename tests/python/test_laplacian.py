@@ -520,6 +520,20 @@ def test_bad_input():
         ).fit(X)
 
 
+def test_a_fit_that_is_refused_leaves_the_last_one():
+    X, _ = blobs(n=60)
+    for model in (LaplacianKModes(3, normalize=False, random_state=0), shoal.KMeans(3, random_state=0)):
+        labels = model.fit(X).predict(X)
+        with pytest.raises(ValueError, match="n_samples=2"):
+            model.fit(X[:2, :4])
+        assert model.n_features_in_ == 6
+        assert (model.predict(X) == labels).all()
+    precomputed = LaplacianKModes(3, affinity="precomputed", normalize=False, bandwidth=1.0)
+    with pytest.raises(ValueError, match="59"):
+        precomputed.fit(sp.eye(60).tocsr(), features=X[:59])
+    assert not hasattr(precomputed, "n_features_in_")
+
+
 def test_command_line(tmp_path, capsys):
     X, _ = blobs()
     np.save(tmp_path / "rows.npy", X)

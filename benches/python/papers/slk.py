@@ -87,7 +87,7 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Time the makers of graphs in turn."""
     import shoal
     from sklearn.cluster import KMeans
-    from sklearn.neighbors import kneighbors_graph
+    from sklearn.neighbors import NearestNeighbors
     from threadpoolctl import threadpool_limits
 
     X, _ = labelled(args.data)
@@ -104,8 +104,10 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
 
     makers: dict[str, Callable[[], Any]] = {
         "shoal exact": lambda: shoal.knn_graph(X, m, method="exact", n_jobs=threads),
-        "scikit-learn brute": lambda: kneighbors_graph(
-            X, m, mode="distance", algorithm="brute", n_jobs=threads
+        "scikit-learn brute": lambda: (
+            NearestNeighbors(n_neighbors=m, algorithm="brute", n_jobs=threads)
+            .fit(X)
+            .kneighbors_graph(mode="distance")
         ),
         "shoal ivf": lambda: shoal.knn_graph(X, m, method="ivf", n_jobs=threads, return_info=True),
         "faiss flat": faiss,
