@@ -16,6 +16,7 @@ mod shares;
 mod solver;
 #[cfg(test)]
 mod tests;
+mod width;
 
 pub use affinity::Affinity;
 pub use exponent::Exponent;
