@@ -12,6 +12,9 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::solver::Solver;
 
+const N: usize = 150;
+const DIM: usize = 6;
+
 /// Rows that set the interrupt when they have been read so many times.
 struct Interrupting<'a> {
     rows: Dense<'a, f64>,
@@ -61,7 +64,7 @@ fn end(
     always: bool,
 ) -> (KModesSolver<f64>, u64) {
     let cx = Executor::new(Some(1)).unwrap();
-    let data = Interrupting { rows: Dense::new(values, 3).unwrap(), cx: &cx, reads: 0.into(), at };
+    let data = Interrupting { rows: Dense::new(values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
     let mut solver = KModesSolver::new(params, affinity.cloned());
     let (mut interrupted, mut due) = (0, always);
     loop {
@@ -89,38 +92,49 @@ fn shown(solver: &KModesSolver<f64>) -> impl PartialEq + std::fmt::Debug {
     (solver.checkpoint().arrays, flags, figures, state.about.to_owned(), solver.expected.map(f64::to_bits))
 }
 
+/// Rows without clusters, of which many a weight makes some vanish.
+fn scattered(seed: u64) -> Vec<f64> {
+    let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
+    (0..N * DIM).map(|_| rng.unit() + rng.unit() + rng.unit()).collect()
+}
+
 #[test]
 fn an_interrupt_anywhere_changes_nothing() {
-    let mut rng = Rng::keyed(1, Purpose::Seeding, 0);
-    let values: Vec<f64> = (0..150 * 3).map(|i| rng.unit() + f64::from(i / 3 % 3 == i % 3)).collect();
-    let ring: Vec<u32> = (0..150).map(|i| (i + 3) % 150).collect();
-    let starts: Vec<usize> = (0..=150).collect();
-    let ring = Affinity::symmetrised(&starts, &ring, &[1.0; 150]).unwrap();
-    let params = LaplacianKModes::params(3).normalize(false).laplacian_weight(0.3);
+    let ring: Vec<u32> = (0..N as u32).map(|i| (i + 3) % N as u32).collect();
+    let starts: Vec<usize> = (0..=N).collect();
+    let ring = Affinity::symmetrised(&starts, &ring, &[1.0; N]).unwrap();
+    let params = LaplacianKModes::params(6).normalize(false).laplacian_weight(2.0);
+    let reducing = params.clone().on_collapse(Collapse::Reduce);
     let shifting = params.clone().laplacian_weight(8.0);
+    let shifts = ModeUpdate::MeanShift;
     let mut totals = (0, 0, 0);
     for (params, affinity) in [
         (params.clone(), None),
         (params.clone(), Some(&ring)),
         (params.clone().gaussian(true).responsibilities_memory(Some(0)), None),
-        (params.mode_update(ModeUpdate::MeanShift), None),
+        (params.mode_update(shifts), None),
+        (reducing.clone(), None),
+        (reducing.mode_update(shifts), None),
         (shifting.clone(), None),
-        (shifting.clone().on_collapse(Collapse::Reduce), None),
-        (shifting.mode_update(ModeUpdate::MeanShift).on_collapse(Collapse::Reduce), None),
+        (shifting.mode_update(shifts), None),
     ] {
-        let whole = end(&params, &values, affinity, 0, false).0;
-        let state = whole.snapshot();
-        totals.0 += u64::from(state.shifted);
-        totals.1 += u64::from(state.collapsed);
-        totals.2 += u64::from(state.n_iter > 2);
-        let (again, interrupted) = end(&params, &values, affinity, 0, true);
-        assert!(interrupted >= state.n_iter && shown(&again) == shown(&whole), "{params:?}");
-        for at in 1.. {
-            let (again, interrupted) = end(&params, &values, affinity, at, false);
-            assert!(shown(&again) == shown(&whole), "read {at}: {params:?}");
-            if interrupted == 0 {
-                assert!(at > 5);
-                break;
+        for seed in 0..3 {
+            let values = scattered(seed);
+            let whole = end(&params, &values, affinity, 0, false).0;
+            let state = whole.snapshot();
+            totals.0 += u64::from(state.shifted);
+            totals.1 += u64::from(state.collapsed);
+            totals.2 += u64::from(state.n_iter > 2);
+            let (again, interrupted) = end(&params, &values, affinity, 0, true);
+            assert!(interrupted >= state.n_iter && shown(&again) == shown(&whole), "{params:?}");
+            // Every read of the first rows, some of the others.
+            for at in (1..).step_by(1 + 2 * seed as usize) {
+                let (again, interrupted) = end(&params, &values, affinity, at, false);
+                assert!(shown(&again) == shown(&whole), "read {at}: {params:?}");
+                if interrupted == 0 {
+                    assert!(at > 5);
+                    break;
+                }
             }
         }
     }

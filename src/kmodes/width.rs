@@ -9,7 +9,11 @@ use crate::kernel::sq_dist;
 use crate::parallel::Executor;
 
 /// The mean squared distance of rows that are neighbours.
-pub(super) fn mean_sq_dist<T: Exponent>(data: &dyn DataSource<T>, affinity: &Affinity, cx: &Executor) -> Result<f64> {
+pub(super) fn mean_sq_dist<T: Exponent>(
+    data: &dyn DataSource<T>,
+    affinity: &Affinity,
+    cx: &Executor,
+) -> Result<f64> {
     let (mut sum, mut pairs) = (0.0, 0u64);
     let mut values = Vec::new();
     for p in 0..affinity.n_rows() {

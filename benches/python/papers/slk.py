@@ -39,7 +39,7 @@ SETS = (
 )
 #: Rows up to which scikit-learn's spectral clustering takes part.
 SPECTRAL_ROWS = 5000
-#: Values of a set up to which mean-shift modes run with every seed: they pass over its rows hundreds of times.
+#: Values of a set up to which mean-shift modes run with every seed: they pass over rows hundreds of times.
 SHIFT_VALUES = 1 << 24
 #: NMI and accuracy of the paper's MNIST, 70,000 x 784.
 PAPER = {"k-means": (0.53, 0.55), "byproduct": (0.77, 0.80), "mean-shift": (0.80, 0.79)}
