@@ -7,6 +7,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, Self
 
@@ -121,6 +122,19 @@ class Clusterer(BaseEstimator, ABC):
                 )
             return source
         return as_rows(X, partial(validate_data, self, reset=reset, accept_sparse="csr"))
+
+    @contextmanager
+    def _features_unless_refused(self) -> Iterator[None]:
+        """Note the features of rows that a fit takes; where it refuses them, those of the last fit remain."""
+        noted = ("n_features_in_", "feature_names_in_")
+        before = {name: value for name, value in vars(self).items() if name in noted}
+        try:
+            yield
+        except BaseException:
+            for name in noted:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
+            raise
 
     # ---------------------------------------------------------------- the loop
 

@@ -140,12 +140,13 @@ class CenterFitter(Clusterer):
         self._check()
         if not self._one_pass:
             refuse_once(X, type(self).__name__)
-        rows = self._checked(X, reset=True)
-        source = source_of(rows)
-        n = source.shape[0]
-        weights = _params.weights(sample_weight, n)
-        if n is not None and n < self._k:
-            raise ValueError(f"n_samples={n} should be >= {self._count}={self._k}.")
+        with self._features_unless_refused():
+            rows = self._checked(X, reset=True)
+            source = source_of(rows)
+            n = source.shape[0]
+            weights = _params.weights(sample_weight, n)
+            if n is not None and n < self._k:
+                raise ValueError(f"n_samples={n} should be >= {self._count}={self._k}.")
         return source, rows, weights
 
     def _go_on(

@@ -205,7 +205,7 @@ class ModesRun:
     def labels(self) -> npt.NDArray[np.int32]: ...
     def modes(self) -> npt.NDArray[Any]: ...
     def mode_rows(self) -> npt.NDArray[np.int64]: ...
-    def responsibilities(self, n_clusters: int) -> npt.NDArray[Any]: ...
+    def responsibilities(self) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]: ...
     def affinity(self) -> list[npt.NDArray[Any]]: ...
     def relaxed_energies(self) -> list[npt.NDArray[np.float64]]: ...
     def energies(self) -> npt.NDArray[np.float64]: ...
@@ -383,6 +383,7 @@ def kmodes(
     centers: npt.NDArray[Any] | None,
     max_iter: int,
     graph_method: str,
+    responsibilities_memory: int | None,
     seed: int,
     threads: int | None,
     affinity: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float64]] | None,
@@ -392,8 +393,9 @@ def kmodes_responsibilities(
     source: Source,
     known: Source,
     modes: npt.NDArray[Any],
-    responsibilities_of_known: npt.NDArray[Any],
+    responsibilities_of_known: tuple[npt.NDArray[Any], npt.NDArray[np.int32]],
     n_neighbors: int,
+    pull: float | None,
     bandwidth: float,
     laplacian_weight: float,
     normalize: bool,

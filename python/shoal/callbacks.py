@@ -284,7 +284,12 @@ class ValidationCurve(Callback):
         self.scores_: list[float] = []
 
     def begin(self, estimator: Any) -> None:
-        """Forget the last run."""
+        """Forget the last run; refuse an estimator that scores no rows."""
+        if not hasattr(estimator, "score"):
+            raise TypeError(
+                f"{type(self).__name__} asks for score(X), which {type(estimator).__name__} does not have: "
+                "its energy is that of the fitted rows alone"
+            )
         self._reset()
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:

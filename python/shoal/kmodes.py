@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from . import _core, _params
 from ._base import Clusterer, source_of
 from ._blocks import refuse_once
+from ._centers import INITS
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import ModesRun, Source, Step
-from ._results import refuse_mixed, results
+from ._results import label_into
 from ._warn import warn
 from .data import DataSource
 from .neighbors import METHODS
@@ -28,7 +29,6 @@ __all__ = ["LaplacianKModes"]
 MODE_UPDATES = ("byproduct", "mean-shift")
 AFFINITIES = ("knn", "gaussian", "precomputed")
 ON_COLLAPSE = ("restore", "reduce")
-INITS = ("k-means++", "plain-k-means++", "random", "auto")
 #: Keys of `timings_`.
 PHASES = ("graph", "seeding", "iterations")
 #: What a run keeps: its kind, arrays and texts.
@@ -74,14 +74,21 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         Both set `collapsed_`.
     normalize : bool, default=True
         Whether rows are scaled to length 1 as they are read, as the authors' program does.
-    init : {"k-means++", "plain-k-means++", "random", "auto"}, array-like or callable, default="k-means++"
-        First modes, as of :class:`~shoal.KMeans`. With ``mode_update="byproduct"`` each is replaced by the
-        row of its cluster where the rows are densest; of more than 1,024 rows that many, evenly spaced,
+    init : {"k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||"}, \
+            array-like or callable, default="k-means++"
+        First modes, as of :class:`~shoal.KMeans`. Of modes that are drawn, one that coincides with another
+        gives way to the row that is farthest from all. With ``mode_update="byproduct"`` each is replaced by
+        the row of its cluster where the rows are densest; of more than 1,024 rows that many, evenly spaced,
         stand for all.
     max_iter : int, default=100
         Most iterations; at least 1. Each has up to 1,000 updates of all responsibilities.
     graph_method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
         How neighbours are found: see :func:`shoal.knn_graph`.
+    responsibilities_memory : str, int or None, default="1GB"
+        Bytes for responsibilities, of which a fit holds three copies. Where all of them take more, the
+        largest of each row are kept, as many as fit, at least two, and the other clusters share what is left
+        equally; then `responsibilities_` is sparse, and the watched energies may rise a little. None: all
+        are kept.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
@@ -96,13 +103,15 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,), int32
         The cluster that is most responsible for each row; the lowest among equals. Not what ``predict(X)``
-        gives, which takes rows as new ones.
+        gives, which takes rows as new ones. After a collapse in the first iteration: as without a
+        Laplacian, about the first modes.
     modes_ : ndarray of shape (n_clusters, n_features), float32 or float64
         Modes, of rows of length 1 with `normalize`.
     mode_indices_ : ndarray of shape (n_clusters,), int64
         The rows that modes are; only with ``mode_update="byproduct"``.
-    responsibilities_ : ndarray of shape (n_samples, n_clusters), float32 or float64
-        Positive, of sum 1 in each row.
+    responsibilities_ : ndarray or csr_matrix of shape (n_samples, n_clusters), float32 or float64
+        Positive, of sum 1 in each row. Above `responsibilities_memory` a sparse matrix of the largest ones of
+        each row; what their sum lacks of 1 is shared equally by the other clusters.
     affinity_ : scipy.sparse.csr_matrix of shape (n_samples, n_samples)
         The affinity, symmetric.
     bandwidth_ : float
@@ -140,10 +149,15 @@ class LaplacianKModes(ClusterMixin, Clusterer):
 
     Notes
     -----
-    Memory beyond the rows: ``20 n_clusters`` bytes a row for float32 rows (40 for float64), and about
-    ``48 n_neighbors`` for the affinity. The rows must be readable at any place: arrays, sparse matrices and
-    files, no streams. `predict` needs the rows of the fit: an array is kept, not copied, and goes along when
-    the model is pickled or saved.
+    Cost: the neighbour graph, see :func:`shoal.knn_graph`, then in each iteration ``n n_clusters d`` for the
+    kernel and ``n n_neighbors n_clusters`` for each of some dozens of updates. Not for rows in streams, not
+    where clusters are round, nor for thousands of clusters.
+
+    Memory beyond the rows: about ``28 n_clusters`` bytes a row for float32 rows (56 for float64; less where
+    the largest responsibilities are kept only), and ``90 n_neighbors`` for the graph, the affinity and its
+    copies. The rows must be readable at any place: arrays, sparse matrices and files, no streams. `predict`
+    needs the rows of the fit: an array is kept, not copied, and goes along when the model is pickled or
+    saved; so do rows that were read from a file when the model is saved, but not when it is pickled.
 
     References
     ----------
@@ -161,7 +175,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
 
     modes_: npt.NDArray[Any]
     mode_indices_: npt.NDArray[np.int64]
-    responsibilities_: npt.NDArray[Any]
+    responsibilities_: Any
     affinity_: Any
     bandwidth_: float
     energies_: npt.NDArray[np.float64]
@@ -188,6 +202,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         init: Any = "k-means++",
         max_iter: int = 100,
         graph_method: str = "auto",
+        responsibilities_memory: str | int | None = "1GB",
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -205,6 +220,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         self.init = init
         self.max_iter = max_iter
         self.graph_method = graph_method
+        self.responsibilities_memory = responsibilities_memory
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -221,7 +237,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
             An array, a list, a numeric frame, a memory map, a sparse matrix, the path of a file, or a
             :class:`~shoal.DataSource` of one. With ``affinity="precomputed"`` a sparse matrix of shape
             (n_samples, n_samples), at least 0, which is symmetrised: `w` for who is near, such as
-            scikit-learn's ``kneighbors_graph(mode="connectivity")``.
+            scikit-learn's ``kneighbors_graph(mode="connectivity")``. The graph of :func:`shoal.knn_graph` has
+            distances, under which those who are far would weigh most: set ``graph.data[:] = 1`` first.
         y : ignored
         features : rows of shape (n_samples, n_features), optional
             The rows, with ``affinity="precomputed"``.
@@ -268,20 +285,23 @@ class LaplacianKModes(ClusterMixin, Clusterer):
             As :meth:`fit`.
         """
         self._check()
-        if self.affinity != "precomputed":
-            if features is not None:
-                raise ValueError('features are the rows for affinity="precomputed", where X is the affinity')
-            source, rows = self._taken(X)
-            return self._begun(source, rows, None)
-        affinity = matrix_of(X)
-        if features is None:
-            raise ValueError('affinity="precomputed" needs the rows too: fit(affinity, features=rows)')
-        source, rows = self._taken(features)
-        if source.shape[0] != affinity.shape[0]:
-            raise ValueError(
-                f"X is an affinity of {affinity.shape[0]} rows, and features has {source.shape[0]}"
-            )
-        return self._begun(source, rows, affinity)
+        with self._features_unless_refused():
+            if self.affinity != "precomputed":
+                if features is not None:
+                    raise ValueError(
+                        'features are the rows for affinity="precomputed", where X is the affinity'
+                    )
+                source, rows = self._taken(X)
+                return self._begun(source, rows, None)
+            affinity = matrix_of(X)
+            if features is None:
+                raise ValueError('affinity="precomputed" needs the rows too: fit(affinity, features=rows)')
+            source, rows = self._taken(features)
+            if source.shape[0] != affinity.shape[0]:
+                raise ValueError(
+                    f"X is an affinity of {affinity.shape[0]} rows, and features has {source.shape[0]}"
+                )
+            return self._begun(source, rows, affinity)
 
     def _begun(self, source: Source, rows: Any, affinity: Any) -> Iterator[Step]:
         self._by_callable = False
@@ -331,7 +351,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 affinity.indices.astype(np.int32),
                 affinity.data.astype(np.float64),
             )
-        most = (source.shape[0] or 1) - 1
+        most, memory = (source.shape[0] or 1) - 1, self.responsibilities_memory
         return _core.kmodes(
             source,
             n_clusters=int(self.n_clusters),
@@ -347,6 +367,9 @@ class LaplacianKModes(ClusterMixin, Clusterer):
             centers=centers,
             max_iter=int(self.max_iter),
             graph_method=self.graph_method,
+            responsibilities_memory=None
+            if memory is None
+            else _params.memory("responsibilities_memory", memory),
             seed=seed,
             threads=_params.threads(self.n_jobs),
             affinity=parts,
@@ -380,6 +403,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
             )
         problems.check(p.whole, "max_iter", self.max_iter, 1)
         problems.check(p.one_of, "graph_method", self.graph_method, METHODS)
+        if self.responsibilities_memory is not None:
+            problems.check(p.memory, "responsibilities_memory", self.responsibilities_memory)
         self._rules_of_a_run(problems)
         problems.refuse()
 
@@ -388,7 +413,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         if self.mode_update == "byproduct":
             self.mode_indices_ = run.mode_rows()
         self._labels = run.labels()
-        self.responsibilities_ = run.responsibilities(len(self.modes_))
+        kept, clusters = run.responsibilities()
+        self.responsibilities_ = kept_of(kept, clusters, len(self.modes_))
         if not hasattr(self, "affinity_"):
             starts, columns, weights = run.affinity()
             n = len(starts) - 1
@@ -412,8 +438,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         super()._conclude(run)
         if self._blind:
             warn(
-                f"the kernel of bandwidth {self.bandwidth_:g} is 0 for every row and mode, so that modes "
-                "have no say: give a larger bandwidth, or scale the rows",
+                f"the kernel of bandwidth {self.bandwidth_:g} is 0 for most rows, whatever the mode, so that "
+                "modes have no say: give a larger bandwidth, or scale the rows",
                 RuntimeWarning,
             )
         elif self.collapsed_:
@@ -469,10 +495,13 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         ValueError, TypeError, OSError
             As :meth:`fit`, and for another number of features.
         """
-        refuse_mixed(X, out, None)
-        with results("out", out, np.int32) as labels:
-            labels.put(self.responsibilities(X).argmax(axis=1).astype(np.int32))
-            return labels.finish()
+        self._at_hand()
+        return label_into(self, X, out, None)
+
+    def _labelled(
+        self, part: Source, first_row: int, with_distances: bool
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
+        return self._responsible(part).argmax(axis=1).astype(np.int32), None
 
     def responsibilities(self, X: Any) -> npt.NDArray[Any]:
         """Give the responsibilities of clusters for rows that were not in the fit.
@@ -485,27 +514,40 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         Returns
         -------
         ndarray of shape (n_samples, n_clusters)
-            ``softmax(k(x, modes) + laplacian_weight_ * sum of the responsibilities of the nearest n_neighbors
-            rows of the fit)``.
+            ``softmax(k(x, modes) + laplacian_weight_ * sum of w times the responsibilities of the nearest
+            n_neighbors rows of the fit)``. A neighbour's `w` is 1; the kernel of its distance with
+            ``affinity="gaussian"``; with ``"precomputed"`` the mean sum of a row of `affinity_`, divided by
+            `n_neighbors`, so that new rows are pulled as much as those of the fit.
 
         Raises
         ------
         ValueError, TypeError, OSError
             As :meth:`predict`.
         """
+        self._at_hand()
+        return self._responsible(self._rows(X, reset=False))
+
+    def _at_hand(self) -> None:
+        """Refuse what needs the rows of the fit where there are none."""
         check_is_fitted(self, "modes_")
         if self._fit_rows is None:
             raise ValueError(
                 "the rows of the fit, which prediction needs, were in a file and are not at hand"
             )
-        source = self._rows(X, reset=False)
-        known = source_of(self._fit_rows)
+
+    def _responsible(self, source: Source) -> npt.NDArray[Any]:
+        z, n = self.responsibilities_, self.responsibilities_.shape[0]
+        m = min(int(self.n_neighbors), n)
+        kept, clusters = z, np.empty(0, dtype=np.int32)
+        if issparse(z):
+            kept, clusters = z.data.reshape(n, -1), z.indices.astype(np.int32, copy=False)
         return _core.kmodes_responsibilities(
             source,
-            known,
+            source_of(self._fit_rows),
             self.modes_,
-            self.responsibilities_,
-            min(int(self.n_neighbors), len(self.responsibilities_)),
+            (kept, clusters),
+            m,
+            None if self.affinity == "gaussian" else float(self.affinity_.data.sum()) / (n * m),
             self.bandwidth_,
             self.laplacian_weight_,
             bool(self.normalize),
@@ -534,10 +576,13 @@ class LaplacianKModes(ClusterMixin, Clusterer):
 
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = self._described()
+        z = self.responsibilities_
+        if issparse(z):
+            arrays["responsibilities_clusters"] = z.indices.astype(np.int32)
         arrays |= {
             "modes": self.modes_,
             "labels": self.labels_,
-            "responsibilities": self.responsibilities_,
+            "responsibilities": z.data.reshape(z.shape[0], -1) if issparse(z) else z,
             "affinity_starts": self.affinity_.indptr.astype(np.int64),
             "affinity_columns": self.affinity_.indices.astype(np.int32),
             "affinity_weights": self.affinity_.data,
@@ -575,8 +620,12 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         modes = floats(arrays, "modes", (None, None))
         k, d = modes.shape
         need(k > 0 and d > 0, f"it has {k} modes of {d} columns")
-        z = floats(arrays, "responsibilities", (None, k))
-        n = len(z)
+        clusters = np.empty(0, dtype=np.int32)
+        z = floats(arrays, "responsibilities", (None, None))
+        n, top = z.shape
+        if "responsibilities_clusters" in arrays:
+            clusters = whole_numbers(arrays, "responsibilities_clusters", n * top, k).astype(np.int32)
+        need(top > 0 and (len(clusters) > 0 or top == k), "its responsibilities do not fit its modes")
         labels = whole_numbers(arrays, "labels", n, k)
         starts = whole_numbers(arrays, "affinity_starts", n + 1, None)
         stored = int(starts[-1])
@@ -586,7 +635,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         model = cls._of_params(arrays, meta)
         model._check()
         model._forget()
-        model.modes_, model.responsibilities_, model._labels = modes, z, labels.astype(np.int32)
+        model.modes_, model.responsibilities_ = modes, kept_of(z, clusters, k)
+        model._labels = labels.astype(np.int32)
         model.affinity_ = csr_matrix((weights, columns, starts), shape=(n, n))
         if model.mode_update == "byproduct":
             model.mode_indices_ = whole_numbers(arrays, "mode_indices", k, n).astype(np.int64)
@@ -608,6 +658,15 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         model.init_ = str(about.text("init"))
         model._recall_history(arrays, about)
         return model
+
+
+def kept_of(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int32], k: int) -> Any:
+    """Give responsibilities as an array, or as a sparse matrix where those of some `clusters` are kept."""
+    if len(clusters) == 0:
+        return kept
+    n, top = kept.shape
+    starts = np.arange(0, n * top + 1, top, dtype=np.int32 if n * top < 2**31 else np.int64)
+    return csr_matrix((kept.ravel(), clusters, starts), shape=(n, k), copy=False)
 
 
 def matrix_of(affinity: Any) -> Any:

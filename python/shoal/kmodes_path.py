@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -112,33 +112,35 @@ def laplacian_path(
     model._check()
     source = opened(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
-    fits = [_fits(rows, model, grid)]
+    found = _fits(rows, model, grid)
     table = np.zeros(len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))]))
-    for at, fitted in enumerate(fits[0]):
-        sizes = np.sort(np.bincount(fitted.labels_, minlength=int(n_clusters)))[::-1]
-        kernel = grid[at] * _cut(fitted) - fitted.energy_
+    for at, one in enumerate(found):
+        sizes = np.sort(np.bincount(one.labels, minlength=int(n_clusters)))[::-1]
+        kernel = grid[at] * one.cut - one.energy
         table[at] = (
             grid[at],
-            fitted.energy_,
+            one.energy,
             kernel,
-            _cut(fitted),
+            one.cut,
             sizes[-1],
             sizes[0],
             np.nan,
             np.nan,
-            fitted.collapsed_,
-            fitted.n_iter_,
+            one.collapsed,
+            one.n_iter,
             sizes,
         )
     if resamples:
         draws = _params.random_state_of(seed)
-        n = len(fits[0][0].labels_)
-        found = np.empty((len(grid), resamples))
+        n = len(found[0].labels)
+        # A fit needs as many rows as clusters, and more than neighbours.
+        size = min(n, max(int(n_clusters), int(model.n_neighbors) + 1, int(RESAMPLED * n)))
+        alike = np.empty((len(grid), resamples))
         for trial in range(resamples):
-            picked = np.sort(draws.choice(n, max(int(n_clusters), int(RESAMPLED * n)), replace=False))
-            for at, fitted in enumerate(_fits(_some(rows, picked), model, grid)):
-                found[at, trial] = adjusted_rand_score(fits[0][at].labels_[picked], fitted.labels_)
-        table["stability"], table["stability_std"] = found.mean(axis=1), found.std(axis=1)
+            picked = np.sort(draws.choice(n, size, replace=False))
+            for at, one in enumerate(_fits(_some(rows, picked), model, grid)):
+                alike[at, trial] = adjusted_rand_score(found[at].labels[picked], one.labels)
+        table["stability"], table["stability_std"] = alike.mean(axis=1), alike.std(axis=1)
     return table
 
 
@@ -216,9 +218,19 @@ def _cut(fitted: LaplacianKModes) -> float:
     return float(pairs.data[fitted.labels_[pairs.row] != fitted.labels_[pairs.col]].sum())
 
 
-def _fits(rows: Any, model: LaplacianKModes, grid: list[float]) -> list[LaplacianKModes]:
+class _Fit(NamedTuple):
+    """What is kept of a fit: no responsibilities, and no graph."""
+
+    labels: npt.NDArray[np.int32]
+    energy: float
+    cut: float
+    collapsed: bool
+    n_iter: int
+
+
+def _fits(rows: Any, model: LaplacianKModes, grid: list[float]) -> list[_Fit]:
     """Fit all weights to the same rows, with one graph for all of them."""
-    fitted: list[LaplacianKModes] = []
+    fitted: list[_Fit] = []
     graph, bandwidth = None, model.bandwidth
     for weight in grid:
         one = LaplacianKModes(**{**model.get_params(), "laplacian_weight": weight})
@@ -230,5 +242,5 @@ def _fits(rows: Any, model: LaplacianKModes, grid: list[float]) -> list[Laplacia
                 graph, bandwidth = one.affinity_, one.bandwidth_
             else:
                 one.set_params(affinity="precomputed", bandwidth=bandwidth).fit(graph, features=rows)
-        fitted.append(one)
+        fitted.append(_Fit(one.labels_, one.energy_, _cut(one), one.collapsed_, one.n_iter_))
     return fitted

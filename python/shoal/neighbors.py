@@ -105,7 +105,8 @@ def knn_graph(
     graph : scipy.sparse.csr_matrix of shape (n_samples, n_samples), float64
         Squared Euclidean distances of every row to its `n_neighbors` nearest others, nearest first, as
         scikit-learn's graphs are stored. A row is no neighbour of its own, by its index; a duplicate of it
-        is, at distance 0, which is stored. Of equal distances the lower index comes first.
+        is, at distance 0, which is stored. Of equal distances the lower index comes first. As an affinity for
+        :class:`~shoal.LaplacianKModes` set ``graph.data[:] = 1`` first.
     info : dict
         With `return_info`: ``method``, ``recall`` (1.0 of an exact method, else as measured on the sample),
         ``n_cells`` and ``n_probes`` of ``"ivf"``.
@@ -121,8 +122,10 @@ def knn_graph(
 
     Notes
     -----
-    Memory beyond the rows and the result: some dozens of MB; no ``n x n`` matrix is made. Distances are
-    differences and sums in float64. An exact graph is the same whichever method makes it.
+    Memory beyond the rows and the result: ``16 n_neighbors`` bytes a row (20 with ``"kd-tree"``, which also
+    holds the rows twice; with ``"ivf"`` about 20 more for each cell that is looked into) and some dozens of
+    MB; no ``n x n`` matrix is made. Distances are differences and sums in float64; rows so large that these
+    may overflow are refused. An exact graph is the same whichever method makes it.
 
     Examples
     --------

@@ -10,7 +10,8 @@ use crate::parallel::Executor;
 use crate::solver::sweep::{Chunk, Wide, sweep};
 use crate::tuning::{GRAPH_TILE_ROWS, SHIFT_SAMPLE, graph_block_rows};
 
-/// What rows are measured in, once they are known to be finite: the rows that others are looked for among, and `more`, which look for them.
+/// What rows are measured in, once they are known to be finite, and their squared distances too: the rows that others are looked for among, and
+/// `more`, which look for them.
 pub(super) fn frame<T: Compute>(
     data: &dyn DataSource<T>,
     more: Option<&dyn DataSource<T>>,
@@ -22,6 +23,10 @@ pub(super) fn frame<T: Compute>(
         chunk.check_finite()?;
         for i in 0..chunk.rows.rows() {
             *most = chunk.rows.stored(i).iter().fold(*most, |most, x| most.max(x.to_f64().abs()));
+        }
+        // Whatever method measures them, and in whatever order.
+        if !(4.0 * *most * *most * data.dim() as f64).is_finite() {
+            return Err(chunk.not_finite());
         }
         Ok(())
     };
@@ -122,13 +127,14 @@ fn meet<T: Compute>(
         near(chunk.rows, packed, reaches, limits, buffers, |i, j, sq_dist| {
             let (row, other) = (from + i as u32, start as u32 + j as u32);
             let list = &mut mine.values[i * m..(i + 1) * m];
-            if row == other {
-                return reach(list, start as u32);
+            if row != other {
+                if furthest.get(j).is_some_and(|&furthest| is_before((sq_dist, row), furthest)) {
+                    part.waiting.push((j as u32, (sq_dist, row)));
+                }
+                offer(list, sq_dist, other);
             }
-            if furthest.get(j).is_some_and(|&furthest| is_before((sq_dist, row), furthest)) {
-                part.waiting.push((j as u32, (sq_dist, row)));
-            }
-            offer(list, sq_dist, other)
+            // Those that come after this one have higher numbers.
+            reach(list, other + 1)
         });
         Ok(())
     };
@@ -164,7 +170,9 @@ pub(crate) fn nearest_rows<T: Compute>(
             reaches.clear();
             reaches.extend(mine.values.chunks_exact(m).map(|list| reach(list, start as u32)));
             near(chunk.rows, &packed, reaches, &nobody, buffers, |i, j, sq_dist| {
-                offer(&mut mine.values[i * m..(i + 1) * m], sq_dist, start as u32 + j as u32)
+                let (list, other) = (&mut mine.values[i * m..(i + 1) * m], start as u32 + j as u32);
+                offer(list, sq_dist, other);
+                reach(list, other + 1)
             });
             Ok(())
         };

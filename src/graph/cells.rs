@@ -5,7 +5,7 @@
 //! the neighbour, since whatever meets is told to both.
 
 use super::brute::{frame, nearest_of, packed};
-use super::lists::{Found, Lists, offer, reach};
+use super::lists::{Found, Lists, is_before, offer, reach};
 use super::{About, GraphMethod};
 use crate::data::{DataSource, Own, Subset, copy, count_rows};
 use crate::error::Result;
@@ -17,7 +17,7 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Seeding, draw};
 use crate::solver::sweep::{Chunk, Wide, sweep};
-use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, RECALL_ROWS, STRIP_ROWS, n_cells};
+use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, GRAPH_TILE_ROWS, RECALL_ROWS, STRIP_ROWS, n_cells};
 
 /// Rows of a cell that are packed at a time.
 const PART_ROWS: usize = 2048;
@@ -152,8 +152,27 @@ fn by_cell<'a>(cells: impl Iterator<Item = &'a u32> + Clone, k: usize, width: us
     ByCell { starts, rows }
 }
 
-/// Rows look into a part of a cell, and whoever is found there is told.
+/// Rows look into a part of a cell, a growing number at a time, so that what both sides reach is soon known, and little waits to be told.
 fn visit<T: Compute>(
+    data: &dyn DataSource<T>,
+    visitors: &[u64],
+    part: &[u64],
+    packed: &PackedCenters<T>,
+    lists: &mut Lists,
+    cx: &Executor,
+) -> Result<()> {
+    let mut first = 0;
+    while first < visitors.len() {
+        let last = visitors.len().min(first + first.clamp(GRAPH_TILE_ROWS, PART_ROWS));
+        meet(data, &visitors[first..last], part, packed, lists, cx)?;
+        first = last;
+    }
+    Ok(())
+}
+
+/// Rows look into a part of a cell, and whoever is found there is told, if the finder is among its nearest. Both sides are ascending: of many rows that
+/// coincide the first ones soon content all others.
+fn meet<T: Compute>(
     data: &dyn DataSource<T>,
     visitors: &[u64],
     part: &[u64],
@@ -163,10 +182,16 @@ fn visit<T: Compute>(
 ) -> Result<()> {
     let m = lists.width;
     let place = |row: u64| row as usize * m..(row as usize + 1) * m;
-    let reaches = |row: &u64| reach(&lists.places[place(*row)], 0);
-    let limits = packed.limits(part.iter().map(reaches));
+    let wanted = |row: &u64, first: u64| reach(&lists.places[place(*row)], first as u32);
+    let (furthest, reaches): (Vec<Found>, Vec<f64>) =
+        part.iter().map(|row| (lists.places[place(*row)][m - 1], wanted(row, visitors[0]))).unzip();
+    // Where nobody of the part looks for anybody, those who do not either need not meet it.
+    let asked = reaches.iter().any(|&reach| reach >= 0.0);
+    let visitors: Vec<u64> =
+        visitors.iter().copied().filter(|row| asked || wanted(row, part[0]) >= 0.0).collect();
+    let limits = packed.limits(reaches.into_iter());
     let mut mine: Vec<Found> = Vec::with_capacity(visitors.len() * m);
-    for &row in visitors {
+    for &row in &visitors {
         mine.extend_from_slice(&lists.places[place(row)]);
     }
     let absorb = |chunk: Chunk<'_, T>,
@@ -178,11 +203,13 @@ fn visit<T: Compute>(
         near(chunk.rows, packed, reaches, &limits, buffers, |i, j, sq_dist| {
             let (row, other) = (visitors[chunk.first_row as usize + i], part[j]);
             let list = &mut mine.values[i * m..(i + 1) * m];
-            if row == other {
-                return reach(list, part[0] as u32);
+            if row != other {
+                if is_before((sq_dist, row as u32), furthest[j]) {
+                    told.push((other, (sq_dist, row as u32)));
+                }
+                offer(list, sq_dist, other as u32);
             }
-            told.push((other, (sq_dist, row as u32)));
-            offer(list, sq_dist, other as u32)
+            reach(list, other as u32 + 1)
         });
         Ok(())
     };
@@ -190,12 +217,9 @@ fn visit<T: Compute>(
     let merge = |total: &mut Vec<_>, part: &mut Vec<_>| total.append(part);
     let state = Wide { values: &mut mine[..], width: m };
     let empty = (Vec::new, Default::default);
-    sweep(&Subset::new(data, visitors), cx, STRIP_ROWS, state, &mut told, empty, absorb, merge)?;
+    sweep(&Subset::new(data, &visitors), cx, GRAPH_TILE_ROWS, state, &mut told, empty, absorb, merge)?;
     for (&row, list) in visitors.iter().zip(mine.chunks_exact(m)) {
-        let own = &mut lists.places[place(row)];
-        list.iter().filter(|found| found.0.is_finite()).for_each(|&(sq_dist, id)| {
-            offer(own, sq_dist, id);
-        });
+        lists.places[place(row)].copy_from_slice(list);
     }
     for (row, (sq_dist, id)) in told {
         offer(&mut lists.places[place(row)], sq_dist, id);

@@ -35,15 +35,14 @@ impl Lists {
     }
 }
 
-/// Takes a neighbour into a list, if it is among the nearest; gives how far the list reaches now.
-pub(super) fn offer(list: &mut [Found], sq_dist: f64, id: u32) -> f64 {
+/// Takes a neighbour into a list, if it is among the nearest.
+pub(super) fn offer(list: &mut [Found], sq_dist: f64, id: u32) {
     let last = list.len() - 1;
     if is_before((sq_dist, id), list[last]) && list.iter().all(|found| found.1 != id) {
         let at = list.partition_point(|&found| is_before(found, (sq_dist, id)));
         list[at..].rotate_right(1);
         list[at] = (sq_dist, id);
     }
-    list[last].0
 }
 
 /// Whether one neighbour comes before another.
@@ -65,7 +64,6 @@ mod tests {
     #[test]
     fn the_nearest_stay_in_order_and_once() {
         let mut list = [FREE; 3];
-        assert_eq!(offer(&mut list, 4.0, 7), f64::INFINITY);
         for (sq_dist, id) in [(4.0, 7), (2.0, 9), (4.0, 3), (4.0, 5), (9.0, 0)] {
             offer(&mut list, sq_dist, id);
         }

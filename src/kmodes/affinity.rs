@@ -43,7 +43,11 @@ impl Affinity {
         let matrix = Self { starts: starts.to_vec(), columns: columns.to_vec(), weights: weights.to_vec() };
         // Transposed twice, rows have their columns in order.
         let transposed = matrix.transposed();
-        Ok(transposed.transposed().mean_with(&transposed))
+        let mean = transposed.transposed().mean_with(&transposed);
+        if mean.weights.iter().any(|w| !w.is_finite()) {
+            return Err(Error::param("the affinity overflows where it names a pair more than once"));
+        }
+        Ok(mean)
     }
 
     /// The affinity of a graph: a neighbour weighs 1, or `weight` of its squared distance.
@@ -95,6 +99,11 @@ impl Affinity {
     /// The sum of a row.
     pub(super) fn degree(&self, i: usize) -> f64 {
         self.row(i).1.iter().sum()
+    }
+
+    /// The largest sum of a row, and the sum of all.
+    pub(super) fn sums(&self) -> (f64, f64) {
+        (0..self.n_rows()).map(|i| self.degree(i)).fold((0.0, 0.0), |(most, sum), d| (d.max(most), sum + d))
     }
 
     /// The sum of all weights between rows of different labels, each pair once for either row.
@@ -198,16 +207,16 @@ impl Affinity {
                 let mut sum = 0.0;
                 // Whoever made the matrix may have named a pair more than once.
                 while one.get(a) == Some(&column) {
-                    sum += own[a];
+                    sum += 0.5 * own[a];
                     a += 1;
                 }
                 let mut from_other = 0.0;
                 while two.get(b) == Some(&column) {
-                    from_other += others[b];
+                    from_other += 0.5 * others[b];
                     b += 1;
                 }
                 columns.push(column);
-                weights.push(0.5 * (sum + from_other));
+                weights.push(sum + from_other);
             }
             starts.push(columns.len());
         }

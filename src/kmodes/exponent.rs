@@ -19,7 +19,8 @@ pub trait Exponent: Compute + Own {
 impl Exponent for f64 {
     fn exp_all(values: &mut [Self]) {
         for x in values {
-            *x = x.exp();
+            // Below, e^x is no normal number any more.
+            *x = x.max(-708.0).exp();
         }
     }
 }
@@ -64,5 +65,8 @@ mod tests {
         let mut far = [0.0f32, -1e30, f32::NEG_INFINITY];
         f32::exp_all(&mut far);
         assert!(far[0] == 1.0 && far[1..].iter().all(|&x| x > 0.0 && x < 2e-38));
+        let mut far = [0.0f64, -1e30, f64::NEG_INFINITY];
+        f64::exp_all(&mut far);
+        assert!(far[0] == 1.0 && far[1..].iter().all(|&x| x > 0.0 && x < 4e-308));
     }
 }

@@ -6,18 +6,25 @@
 
 mod affinity;
 mod exponent;
+mod file;
 mod laplacian;
 mod modes;
 mod outside;
 mod params;
 mod run;
+mod shares;
 mod solver;
+#[cfg(test)]
+mod tests;
+mod width;
 
 pub use affinity::Affinity;
 pub use exponent::Exponent;
 #[cfg(feature = "python")]
-pub(crate) use outside::{Known, responsibilities};
+pub(crate) use outside::{Known, Pull, responsibilities};
 pub use params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate, Shift};
 pub use run::KModesRun;
+#[cfg(feature = "python")]
+pub(crate) use shares::Shares;
 #[cfg(feature = "python")]
 pub(crate) use solver::Snapshot;

@@ -1,9 +1,11 @@
 //! This module knows modes: the first ones, rows that their clusters are surest of, and means that are shifted uphill.
 
 use super::exponent::Exponent;
+use super::shares::Shares;
 use crate::data::{DataSource, copy, take};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch, distances};
+use crate::kmeans::{Metric, nearest};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::solver::sweep::{Chunk, Wide, sweep};
@@ -68,17 +70,61 @@ pub(super) fn nearness<T: Exponent>(
 }
 
 /// Rows by their labels, ascending.
-pub(super) fn members(labels: &[u32], k: usize) -> Vec<Vec<u64>> {
+fn members(labels: &[u32], k: usize) -> Vec<Vec<u64>> {
     let mut of = vec![Vec::new(); k];
     labels.iter().enumerate().for_each(|(i, &label)| of[label as usize].push(i as u64));
     of
+}
+
+/// Labels by the nearest first mode. Of modes that were drawn one may be nearest to no row, as it coincides with another: it becomes the row that is
+/// farthest from its own.
+///
+/// # Errors
+/// [`Error::InvalidParam`] for modes that were given of which one is nearest to no row, and for fewer distinct rows than modes; those of the source.
+pub(super) fn first_labels<T: Exponent>(
+    data: &dyn DataSource<T>,
+    modes: &mut [T],
+    given: bool,
+    cx: &Executor,
+) -> Result<Vec<u32>> {
+    let k = modes.len() / data.dim();
+    loop {
+        let (labels, sq_dists) = nearest(modes, 1, Metric::Euclidean, data, cx)?;
+        let mut used = vec![false; k];
+        for &label in &labels {
+            used[label as usize] = true;
+        }
+        let Some(l) = used.iter().position(|used| !used) else { return Ok(labels) };
+        let farther = |far: usize, (row, d): (usize, &f64)| if *d > sq_dists[far] { row } else { far };
+        let far = sq_dists.iter().enumerate().fold(0, farther);
+        if given || sq_dists[far] == 0.0 {
+            return Err(without_rows(k, l));
+        }
+        modes[l * data.dim()..][..data.dim()].copy_from_slice(&take(data, &[far as u64])?);
+    }
+}
+
+/// Whether the kernel sees next to nothing: of most rows that do not coincide with a mode it is 0, whatever the mode.
+pub(super) fn is_blind<T: Exponent>(near: &[T], k: usize) -> bool {
+    let (mut seen, mut unseen) = (0, 0);
+    for row in near.chunks_exact(k) {
+        if row.iter().any(|a| (f64::MIN_POSITIVE..1.0).contains(&a.to_f64())) {
+            seen += 1;
+        } else if row.iter().all(|&a| a == T::ZERO) {
+            unseen += 1;
+        }
+    }
+    unseen > seen
 }
 
 /// The row of each cluster where its rows are densest: that with the largest sum of kernels with the others. Of a large cluster some of the rows,
 /// evenly spaced, stand for all.
 ///
 /// # Errors
-/// [`Error::InvalidParam`] for a cluster without rows; those of the source.
+/// Those of the source.
+///
+/// # Panics
+/// When a cluster has no rows.
 pub(super) fn densest<T: Exponent>(
     data: &dyn DataSource<T>,
     labels: &[u32],
@@ -87,10 +133,7 @@ pub(super) fn densest<T: Exponent>(
     cx: &Executor,
 ) -> Result<Vec<u64>> {
     let mut found = Vec::with_capacity(k);
-    for (l, all) in members(labels, k).into_iter().enumerate() {
-        if all.is_empty() {
-            return Err(without_rows(k, l));
-        }
+    for all in members(labels, k) {
         let count = all.len().min(DENSITY_ROWS);
         let some: Vec<u64> = (0..count).map(|i| all[i * all.len() / count]).collect();
         let rows = copy(data, &some)?;
@@ -121,7 +164,7 @@ pub(super) fn densest<T: Exponent>(
 }
 
 /// The refusal of first modes of which one is nearest to no row.
-pub(super) fn without_rows(k: usize, l: usize) -> Error {
+fn without_rows(k: usize, l: usize) -> Error {
     Error::param(format!(
         "n_clusters={k} must be at most the number of distinct rows, and init must give modes that differ: no row is nearest to mode {l}"
     ))
@@ -129,10 +172,11 @@ pub(super) fn without_rows(k: usize, l: usize) -> Error {
 
 /// The row that each cluster is surest of (equation 10), the lowest among equals: the one for which the others are responsible least, which can be
 /// told where the responsibility itself rounds to 1 for many rows.
-pub(super) fn surest<T: Exponent>(z: &[T], k: usize) -> Vec<u64> {
+pub(super) fn surest<T: Exponent>(z: &Shares<T>) -> Vec<u64> {
+    let k = z.k();
     let mut best = vec![(f64::INFINITY, 0); k];
     let mut after = vec![0.0; k + 1];
-    for (p, row) in z.chunks_exact(k).enumerate() {
+    z.each(|p, row| {
         for l in (0..k).rev() {
             after[l] = after[l + 1] + row[l].to_f64();
         }
@@ -144,7 +188,7 @@ pub(super) fn surest<T: Exponent>(z: &[T], k: usize) -> Vec<u64> {
             }
             before += row[l].to_f64();
         }
-    }
+    });
     best.into_iter().map(|(_, p)| p).collect()
 }
 

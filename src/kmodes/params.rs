@@ -70,7 +70,13 @@ pub struct KModesParams {
     pub(super) max_iter: u64,
     pub(super) rng_seed: u64,
     pub(super) graph_method: GraphMethod,
+    pub(super) responsibilities_memory: Option<u64>,
 }
+
+/// Responsibilities of all rows that a fit holds: those it ends with, and twice those it replaces.
+const COPIES: u64 = 3;
+/// Clusters of a row whose responsibilities are kept at least: a row may lie between two.
+const LEAST_KEPT: usize = 2;
 
 impl LaplacianKModes {
     /// Parameters with the defaults of the Python class.
@@ -91,6 +97,7 @@ impl LaplacianKModes {
             max_iter: 100,
             rng_seed: 0,
             graph_method: GraphMethod::Auto,
+            responsibilities_memory: Some(1_000_000_000),
         }
     }
 }
@@ -132,6 +139,22 @@ impl KModesParams {
         rng_seed: u64,
         /// How neighbours are found.
         graph_method: GraphMethod,
+        /// Bytes for responsibilities: where all of them take more, the largest of each row are kept, as many as fit, at least two, and the others
+        /// share what is left. `None`: all are kept.
+        responsibilities_memory: Option<u64>,
+    }
+
+    /// Clusters whose responsibilities are kept of each of `n` rows, given the bytes of a value.
+    pub(super) fn kept(&self, n: u64, size: usize) -> usize {
+        let k = self.n_clusters;
+        let Some(bytes) = self.responsibilities_memory else { return k };
+        let of_row = bytes / (COPIES * n.max(1));
+        if of_row >= (k * size) as u64 {
+            return k;
+        }
+        // Values and their clusters, and what is left for the others.
+        let fitting = (of_row as usize).saturating_sub(size) / (size + size_of::<u32>());
+        fitting.max(LEAST_KEPT).min(k)
     }
 
     /// Refuses parameters outside their range, for `n` rows; all problems at once.
@@ -166,8 +189,10 @@ impl KModesParams {
         if let Shift::By(shift) = self.shift {
             not_negative("diagonal_shift", shift);
         }
-        if let Some(bandwidth) = self.bandwidth.filter(|b| !(b.is_finite() && *b > 0.0)) {
-            problems.push(format!("bandwidth must be finite and above 0, got {bandwidth}"));
+        if let Some(bandwidth) = self.bandwidth.filter(|b| !(*b > 0.0 && (b * b).is_normal())) {
+            problems.push(format!(
+                "bandwidth must be above 0, and its square a number: from 1.5e-154 to 1.3e154, got {bandwidth:?}"
+            ));
         }
         if self.max_iter == 0 {
             problems.push("max_iter must be at least 1, got 0".into());

@@ -7,6 +7,7 @@ use super::outside::responsibilities;
 use super::params::KModesParams;
 #[cfg(feature = "python")]
 use super::params::LaplacianKModes;
+use super::shares::Shares;
 use super::solver::KModesSolver;
 #[cfg(feature = "python")]
 use super::solver::Snapshot;
@@ -180,7 +181,8 @@ impl KModesRun {
             seen(normalize, rows, |rows| {
                 seen(normalize, fitted, |fitted| {
                     let known = run.solver().known(fitted);
-                    Ok(labels(&responsibilities(rows, &known, cx)?, known.modes.len() / rows.dim()))
+                    let z = responsibilities(rows, &known, cx)?;
+                    Ok(labels(&Shares::whole_of(known.modes.len() / rows.dim(), z)))
                 })
             })
         }

@@ -2,23 +2,20 @@
 
 use std::time::Instant;
 
-use serde_json::json;
-
 use super::affinity::Affinity;
 use super::exponent::Exponent;
 use super::laplacian::{Problem, Relaxed, labels, ordered};
-use super::modes::{Gauss, densest, members, nearness, shift, surest, without_rows};
-use super::outside::Known;
+use super::modes::{Gauss, densest, first_labels, is_blind, nearness, shift, surest};
+use super::outside::{Known, Pull};
 use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
+use super::shares::Shares;
+use super::width::{mean_sq_dist, refuse_overflow, sound_variance};
 use crate::data::{Access, DataSource, count_rows, normalize_rows, take};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::graph::{About, knn_graph};
 use crate::kernel::sq_dist;
-use crate::kmeans::{Metric, predict};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
-use crate::persist::kept::{count, flag, keep, list, number, rows as kept_values, stored_rows, text};
-use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 use crate::seeding::Seeding;
 use crate::solver::{Solver, Step, StopReason};
 use crate::tuning::NEAR_BYTES;
@@ -38,7 +35,7 @@ pub(crate) struct Snapshot<'a, T> {
     pub(crate) modes: &'a [T],
     pub(crate) mode_rows: &'a [u64],
     pub(crate) labels: &'a [u32],
-    pub(crate) responsibilities: &'a [T],
+    pub(crate) responsibilities: &'a Shares<T>,
     pub(crate) affinity: Option<&'a Affinity>,
     pub(crate) about: &'a str,
     pub(crate) recall: f64,
@@ -59,37 +56,37 @@ pub(crate) struct Snapshot<'a, T> {
 /// A fit on its way, over rows as they are to be seen.
 #[expect(clippy::struct_excessive_bools, reason = "they are what Python shows, one by one")]
 pub(super) struct KModesSolver<T> {
-    params: KModesParams,
-    dim: usize,
-    affinity: Option<Affinity>,
-    about: String,
-    recall: f64,
-    variance: f64,
-    modes: Vec<T>,
+    pub(super) params: KModesParams,
+    pub(super) dim: usize,
+    pub(super) affinity: Option<Affinity>,
+    pub(super) about: String,
+    pub(super) recall: f64,
+    pub(super) variance: f64,
+    pub(super) modes: Vec<T>,
     /// The rows that the modes are; none where they are means.
-    mode_rows: Vec<u64>,
-    labels: Vec<u32>,
-    /// The kernel of all rows and modes.
-    near: Vec<T>,
-    z: Vec<T>,
-    spare: [Vec<T>; 2],
+    pub(super) mode_rows: Vec<u64>,
+    pub(super) labels: Vec<u32>,
+    /// The kernel of all rows and modes; empty where it is not known.
+    pub(super) near: Vec<T>,
+    pub(super) z: Shares<T>,
+    pub(super) spare: [Shares<T>; 2],
     /// The affinity in an order that keeps neighbours together, and that order; of many rows only.
-    local: Option<(Affinity, Vec<u32>)>,
-    lambda: f64,
+    pub(super) local: Option<(Affinity, Vec<u32>)>,
+    pub(super) lambda: f64,
     /// Whether the diagonal is shifted, where that is left to the run.
-    shifted: bool,
+    pub(super) shifted: bool,
     /// `-sum z a - lambda sum w z.z` of the iteration before.
-    expected: Option<f64>,
-    relaxed: Vec<Vec<f64>>,
-    energies: Vec<f64>,
-    collapsed: bool,
-    /// Whether all kernel values were 0 once.
-    blind: bool,
-    begun: bool,
-    n_iter: u64,
-    rows_seen: u64,
-    seeded_by: String,
-    timings: [f64; 3],
+    pub(super) expected: Option<f64>,
+    pub(super) relaxed: Vec<Vec<f64>>,
+    pub(super) energies: Vec<f64>,
+    pub(super) collapsed: bool,
+    /// Whether the kernel saw next to nothing once.
+    pub(super) blind: bool,
+    pub(super) begun: bool,
+    pub(super) n_iter: u64,
+    pub(super) rows_seen: u64,
+    pub(super) seeded_by: String,
+    pub(super) timings: [f64; 3],
 }
 
 impl<T: Exponent> KModesSolver<T> {
@@ -105,8 +102,8 @@ impl<T: Exponent> KModesSolver<T> {
             mode_rows: Vec::new(),
             labels: Vec::new(),
             near: Vec::new(),
-            z: Vec::new(),
-            spare: [Vec::new(), Vec::new()],
+            z: Shares::new(0, 0),
+            spare: [Shares::new(0, 0), Shares::new(0, 0)],
             local: None,
             lambda: params.laplacian_weight,
             shifted: false,
@@ -148,11 +145,16 @@ impl<T: Exponent> KModesSolver<T> {
 
     /// What others ask the fit for, whose rows are `rows`.
     pub(super) fn known<'a>(&'a self, rows: &'a dyn DataSource<T>) -> Known<'a, T> {
+        let m = self.params.n_neighbors;
+        let sum = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1);
+        let given = self.about == "precomputed";
+        let mean = sum / (self.labels.len().max(1) * m) as f64;
         Known {
             rows,
             modes: &self.modes,
             responsibilities: &self.z,
-            n_neighbors: self.params.n_neighbors,
+            n_neighbors: m,
+            pull: if self.params.gaussian && !given { Pull::Kernel } else { Pull::Each(mean) },
             bandwidth: self.variance.sqrt(),
             lambda: self.lambda,
         }
@@ -164,171 +166,153 @@ impl<T: Exponent> KModesSolver<T> {
 
     /// The graph, the kernel's width and the first modes.
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        let (k, n) = (self.params.n_clusters, count_rows(data)?);
+        let (k, n, d) = (self.params.n_clusters, count_rows(data)?, data.dim());
         let begun = Instant::now();
-        self.dim = data.dim();
-        self.prepare(data, cx)?;
-        self.timings[0] += begun.elapsed().as_secs_f64();
+        let (made, variance) = self.prepared(data, cx)?;
+        let for_graph = begun.elapsed().as_secs_f64();
         let begun = Instant::now();
-        // Kernel values, responsibilities, and these twice again while they are replaced.
-        make_room(&mut self.near, "responsibilities", n, k)?;
-        make_room(&mut Vec::<T>::new(), "responsibilities", n, 3 * k)?;
-        self.near.resize(n as usize * k, T::ZERO);
+        let gauss = Gauss::new(variance);
+        let mut near = Vec::new();
+        make_room(&mut near, "kernel values", n, k)?;
+        near.resize(n as usize * k, T::ZERO);
+        let kept = self.params.kept(n, size_of::<T>());
+        let spare = [Shares::new(k, kept), Shares::new(k, kept)];
         let mut seeds = self.params.seeding.choose(data, k, self.params.rng_seed, 0, cx)?;
-        if self.params.normalize && matches!(self.params.seeding, Seeding::Given(_)) {
-            normalize_rows(&mut seeds.centers, self.dim);
+        let given = matches!(self.params.seeding, Seeding::Given(_));
+        if self.params.normalize && given {
+            normalize_rows(&mut seeds.centers, d);
         }
-        let labels = predict(&seeds.centers, Metric::Euclidean, data, cx)?;
+        let labels = first_labels(data, &mut seeds.centers, given, cx)?;
         let (modes, mode_rows) = match self.params.mode_update {
             ModeUpdate::ByProduct => {
-                let rows = densest(data, &labels, k, self.gauss(), cx)?;
+                let rows = densest(data, &labels, k, gauss, cx)?;
                 (take(data, &rows)?, rows)
             }
-            ModeUpdate::MeanShift => {
-                if let Some(l) = members(&labels, k).iter().position(Vec::is_empty) {
-                    return Err(without_rows(k, l));
-                }
-                (seeds.centers, Vec::new())
-            }
+            ModeUpdate::MeanShift => (seeds.centers, Vec::new()),
         };
-        nearness(data, &modes, self.gauss(), &mut self.near, cx)?;
+        nearness(data, &modes, gauss, &mut near, cx)?;
+        // From here on nothing can fail: a beginning that is interrupted leaves nothing behind.
+        if let Some((affinity, About { method, recall, .. })) = made {
+            self.affinity = Some(affinity);
+            self.about = method.name().into();
+            self.recall = recall;
+        }
+        (self.dim, self.variance, self.near) = (d, variance, near);
+        (self.z, self.spare) = (Shares::new(k, kept), spare);
         (self.modes, self.mode_rows, self.labels) = (modes, mode_rows, labels);
         self.seeded_by = seeds.method;
+        self.timings[0] += for_graph;
         self.timings[1] += begun.elapsed().as_secs_f64();
         self.begun = true;
         Ok(())
     }
 
-    /// The affinity, if none is there yet, and the kernel's variance.
-    fn prepare(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        let given = self.params.bandwidth.map(|bandwidth| bandwidth * bandwidth);
-        if let Some(affinity) = &self.affinity {
-            self.variance = match given {
-                Some(variance) => variance,
-                None => mean_sq_dist(data, affinity, cx)?,
-            };
-            return Ok(());
-        }
-        let graph = knn_graph(data, self.params.n_neighbors, self.params.graph_method, 0.95, cx)?;
-        let mean = graph.sq_dists().iter().sum::<f64>() / graph.sq_dists().len() as f64;
-        self.variance = given.unwrap_or(mean);
-        refuse_no_width(self.variance)?;
-        let gauss = Gauss::new(self.variance);
-        let weight = |sq_dist| gauss.of(sq_dist);
-        self.affinity = Some(Affinity::of_graph(&graph, self.params.gaussian.then_some(&weight)));
-        let About { method, recall, .. } = graph.about();
-        self.about = method.name().into();
-        self.recall = recall;
-        Ok(())
+    /// The affinity, if none was given, and the kernel's variance.
+    fn prepared(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Option<(Affinity, About)>, f64)> {
+        let Self { params, .. } = self;
+        let given = params.bandwidth.map(|bandwidth| bandwidth * bandwidth);
+        let sure = |mean| sound_variance::<T>(mean, params.normalize);
+        let (made, variance) = if let Some(affinity) = &self.affinity {
+            (None, given.map_or_else(|| sure(mean_sq_dist(data, affinity, cx)?), Ok)?)
+        } else {
+            let graph = knn_graph(data, params.n_neighbors, params.graph_method, 0.95, cx)?;
+            let sq_dists = graph.sq_dists();
+            let mean = || sure(sq_dists.iter().sum::<f64>() / sq_dists.len() as f64);
+            let variance = given.map_or_else(mean, Ok)?;
+            let gauss = Gauss::new(variance);
+            let weight = |sq_dist| gauss.of(sq_dist);
+            let affinity = Affinity::of_graph(&graph, params.gaussian.then_some(&weight));
+            (Some((affinity, graph.about())), variance)
+        };
+        let affinity = made.as_ref().map(|(affinity, _)| affinity).or(self.affinity.as_ref());
+        refuse_overflow::<T>(params, affinity.map_or((0.0, 0.0), Affinity::sums))?;
+        Ok((made, variance))
     }
 
-    /// What the diagonal of the affinity is shifted by.
-    fn shift_of(&self, affinity: &Affinity, lambda: f64) -> Vec<f64> {
-        match self.params.shift {
-            Shift::By(0.0) => Vec::new(),
-            Shift::By(shift) => vec![shift; affinity.n_rows()],
-            Shift::Auto if self.shifted && lambda > 0.0 => {
-                (0..affinity.n_rows()).map(|p| (affinity.degree(p) - 2.0 / lambda).max(0.0)).collect()
-            }
-            Shift::Auto => Vec::new(),
-        }
-    }
-
-    /// The inner loop for the present modes; with the shift from its beginning, where it turns out to be needed.
-    fn relax(&mut self, lambda: f64, cx: &Executor) -> Result<Relaxed> {
+    /// The inner loop for the present kernel values; with the shift from its beginning, where it turns out to be needed.
+    fn relax(&mut self, lambda: f64, shifted: &mut bool, cx: &Executor) -> Result<Relaxed> {
         let k = self.params.n_clusters;
         if self.local.is_none() && size_of_val(&self.near[..]) > NEAR_BYTES {
             let affinity = self.affinity.as_ref().expect("made at the beginning");
             let order = affinity.local_order((NEAR_BYTES / (k * size_of::<T>())).max(1));
             self.local = Some((affinity.in_order(&order), order));
         }
-        let local = self.local.take();
-        let near = local.as_ref().map(|(_, order)| ordered(&self.near, order, k));
-        let mut spare = std::mem::take(&mut self.spare);
+        let Self { local, affinity, near, spare, params, .. } = self;
+        let affinity = local.as_ref().map(|(affinity, _)| affinity).or(affinity.as_ref());
+        let affinity = affinity.expect("made at the beginning");
+        let moved = local.as_ref().map(|(_, order)| ordered(near, order, k));
+        let near = moved.as_deref().unwrap_or(near);
         let relaxed = loop {
-            let affinity = local.as_ref().map(|(affinity, _)| affinity).or(self.affinity.as_ref());
-            let affinity = affinity.expect("made at the beginning");
-            let shift = self.shift_of(affinity, lambda);
-            let near = near.as_deref().unwrap_or(&self.near);
+            let shift = shift_of(params.shift, affinity, lambda, *shifted);
             let problem = Problem { near, k, affinity, lambda, shift: &shift };
-            let leave = self.params.shift == Shift::Auto && !self.shifted;
-            match problem.relax(&mut spare, leave, cx) {
-                Ok(relaxed) if relaxed.rose && leave => self.shifted = true,
-                ended => break ended,
+            let leave = params.shift == Shift::Auto && !*shifted;
+            match problem.relax(spare, leave, cx) {
+                Ok(relaxed) if relaxed.rose && leave => *shifted = true,
+                ended => break ended?,
             }
         };
-        if let (Some((_, order)), Ok(_)) = (&local, &relaxed) {
-            let [found, back] = &mut spare;
-            for (z, &row) in found.chunks_exact(k).zip(order) {
-                back[row as usize * k..][..k].copy_from_slice(z);
-            }
+        if let Some((_, order)) = local {
+            let [found, back] = spare;
+            found.put_back(order, back);
             std::mem::swap(found, back);
         }
-        (self.local, self.spare) = (local, spare);
-        relaxed
+        Ok(relaxed)
     }
 
-    /// One iteration.
+    /// One iteration. After an error all is as before, but for the kernel values: those of the present modes are made again when they are needed.
     fn iterate(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let step = self.attempt(data, cx);
+        if step.is_err() {
+            self.near.clear();
+        }
+        step
+    }
+
+    fn attempt(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let k = self.params.n_clusters;
         let n = self.labels.len() as u64;
-        let (before, mut passes) = (self.modes.clone(), 1);
+        let (mut modes, mut passes) = (self.modes.clone(), 1);
         if self.params.mode_update == ModeUpdate::MeanShift {
-            let (mut modes, gauss) = (self.modes.clone(), self.gauss());
-            passes += shift(data, &self.labels, &mut modes, gauss, cx)? as u64;
+            passes += shift(data, &self.labels, &mut modes, self.gauss(), cx)? as u64;
             self.meet(&modes, data, cx)?;
-            self.modes = modes;
         }
-        self.blind |= self.near.iter().all(|&a| a == T::ZERO);
-        let (mut lambda, mut collapses) = (self.lambda, 0);
-        let found = loop {
-            let relaxed = match self.relax(lambda, cx) {
-                Ok(relaxed) => relaxed,
-                Err(error) => {
-                    if self.modes != before {
-                        self.modes = before;
-                        self.near.clear();
-                    }
-                    return Err(error);
-                }
-            };
-            let found = labels(&self.spare[0], k);
+        let blind = self.blind || is_blind(&self.near, k);
+        let (mut lambda, mut shifted, mut collapses) = (self.lambda, self.shifted, 0);
+        let (relaxed, found) = loop {
+            let relaxed = self.relax(lambda, &mut shifted, cx)?;
+            let found = labels(&self.spare[0]);
             let mut used = vec![false; k];
             for &label in &found {
                 used[label as usize] = true;
             }
             if used.iter().all(|&used| used) {
-                break Some((relaxed, found));
+                break (relaxed, found);
             }
-            self.collapsed = true;
             collapses += 1;
             if self.params.on_collapse == Collapse::Restore || collapses > MOST_COLLAPSES {
-                self.relaxed.push(relaxed.watched);
-                break None;
+                return self.restored(&modes, (relaxed.watched, shifted, blind), data, cx);
             }
             lambda *= LESS;
         };
-        let Some((relaxed, found)) = found else { return self.restored(before, data, cx) };
         let n_changed = found.iter().zip(&self.labels).filter(|(new, old)| new != old).count() as u64;
-        let next = match self.params.mode_update {
-            ModeUpdate::ByProduct => {
-                let rows = surest(&self.spare[0], k);
-                let modes = if rows == self.mode_rows { self.modes.clone() } else { take(data, &rows)? };
-                Some((rows, modes))
+        let mut moved = modes != self.modes;
+        let mut mode_rows = Vec::new();
+        if self.params.mode_update == ModeUpdate::ByProduct {
+            mode_rows = surest(&self.spare[0]);
+            if mode_rows != self.mode_rows {
+                modes = take(data, &mode_rows)?;
             }
-            ModeUpdate::MeanShift => None,
-        };
-        let mut moved = self.modes != before;
-        if let Some((rows, modes)) = next {
             if modes != self.modes {
                 moved = true;
                 passes += 1;
                 self.meet(&modes, data, cx)?;
             }
-            (self.mode_rows, self.modes) = (rows, modes);
         }
         // From here on nothing can fail.
-        self.lambda = lambda;
+        let before = std::mem::replace(&mut self.modes, modes);
+        self.mode_rows = mode_rows;
+        (self.lambda, self.shifted, self.blind) = (lambda, shifted, blind);
+        self.collapsed |= collapses > 0;
         let Self { z, spare, .. } = self;
         std::mem::swap(z, &mut spare[0]);
         self.labels = found;
@@ -363,18 +347,28 @@ impl<T: Exponent> KModesSolver<T> {
         })
     }
 
-    /// Ends the run with what it had before a cluster lost its last row.
-    fn restored(&mut self, before: Vec<T>, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        if self.modes != before {
-            self.meet(&before, data, cx)?;
-            self.modes = before;
+    /// Ends the run with what it had before a cluster lost its last row, about other modes than its own perhaps. Where nothing was found yet but
+    /// modes, rows ask no one else.
+    fn restored(
+        &mut self,
+        tried: &[T],
+        (watched, shifted, blind): (Vec<f64>, bool, bool),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Step> {
+        if self.modes != tried {
+            let modes = self.modes.clone();
+            self.meet(&modes, data, cx)?;
         }
         if self.z.is_empty() {
-            // Nothing was found yet but modes: rows ask no one else.
-            self.relax(0.0, cx)?;
+            self.relax(0.0, &mut false, cx)?;
             let Self { z, spare, .. } = self;
             std::mem::swap(z, &mut spare[0]);
+            self.labels = labels(&self.z);
         }
+        // From here on nothing can fail.
+        self.relaxed.push(watched);
+        (self.collapsed, self.shifted, self.blind) = (true, shifted, blind);
         let energy = self.energy();
         self.energies.push(energy);
         self.n_iter += 1;
@@ -391,7 +385,7 @@ impl<T: Exponent> KModesSolver<T> {
         })
     }
 
-    /// Makes the kernel values those of other modes. After an error there are none: those of the present modes are made when they are needed.
+    /// Makes the kernel values those of other modes. After an error there are none.
     fn meet(&mut self, modes: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let mut near = std::mem::take(&mut self.near);
         near.resize(self.labels.len() * self.params.n_clusters, T::ZERO);
@@ -407,99 +401,6 @@ impl<T: Exponent> KModesSolver<T> {
         let close: f64 = near.map(|(near, &label)| near[label as usize].to_f64()).sum();
         let apart = self.affinity.as_ref().map_or(0.0, |affinity| affinity.between(&self.labels));
         self.lambda * apart - close
-    }
-
-    /// All that the next step depends on, but for the rows.
-    pub(super) fn checkpoint(&self) -> Contents {
-        let (n, k) = (self.labels.len(), self.params.n_clusters);
-        let mut contents = Contents::new(KMODES_CHECKPOINT);
-        keep(&mut contents, "centers", stored_rows(&self.modes, self.dim.max(1)));
-        keep(&mut contents, "mode_rows", Array::new(&[self.mode_rows.len()], &self.mode_rows));
-        keep(&mut contents, "labels", Array::new(&[n], &self.labels));
-        keep(&mut contents, "responsibilities", stored_rows(&self.z, k));
-        if let Some(affinity) = &self.affinity {
-            let (starts, columns, weights) = affinity.parts();
-            let starts: Vec<u64> = starts.iter().map(|&start| start as u64).collect();
-            keep(&mut contents, "affinity_starts", Array::new(&[starts.len()], &starts));
-            keep(&mut contents, "affinity_columns", Array::new(&[columns.len()], columns));
-            keep(&mut contents, "affinity_weights", Array::new(&[weights.len()], weights));
-        }
-        let watched: Vec<f64> = self.relaxed.iter().flatten().copied().collect();
-        let lengths: Vec<u64> = self.relaxed.iter().map(|loop_of| loop_of.len() as u64).collect();
-        keep(&mut contents, "watched", Array::new(&[watched.len()], &watched));
-        keep(&mut contents, "loops", Array::new(&[lengths.len()], &lengths));
-        keep(&mut contents, "energies", Array::new(&[self.energies.len()], &self.energies));
-        let about = json!({
-            "found_by": self.about,
-            "recall": self.recall.to_bits(),
-            "variance": self.variance.to_bits(),
-            "lambda": self.lambda.to_bits(),
-            "expected": self.expected.map(f64::to_bits),
-            "shifted": self.shifted,
-            "collapsed": self.collapsed,
-            "blind": self.blind,
-            "n_iter": self.n_iter,
-            "rows_seen": self.rows_seen,
-            "seeded_by": self.seeded_by,
-            "timings": self.timings,
-        });
-        contents.meta.insert("solver".into(), about.to_string());
-        contents
-    }
-
-    /// The state that [`checkpoint`](Self::checkpoint) gave, of `n` rows of `dim` columns.
-    pub(super) fn of_checkpoint(
-        params: &KModesParams,
-        contents: &Contents,
-        (n, dim): (u64, usize),
-    ) -> Result<Self, String> {
-        contents.must_be(KMODES_CHECKPOINT)?;
-        let (n, k) = (n as usize, params.n_clusters);
-        let about = contents.object("solver")?;
-        let starts: Vec<u64> = list(contents, "affinity_starts")?;
-        let affinity = Affinity::of_parts(
-            starts.iter().map(|&start| usize::try_from(start).unwrap_or(usize::MAX)).collect(),
-            list(contents, "affinity_columns")?,
-            list(contents, "affinity_weights")?,
-        );
-        let lengths: Vec<u64> = list(contents, "loops")?;
-        let mut watched = list::<f64>(contents, "watched")?.into_iter();
-        let relaxed: Vec<Vec<f64>> =
-            lengths.iter().map(|&length| watched.by_ref().take(length as usize).collect()).collect();
-        let solver = Self {
-            dim,
-            affinity: Some(affinity.checked(n)?),
-            about: text(&about, "found_by")?,
-            recall: number(&about, "recall")?,
-            variance: number(&about, "variance")?,
-            modes: kept_values(contents, "centers", dim)?,
-            mode_rows: list(contents, "mode_rows")?,
-            labels: list(contents, "labels")?,
-            z: kept_values(contents, "responsibilities", k)?,
-            lambda: number(&about, "lambda")?,
-            shifted: flag(&about, "shifted")?,
-            expected: crate::persist::kept::figure(&about, "expected")?,
-            relaxed,
-            energies: list(contents, "energies")?,
-            collapsed: flag(&about, "collapsed")?,
-            blind: flag(&about, "blind")?,
-            begun: true,
-            n_iter: count(&about, "n_iter")?,
-            rows_seen: count(&about, "rows_seen")?,
-            seeded_by: text(&about, "seeded_by")?,
-            timings: std::array::from_fn(|at| about["timings"][at].as_f64().unwrap_or(0.0)),
-            ..Self::new(params, None)
-        };
-        let modes = solver.modes.len() == k * dim && solver.mode_rows.iter().all(|&row| row < n as u64);
-        let labels = solver.labels.len() == n && solver.labels.iter().all(|&label| (label as usize) < k);
-        let by_product = params.mode_update == ModeUpdate::ByProduct;
-        let rows = solver.mode_rows.len() == if by_product { k } else { 0 };
-        let finite = solver.variance > 0.0 && solver.lambda >= 0.0 && solver.modes.iter().all(|x| x.finite());
-        if modes && labels && rows && finite && solver.z.len() == n * k {
-            Ok(solver)
-        } else {
-            Err("what it holds of its rows does not fit together".into())
-        }
     }
 }
 
@@ -528,33 +429,14 @@ impl<T: Exponent> Solver<T> for KModesSolver<T> {
     fn model(&self) {}
 }
 
-/// The mean squared distance of rows that are neighbours.
-fn mean_sq_dist<T: Exponent>(data: &dyn DataSource<T>, affinity: &Affinity, cx: &Executor) -> Result<f64> {
-    let (mut sum, mut pairs) = (0.0, 0u64);
-    let mut values = Vec::new();
-    for p in 0..affinity.n_rows() {
-        cx.check()?;
-        let (columns, weights) = affinity.row(p);
-        // Each pair once.
-        let later = columns.iter().zip(weights).filter(|&(&q, &w)| q as usize > p && w > 0.0);
-        let rows: Vec<u64> = std::iter::once(p as u64).chain(later.map(|(&q, _)| u64::from(q))).collect();
-        values.clear();
-        data.gather(&rows, &mut values)?;
-        let (own, others) = values.split_at(data.dim());
-        sum += others.chunks_exact(data.dim()).map(|other| sq_dist(own, other)).sum::<f64>();
-        pairs += rows.len() as u64 - 1;
+/// What the diagonal of the affinity is shifted by.
+fn shift_of(shift: Shift, affinity: &Affinity, lambda: f64, shifted: bool) -> Vec<f64> {
+    match shift {
+        Shift::By(0.0) => Vec::new(),
+        Shift::By(shift) => vec![shift; affinity.n_rows()],
+        Shift::Auto if shifted && lambda > 0.0 => {
+            (0..affinity.n_rows()).map(|p| (affinity.degree(p) - 2.0 / lambda).max(0.0)).collect()
+        }
+        Shift::Auto => Vec::new(),
     }
-    let mean = sum / pairs as f64;
-    refuse_no_width(mean)?;
-    Ok(mean)
-}
-
-/// Refuses a kernel without any width.
-fn refuse_no_width(variance: f64) -> Result<()> {
-    if variance > 0.0 && variance.is_finite() {
-        return Ok(());
-    }
-    Err(Error::param(format!(
-        "bandwidth=\"auto\" is the root of the mean squared distance of neighbours, which is {variance}: all of them coincide, or there are none; give a number"
-    )))
 }

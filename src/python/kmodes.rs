@@ -18,7 +18,8 @@ use super::source::Source;
 use super::step::Step;
 use crate::error::{Error, Result};
 use crate::kmodes::{
-    Affinity, Collapse, KModesRun, Known, LaplacianKModes, ModeUpdate, Shift, Snapshot, responsibilities,
+    Affinity, Collapse, KModesRun, Known, LaplacianKModes, ModeUpdate, Pull, Shares, Shift, Snapshot,
+    responsibilities,
 };
 use crate::persist;
 
@@ -84,8 +85,13 @@ impl ModesRun {
         Ok(array1::<i64>(py, rows))
     }
 
-    fn responsibilities<'py>(&self, py: Python<'py>, n_clusters: usize) -> PyResult<Bound<'py, PyAny>> {
-        ask!(self, state => array2(py, state.responsibilities.to_vec(), n_clusters))
+    /// The responsibilities that are kept, a row each, and their clusters; none where all are kept.
+    fn responsibilities<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        ask!(self, state => {
+            let (kept, clusters) = state.responsibilities.kept();
+            let width = (kept.len() / state.labels.len().max(1)).max(1);
+            Ok((array2(py, kept, width)?, array1(py, signed(clusters.to_vec()))))
+        })
     }
 
     /// The affinity's beginnings, columns and weights.
@@ -167,7 +173,7 @@ type State<'py> = (String, BTreeMap<String, Bound<'py, PyAny>>, BTreeMap<String,
 
 /// Laplacian K-modes over the rows of `source`, from its beginning or from a `state`; with an `affinity` no graph is made.
 #[pyfunction]
-#[pyo3(signature = (source, *, n_clusters, laplacian_weight, mode_update, n_neighbors, bandwidth, gaussian, diagonal_shift, on_collapse, normalize, seeding, centers, max_iter, graph_method, seed, threads, affinity, state))]
+#[pyo3(signature = (source, *, n_clusters, laplacian_weight, mode_update, n_neighbors, bandwidth, gaussian, diagonal_shift, on_collapse, normalize, seeding, centers, max_iter, graph_method, responsibilities_memory, seed, threads, affinity, state))]
 #[expect(clippy::too_many_arguments, reason = "as Python passes them")]
 pub(super) fn kmodes(
     py: Python<'_>,
@@ -185,6 +191,7 @@ pub(super) fn kmodes(
     centers: Option<&Bound<'_, PyAny>>,
     max_iter: u64,
     graph_method: &str,
+    responsibilities_memory: Option<u64>,
     seed: u64,
     threads: Option<usize>,
     affinity: Option<Matrix<'_>>,
@@ -206,6 +213,7 @@ pub(super) fn kmodes(
         .seeding(seeding_of(seeding, centers, source.0.cols())?)
         .max_iter(max_iter)
         .graph_method(method_of(graph_method)?)
+        .responsibilities_memory(responsibilities_memory)
         .rng_seed(seed);
     let input = Input::new(&source.0, None)?;
     let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
@@ -227,7 +235,8 @@ pub(super) fn kmodes(
     Ok(ModesRun { input, threads, costs: (4.0 * pass + graph + loops, pass + loops), state: Mutex::new(run) })
 }
 
-/// Responsibilities of rows that were not in a fit, whose rows are `known`.
+/// Responsibilities of rows that were not in a fit, whose rows are `known`. Its own are those that were kept, and their clusters; a neighbour weighs
+/// `pull`, or as much as the kernel says.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "as Python passes them")]
 pub(super) fn kmodes_responsibilities<'py>(
@@ -235,8 +244,9 @@ pub(super) fn kmodes_responsibilities<'py>(
     source: &Source,
     known: &Source,
     modes: &Bound<'py, PyAny>,
-    responsibilities_of_known: &Bound<'py, PyAny>,
+    responsibilities_of_known: (Bound<'py, PyAny>, PyReadonlyArray1<'py, i32>),
     n_neighbors: usize,
+    pull: Option<f64>,
     bandwidth: f64,
     laplacian_weight: f64,
     normalize: bool,
@@ -245,10 +255,15 @@ pub(super) fn kmodes_responsibilities<'py>(
     let (rows, fitted) = (Input::new(&source.0, None)?, Input::new(&known.0, None)?);
     let modes = Centers::new(modes, source.0.cols())?;
     let k = modes.len() / source.0.cols();
-    let z = Centers::new(responsibilities_of_known, k)?;
+    let (z, clusters) = responsibilities_of_known;
+    let width: usize = z.getattr("shape")?.get_item(1)?.extract()?;
+    let z = Centers::new(&z, width)?;
+    let clusters: Vec<u32> = vector(&clusters).into_iter().map(i32::cast_unsigned).collect();
+    let pull = pull.map_or(Pull::Kernel, Pull::Each);
     let cost = source.0.whole_effort() * known.0.whole_effort() * source.0.cols() as f64;
     with_centers!(&modes, values => {
-        let z = z.converted();
+        let z = Shares::of_kept(k, z.converted(), clusters, z.len() / width.max(1));
+        let z = z.ok_or_else(|| PyValueError::new_err("the responsibilities of the fit do not fit its modes"))?;
         let found = enter(py, threads, cost, |cx| {
             LaplacianKModes::seen(normalize, rows.of(), |rows| {
                 LaplacianKModes::seen(normalize, fitted.of(), |fitted| -> Result<_, Error> {
@@ -257,6 +272,7 @@ pub(super) fn kmodes_responsibilities<'py>(
                         modes: values,
                         responsibilities: &z,
                         n_neighbors,
+                        pull,
                         bandwidth,
                         lambda: laplacian_weight,
                     };

@@ -117,6 +117,12 @@ def slk(X, seeds, weight, m=5, variance=None, variant="byproduct", shift="auto",
         found = new.argmax(axis=1)
         loops.append(values)
         if len(np.unique(found)) < k:
+            if variant == "mean-shift":
+                modes = old
+            if Z is None:
+                # Nothing was found yet but modes: rows ask no one else.
+                Z = softmax(kernel(X, modes, variance))
+                labels = Z.argmax(axis=1)
             return Fit(labels, modes, rows, Z, energies, loops, True, shifted)
         expected = -(new * A).sum() - weight * (new * (W @ new)).sum()
         labels, Z = found, new

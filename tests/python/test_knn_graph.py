@@ -68,6 +68,29 @@ def test_many_rows_that_coincide(method):
     assert found[0].tolist() == [3, 6, 9]
 
 
+def test_ivf_with_many_rows_that_coincide():
+    # Every pair of them, looked at or remembered, would take minutes and gigabytes.
+    rng = np.random.default_rng(3)
+    X = np.zeros((22_000, 16), dtype=np.float32)
+    others = np.sort(rng.choice(len(X), 4000, replace=False))
+    X[others] = rng.normal(size=(4000, 16))
+    graph = shoal.knn_graph(X, 4, method="ivf")
+    found, sq_dists = parts(graph, 4)
+    alike = np.setdiff1d(np.arange(len(X)), others)
+    assert (sq_dists[alike] == 0).all()
+    assert (found[alike[4:]] == alike[:4]).all()
+    assert found[alike[1]].tolist() == alike[[0, 2, 3, 4]].tolist()
+    assert (sq_dists[others] > 0).all()
+
+
+@pytest.mark.parametrize("method", [*EXACT, "ivf"])
+def test_distances_that_overflow_are_refused(method):
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    X[7] *= 1e154
+    with pytest.raises(ValueError, match="overflow near row"):
+        shoal.knn_graph(X, 2, method=method)
+
+
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e15])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_far_and_huge_and_tiny(offset, scale):

@@ -1,5 +1,6 @@
 """Laplacian K-modes: against a slow reference, and what must hold whatever the rows are."""
 
+import json
 import pickle
 import warnings
 
@@ -9,6 +10,8 @@ import scipy.sparse as sp
 import shoal
 from reference import normalized
 from shoal import LaplacianKModes
+from shoal._centers import INITS
+from shoal.callbacks import Checkpoint, EarlyStopping, ValidationCurve
 from shoal.cli import main
 from shoal.kmodes_path import plot_path
 from sklearn.datasets import load_digits
@@ -203,6 +206,98 @@ def test_sparse_rows_are_dense_ones_to_rounding():
     assert (sparse.predict(X[:50]) == dense.predict(X[:50].toarray())).all()
 
 
+def test_the_same_bits_for_many_tiles_whatever_the_threads():
+    X, _ = blobs(n=5000, k=5, seed=11, apart=1.0)
+    for variant in ("byproduct", "mean-shift"):
+        given = {"mode_update": variant, "laplacian_weight": 0.5, "normalize": False, "random_state": 0}
+        one, three = (LaplacianKModes(5, n_jobs=jobs, **given).fit(X) for jobs in (1, 3))
+        for name in ("labels_", "responsibilities_", "modes_", "energies_"):
+            assert (getattr(one, name) == getattr(three, name)).all(), name
+        assert [e.tolist() for e in one.relaxed_energies_] == [e.tolist() for e in three.relaxed_energies_]
+        assert (one.responsibilities(X[:3000]) == three.responsibilities(X[:3000])).all()
+
+
+def test_labels_are_those_of_the_nearest_modes_without_weight():
+    # Neighbours of rows between two clusters would say otherwise.
+    X, _ = blobs(n=400, seed=13, apart=1.0)
+    model = LaplacianKModes(3, laplacian_weight=0.0, normalize=False, random_state=0).fit(X)
+    assert (shoal.nearest(X, model.modes_)[0] == model.labels_).all()
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_the_largest_responsibilities_lead_to_the_same_labels(weight, tmp_path):
+    X = DIGITS.data
+    given = {"laplacian_weight": weight, "init": seeds_of(X, 10, 0)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole = LaplacianKModes(10, **given).fit(X)
+        # Three times 5 values and clusters, and what is left for the others.
+        room = 3 * len(X) * (5 * (8 + 4) + 8)
+        some = LaplacianKModes(10, responsibilities_memory=room, **given).fit(X)
+        other = LaplacianKModes(10, responsibilities_memory=room, n_jobs=1, **given).fit(X)
+    assert not whole.collapsed_
+    Z = some.responsibilities_
+    assert sp.issparse(Z)
+    assert (np.diff(Z.indptr) == 5).all()
+    assert Z.has_sorted_indices
+    assert (other.responsibilities_ != Z).nnz == 0
+    assert (some.labels_ == Z.toarray().argmax(axis=1)).all()
+    assert (some.labels_ == whole.labels_).mean() > 0.99
+    assert some.energy_ == pytest.approx(whole.energy_, rel=5e-3)
+    rest = (1 - Z.sum(axis=1).A1) / 5
+    assert (rest > 0).all()
+    assert (rest <= Z.data.reshape(-1, 5).min(axis=1) + 1e-15).all()
+    # New rows are pulled by what is left too.
+    dense = Z.toarray()
+    dense[dense == 0] = np.repeat(rest, 5)
+    near = shoal.knn_graph(normalized(np.concatenate([X, X[:1] + 0.5])), 5).indices[-5:]
+    logits = kernel(normalized(X[:1] + 0.5), some.modes_, some.bandwidth_**2) + weight * dense[near].sum(
+        axis=0
+    )
+    np.testing.assert_allclose(some.responsibilities(X[:1] + 0.5), softmax(logits), atol=1e-12)
+    some.save(tmp_path / "some.safetensors")
+    again = shoal.load(tmp_path / "some.safetensors")
+    assert (again.responsibilities_ != Z).nnz == 0
+    assert (again.predict(X[:100]) == some.predict(X[:100])).all()
+    least = LaplacianKModes(10, responsibilities_memory=0, max_iter=1, **given).fit(X)
+    assert (np.diff(least.responsibilities_.indptr) == 2).all()
+    for bad in ("much", -1):
+        with pytest.raises(ValueError, match="responsibilities_memory"):
+            LaplacianKModes(10, responsibilities_memory=bad).fit(X)
+
+
+@pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
+def test_after_a_collapse_in_the_first_iteration_all_belongs_together(variant):
+    X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
+    model = LaplacianKModes(
+        6, laplacian_weight=40.0, mode_update=variant, normalize=False, random_state=1, diagonal_shift=0
+    )
+    with pytest.warns(ConvergenceWarning, match="last row"):
+        model.fit(X)
+    assert (model.collapsed_, model.n_iter_) == (True, 1)
+    assert (model.labels_ == model.responsibilities_.argmax(axis=1)).all()
+    A = kernel(X, model.modes_, model.bandwidth_**2)
+    np.testing.assert_allclose(model.responsibilities_, softmax(A), atol=1e-12)
+    assert model.energy_ == pytest.approx(energy(model.labels_, A, affinity(X, 5), 40.0), rel=1e-10)
+
+
+@pytest.mark.parametrize("init", INITS)
+def test_every_way_to_begin(init):
+    X, truth = blobs(n=300, seed=9, apart=6.0)
+    model = LaplacianKModes(3, laplacian_weight=0.3, init=init, normalize=False, random_state=4).fit(X)
+    assert len(np.unique(model.labels_)) == 3
+    assert shoal.metrics.clustering_accuracy(truth, model.labels_) > 0.6
+
+
+def test_random_modes_may_coincide():
+    X = np.repeat(np.random.default_rng(0).normal(size=(4, 3)), 30, axis=0)
+    for seed in range(5):
+        model = LaplacianKModes(
+            4, init="random", laplacian_weight=0.0, normalize=False, bandwidth=1.0, random_state=seed
+        ).fit(X)
+        assert sorted(np.bincount(model.labels_)) == [30, 30, 30, 30]
+
+
 def test_a_collapse_is_told_and_undone_or_avoided():
     X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
     given = {"laplacian_weight": 40.0, "random_state": 0, "normalize": False, "diagonal_shift": 0}
@@ -231,6 +326,25 @@ def test_new_rows_ask_their_modes_and_neighbours():
     assert shoal.metrics.clustering_accuracy(truth[200:], model.predict(new)) > 0.9
     alone = np.empty(100, dtype=np.int32)
     assert (model.predict(new, out=alone) == alone).all()
+    assert (model.predict(lambda: iter([new[:30], new[30:]])) == alone).all()
+
+
+def test_new_rows_are_pulled_as_the_affinity_pulls():
+    X, _ = blobs(n=300, seed=4, apart=1.0)
+    new, old = X[200:], X[:200]
+    d = ((new[:, None, :] - old[None, :, :]) ** 2).sum(axis=2)
+    near = d.argsort(axis=1, kind="stable")[:, :4]
+    given = {"n_neighbors": 4, "normalize": False, "laplacian_weight": 0.7, "init": old[:3]}
+    gaussian = LaplacianKModes(3, affinity="gaussian", **given).fit(old)
+    weights = np.exp(-np.take_along_axis(d, near, axis=1) / (2 * gaussian.bandwidth_**2))
+    graph = shoal.knn_graph(old, 6)
+    graph.data[:] = 0.3
+    precomputed = LaplacianKModes(3, affinity="precomputed", **given).fit(graph, features=old)
+    # Six neighbours that weigh 0.3 are 1.8 for each row, of which each of four gives a quarter.
+    for model, pull in ((gaussian, weights), (precomputed, np.full(near.shape, 1.8 / 4))):
+        others = (pull[:, :, None] * model.responsibilities_[near]).sum(axis=1)
+        logits = kernel(new, model.modes_, model.bandwidth_**2) + 0.7 * others
+        np.testing.assert_allclose(model.responsibilities(new), softmax(logits), atol=1e-12)
 
 
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
@@ -268,6 +382,63 @@ def test_a_checkpoint_is_gone_on_with(tmp_path):
     assert again.n_iter_ == whole.n_iter_
     with pytest.raises(ValueError, match="other rows"):
         shoal.resume(path, X[::-1].copy())
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("", {"laplacian_weight": 1.0}),
+        ("", {"laplacian_weight": 4.0, "random_state": 0}),
+        ("shifted_", {"laplacian_weight": 4.0, "mode_update": "mean-shift"}),
+        ("", {"laplacian_weight": 1.0, "affinity": "precomputed"}),
+        ("", {"laplacian_weight": 1.0, "responsibilities_memory": 60_000}),
+        ("collapsed_", {"laplacian_weight": 4.0, "mode_update": "mean-shift", "on_collapse": "reduce"}),
+    ],
+)
+def test_whatever_is_kept_is_gone_on_with(tmp_path, kind, given):
+    X, path, stopped = DIGITS.data[:500], tmp_path / "fit.safetensors", 1
+    rows, more = X, {}
+    if kind == "collapsed_":
+        rows = X = blobs(n=120, k=2, seed=2, apart=0.3)[0]
+        given = {"n_clusters": 6, "normalize": False, "random_state": 0, **given}
+    if "affinity" in given:
+        rows, more = kneighbors_graph(normalized(X), 5, mode="connectivity"), {"features": X}
+    given = {"n_clusters": 8, "random_state": 3, **given}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        whole = LaplacianKModes(**given).fit(rows, **more)
+        callbacks = [Checkpoint(path, every_steps=1), lambda model, step: step.iteration == stopped]
+        LaplacianKModes(**given, callbacks=callbacks).fit(rows, **more)
+        again = shoal.resume(path, X)
+    assert whole.n_iter_ > stopped
+    assert not kind or getattr(whole, kind)
+    for name in ("labels_", "modes_", "energies_"):
+        assert (getattr(again, name) == getattr(whole, name)).all(), name
+    if hasattr(whole, "mode_indices_"):
+        assert (again.mode_indices_ == whole.mode_indices_).all()
+    assert np.abs(again.responsibilities_ - whole.responsibilities_).max() == 0
+    for name in ("n_iter_", "collapsed_", "shifted_", "laplacian_weight_", "bandwidth_", "stop_reason_"):
+        assert getattr(again, name) == getattr(whole, name), name
+
+
+def test_leaving_the_loop_early_leaves_a_fit():
+    X = DIGITS.data[:500]
+    given = {"n_clusters": 8, "laplacian_weight": 0.3, "mode_update": "mean-shift", "random_state": 1}
+    model = LaplacianKModes(**given)
+    for _ in model.iter_fit(X):
+        break
+    one = LaplacianKModes(**given, max_iter=1).fit(X)
+    assert model.n_iter_ == 1
+    assert (model.labels_ == one.labels_).all()
+    assert (model.predict(X) == one.predict(X)).all()
+    assert model.stop_reason_ is None
+
+
+def test_who_asks_for_a_score_is_told_that_there_is_none():
+    X, _ = blobs()
+    for callback in (EarlyStopping(X), ValidationCurve(X)):
+        with pytest.raises(TypeError, match="LaplacianKModes does not have"):
+            LaplacianKModes(3, callbacks=[callback]).fit(X)
 
 
 def test_graphs_of_others_are_taken():
@@ -320,7 +491,22 @@ def test_bad_input():
         LaplacianKModes(2, normalize=False).fit(np.ones((20, 3)))
     with pytest.raises(ValueError, match="distinct rows"):
         LaplacianKModes(4, normalize=False, n_neighbors=12).fit(np.repeat(X[:3], 10, axis=0))
+    parallel = np.outer(np.arange(1.0, 21.0), [1.0, 0.7, 0.3])
+    for rows in (np.ones((20, 3)), parallel, parallel.astype(np.float32)):
+        with pytest.raises(ValueError, match="coincide"):
+            LaplacianKModes(2).fit(rows)
     precomputed = LaplacianKModes(3, affinity="precomputed", bandwidth=1.0)
+    for bad in (1e-170, 1e200):
+        with pytest.raises(ValueError, match=f"bandwidth must be.*got {bad:g}"):
+            LaplacianKModes(3, affinity="precomputed", bandwidth=bad).fit(sp.eye(30).tocsr(), features=X)
+    for scale in (1e-160, 1e160):
+        with pytest.raises(ValueError, match=r"too small or too large|overflow"):
+            LaplacianKModes(3, normalize=False).fit(X * scale)
+    huge = sp.csr_matrix((np.full(3, 1.7e308), ([0, 1, 4], [1, 0, 4])), shape=(30, 30))
+    with pytest.raises(ValueError, match="overflow"):
+        precomputed.fit(huge, features=X)
+    with pytest.raises(ValueError, match="overflow"):
+        precomputed.fit(sp.eye(30).tocsr() * 1e38, features=X.astype(np.float32))
     with pytest.raises(ValueError, match="square"):
         precomputed.fit(sp.csr_matrix((30, 29)), features=X)
     with pytest.raises(ValueError, match="29"):
@@ -336,6 +522,9 @@ def test_bad_input():
         LaplacianKModes(3).fit(X, features=X)
     with pytest.raises(ValueError, match="access"):
         LaplacianKModes(3).fit(lambda: iter([X]))
+    for seed in range(3):
+        with pytest.warns(RuntimeWarning, match="larger bandwidth"):
+            LaplacianKModes(3, bandwidth=1e-9, random_state=seed).fit(X)
     with pytest.warns(RuntimeWarning, match="larger bandwidth"):
         LaplacianKModes(
             2,
@@ -347,13 +536,28 @@ def test_bad_input():
         ).fit(X)
 
 
+def test_a_fit_that_is_refused_leaves_the_last_one():
+    X, _ = blobs(n=60)
+    for model in (LaplacianKModes(3, normalize=False, random_state=0), shoal.KMeans(3, random_state=0)):
+        labels = model.fit(X).predict(X)
+        with pytest.raises(ValueError, match="n_samples=2"):
+            model.fit(X[:2, :4])
+        assert model.n_features_in_ == 6
+        assert (model.predict(X) == labels).all()
+    precomputed = LaplacianKModes(3, affinity="precomputed", normalize=False, bandwidth=1.0)
+    with pytest.raises(ValueError, match="59"):
+        precomputed.fit(sp.eye(60).tocsr(), features=X[:59])
+    assert not hasattr(precomputed, "n_features_in_")
+
+
 def test_command_line(tmp_path, capsys):
     X, _ = blobs()
     np.save(tmp_path / "rows.npy", X)
     names = [str(tmp_path / name) for name in ("rows.npy", "model.safetensors", "labels.npy", "new.npy")]
     fit = ["fit", names[0], "-k", "3", "--method", "kmodes", "-o", names[1], "--labels", names[2], "--quiet"]
     assert main([*fit, "--set", "laplacian_weight=0.5", "--json"]) == 0
-    assert '"energy"' in capsys.readouterr().out
+    told = json.loads(capsys.readouterr().out)
+    assert (told["collapsed"], told["laplacian_weight"]) == (False, 0.5)
     model = LaplacianKModes(3, laplacian_weight=0.5, random_state=0).fit(X)
     assert (np.load(names[2]) == model.labels_).all()
     assert main(["predict", names[1], names[0], "-o", names[3], "--quiet"]) == 0
@@ -374,6 +578,8 @@ def test_a_path_of_weights(tmp_path):
     assert table["energy"][1] == pytest.approx(one.energy_, rel=1e-12)
     assert table["stability"][1] > 0.8
     assert (shoal.laplacian_path(tmp_path / "rows.npy", 3, **given) == table).all()
+    few = shoal.laplacian_path(X[:11], 2, **{**given, "weights": [0.0]}, n_neighbors=9)
+    assert np.isfinite(few["stability"]).all()
     alone = shoal.laplacian_path(X, 3, **{**given, "n_resamples": 0})
     assert np.isnan(alone["stability"]).all()
     plot_path(tmp_path / "path.png", table)

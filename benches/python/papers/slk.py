@@ -2,9 +2,10 @@
 
 ``graph``: the exact neighbour graph against scikit-learn's brute force and ``faiss.IndexFlatL2``, the
 approximate one against the exact one, and a fit on a graph that is there against ``KMeans.fit`` of
-scikit-learn; in turn, in one run. ``quality``: NMI (geometric, as in the paper) and accuracy of k-means and
-of both variants for fixed weights, many seeds, with the runs that collapsed; labels are used for no more.
-``growth``: seconds over the number of rows.
+scikit-learn; in turn, in one run. ``quality``: NMI (geometric, as in the paper) and accuracy of k-means, of
+spectral clustering where there are few rows, and of both variants for fixed weights and both graphs of the
+paper, many seeds, with the runs that collapsed; labels are used for no more. ``monotone``: whether what is
+watched ever rises, over random graphs that meet the condition. ``growth``: seconds over the number of rows.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import _common as common
 
 PACKAGES = ("shoal", "numpy", "scipy", "scikit-learn", "faiss-cpu")
-WEIGHTS = (0.0, 0.1, 0.5, 1.0, 2.0, 4.0)
-SETS = ("mnist_70k", "usps_11k", "coil20_1440", "resnet18_cifar_16k", "shuttle_49k")
+WEIGHTS = (0.0, 0.1, 0.5, 1.0, 2.0)
+SETS = (
+    "mnist_70k",
+    "usps_11k",
+    "coil20_1440",
+    "fsdd_logmel40_spkA",
+    "resnet18_cifar_16k",
+    "shuttle_49k",
+    "digits",
+)
+#: Rows up to which scikit-learn's spectral clustering takes part.
+SPECTRAL_ROWS = 5000
+#: Values of a set up to which mean-shift modes run with every seed: they pass over rows hundreds of times.
+SHIFT_VALUES = 1 << 24
+#: NMI and accuracy of the paper's MNIST, 70,000 x 784.
+PAPER = {"k-means": (0.53, 0.55), "byproduct": (0.77, 0.80), "mean-shift": (0.80, 0.79)}
 
 
 def timed(work: Callable[..., Any], *args: Any, **more: Any) -> tuple[float, Any]:
@@ -46,6 +63,25 @@ def labelled(name: str) -> tuple[np.ndarray, np.ndarray]:
         return np.ascontiguousarray(archive["X"], dtype=np.float32), archive["y"]
 
 
+def of_length_1(X: np.ndarray) -> np.ndarray:
+    """Rows as a fit sees them."""
+    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-30)
+
+
+def nearest_of(graph: Any, m: int) -> Any:
+    """The graph of the ``m`` nearest of more neighbours, who weigh 1."""
+    from scipy.sparse import csr_matrix
+
+    n = graph.shape[0]
+    ids = graph.indices.reshape(n, -1)[:, :m]
+    return csr_matrix((np.ones(ids.size), ids.ravel(), np.arange(0, ids.size + 1, m)), shape=graph.shape)
+
+
+def verdict(holds: bool, text: str) -> str:
+    """A line that says whether a claim holds."""
+    return f"{'holds' if holds else 'does not hold'}: {text}"
+
+
 # ---------------------------------------------------------------- speed
 
 
@@ -53,7 +89,8 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Time the makers of graphs in turn."""
     import shoal
     from sklearn.cluster import KMeans
-    from sklearn.neighbors import kneighbors_graph
+    from sklearn.neighbors import NearestNeighbors
+    from threadpoolctl import threadpool_limits
 
     X, _ = labelled(args.data)
     X = X[: args.rows]
@@ -69,27 +106,45 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
 
     makers: dict[str, Callable[[], Any]] = {
         "shoal exact": lambda: shoal.knn_graph(X, m, method="exact", n_jobs=threads),
-        "scikit-learn brute": lambda: kneighbors_graph(X, m, mode="distance", n_jobs=threads),
-        "shoal ivf": lambda: shoal.knn_graph(X, m, method="ivf", n_jobs=threads),
+        "scikit-learn brute": lambda: (
+            NearestNeighbors(n_neighbors=m, algorithm="brute", n_jobs=threads)
+            .fit(X)
+            .kneighbors_graph(mode="distance")
+        ),
+        "shoal ivf": lambda: shoal.knn_graph(X, m, method="ivf", n_jobs=threads, return_info=True),
         "faiss flat": faiss,
         "scikit-learn KMeans(10)": lambda: KMeans(10, n_init=1, random_state=0).fit(X),
     }
-    rows, exact = [], None
+    ones = nearest_of(shoal.knn_graph(of_length_1(X), m, n_jobs=threads), m)
+
+    def after(weight: float) -> Any:
+        fit = shoal.LaplacianKModes(
+            10,
+            laplacian_weight=weight,
+            n_neighbors=m,
+            affinity="precomputed",
+            random_state=0,
+            n_jobs=threads,
+        )
+        return fit.fit(ones, features=X)
+
+    for weight in (0.5, 1.0):
+        makers[f"SLK-BO after the graph, weight {weight:g}"] = partial(after, weight)
+    rows = []
     for trial in range(args.repeats):
-        times = {}
+        times, more = {}, {}
         for name, make in makers.items():
             try:
-                times[name], made = timed(make)
+                with warnings.catch_warnings(), threadpool_limits(threads):
+                    warnings.simplefilter("ignore")
+                    times[name], made = timed(make)
             except ImportError:
                 continue
-            if name == "shoal exact":
-                exact = made
-        fit = shoal.LaplacianKModes(10, n_neighbors=m, affinity="precomputed", bandwidth=0.4, random_state=0)
-        ones = exact.copy()
-        ones.data = np.ones_like(ones.data)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            times["SLK-BO after the graph"], _ = timed(fit.fit, ones, features=X)
+            if name == "shoal ivf":
+                more[name] = {"recall": made[1]["recall"]}
+            elif name.startswith("SLK"):
+                updates = sum(len(values) - 1 for values in made.relaxed_energies_)
+                more[name] = {"collapsed": made.collapsed_, "n_iter": made.n_iter_, "updates": updates}
         for name, seconds in times.items():
             rows.append(
                 {
@@ -97,13 +152,39 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
                     "data": args.data,
                     "rows": len(X),
                     "columns": X.shape[1],
+                    "neighbors": m,
                     "trial": trial,
                     "what": name,
                     "seconds": seconds,
                     "of exact": seconds / times["shoal exact"],
+                    **more.get(name, {}),
                 }
             )
     return rows
+
+
+def about_graphs(rows: list[dict[str, Any]]) -> list[str]:
+    """What was wanted of graphs, against what was measured: medians of ratios in one round."""
+    seconds: dict[str, list[float]] = {}
+    for row in rows:
+        seconds.setdefault(row["what"], []).append(row["seconds"])
+
+    def faster(fast: str, slow: str, wanted: float) -> str | None:
+        if fast not in seconds or slow not in seconds:
+            return None
+        ratio = common.median(b / a for a, b in zip(seconds[fast], seconds[slow], strict=True))
+        return verdict(ratio >= wanted, f"{fast} is {ratio:.2f} x as fast as {slow} (wanted: {wanted:g})")
+
+    lines = [
+        faster("shoal exact", "scikit-learn brute", 3.0),
+        faster("shoal exact", "faiss flat", 2.0),
+        faster("shoal ivf", "shoal exact", 8.0),
+        *(
+            faster(f"SLK-BO after the graph, weight {weight:g}", "scikit-learn KMeans(10)", 1.0)
+            for weight in (0.5, 1.0)
+        ),
+    ]
+    return [line for line in lines if line is not None]
 
 
 # ---------------------------------------------------------------- quality
@@ -122,44 +203,178 @@ def scores(y: np.ndarray, model: Any) -> dict[str, Any]:
 
 
 def quality(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """NMI and accuracy of k-means and of both variants."""
+    """NMI and accuracy of k-means, spectral clustering, and both variants on both graphs."""
     import shoal
+    from sklearn.cluster import SpectralClustering
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in args.sets:
         X, y = labelled(name)
         X, y = X[: args.rows], y[: args.rows]
         k = len(np.unique(y))
-        length = np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-30)
-        graph = shoal.knn_graph(X / length, args.neighbors, n_jobs=args.threads)
-        width = float(np.sqrt(graph.data.mean()))
-        graph.data[:] = 1.0
-
+        # One graph: that of fewer neighbours is a part of it.
+        whole = shoal.knn_graph(of_length_1(X), max(args.graphs), n_jobs=args.threads)
         about = {"part": "quality", "data": name, "rows": len(X), "columns": X.shape[1]}
+
+        def scored(
+            model: Any,
+            what: str,
+            seed: int,
+            *given: Any,
+            about: dict[str, Any] = about,
+            y: np.ndarray = y,
+            weight: float | None = None,
+            m: int | None = None,
+            **named: Any,
+        ) -> None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                seconds, _ = timed(model.fit, *given, **named)
+            run = {"what": what, "neighbors": m, "weight": weight, "seed": seed, "seconds": seconds}
+            rows.append({**about, **run, **scores(y, model)})
+
         for seed in range(args.seeds):
-            seconds, model = timed(shoal.KMeans(k, random_state=seed).fit, X)
-            given = {"what": "k-means", "weight": None, "seed": seed, "seconds": seconds}
-            rows.append({**about, **given, **scores(y, model)})
-            print(rows[-1], flush=True)
-            for method in args.variants:
+            scored(shoal.KMeans(k, random_state=seed, n_jobs=args.threads), "k-means", seed, X)
+        for m in args.graphs:
+            graph = nearest_of(whole, m)
+            width = float(np.sqrt(whole.data.reshape(len(X), -1)[:, :m].mean()))
+            if len(X) <= SPECTRAL_ROWS:
+                mean = (graph + graph.T) / 2
+                for seed in range(args.seeds):
+                    model = SpectralClustering(k, affinity="precomputed", random_state=seed)
+                    scored(model, "spectral", seed, mean, m=m)
+            for variant in args.variants:
+                slow = variant == "mean-shift" and X.size > SHIFT_VALUES
                 for weight in args.weights:
-                    model = shoal.LaplacianKModes(
-                        k,
-                        laplacian_weight=weight,
-                        mode_update=method,
-                        n_neighbors=args.neighbors,
-                        affinity="precomputed",
-                        bandwidth=width,
-                        random_state=seed,
-                        n_jobs=args.threads,
-                    )
-                    with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")
-                        seconds, _ = timed(model.fit, graph, features=X)
-                    given = {"what": method, "weight": weight, "seed": seed, "seconds": seconds}
-                    rows.append({**about, **given, **scores(y, model)})
-                    print(rows[-1], flush=True)
+                    for seed in range(min(args.seeds, args.shift_seeds) if slow else args.seeds):
+                        model = shoal.LaplacianKModes(
+                            k,
+                            laplacian_weight=weight,
+                            mode_update=variant,
+                            n_neighbors=m,
+                            affinity="precomputed",
+                            bandwidth=width,
+                            random_state=seed,
+                            n_jobs=args.threads,
+                        )
+                        scored(model, variant, seed, graph, weight=weight, m=m, features=X)
+        print(common.table([row for row in means(rows) if row["data"] == name], SHOWN), flush=True)
     return rows
+
+
+#: Columns of the table of means.
+SHOWN = {
+    "data": "",
+    "what": "",
+    "neighbors": "d",
+    "weight": "g",
+    "runs": "d",
+    "collapsed": "d",
+    "nmi": ".3f",
+    "best nmi": ".3f",
+    "acc": ".3f",
+    "best acc": ".3f",
+    "energy": ".6g",
+    "seconds": ".2f",
+}
+
+
+def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Mean and best over seeds of each method, graph and weight, and how many runs collapsed."""
+    same: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        same.setdefault(tuple(row[name] for name in ("data", "what", "neighbors", "weight")), []).append(row)
+    table = []
+    for (data, what, m, weight), runs in same.items():
+        row = {"part": "quality, means", "data": data, "what": what, "neighbors": m, "weight": weight}
+        row |= {"runs": len(runs), "collapsed": sum(bool(run["collapsed"]) for run in runs)}
+        for name in ("nmi", "acc"):
+            values = [run[name] for run in runs]
+            row |= {name: float(np.mean(values)), f"best {name}": max(values)}
+        if runs[0]["energy"] is not None:
+            row["energy"] = float(np.mean([run["energy"] for run in runs]))
+        row["seconds"] = float(np.mean([run["seconds"] for run in runs]))
+        table.append(row)
+    return table
+
+
+def about_quality(rows: list[dict[str, Any]]) -> list[str]:
+    """The paper's ordering, and its figures for MNIST, against means over seeds at one weight."""
+    table, lines = means(rows), []
+    for data in dict.fromkeys(row["data"] for row in table):
+        mine = [row for row in table if row["data"] == data]
+        plain = next(row for row in mine if row["what"] == "k-means")
+        if data == "mnist_70k":
+            nmi, acc = PAPER["k-means"]
+            near = abs(plain["nmi"] - nmi) <= 0.05 and abs(plain["acc"] - acc) <= 0.05
+            text = f"{data}: k-means {plain['nmi']:.2f}/{plain['acc']:.2f} (paper: {nmi:.2f}/{acc:.2f})"
+            lines.append(verdict(near, text))
+        for m in dict.fromkeys(row["neighbors"] for row in mine if row["neighbors"]):
+            on = [row for row in mine if row["neighbors"] == m]
+            others = [("k-means", plain)]
+            others += [("spectral clustering", row) for row in on if row["what"] == "spectral"]
+            for variant in ("byproduct", "mean-shift"):
+                runs = [row for row in on if row["what"] == variant and row["weight"] > 0]
+                if not runs:
+                    continue
+                zero = [row for row in on if row["what"] == variant and row["weight"] == 0]
+                best = max(runs, key=lambda row: row["nmi"])
+                who = f"{data}, {m} neighbours: {variant} at {best['weight']:g} has NMI {best['nmi']:.3f}"
+                who += f" ({best['collapsed']} of {best['runs']} runs collapsed)"
+                for name, other in others + [("K-modes", row) for row in zero]:
+                    text = f"{who}, {name} {other['nmi']:.3f} (paper: above)"
+                    lines.append(verdict(best["nmi"] > other["nmi"], text))
+                if data == "mnist_70k":
+                    nmi, acc = PAPER[variant]
+                    top = max(runs, key=lambda row: row["best nmi"] + row["best acc"])
+                    text = f"{data}, {m} neighbours: {variant} at {top['weight']:g}, best seeds "
+                    text += f"{top['best nmi']:.2f}/{top['best acc']:.2f} (paper: {nmi:.2f}/{acc:.2f})"
+                    lines.append(verdict(top["best nmi"] >= nmi and top["best acc"] >= acc, text))
+    return lines
+
+
+# ---------------------------------------------------------------- monotone
+
+
+def monotone(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Count rises of what is watched over random symmetric graphs that meet the condition."""
+    import shoal
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(0)
+    rows = []
+    for trial in range(args.trials):
+        n, k = int(rng.integers(6, 40)), int(rng.integers(2, 6))
+        W = rng.random((n, n)) * (rng.random((n, n)) < rng.uniform(0.1, 0.6))
+        W = (W + W.T) / 2
+        weight = float(rng.uniform(0.1, 4))
+        lowest = max(0.0, -float(np.linalg.eigvalsh(W)[0]))
+        shift = max(0.0, lowest - 2 / weight)
+        X = rng.normal(size=(n, 3))
+        model = shoal.LaplacianKModes(
+            k,
+            laplacian_weight=weight,
+            affinity="precomputed",
+            diagonal_shift=shift,
+            bandwidth=1.0,
+            normalize=False,
+            random_state=trial,
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.fit(csr_matrix(W), features=X)
+        values = model.relaxed_energies_
+        rises = sum(int((np.diff(v) > 1e-12 * np.abs(v[:-1])).sum()) for v in values)
+        updates = sum(len(v) - 1 for v in values)
+        row = {"part": "monotone", "what": "rises", "rows": n, "seed": trial, "weight": weight}
+        rows.append({**row, "shift": shift, "updates": updates, "rises": rises})
+    return rows
+
+
+def about_rises(rows: list[dict[str, Any]]) -> list[str]:
+    """Whether any update went uphill."""
+    rises, updates = (sum(row[name] for row in rows) for name in ("rises", "updates"))
+    return [verdict(rises == 0, f"{rises} of {updates} updates on {len(rows)} random graphs go uphill")]
 
 
 # ---------------------------------------------------------------- growth
@@ -225,14 +440,17 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--part", choices=("graph", "quality", "growth", "all"), default="all")
+    parser.add_argument("--part", choices=("graph", "quality", "monotone", "growth", "all"), default="all")
     parser.add_argument("--data", default="mnist_70k", help="set of the graph part")
     parser.add_argument("--rows", type=int, help="rows of a set, the first ones (default: all)")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="sets of the quality part")
     parser.add_argument("--variants", nargs="+", default=["byproduct", "mean-shift"])
     parser.add_argument("--weights", nargs="+", type=float, default=list(WEIGHTS))
-    parser.add_argument("--neighbors", type=int, default=5)
+    parser.add_argument("--neighbors", type=int, default=5, help="of the graph part")
+    parser.add_argument("--graphs", nargs="+", type=int, default=[5, 4], help="neighbours, quality part")
+    parser.add_argument("--trials", type=int, default=1000, help="graphs of the monotone part")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--shift-seeds", type=int, default=3, help="of mean-shift modes on the largest sets")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--growth-data", default="bsds_pixels_rgb")
     parser.add_argument("--first", type=int, default=20_000)
@@ -243,25 +461,31 @@ def main() -> None:
     args = parser.parse_args()
     if args.quick:
         args.data, args.sets, args.rows, args.seeds, args.repeats = "digits", ["digits"], 600, 1, 1
-        args.weights, args.first, args.last = [0.0, 0.5], 2000, 4000
-    parts = {"graph": graphs, "quality": quality, "growth": growth}
-    rows: list[dict[str, Any]] = []
-    for name, run in parts.items():
-        if args.part in (name, "all"):
-            found = run(args)
-            rows += found
-            if name == "growth" and not args.quick:
-                picture(found, common.results("slk-growth", "png"))
-    columns = {
-        "data": "",
-        "rows": "d",
-        "what": "",
-        "weight": "g",
-        "seconds": ".3f",
-        "nmi": ".3f",
-        "acc": ".3f",
+        args.weights, args.first, args.last, args.trials = [0.0, 0.5], 2000, 4000, 20
+    parts = {
+        "graph": (graphs, about_graphs),
+        "quality": (quality, about_quality),
+        "monotone": (monotone, about_rises),
+        "growth": (growth, lambda _: []),
     }
-    print(common.table(rows, columns))
+    rows: list[dict[str, Any]] = []
+    lines: list[str] = []
+    columns = {"data": "", "rows": "d", "trial": "d", "what": "", "seconds": ".3f", "of exact": ".3f"}
+    columns |= {"recall": ".3f", "collapsed": "", "n_iter": "d", "updates": "d"}
+    for name, (run, say) in parts.items():
+        if args.part not in (name, "all"):
+            continue
+        found = run(args)
+        rows += found
+        lines += say(found)
+        if name == "quality":
+            rows += means(found)
+        elif name != "monotone":
+            print(common.table(found, columns), flush=True)
+        if name == "growth":
+            place = tempfile.mkdtemp() if args.quick else None
+            picture(found, common.results("slk-growth", "png", place))
+    print("\n".join(lines))
     common.keep("slk", common.description(PACKAGES), rows, args.csv, args.quick)
 
 

@@ -160,6 +160,10 @@ def run(args: argparse.Namespace) -> int:
     algorithm, init, metric, timings = (
         getattr(model, name, None) for name in ("algorithm_", "init_", "metric", "timings_")
     )
+    of_modes = {
+        "collapsed": getattr(model, "collapsed_", None),
+        "laplacian_weight": getattr(model, "laplacian_weight_", None),
+    }
     energy = watchers[0].points[-1].energy if watchers else None
     result = {
         "data": args.data,
@@ -177,6 +181,7 @@ def run(args: argparse.Namespace) -> int:
         "inertia": inertia,
         **({} if bound is None else {"lower_bound": bound}),
         "energy": energy_of_labels,
+        **{name: value for name, value in of_modes.items() if value is not None},
         "validation_energy": energy,
         "seconds": round(seconds, 6),
         "resumed": resumed,

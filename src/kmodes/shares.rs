@@ -1,0 +1,230 @@
+//! This module knows responsibilities: all of them of every row, or the largest ones, and how much is left for each of the others.
+//!
+//! What is left out is shared equally by the clusters that are left out, so that rows are positive and have the sum 1 as ever, and neighbours
+//! pull as they would, but for differences among what is small.
+
+use super::exponent::Exponent;
+use crate::error::Result;
+use crate::matrix::make_room;
+
+/// Responsibilities of all rows.
+#[derive(Debug)]
+pub(crate) struct Shares<T> {
+    k: usize,
+    /// Clusters of each row whose responsibilities are kept: all `k`, or less.
+    top: usize,
+    /// All `k` of a row; or those that are kept, and then that of each of the others.
+    values: Vec<T>,
+    /// The clusters that are kept of a row, ascending; nothing where that is all of them.
+    clusters: Vec<u32>,
+}
+
+impl<T: Exponent> Shares<T> {
+    /// None yet.
+    pub(super) fn new(k: usize, top: usize) -> Self {
+        Self { k, top: top.min(k), values: Vec::new(), clusters: Vec::new() }
+    }
+
+    /// All of them.
+    pub(super) fn whole_of(k: usize, values: Vec<T>) -> Self {
+        Self { k, top: k, values, clusters: Vec::new() }
+    }
+
+    /// Those of rows of which `clusters` are kept, or all where there are no `clusters`; `None` for what does not fit together.
+    pub(crate) fn of_kept(k: usize, kept: Vec<T>, clusters: Vec<u32>, n: usize) -> Option<Self> {
+        if clusters.is_empty() {
+            return (kept.len() == n * k).then(|| Self::whole_of(k, kept));
+        }
+        let top = kept.len() / n.max(1);
+        let fit = kept.len() == n * top && clusters.len() == kept.len() && top > 0 && top < k;
+        if !fit || clusters.iter().any(|&l| l as usize >= k) {
+            return None;
+        }
+        let mut values = Vec::with_capacity(n * (top + 1));
+        for kept in kept.chunks_exact(top) {
+            let rest = 1.0 - kept.iter().map(|z| z.to_f64()).sum::<f64>();
+            values.extend_from_slice(kept);
+            values.push(T::from_f64((rest / (k - top) as f64).max(0.0)));
+        }
+        Some(Self { k, top, values, clusters })
+    }
+
+    /// Number of clusters.
+    pub(super) fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Whether nothing is left out.
+    pub(super) fn is_whole(&self) -> bool {
+        self.top == self.k
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    pub(super) fn n_rows(&self) -> usize {
+        self.values.len() / self.width().max(1)
+    }
+
+    /// Values of a row.
+    fn width(&self) -> usize {
+        if self.is_whole() { self.k } else { self.top + 1 }
+    }
+
+    fn kept_clusters(&self) -> usize {
+        if self.is_whole() { 0 } else { self.top }
+    }
+
+    /// Makes it one of so many rows, whatever their responsibilities.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub(super) fn resize(&mut self, n: usize) -> Result<()> {
+        let (width, kept) = (self.width(), self.kept_clusters());
+        if self.values.len() != n * width {
+            make_room(&mut self.values, "responsibilities", n as u64, width)?;
+            self.values.resize(n * width, T::ZERO);
+            make_room(&mut self.clusters, "responsibilities", n as u64, kept)?;
+            self.clusters.resize(n * kept, 0);
+        }
+        Ok(())
+    }
+
+    /// All values, where nothing is left out.
+    pub(super) fn whole(&self) -> &[T] {
+        debug_assert!(self.is_whole());
+        &self.values
+    }
+
+    /// The same, to be written.
+    pub(super) fn whole_mut(&mut self) -> &mut [T] {
+        debug_assert!(self.is_whole());
+        &mut self.values
+    }
+
+    /// What is kept of each row, without the rest, and of which clusters.
+    pub(crate) fn kept(&self) -> (Vec<T>, &[u32]) {
+        if self.is_whole() {
+            return (self.values.clone(), &[]);
+        }
+        let rows = self.values.chunks_exact(self.top + 1);
+        (rows.flat_map(|row| &row[..self.top]).copied().collect(), &self.clusters)
+    }
+
+    /// Parts of `rows` rows, in which the largest of rows can be written with [`keep`].
+    pub(super) fn parts(&mut self, rows: usize) -> impl Iterator<Item = (&mut [T], &mut [u32])> + Send {
+        let (width, top) = (self.top + 1, self.top);
+        self.values.chunks_mut(rows * width).zip(self.clusters.chunks_mut(rows * top))
+    }
+
+    /// The responsibilities of a row for all clusters.
+    pub(super) fn spread(&self, p: usize, out: &mut [T]) {
+        if self.is_whole() {
+            out.copy_from_slice(&self.values[p * self.k..][..self.k]);
+            return;
+        }
+        let (row, clusters) = self.row(p);
+        out.fill(row[self.top]);
+        row.iter().zip(clusters).for_each(|(&z, &l)| out[l as usize] = z);
+    }
+
+    /// Adds `weight` times the responsibilities of a row.
+    pub(super) fn add(&self, p: usize, weight: T, out: &mut [T]) {
+        if self.is_whole() {
+            let row = &self.values[p * self.k..][..self.k];
+            out.iter_mut().zip(row).for_each(|(out, &z)| *out = *out + weight * z);
+            return;
+        }
+        let (row, clusters) = self.row(p);
+        let rest = row[self.top];
+        let even = weight * rest;
+        for out in &mut *out {
+            *out = *out + even;
+        }
+        for (&z, &l) in row.iter().zip(clusters) {
+            let out = &mut out[l as usize];
+            *out = *out + weight * (z - rest);
+        }
+    }
+
+    fn row(&self, p: usize) -> (&[T], &[u32]) {
+        let width = self.top + 1;
+        (&self.values[p * width..][..width], &self.clusters[p * self.top..][..self.top])
+    }
+
+    /// Calls `f` with every row.
+    pub(super) fn each(&self, mut f: impl FnMut(usize, &[T])) {
+        if self.is_whole() {
+            self.values.chunks_exact(self.k).enumerate().for_each(|(p, row)| f(p, row));
+            return;
+        }
+        let mut row = vec![T::ZERO; self.k];
+        for p in 0..self.n_rows() {
+            self.spread(p, &mut row);
+            f(p, &row);
+        }
+    }
+
+    /// Writes its rows into `out`, each to the place that `order` has for it.
+    pub(super) fn put_back(&self, order: &[u32], out: &mut Self) {
+        fn put<V: Copy>(from: &[V], order: &[u32], width: usize, out: &mut [V]) {
+            for (row, &place) in from.chunks_exact(width.max(1)).zip(order) {
+                out[place as usize * width..][..width].copy_from_slice(row);
+            }
+        }
+        put(&self.values, order, self.width(), &mut out.values);
+        put(&self.clusters, order, self.kept_clusters(), &mut out.clusters);
+    }
+}
+
+/// Keeps the largest responsibilities of a row, of which the lower cluster comes first among equals; of the others the mean. The row becomes what
+/// is kept of it.
+pub(super) fn keep<T: Exponent>(row: &mut [T], values: &mut [T], clusters: &mut [u32], order: &mut Vec<u32>) {
+    let top = clusters.len();
+    order.clear();
+    order.extend(0..row.len() as u32);
+    order.select_nth_unstable_by(top - 1, |&a, &b| {
+        row[b as usize].to_f64().total_cmp(&row[a as usize].to_f64()).then(a.cmp(&b))
+    });
+    let (kept, others) = order.split_at_mut(top);
+    kept.sort_unstable();
+    // In one order, whatever order the selection left.
+    others.sort_unstable();
+    let rest: f64 = others.iter().map(|&l| row[l as usize].to_f64()).sum();
+    let rest = T::from_f64(rest / others.len() as f64);
+    for ((value, cluster), &l) in values.iter_mut().zip(clusters).zip(&*kept) {
+        (*value, *cluster) = (row[l as usize], l);
+    }
+    values[top] = rest;
+    for &mut l in others {
+        row[l as usize] = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_are_kept_and_the_rest_is_shared() {
+        let mut row = [0.1f64, 0.4, 0.05, 0.3, 0.15];
+        let mut shares = Shares::new(5, 2);
+        shares.resize(1).unwrap();
+        for (values, clusters) in shares.parts(1) {
+            keep(&mut row, values, clusters, &mut Vec::new());
+        }
+        assert_eq!(shares.kept(), (vec![0.4, 0.3], &[1, 3][..]));
+        let mut out = [0.0; 5];
+        shares.spread(0, &mut out);
+        assert_eq!(out, row);
+        assert!((row.iter().sum::<f64>() - 1.0).abs() < 1e-15 && row[0] == row[2] && row[2] == row[4]);
+        let mut sum = [1.0; 5];
+        shares.add(0, 2.0, &mut sum);
+        assert!(sum.iter().zip(row).all(|(sum, z)| (sum - 1.0 - 2.0 * z).abs() < 1e-15));
+        let again = Shares::of_kept(5, vec![0.4, 0.3], vec![1, 3], 1).unwrap();
+        again.spread(0, &mut sum);
+        assert!(sum.iter().zip(row).all(|(sum, z)| (sum - z).abs() < 1e-15));
+        assert!(Shares::of_kept(5, vec![0.4f64, 0.3], vec![1, 5], 1).is_none());
+    }
+}

@@ -1,0 +1,142 @@
+//! Fits that are interrupted, wherever they read rows, and go on.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::affinity::Affinity;
+use super::params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate};
+use super::solver::KModesSolver;
+use crate::data::{Access, Block, DataSource, Dense};
+use crate::error::{Error, Result};
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+use crate::solver::Solver;
+
+const N: usize = 150;
+const DIM: usize = 6;
+
+/// Rows that set the interrupt when they have been read so many times.
+struct Interrupting<'a> {
+    rows: Dense<'a, f64>,
+    cx: &'a Executor,
+    reads: AtomicU64,
+    at: u64,
+}
+
+impl Interrupting<'_> {
+    fn read(&self) {
+        if self.reads.fetch_add(1, Ordering::Relaxed) + 1 == self.at {
+            self.cx.interrupt().set();
+        }
+    }
+}
+
+impl DataSource<f64> for Interrupting<'_> {
+    fn dim(&self) -> usize {
+        self.rows.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        self.rows.rows()
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, f64>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.read();
+        self.rows.for_each_block(tile_rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<f64>) -> Result<()> {
+        self.read();
+        self.rows.gather(rows, out)
+    }
+}
+
+/// The end of a fit that is interrupted at a read, or before every step, and how often it was.
+fn end(
+    params: &KModesParams,
+    values: &[f64],
+    affinity: Option<&Affinity>,
+    at: u64,
+    always: bool,
+) -> (KModesSolver<f64>, u64) {
+    let cx = Executor::new(Some(1)).unwrap();
+    let data = Interrupting { rows: Dense::new(values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
+    let mut solver = KModesSolver::new(params, affinity.cloned());
+    let (mut interrupted, mut due) = (0, always);
+    loop {
+        if due {
+            cx.interrupt().set();
+        }
+        match solver.step(&data, &cx) {
+            Ok(step) if step.stop_reason.is_some() => return (solver, interrupted),
+            Ok(_) => due = always,
+            Err(Error::Interrupted) => {
+                interrupted += 1;
+                due = false;
+                cx.interrupt().clear();
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// All that a fit shows, but for its timings.
+fn shown(solver: &KModesSolver<f64>) -> impl PartialEq + std::fmt::Debug {
+    let state = solver.snapshot();
+    let flags = (state.collapsed, state.shifted, state.blind, state.n_iter, solver.rows_seen);
+    let figures = [state.variance, state.lambda, state.recall].map(f64::to_bits);
+    (solver.checkpoint().arrays, flags, figures, state.about.to_owned(), solver.expected.map(f64::to_bits))
+}
+
+/// Rows without clusters, of which many a weight makes some vanish.
+fn scattered(seed: u64) -> Vec<f64> {
+    let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
+    (0..N * DIM).map(|_| rng.unit() + rng.unit() + rng.unit()).collect()
+}
+
+#[test]
+fn an_interrupt_anywhere_changes_nothing() {
+    let ring: Vec<u32> = (0..N as u32).map(|i| (i + 3) % N as u32).collect();
+    let starts: Vec<usize> = (0..=N).collect();
+    let ring = Affinity::symmetrised(&starts, &ring, &[1.0; N]).unwrap();
+    let params = LaplacianKModes::params(6).normalize(false).laplacian_weight(2.0);
+    let reducing = params.clone().on_collapse(Collapse::Reduce);
+    let shifting = params.clone().laplacian_weight(8.0);
+    let shifts = ModeUpdate::MeanShift;
+    let mut totals = (0, 0, 0);
+    for (params, affinity) in [
+        (params.clone(), None),
+        (params.clone(), Some(&ring)),
+        (params.clone().gaussian(true).responsibilities_memory(Some(0)), None),
+        (params.mode_update(shifts), None),
+        (reducing.clone(), None),
+        (reducing.mode_update(shifts), None),
+        (shifting.clone(), None),
+        (shifting.mode_update(shifts), None),
+    ] {
+        for seed in 0..3 {
+            let values = scattered(seed);
+            let whole = end(&params, &values, affinity, 0, false).0;
+            let state = whole.snapshot();
+            totals.0 += u64::from(state.shifted);
+            totals.1 += u64::from(state.collapsed);
+            totals.2 += u64::from(state.n_iter > 2);
+            let (again, interrupted) = end(&params, &values, affinity, 0, true);
+            assert!(interrupted >= state.n_iter && shown(&again) == shown(&whole), "{params:?}");
+            // Every read of the first rows, some of the others.
+            for at in (1..).step_by(1 + 2 * seed as usize) {
+                let (again, interrupted) = end(&params, &values, affinity, at, false);
+                assert!(shown(&again) == shown(&whole), "read {at}: {params:?}");
+                if interrupted == 0 {
+                    assert!(at > 5);
+                    break;
+                }
+            }
+        }
+    }
+    assert!(totals.0 > 0 && totals.1 > 0 && totals.2 > 0, "{totals:?}");
+}
