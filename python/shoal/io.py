@@ -141,8 +141,8 @@ def resume(
     sample_weight : array-like of shape (n_samples,), float or None
         The same weights.
     features : rows of shape (n_samples, n_features), optional
-        The same rows, where X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. The affinity is in
-        the file, so that X is not looked at then.
+        The same rows, where X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. The affinity is
+        in the file, so that X is not looked at then.
     **run
         How it is run from now on: `n_jobs`, `verbose`, `callbacks` (a new
         :class:`~shoal.callbacks.Checkpoint` among them, to be safe again), and `init`, where it was a

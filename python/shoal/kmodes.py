@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
 from ._base import Clusterer, source_of
-from ._blocks import refuse_once
 from ._centers import INITS
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import ModesRun, Source, Step
 from ._results import label_into
+from ._spool import at_any_place
 from ._warn import warn
 from .data import DataSource
 from .neighbors import METHODS
@@ -235,8 +235,9 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         ----------
         X : rows of shape (n_samples, n_features)
             An array, a list, a numeric frame, a memory map, a sparse matrix, the path of a file, or a
-            :class:`~shoal.DataSource` of one. With ``affinity="precomputed"`` a sparse matrix of shape
-            (n_samples, n_samples), at least 0, which is symmetrised: `w` for who is near, such as
+            :class:`~shoal.DataSource` of one; what can only be read in its order (Parquet, a callable that
+            gives blocks) is written to a temporary file first. With ``affinity="precomputed"`` a sparse matrix
+            of shape (n_samples, n_samples), at least 0, which is symmetrised: `w` for who is near, such as
             scikit-learn's ``kneighbors_graph(mode="connectivity")``. The graph of :func:`shoal.knn_graph` has
             distances, under which those who are far would weigh most: set ``graph.data[:] = 1`` first.
         y : ignored
@@ -317,8 +318,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         self._check()
         if sample_weight is not None:
             raise ValueError("LaplacianKModes takes no sample_weight")
-        refuse_once(X, type(self).__name__)
-        rows = self._checked(X, reset=True)
+        rows = self._checked(at_any_place(X, type(self).__name__), reset=True)
         source = source_of(rows)
         n = source.shape[0]
         if self.normalize and source.shape[1] == 1:

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array
 
 from . import _params
 from ._base import opened
+from ._spool import at_any_place
 from .data import DataSource, as_rows
 from .kmodes import LaplacianKModes
 
@@ -110,6 +111,7 @@ def laplacian_path(
     # Refuses what no fit would take.
     model = LaplacianKModes(n_clusters, laplacian_weight=grid[-1], random_state=seed, **params)
     model._check()
+    X = at_any_place(X, "laplacian_path")
     source = opened(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
     found = _fits(rows, model, grid)

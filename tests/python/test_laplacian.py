@@ -455,6 +455,21 @@ def test_graphs_of_others_are_taken():
     assert of_pairs.bandwidth_**2 == pytest.approx(((X[i] - X[j]) ** 2).sum(axis=1).mean(), rel=1e-12)
 
 
+def test_rows_that_come_in_order():
+    X, _ = blobs()
+    model = LaplacianKModes(3, random_state=0).fit(X)
+    streamed = LaplacianKModes(3, random_state=0).fit(lambda: iter([X[:17], X[17:]]))
+    np.testing.assert_array_equal(streamed.labels_, model.labels_)
+    np.testing.assert_array_equal(streamed.predict(X), model.predict(X))
+    paths = [
+        shoal.laplacian_path(rows, 3, weights=[0.5], n_resamples=1, random_state=0)
+        for rows in (X, lambda: iter([X]))
+    ]
+    np.testing.assert_array_equal(*paths)
+    with pytest.raises(ValueError, match="LaplacianKModes reads its rows more than once"):
+        LaplacianKModes(3).fit(iter([X]))
+
+
 def test_a_fit_to_a_graph_of_others_is_gone_on_with(tmp_path):
     X, _ = blobs()
     graph = kneighbors_graph(X, 5, mode="connectivity")
