@@ -3,11 +3,14 @@
 
 use proptest::prelude::*;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Source, Weighted};
-use shoal::kmeans::{FitRun, KMeansParams, Method, MiniBatchParams, NestedParams, VarianceReducedParams};
+use shoal::kmeans::{
+    BackwardEulerParams, FitRun, KMeansParams, Method, MiniBatchParams, NestedParams, VarianceReducedParams,
+};
 use shoal::persist::{self, Array, Contents};
 use shoal::solver::Step;
 use shoal::{
-    Algorithm, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding, VarianceReduced,
+    Algorithm, BackwardEuler, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding,
+    VarianceReduced,
 };
 
 struct Any<'a>(AnySource<'a>);
@@ -48,7 +51,8 @@ params!(
     KMeansParams => KMeans,
     MiniBatchParams => MiniBatch,
     NestedParams => NestedMiniBatch,
-    VarianceReducedParams => VarianceReduced
+    VarianceReducedParams => VarianceReduced,
+    BackwardEulerParams => BackwardEuler
 );
 
 /// A step but for what a run that was gone on with may do differently: it has no bounds at first.
@@ -126,6 +130,9 @@ fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
     same(&format!("{name}, variance-reduced"), &reduced, rows, true);
     let batches = MiniBatch::params(12).batch_size(100).rng_seed(2).max_iter(3).half_life(Some(900.0));
     same(&format!("{name}, batches"), &batches, rows, finishes);
+    let implicit = BackwardEuler::params(12).batch_size(100).n_inner(4).rng_seed(2).max_iter(6);
+    same(&format!("{name}, implicit"), &implicit, rows, finishes);
+    same(&format!("{name}, implicit and polished"), &implicit.max_iter(3).polish(true), rows, finishes);
 }
 
 #[test]
@@ -185,20 +192,28 @@ fn some() -> (Vec<f32>, Vec<Contents>) {
         run.checkpoint(rows).unwrap()
     }
     let values = values(600, 2);
-    let (exact, batches, nested) = three();
+    let (exact, batches, nested, reduced, implicit) = five();
     let contents = {
         let dense = Dense::new(&values, 2).unwrap();
         let (rows, cx) = (Any(AnySource::F32(&dense)), Executor::new(Some(1)).unwrap());
-        vec![one(&exact, &rows, &cx), one(&batches, &rows, &cx), one(&nested, &rows, &cx)]
+        vec![
+            one(&exact, &rows, &cx),
+            one(&batches, &rows, &cx),
+            one(&nested, &rows, &cx),
+            one(&reduced, &rows, &cx),
+            one(&implicit, &rows, &cx),
+        ]
     };
     (values, contents)
 }
 
-fn three() -> (KMeansParams, MiniBatchParams, NestedParams) {
+fn five() -> (KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams, BackwardEulerParams) {
     (
         KMeans::params(6).seeding(Seeding::Random).n_init(2).max_iter(2),
         MiniBatch::params(6).batch_size(50),
         NestedMiniBatch::params(6).batch_size(50),
+        VarianceReduced::params(6).tolerance(0.0).learning_rate(Some(0.1)),
+        BackwardEuler::params(6).batch_size(50).max_iter(2).polish(true),
     )
 }
 
@@ -214,11 +229,13 @@ fn go_on(method: usize, checkpoint: &Contents, values: &[f32], d: usize) -> std:
     }
     let dense = Dense::new(values, d).unwrap();
     let rows = Any(AnySource::F32(&dense));
-    let (exact, batches, nested) = three();
+    let (exact, batches, nested, reduced, implicit) = five();
     let done = match method {
         0 => by(&exact, checkpoint, &rows),
         1 => by(&batches, checkpoint, &rows),
-        _ => by(&nested, checkpoint, &rows),
+        2 => by(&nested, checkpoint, &rows),
+        3 => by(&reduced, checkpoint, &rows),
+        _ => by(&implicit, checkpoint, &rows),
     };
     done.map_err(|error| error.to_string())
 }
@@ -228,7 +245,7 @@ fn what_does_not_belong_together_is_refused() {
     let (values, all) = some();
     for (method, checkpoint) in all.iter().enumerate() {
         go_on(method, checkpoint, &values, 2).unwrap();
-        let refused = go_on((method + 1) % 3, checkpoint, &values, 2).unwrap_err();
+        let refused = go_on((method + 1) % 5, checkpoint, &values, 2).unwrap_err();
         assert!(refused.contains("not a"), "{refused}");
         let refused = go_on(method, checkpoint, &values, 3).unwrap_err();
         assert!(refused.contains("600 x 2") && refused.contains("400 x 3"), "{refused}");
@@ -317,7 +334,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_checkpoint_never_ends_in_a_panic(method in 0..3usize, which in any::<u16>(), at in any::<u32>(), to in any::<u8>(), cut in any::<bool>()) {
+    fn a_damaged_checkpoint_never_ends_in_a_panic(method in 0..5usize, which in any::<u16>(), at in any::<u32>(), to in any::<u8>(), cut in any::<bool>()) {
         let (values, all) = some();
         let mut checkpoint = all[method].clone();
         let arrays: Vec<String> = checkpoint.arrays.keys().cloned().collect();

@@ -90,7 +90,8 @@ class BackwardEulerKMeans(StreamClusterer):
         Weight of the rows of each cluster: those of `labels_` once a fit has made them, of everything that
         the cluster was ever given before.
     step_sizes_ : ndarray of float64
-        The step size of each outer step of the fit.
+        The step size of each outer step of the fit. Those of :meth:`partial_fit` are not listed: it may go
+        on for ever. After it alone the array is empty.
     n_iter_ : int
         Outer steps.
     n_steps_ : int
@@ -125,11 +126,23 @@ class BackwardEulerKMeans(StreamClusterer):
     A center without rows in a batch is pulled by nothing, and is back where the outer step began. One that
     never gets any stays where it began, with weight 0, and a
     :class:`~sklearn.exceptions.ConvergenceWarning` says so. The same warning says when a step size was so
-    large that centers were no longer finite: that outer step is dropped, the centers before it stay, and
-    the fit ends (``"diverged"``).
+    large that the centers left the rows behind, a thousand times as far away as rows are spread: that outer
+    step is dropped, the centers before it stay, and the fit ends (``"diverged"``).
 
-    Memory beyond the rows: ``O(n_clusters * n_features)``, an eighth of a byte a row with weights, and 4
-    bytes a row for labels. Nothing converges by itself: batches keep the centers moving as long as the step
+    Choose it for few clusters and poor or random first centers, when the optimum matters more than time: the
+    long steps leave optima that exact k-means stays in. On Iris with 3 clusters all of 100 random starts come
+    within 3% of the best optimum, and about three quarters of those of Lloyd's algorithm. The alternative is
+    :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an exact optimum. Do
+    not choose it where clusters differ much in size, as a small one is hardly pulled by a step that is as
+    long as a large one bears, nor for hundreds of clusters, of which a batch shows few rows each: there
+    :class:`~shoal.MiniBatchKMeans` keeps what it has learned of each.
+
+    An outer step labels ``n_inner * batch_size`` rows, whatever their number: the 150 by default as many as
+    12.5 passes over 60,000 rows. `polish` adds sweeps over all rows.
+
+    Memory beyond the rows: about a dozen copies of the centers in float64 and a few for each thread, an
+    eighth of a byte a row with weights, and 4 bytes a row for labels; with `polish` that of
+    :class:`~shoal.KMeans`. Nothing converges by itself: batches keep the centers moving as long as the step
     size is large.
 
     References
@@ -249,15 +262,21 @@ class BackwardEulerKMeans(StreamClusterer):
         if self.stop_reason_ == "diverged":
             self._warn_of_divergence()
 
+    def _warn_if_few(self) -> None:
+        # Clusters are empty because centers are far away: that is said.
+        if self.stop_reason_ != "diverged":
+            super()._warn_if_few()
+
     def _warn_of(self, step: Step) -> None:
         if step.stop_reason == "diverged":
             self._warn_of_divergence()
 
     def _warn_of_divergence(self) -> None:
         warn(
-            f"With step_size={_params.shown(self.step_size)} and n_inner={self.n_inner} the centers were no "
-            f"longer finite after {self.n_iter_} outer steps: the next one was dropped, the centers before "
-            "it stay. Take a smaller step_size, a smaller n_inner, or a step_cap of about 1.",
+            f"With step_size={_params.shown(self.step_size)} and n_inner={self.n_inner} the centers left the "
+            f"rows far behind after {self.n_iter_} outer steps: the next one was dropped, the centers before "
+            "it stay, and are not worth much. Take a smaller step_size (at most twice n_clusters), a smaller "
+            "n_inner, or a step_cap of about 1.",
             ConvergenceWarning,
         )
 

@@ -236,10 +236,11 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         X : rows of shape (n_samples, n_features)
             An array, a list, a numeric frame, a memory map, a sparse matrix, the path of a file, or a
             :class:`~shoal.DataSource` of one; what can only be read in its order (Parquet, a callable that
-            gives blocks) is written to a temporary file first. With ``affinity="precomputed"`` a sparse matrix
-            of shape (n_samples, n_samples), at least 0, which is symmetrised: `w` for who is near, such as
-            scikit-learn's ``kneighbors_graph(mode="connectivity")``. The graph of :func:`shoal.knn_graph` has
-            distances, under which those who are far would weigh most: set ``graph.data[:] = 1`` first.
+            gives blocks) is written to a temporary file first.
+            With ``affinity="precomputed"`` a sparse matrix of shape (n_samples, n_samples), at least 0, which
+            is symmetrised: `w` for who is near, such as scikit-learn's
+            ``kneighbors_graph(mode="connectivity")``. The graph of :func:`shoal.knn_graph` has distances,
+            under which those who are far would weigh most: set ``graph.data[:] = 1`` first.
         y : ignored
         features : rows of shape (n_samples, n_features), optional
             The rows, with ``affinity="precomputed"``.

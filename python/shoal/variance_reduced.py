@@ -15,8 +15,9 @@ from ._core import Run, Source, Step
 __all__ = ["VarianceReducedKMeans"]
 
 VARIANTS = ("vrkm++", "vrkm")
-#: The largest epoch, in passes.
+#: The largest epoch, in passes and in steps.
 MOST_PASSES = 1e6
+MOST_STEPS = 10**18
 
 
 class VarianceReducedKMeans(CenterClusterer):
@@ -42,19 +43,23 @@ class VarianceReducedKMeans(CenterClusterer):
         every step, as in the first algorithm of the paper. That gradient is zero: centers are the same to
         rounding, for much more work. It is there for comparisons.
     learning_rate : float or "auto", default="auto"
-        How far a step goes, from 0 to 1. ``"auto"`` is ``3 * n_clusters / n_samples``, at most 0.05. An
-        epoch that makes the inertia worse by more than one percent is taken back, and the rate halved. 0
-        makes every epoch an iteration of Lloyd's algorithm.
+        How far a step goes, from 0 to 1. ``"auto"`` is ``3 * n_clusters / n_samples``, at most 0.05. The
+        paper takes ``n_clusters / n_samples`` and finds larger ones faster; with ten times that as much noise
+        stays in the centers as an epoch gains, and fits do not settle. An epoch that makes the inertia worse
+        by more than one percent is taken back, and the rate halved. 0 makes every epoch an iteration of
+        Lloyd's algorithm.
     epoch_size : float or int, default=1.0
-        Steps of an epoch: a float is a share of the rows, an int a number. 0 makes every epoch an iteration
-        of Lloyd's algorithm.
+        Steps of an epoch: a float is a share of the rows, an int a number, at most 10**18. So 1.0 is as many
+        steps as there are rows, and 1 is a single step. 0 makes every epoch an iteration of Lloyd's
+        algorithm.
     max_iter : int, default=50
         Most epochs.
     tol : float, default=1e-4
         The fit ends when the inertia has fallen by less than this share in each of two epochs. 0: no such
         rule.
     polish : bool, default=True
-        Whether a fit that ends after a step makes one more sweep, so that the centers are means.
+        Whether a fit whose last epoch made steps ends with one more sweep, so that the centers are means. A
+        loop over :meth:`iter_fit` that is left before its end keeps its centers, as an interrupt does.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
@@ -111,8 +116,14 @@ class VarianceReducedKMeans(CenterClusterer):
     some thousand rows, one after the other, which is not quite what the paper does, but takes bounded memory.
     Rows that can be read once are refused.
 
-    An empty cluster keeps its place. Beyond the rows, memory is that of :class:`~shoal.KMeans`, and 24 bytes
-    for every value of a center.
+    An epoch costs a sweep, which bounds make cheaper as labels settle, and `epoch_size` steps, one after the
+    other: each a search of ``n_clusters`` distances where bounds do not tell the label, and none where they
+    do. ``variant="vrkm"`` adds a pass, and work on all values of all centers at every step.
+
+    An empty cluster keeps its place. Beyond the rows, memory is that of :class:`~shoal.KMeans`: labels before
+    and after a sweep (8 bytes a row, 8 more for weights), and bounds as ``algorithm="auto"`` has them there,
+    up to a gigabyte. Beside these, 24 bytes for every value of a center, 16 MB for rows that were drawn, and
+    with weights an eighth of a byte a row to draw by.
 
     References
     ----------
@@ -173,10 +184,10 @@ class VarianceReducedKMeans(CenterClusterer):
         if not known:
             problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
         size = self.epoch_size
-        if not (p.is_number(size) and 0 <= size <= (p.MOST if p.is_whole(size) else MOST_PASSES)):
+        if not (p.is_number(size) and 0 <= size <= (MOST_STEPS if p.is_whole(size) else MOST_PASSES)):
             problems.add(
-                "epoch_size must be a whole number of steps, or a share of the rows as a float up to "
-                f"{MOST_PASSES:g}, of at least 0, got {p.shown(size)}"
+                f"epoch_size must be a whole number of steps up to {MOST_STEPS:.0e}, or a share of the rows "
+                f"as a float up to {MOST_PASSES:g}, of at least 0, got {p.shown(size)}"
             )
         if not isinstance(self.polish, (bool, np.bool_)):
             problems.add(f"polish must be True or False, got {p.shown(self.polish)}")

@@ -70,8 +70,16 @@ pub trait CenterSolver<T: Compute>: Solver<T> {
         &[]
     }
 
-    /// Makes labels and inertia those of the present centers, with a pass over `data` if it takes one; gives the inertia. The run can go
-    /// on afterwards.
+    /// What there is to do about the centers once, after the last step of a run that was not left before; nothing when it was done already.
+    ///
+    /// # Errors
+    /// Those of the source; the centers are then what they were.
+    fn conclude(&mut self, _data: &dyn DataSource<T>, _cx: &Executor) -> Result<()> {
+        Ok(())
+    }
+
+    /// Makes labels and inertia those of the present centers, which stay, with a pass over `data` if it takes one; gives the inertia. The run
+    /// can go on afterwards.
     ///
     /// # Errors
     /// Those of the source.
@@ -230,14 +238,15 @@ impl<M: Method> FitRun<M> {
         Self { typed, ..self }
     }
 
-    /// One more step over the rows that the run was made for; `None` once it is over.
+    /// One more step over the rows that the run was made for; `None` once it is over, and everything is done that a method does about its
+    /// centers in the end.
     ///
     /// # Errors
     /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] for rows that all have weight 0, and those of the solver.
     pub fn advance<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
         let step = self.with(rows, |typed| match typed {
-            WithData::F32(run, data) => run.advance(data, cx),
-            WithData::F64(run, data) => run.advance(data, cx),
+            WithData::F32(run, data) => advance_or_conclude(run, data, cx),
+            WithData::F64(run, data) => advance_or_conclude(run, data, cx),
         })?;
         // Not every source knows its weights before a pass.
         if step.is_some() && self.cluster_weights().iter().all(|&w| w <= 0.0) {
@@ -468,6 +477,19 @@ impl<M: Method> FitRun<M> {
 enum WithData<'a, M: Method> {
     F32(&'a mut Run<M::Solver<f32>>, &'a dyn DataSource<f32>),
     F64(&'a mut Run<M::Solver<f64>>, &'a dyn DataSource<f64>),
+}
+
+/// One more step, or the end.
+fn advance_or_conclude<T: Compute, S: CenterSolver<T>>(
+    run: &mut Run<S>,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<Option<Step>> {
+    let step = run.advance(data, cx)?;
+    if step.is_none() {
+        run.solver_mut().conclude(data, cx)?;
+    }
+    Ok(step)
 }
 
 fn other_type() -> Error {

@@ -3,52 +3,17 @@
 from typing import NamedTuple
 
 import numpy as np
-from reference import sq_dists
+from reference import Rng, sq_dists
 
-MASK = (1 << 64) - 1
 EXPLORING = 12
 NEIGHBOURHOODS = (1 << 24) - 1
 
 
-def mix(z):
-    """One round of SplitMix64."""
-    z = (z + 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
-class Draws:
-    """The stream of xoshiro256++ that shoal draws clusters from, for one row in one search."""
+class Draws(Rng):
+    """The stream that shoal draws clusters from, for one row in one search."""
 
     def __init__(self, seed, search, row, purpose=EXPLORING):
-        z = mix(mix(mix(seed) ^ purpose) ^ ((search << 40) ^ row))
-        self.s = []
-        for _ in range(4):
-            self.s.append(mix(z))
-            z = (z + 0x9E3779B97F4A7C15) & MASK
-
-    def bits(self):
-        def rotated(x, by):
-            return ((x << by) | (x >> (64 - by))) & MASK
-
-        s = self.s
-        result = (rotated((s[0] + s[3]) & MASK, 23) + s[0]) & MASK
-        t = (s[1] << 17) & MASK
-        s[2] ^= s[0]
-        s[3] ^= s[1]
-        s[1] ^= s[2]
-        s[0] ^= s[3]
-        s[2] ^= t
-        s[3] = rotated(s[3], 45)
-        return result
-
-    def below(self, n):
-        threshold = ((1 << 64) - n) % n
-        while True:
-            wide = self.bits() * n
-            if (wide & MASK) >= threshold:
-                return wide >> 64
+        super().__init__(seed, purpose, (search << 40) ^ row)
 
 
 def explore(space, n, k, draws):

@@ -4,6 +4,47 @@ from typing import NamedTuple
 
 import numpy as np
 
+MASK = 2**64 - 1
+
+
+def mix(z):
+    """One round of SplitMix64."""
+    z = (z + 0x9E3779B97F4A7C15) & MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+class Rng:
+    """The generator xoshiro256++, keyed as shoal does."""
+
+    def __init__(self, seed, purpose, step):
+        key = mix(mix(mix(seed) ^ purpose) ^ step)
+        self.state = [mix((key + i * 0x9E3779B97F4A7C15) & MASK) for i in range(4)]
+
+    def bits(self):
+        """64 random bits."""
+        a, b, c, d = self.state
+
+        def rotated(x, by):
+            return ((x << by) | (x >> (64 - by))) & MASK
+
+        result = (rotated((a + d) & MASK, 23) + a) & MASK
+        c, d = c ^ a, d ^ b
+        self.state = [a ^ d, b ^ c, c ^ ((b << 17) & MASK), rotated(d, 45)]
+        return result
+
+    def unit(self):
+        """Uniform in 0..1."""
+        return (self.bits() >> 11) / 2**53
+
+    def below(self, n):
+        """Uniform in 0..n, whole."""
+        while True:
+            wide = self.bits() * n
+            if wide & MASK >= (-n & MASK) % n:
+                return wide >> 64
+
 
 def sq_dists(X, centers):
     """Squared distances of all rows to all centers, by difference, (n, k)."""

@@ -3,7 +3,8 @@
 import numpy as np
 import reference
 
-MASK = (1 << 64) - 1
+#: What draws of batches are keyed by.
+INNER = 8
 
 
 def phi(X, centers, weights=None):
@@ -68,53 +69,7 @@ class BackwardEuler:
         self.step_size *= self.step_decay
 
 
-def mix(z):
-    """One round of SplitMix64."""
-    z = (z + 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    return z ^ (z >> 31)
-
-
-class Draws:
-    """The draws of shoal's generator for a seed, a purpose and a step: xoshiro256++."""
-
-    INNER = 8
-
-    def __init__(self, seed, purpose, step):
-        state = mix(mix(mix(seed) ^ purpose) ^ step)
-        self.words = []
-        for _ in range(4):
-            self.words.append(mix(state))
-            state = (state + 0x9E3779B97F4A7C15) & MASK
-
-    def bits(self):
-        """64 random bits."""
-        s = self.words
-
-        def turned(x, by):
-            return ((x << by) | (x >> (64 - by))) & MASK
-
-        result = (turned((s[0] + s[3]) & MASK, 23) + s[0]) & MASK
-        t = (s[1] << 17) & MASK
-        s[2] ^= s[0]
-        s[3] ^= s[1]
-        s[1] ^= s[2]
-        s[0] ^= s[3]
-        s[2] ^= t
-        s[3] = turned(s[3], 45)
-        return result
-
-    def below(self, n):
-        """Uniform in 0..n."""
-        threshold = (1 << 64) % n
-        while True:
-            wide = self.bits() * n
-            if wide & MASK >= threshold:
-                return wide >> 64
-
-
 def batch_of(seed, step, n, size):
     """The rows of batch number `step` of a fit, in ascending order."""
-    draws = Draws(seed, Draws.INNER, step)
+    draws = reference.Rng(seed, INNER, step)
     return np.sort([draws.below(n) for _ in range(size)])

@@ -312,25 +312,66 @@ def said(action):
 def test_steps_that_diverge_end_with_a_warning_and_finite_centers(step_size, dtype):
     X = blobs(300, 3, 4, dtype=dtype)
     model = BackwardEulerKMeans(4, step_size=step_size, batch_size=50, random_state=0)
-    assert "no longer finite" in said(lambda: model.fit(X))
+    assert "left the rows far behind" in said(lambda: model.fit(X))
     assert model.stop_reason_ == "diverged"
     assert np.isfinite(model.cluster_centers_).all()
     assert np.isfinite(model.inertia_)
     assert (model.labels_ == model.predict(X)).all()
     assert len(model.step_sizes_) == model.n_iter_ == len(model.history_) - 1
     stream = BackwardEulerKMeans(4, step_size=step_size, init=X[:4])
-    assert "no longer finite" in said(lambda: [stream.partial_fit(X) for _ in range(60)])
+    assert "left the rows far behind" in said(lambda: [stream.partial_fit(X) for _ in range(60)])
     assert np.isfinite(stream.cluster_centers_).all()
 
 
-def test_a_step_size_that_grows_without_end_is_found_out_in_time():
-    X = blobs(300, 3, 4)
-    model = BackwardEulerKMeans(4, step_size=50.0, step_decay=1.0, n_inner=10, random_state=0, max_iter=5000)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("step_size", [16.0, 25.0, 50.0, 100.0])
+def test_steps_that_diverge_are_found_out_while_they_are_finite(step_size, dtype):
+    X = blobs(600, 3, 4, dtype=dtype)
+    model = BackwardEulerKMeans(4, step_size=step_size, n_inner=10, random_state=0, max_iter=100)
     warning = said(lambda: model.fit(X))
+    assert f"step_size={step_size}" in warning
     assert f"after {model.n_iter_} outer steps" in warning
+    assert "distinct clusters" not in warning
     assert model.stop_reason_ == "diverged"
-    assert model.n_iter_ > 1
-    assert np.isfinite(model.inertia_)
+    assert len(model.step_sizes_) == model.n_iter_ == len(model.history_) - 1 > 0
+    # Far off, but not beyond a million times the variance of the rows.
+    assert model.inertia_ < 1e6 * ((X - X.mean(axis=0)) ** 2).sum()
+    assert (model.labels_ == model.predict(X)).all()
+
+
+def test_what_is_of_use_does_not_count_as_divergence():
+    iris = load_iris().data
+    for step_size, n_inner in ((6.0, 5), (8.0, 5), (6.0, 10)):
+        for seed in range(8):
+            model = BackwardEulerKMeans(
+                3, step_size=step_size, n_inner=n_inner, batch_size=60, max_iter=60, random_state=seed
+            )
+            assert model.fit(iris).stop_reason_ == "max-iter"
+    # Rows far from all others, and a stream that goes elsewhere.
+    X = blobs(600, 3, 4)
+    far = X.copy()
+    far[[17, 444]] = 1e9
+    given = {"batch_size": 60, "random_state": 1, "max_iter": 60}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert BackwardEulerKMeans(4, **given).fit(far).stop_reason_ == "max-iter"
+    stream = BackwardEulerKMeans(4, random_state=0)
+    for place in (0.0, 1e6, -1e9, 0.0):
+        assert said(lambda place=place: [stream.partial_fit(X + place) for _ in range(7)]) == ""
+
+
+def test_the_scale_that_divergence_is_measured_by_is_kept(tmp_path):
+    X = blobs(600, 3, 4)
+    given = {"step_size": 30.0, "n_inner": 10, "batch_size": 80, "random_state": 0}
+    whole = BackwardEulerKMeans(4, **given)
+    ends = said(lambda: whole.fit(X))
+    path = tmp_path / "run.safetensors"
+    for _ in BackwardEulerKMeans(4, callbacks=[Checkpoint(path)], **given).iter_fit(X):
+        break
+    again = []
+    assert said(lambda: again.append(shoal.resume(path, X))) == ends
+    assert same(whole, again[0])
+    assert again[0].stop_reason_ == "diverged"
 
 
 # ---------------------------------------------------------------- fits, sources, files
@@ -392,6 +433,10 @@ def test_fit_is_iter_fit_starts_afresh_and_may_be_left():
     twin = copy.deepcopy(left)
     assert same(left.partial_fit(X[:70]), twin.partial_fit(X[:70]))
     assert (left.n_iter_, left.n_steps_, len(left.step_sizes_)) == (3, 16, 3)
+    for _ in range(9):
+        left.partial_fit(X[:70])
+    assert (left.n_iter_, len(left.step_sizes_)) == (5, 3), "those of the fit"
+    assert len(BackwardEulerKMeans(5, n_inner=1).partial_fit(X).step_sizes_) == 0
     with pytest.raises(AttributeError, match="predict"):
         _ = left.labels_
 

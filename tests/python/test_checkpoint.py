@@ -49,6 +49,13 @@ METHODS = {
     "variance-reduced, taken back": shoal.VarianceReducedKMeans(
         40, learning_rate=1.0, epoch_size=1500, max_iter=8, random_state=3
     ),
+    "variance-reduced, rough": shoal.VarianceReducedKMeans(
+        12, variant="vrkm", polish=False, tol=0, epoch_size=0.3, max_iter=6, random_state=3
+    ),
+    "backward Euler": shoal.BackwardEulerKMeans(12, batch_size=200, n_inner=3, max_iter=9, random_state=3),
+    "backward Euler, polished": shoal.BackwardEulerKMeans(
+        12, batch_size=200, n_inner=2, max_iter=6, polish=True, random_state=3
+    ),
 }
 
 
@@ -65,7 +72,7 @@ def attributes(model):
     }
     if getattr(model, "compute_labels", True):
         found |= {"labels_": model.labels_, "inertia_": model.inertia_}
-    for name in ("learning_rate_", "n_steps_", "rows_used_", "rows_retired_", "batch_sizes_"):
+    for name in ("learning_rate_", "n_steps_", "step_sizes_", "rows_used_", "rows_retired_", "batch_sizes_"):
         if hasattr(model, name):
             found[name] = getattr(model, name)
     names = [name for name in model.history_.dtype.names if name not in ("elapsed", "n_distances")]
@@ -113,7 +120,9 @@ def test_a_fit_that_was_left_ends_as_if_it_had_not_been(name, weights, tmp_path)
         path.unlink()
 
 
-@pytest.mark.parametrize("name", ["kmeans", "minibatch", "nested"])
+@pytest.mark.parametrize(
+    "name", ["kmeans", "minibatch", "nested", "variance-reduced", "backward Euler, polished"]
+)
 def test_every_source_of_the_same_rows_will_do(name, tmp_path):
     plan, path, rows = METHODS[name], tmp_path / "run.safetensors", tmp_path / "rows.npy"
     np.save(rows, X)
@@ -130,7 +139,18 @@ def blocks(size):
     return (X[start : start + size] for start in range(0, len(X), size))
 
 
-@pytest.mark.parametrize("name", ["kmeans", "minibatch", "nested, in order"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kmeans",
+        "minibatch",
+        "nested, in order",
+        "variance-reduced",
+        "variance-reduced, taken back",
+        "backward Euler",
+        "backward Euler, polished",
+    ],
+)
 def test_streams_that_begin_anew(name, tmp_path):
     plan, path = METHODS[name], tmp_path / "run.safetensors"
     expected = clone(plan).fit(lambda: blocks(700))
@@ -190,7 +210,18 @@ def test_one_is_written_when_it_is_time(tmp_path):
     assert path.exists()
 
 
-@pytest.mark.parametrize("name", ["kmeans", "kmeans, callable", "kmeans, starts", "minibatch", "nested"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kmeans",
+        "kmeans, callable",
+        "kmeans, starts",
+        "minibatch",
+        "nested",
+        "variance-reduced",
+        "backward Euler, polished",
+    ],
+)
 def test_a_run_that_was_ended_from_outside_goes_on(name, tmp_path):
     plan, path = METHODS[name], tmp_path / "run.safetensors"
     expected = clone(plan).fit(X)
@@ -216,7 +247,17 @@ def given_rows(X, k, random_state):
 
 
 @pytest.mark.parametrize(
-    "name", ["kmeans", "kmeans, starts", "kmeans, callable", "nested, in order", "minibatch"]
+    "name",
+    [
+        "kmeans",
+        "kmeans, starts",
+        "kmeans, callable",
+        "nested, in order",
+        "minibatch",
+        "variance-reduced",
+        "variance-reduced, taken back",
+        "backward Euler, polished",
+    ],
 )
 def test_an_interrupt_within_a_pass_leaves_the_step_before(name, tmp_path):
     plan, path = METHODS[name], tmp_path / "run.safetensors"
@@ -298,7 +339,10 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["kmeans", "kmeans, callable", "minibatch", "nested"])
+@pytest.mark.parametrize(
+    "name",
+    ["kmeans", "kmeans, callable", "minibatch", "nested", "variance-reduced", "backward Euler, polished"],
+)
 def test_a_damaged_file_is_refused_or_does_no_harm(name, tmp_path):
     path, few = tmp_path / "run.safetensors", X[:200]
     plan = clone(METHODS[name], callbacks=[Checkpoint(path)])
@@ -396,9 +440,15 @@ KILLABLE = {
     "nested": lambda **more: shoal.NestedMiniBatchKMeans(
         64, batch_size=100, random_state=3, n_jobs=1, **more
     ),
+    "variance-reduced": lambda **more: shoal.VarianceReducedKMeans(
+        64, tol=0, max_iter=30, random_state=3, n_jobs=1, **more
+    ),
+    "backward Euler": lambda **more: shoal.BackwardEulerKMeans(
+        64, batch_size=100, polish=True, random_state=3, n_jobs=1, **more
+    ),
 }
 #: Kills of each method: 30 in all.
-KILLS = 10
+KILLS = 6
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")

@@ -8,7 +8,14 @@ import pytest
 import reference
 import scipy.sparse as sp
 import shoal
-from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, metrics
+from shoal import (
+    BackwardEulerKMeans,
+    KMeans,
+    MiniBatchKMeans,
+    NestedMiniBatchKMeans,
+    VarianceReducedKMeans,
+    metrics,
+)
 from shoal.cli import main
 from sklearn.exceptions import DataConversionWarning
 
@@ -42,6 +49,7 @@ ESTIMATORS = [
     NestedMiniBatchKMeans(6, random_state=0, batch_size=64),
     NestedMiniBatchKMeans(6, random_state=0, batch_size=64, bounds="none", shuffle=False),
     BackwardEulerKMeans(6, random_state=0, batch_size=64, max_iter=9),
+    VarianceReducedKMeans(6, random_state=0, tol=0, max_iter=4),
 ]
 
 

@@ -211,8 +211,9 @@ WARNING_USES = {
         shoal.MiniBatchKMeans(4, random_state=0, compute_labels=False),
         shoal.NestedMiniBatchKMeans(4, batch_size=3, random_state=0),
         shoal.BackwardEulerKMeans(4, max_iter=5, random_state=0),
+        shoal.VarianceReducedKMeans(4, max_iter=5, random_state=0),
     ],
-    ids=["kmeans", "minibatch", "minibatch without labels", "nested", "backward euler"],
+    ids=["kmeans", "minibatch", "minibatch without labels", "nested", "backward euler", "variance-reduced"],
 )
 def test_warnings_name_the_line_of_the_user(model, use):
     rows = np.repeat([[0.0], [5.0]], 40, axis=0)

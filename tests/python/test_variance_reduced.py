@@ -1,5 +1,6 @@
 """Variance-reduced k-means against its specification, and what its users may rely on."""
 
+import json
 import pickle
 import warnings
 
@@ -7,10 +8,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import shoal
-from reference import nearest
+from reference import Rng, inertia, nearest
 from shoal import KMeans, VarianceReducedKMeans
+from shoal.callbacks import Deadline
+from shoal.cli import main
 from sklearn.exceptions import ConvergenceWarning
-from vrkm_reference import Rng, gamma, vrkm
+from vrkm_reference import EPOCH, gamma, vrkm
 
 
 def blobs(n, d, seed, dtype=np.float64, k=12, width=1.0):
@@ -97,17 +100,26 @@ def test_float32_follows_the_specification():
 
 
 def test_steps_are_unbiased():
-    # The mean of the steps by all rows is the gradient at the centers as they are.
-    X = blobs(400, 3, 5, width=2.0)
-    epoch = vrkm(X, X[:9], 0.2, 300, 2, 1)[-1]
-    labels = nearest(X, vrkm(X, X[:9], 0.2, 300, 1, 1)[-1].centers)[0]
-    now = nearest(X, epoch.centers)[0]
-    steps = [gamma(X[i], now[i], labels[i], epoch.centers, epoch.means) for i in range(len(X))]
-    wanted = np.zeros_like(epoch.centers)
+    # The mean of the steps by all rows is the gradient at the centers, which are means before the first step.
+    X = blobs(40, 3, 5, width=4.0)
+    k, rate = 6, 0.25
+    given = {"init": X[:k], "max_iter": 1, "tol": 0, "polish": False}
+    means = VarianceReducedKMeans(k, epoch_size=0, **given).fit(X).cluster_centers_
+    labels, now = nearest(X, X[:k])[0], nearest(X, means)[0]
+    steps = {}
+    for seed in range(1000):
+        row = Rng(seed, EPOCH, 0).below(len(X))
+        if row not in steps:
+            one = VarianceReducedKMeans(k, learning_rate=rate, epoch_size=1, random_state=seed, **given)
+            steps[row] = (means - one.fit(X).cluster_centers_) / rate
+            wanted = gamma(X[row], now[row], labels[row], means, means)
+            np.testing.assert_allclose(steps[row], wanted, rtol=1e-10, atol=1e-12)
+    assert sorted(steps) == list(range(len(X)))
+    gradient = np.zeros_like(means)
     for i, j in enumerate(now):
-        wanted[j] += epoch.centers[j] - X[i]
-    np.testing.assert_allclose(np.mean(steps, axis=0), wanted / len(X), rtol=1e-10, atol=1e-12)
-    assert (now != labels).any()
+        gradient[j] += means[j] - X[i]
+    np.testing.assert_allclose(sum(steps.values()), gradient, rtol=1e-10, atol=1e-10)
+    assert (now != labels).sum() > 3
 
 
 # ---------------------------------------------------------------- bounds change nothing
@@ -189,15 +201,41 @@ def test_without_steps_it_is_lloyd(dtype, off):
     assert model.inertia_ == lloyd.inertia_
 
 
-def test_rows_that_keep_their_labels_leave_the_means_alone():
-    X = blobs(900, 4, 1, k=3, width=0.01)
-    init = X[[0, *(np.flatnonzero(((X - X[0]) ** 2).sum(axis=1) > 1)[:1])]]
-    steps = VarianceReducedKMeans(2, init=init, learning_rate=0.3, tol=0, max_iter=2)
-    none = VarianceReducedKMeans(2, init=init, learning_rate=0, tol=0, max_iter=2)
-    assert (steps.fit(X).history_["center_shift"][0] == none.fit(X).history_["center_shift"][0]).all()
-    expected = vrkm(X, init, 0.3, 900, 1, 0)
-    if expected[0].switched == 0:
-        assert (steps.cluster_centers_ == none.cluster_centers_).all()
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_that_keep_their_labels_leave_the_means_alone(weighted, dtype):
+    X = blobs(900, 4, 1, dtype, k=3, width=0.01)
+    weights = np.random.default_rng(1).integers(0, 3, size=900).astype(float) if weighted else None
+    init = X[[0, np.flatnonzero(((X - X[0]) ** 2).sum(axis=1) > 1)[0]]]
+    assert vrkm(X, init, 0.3, 900, 1, 0, weights)[0].switched == 0
+    given = {"init": init, "tol": 0, "max_iter": 1, "random_state": 0, "polish": False}
+    steps = VarianceReducedKMeans(2, learning_rate=0.3, **given).fit(X, sample_weight=weights)
+    none = VarianceReducedKMeans(2, learning_rate=0, **given).fit(X, sample_weight=weights)
+    assert (steps.cluster_centers_ == none.cluster_centers_).all()
+    assert (steps.history_["rows_seen"][0], none.history_["rows_seen"][0]) == (1800, 900)
+    assert (steps.cluster_centers_ != init).any()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_correction_leaves_no_gradient_and_never_costs(weighted):
+    X = blobs(1500, 5, 3, width=2.0)
+    weights = np.random.default_rng(2).uniform(0, 2, size=1500) if weighted else None
+    w = np.ones(1500) if weights is None else weights
+    model = VarianceReducedKMeans(25, init=X[:25], learning_rate=0.05, tol=0, max_iter=5, random_state=3)
+    centers = X[:25]
+    for step in model.iter_fit(X, weights):
+        labels = nearest(X, centers)[0]
+        before = inertia(X, centers, labels, weights)
+        assert step.objective == pytest.approx(before, rel=1e-10)
+        # The same sweep, and no steps.
+        only = VarianceReducedKMeans(25, init=centers, learning_rate=0, max_iter=1, polish=False)
+        means = only.fit(X, sample_weight=weights).cluster_centers_
+        for j in range(25):
+            mine = labels == j
+            pull = (w[mine, None] * (means[j] - X[mine])).sum(axis=0)
+            assert np.abs(pull).max() <= 1e-12 * np.abs(w[mine, None] * X[mine]).sum()
+        assert inertia(X, means, labels, weights) <= before * (1 + 1e-12)
+        centers = model.cluster_centers_.copy()
 
 
 def test_polished_centers_are_means_and_everything_belongs_together():
@@ -309,16 +347,60 @@ def test_streams_are_drawn_from_in_stretches(weighted):
     assert left(a) == left(b)
 
 
-def test_rows_that_can_be_read_once_are_refused_at_once():
+def test_rows_that_can_be_read_once_are_refused_before_one_is_read():
     read = []
 
     def blocks():
         read.append(1)
         yield np.zeros((3, 2))
 
-    with pytest.raises((TypeError, ValueError), match=r"once|iterator|callable"):
+    message = "VarianceReducedKMeans reads its rows more than once"
+    with pytest.raises(ValueError, match=message):
         VarianceReducedKMeans(2).fit(blocks())
-    assert len(read) <= 1
+    assert read == []
+    stream = shoal.open(blocks())
+    # To know the columns.
+    peeked = list(read)
+    with pytest.raises(ValueError, match=message):
+        VarianceReducedKMeans(2).fit(stream)
+    assert read == peeked
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sparse_rows_of_any_weight_draw_the_rows_that_dense_ones_do(weighted):
+    rng = np.random.default_rng(4)
+    X = np.where(rng.random((1200, 40)) < 0.3, rng.normal(size=(1200, 40)), 0.0)
+    weights = rng.integers(0, 3, size=1200) + 0.5 if weighted else None
+    given = {"init": X[:15], "tol": 0, "max_iter": 4, "random_state": 5, "learning_rate": 0.02}
+    dense = VarianceReducedKMeans(15, **given).fit(X, sample_weight=weights)
+    sparse = VarianceReducedKMeans(15, **given).fit(sp.csr_array(X), sample_weight=weights)
+    np.testing.assert_allclose(sparse.cluster_centers_, dense.cluster_centers_, rtol=1e-9, atol=1e-11)
+    assert (sparse.labels_ == dense.labels_).all()
+    assert sparse.inertia_ == pytest.approx(dense.inertia_, rel=1e-11)
+    slow = vrkm(X, X[:15], 0.02, 1200, 4, 5, weights)
+    np.testing.assert_allclose(sparse.history_["objective"], [e.objective for e in slow], rtol=1e-9)
+
+
+def test_callbacks_see_every_epoch_and_end_a_fit():
+    X = blobs(3000, 4, 6, width=2.0)
+    given = {"init": X[:20], "tol": 0, "random_state": 1}
+    seen = []
+
+    def look(model, step):
+        seen.append((step.iteration, model.cluster_centers_.copy(), model.inertia_))
+        return step.iteration == 3
+
+    model = VarianceReducedKMeans(20, callbacks=[look], **given).fit(X)
+    assert model.stop_reason_ == "callback"
+    assert [iteration for iteration, *_ in seen] == [1, 2, 3]
+    # What is looked at on the way are the centers as they are; the end is that of three epochs.
+    assert left(VarianceReducedKMeans(20, max_iter=3, **given).fit(X))[:3] == left(model)[:3]
+    rough = VarianceReducedKMeans(20, max_iter=3, polish=False, **given).fit(X)
+    assert (seen[2][1] == rough.cluster_centers_).all()
+    assert seen[2][2] == pytest.approx(rough.inertia_, rel=1e-12)
+    late = VarianceReducedKMeans(20, callbacks=[Deadline(1e-9)], **given).fit(X)
+    assert (late.stop_reason_, late.n_iter_) == ("deadline", 1)
 
 
 # ---------------------------------------------------------------- weights, empty clusters
@@ -370,18 +452,72 @@ def test_saved_and_pickled(tmp_path):
         assert (again.predict(X) == model.labels_).all()
 
 
-def test_left_on_the_way():
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("polish", [False, True])
+def test_a_loop_that_is_left_keeps_its_centers(polish, last):
     X = blobs(3000, 5, 1, width=2.0)
-    model = VarianceReducedKMeans(15, random_state=0, tol=0)
+    model = VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4, polish=polish)
     for step in model.iter_fit(X):
         assert model.learning_rate_ > 0
-        assert (model.labels_ == model.predict(X)).all()
-        if step.iteration == 2:
+        if step.iteration == (4 if last else 2):
             break
-    assert model.n_iter_ == 2
+    centers, labels = model.cluster_centers_.copy(), model.predict(X)
+    early = pickle.loads(pickle.dumps(model))
+    assert (model.labels_ == labels).all()
+    assert model.inertia_ == pytest.approx(inertia(X, centers, labels), rel=1e-12)
+    assert (model.cluster_centers_ == centers).all()
+    assert (model.predict(X) == labels).all()
+    assert (model.counts_ == np.bincount(labels, minlength=15)).all()
+    for again in (early, pickle.loads(pickle.dumps(model))):
+        assert (again.cluster_centers_ == centers).all()
+    assert model.n_iter_ == (4 if last else 2)
+    means = np.stack([X[labels == j].mean(axis=0) for j in range(15)])
+    assert np.abs(centers - means).max() > 1e-6, "a sweep would move them"
+
+
+def test_an_interrupt_keeps_the_centers():
+    X = blobs(3000, 5, 1, width=2.0)
+
+    def stop(_, step):
+        if step.iteration == 2:
+            raise KeyboardInterrupt
+
+    model = VarianceReducedKMeans(15, random_state=0, tol=0, callbacks=[stop])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X)
+    centers = model.cluster_centers_.copy()
+    assert (model.labels_ == model.predict(X)).all()
+    assert (model.cluster_centers_ == centers).all()
+    # Within the sweep that ends a fit.
+    passes = []
+
+    def rows(fail_at=None):
+        passes.append(1)
+        for start in range(0, len(X), 1000):
+            if len(passes) == fail_at and start == 1000:
+                raise KeyboardInterrupt
+            yield X[start : start + 1000]
+
+    given = {"init": X[:15], "random_state": 0, "tol": 0, "max_iter": 2}
+    rough = VarianceReducedKMeans(15, polish=False, **given).fit(rows).cluster_centers_
+    passes.clear()
+    VarianceReducedKMeans(15, **given).fit(rows)
+    whole = len(passes)
+    for at in (whole - 1, whole):
+        passes.clear()
+        model = VarianceReducedKMeans(15, **given)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(lambda at=at: rows(at))
+        assert (model.cluster_centers_ == rough).all()
+        assert (model.labels_ == model.predict(X)).all()
+        assert (model.cluster_centers_ == rough).all()
+
+
+def test_looking_on_the_way_changes_nothing():
+    X = blobs(3000, 5, 1, width=2.0)
     whole = VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4)
     for _ in whole.iter_fit(X):
-        # Looked at on the way, which changes nothing.
+        assert (whole.labels_ == whole.predict(X)).all()
         assert whole.inertia_ > 0
     assert left(whole) == left(VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4).fit(X))
 
@@ -409,6 +545,7 @@ def test_bad_parameters_are_listed_together():
         {"epoch_size": None},
         {"epoch_size": False},
         {"epoch_size": 1e300},
+        {"epoch_size": 10**18 + 1},
         {"variant": "VRKM"},
         {"polish": None},
     ],
@@ -416,3 +553,43 @@ def test_bad_parameters_are_listed_together():
 def test_bad_parameters(bad):
     with pytest.raises((ValueError, TypeError), match=next(iter(bad))):
         VarianceReducedKMeans(2, **bad).fit(np.zeros((5, 2)))
+
+
+# ---------------------------------------------------------------- the command line
+
+
+@pytest.mark.parametrize("method", ["vrkm", "vrkm++"])
+def test_on_the_command_line(method, tmp_path, capsys):
+    X = blobs(900, 3, 4, width=2.0)
+    np.save(tmp_path / "rows.npy", X)
+
+    def run(*arguments):
+        status = main([str(argument) for argument in arguments])
+        return status, *capsys.readouterr()
+
+    model, kept = tmp_path / "model.safetensors", tmp_path / "run.safetensors"
+    given = ["fit", tmp_path / "rows.npy", "-k", 6, "--method", method, "--seed", 3, "--quiet", "--json"]
+    given += ["--max-iter", 5, "--tol", 0, "--set", "epoch_size=0.5"]
+    status, out, _ = run(*given, "-o", model)
+    result = json.loads(out)
+    plan = {"variant": method, "epoch_size": 0.5, "max_iter": 5, "tol": 0, "random_state": 3}
+    here = VarianceReducedKMeans(6, **plan).fit(X)
+    assert (status, result["method"], result["inertia"]) == (0, method, here.inertia_)
+    assert (shoal.load(model).cluster_centers_ == here.cluster_centers_).all()
+    assert shoal.load(model).variant == method
+
+    def leave(_, step):
+        if step.iteration == 2:
+            raise KeyboardInterrupt
+
+    broken = VarianceReducedKMeans(6, **plan, callbacks=[shoal.callbacks.Checkpoint(kept), leave])
+    with pytest.raises(KeyboardInterrupt):
+        broken.fit(X)
+    status, out, _ = run(*given, "--checkpoint", kept, "--resume", "-o", model)
+    result = json.loads(out)
+    assert (status, result["resumed"], result["inertia"]) == (0, True, here.inertia_)
+    assert (shoal.load(model).cluster_centers_ == here.cluster_centers_).all()
+    with pytest.raises(SystemExit) as stopped:
+        main([str(a) for a in [*given, "--set", "variant=vrkm"]])
+    assert stopped.value.code == 2
+    assert f"{method} has no parameter 'variant'" in capsys.readouterr().err

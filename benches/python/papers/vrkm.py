@@ -3,10 +3,15 @@
 ``speed``: seconds to the inertia that batch k-means (scikit-learn's Lloyd) ends with, from the same distinct
 rows, on the same threads, all methods one after the other for every start. A model counts when it was made:
 what its inertia is shows in the next sweep, or in a pass that is not counted.
-``inner``: seconds of an epoch near the end, with bounds, with a search at every step, and without steps; and
-those of the variant that carries the batch gradient.
-``quality``: accuracy, NMI (geometric) and purity of all methods of the paper after an equal time.
+``inner``: seconds of an epoch near the end, with bounds, with a search at every step, and without steps: the
+same epochs from the same centers, one program after the other, several rounds.
+``variants``: seconds of whole epochs of VRKM, which carries the batch gradient, over those of VRKM++: the
+same epochs of the first `--variant-rows` rows, as each step of VRKM moves all centers.
+``quality``: accuracy, NMI (geometric) and purity of all methods of the paper with the last model that was
+there after an equal time.
 ``rates``: inertia over epochs for several learning rates and epoch sizes.
+``doc``: the figures of the class's documentation: where VRKM++ and exact k-means end, and in which epoch and
+sweep they come to the same inertia.
 """
 
 from __future__ import annotations
@@ -27,16 +32,26 @@ import _common as common
 SPEED = ("sift_bsds_trainval:1000", "cifar10_test10k_rgb:100", "resnet18_cifar_16k:257", "mnist_70k:256")
 QUALITY = ("cifar10_test10k_rgb:10", "mnist_70k:10")
 RATES = ("mnist_70k:256", "resnet18_cifar_16k:257")
-PARTS = ("speed", "inner", "quality", "rates")
-#: The rate that is compared with the other methods, in `n_clusters / n`, besides the one by default.
-MULTIPLES = (1.0, 10.0, 100.0)
+DOC = ("resnet18_cifar_16k:257", "sift_bsds_trainval:1000")
+PARTS = ("speed", "inner", "variants", "quality", "rates", "doc")
+#: Rates in `n_clusters / n`: that of the paper, the one by default, and what the paper finds faster.
+MULTIPLES = (1.0, 3.0, 10.0, 100.0)
 SIZES: tuple[float | str, ...] = (0.25, 0.5, 1.0, 2.0, "2^epoch")
-#: What the paper measured: data, and seconds of batch k-means over those of VRKM++ and VRKM.
+#: What the paper measured on its set that is most like ours: seconds of batch k-means over those of VRKM++
+#: and VRKM to the loss that batch k-means ends with.
 PAPER = {
-    "Oxford": (4.14, 2.07),
-    "Pittsburgh": (5.54, 2.57),
-    "CIFAR-100": (4.30, 2.04),
-    "Caltech-256": (3.60, 2.00),
+    "sift_bsds_trainval": ("Oxford", 4.14, 2.07),
+    "cifar10_test10k_rgb": ("CIFAR-100", 4.30, 2.04),
+    "resnet18_cifar_16k": ("Caltech-256", 3.60, 2.00),
+}
+#: Accuracy, NMI and purity on CIFAR-100, 100 classes; VRKM and VRKM++ are the same.
+PAPER_QUALITY = {
+    "batch": (0.2148, 0.3701, 0.2410),
+    "mini-batch": (0.2122, 0.3546, 0.2267),
+    "SGD": (0.1968, 0.3357, 0.2079),
+    "nested, no bounds": (0.2155, 0.3592, 0.2303),
+    "vrkm": (0.2246, 0.3742, 0.2488),
+    "vrkm++": (0.2246, 0.3742, 0.2488),
 }
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "batch": ("KMeans", {"algorithm": "lloyd", "n_init": 1, "tol": 0.0, "max_iter": 100_000}),
@@ -116,15 +131,21 @@ class Handler:
 
     def budget(
         self, name: str, params: dict[str, Any], start: np.ndarray, seed: int, seconds: float
-    ) -> tuple[np.ndarray, float]:
-        """Labels and inertia of the centers after some seconds."""
+    ) -> tuple[np.ndarray, float, float, int]:
+        """Labels and inertia of the last centers within some seconds; what they took of these, and of steps.
+
+        A first step that takes longer counts all the same.
+        """
         import shoal
 
         model = getattr(shoal, name)(len(start), init=start, random_state=seed, **params)
+        centers, used, steps = np.asarray(start), 0.0, 0
         for step in model.iter_fit(self._X):
-            if step.elapsed >= seconds:
+            if steps and step.elapsed > seconds:
                 break
-        return model.predict(self._X), -model.score(self._X)
+            centers, used, steps = model.cluster_centers_, step.elapsed, steps + 1
+        model.cluster_centers_ = centers
+        return model.predict(self._X), -model.score(self._X), used, steps
 
     def growing(self, start: np.ndarray, seed: int, rate: float, epochs: int) -> list[float]:
         """Inertia after epochs of 2, 4, 8, ... steps."""
@@ -154,7 +175,16 @@ def seconds_to(seconds: list[float], inertia: list[float], target: float) -> flo
     return next((s for s, f in zip(seconds, inertia, strict=True) if f <= target * (1 + 1e-7)), None)
 
 
-def speed(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
+def verdict(holds: bool, text: str) -> str:
+    """A line that says whether a claim holds."""
+    return f"{'holds' if holds else 'does not hold'}: {text}"
+
+
+#: A table, and what it says about the claims.
+Found = tuple[list[dict[str, Any]], list[str]]
+
+
+def speed(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
     """Seconds of each method to the inertia that batch k-means ends with."""
     name, X, k = common.load(spec)
     X = np.ascontiguousarray(X, dtype=np.float32)[: args.rows]
@@ -165,7 +195,7 @@ def speed(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace
         "own lloyd": ("KMeans", {"n_init": 1, "tol": 0.0, "max_iter": 300}),
         "vrkm++": ("VarianceReducedKMeans", {"tol": 0.0}),
     }
-    for multiple in MULTIPLES:
+    for multiple in (1.0, 10.0, 100.0):
         rate = min(1.0, multiple * k / n)
         methods[f"vrkm++ {multiple:g} K/n"] = ("VarianceReducedKMeans", {"tol": 0.0, "learning_rate": rate})
     methods["vrkm++ T=n/2"] = ("VarianceReducedKMeans", {"tol": 0.0, "epoch_size": 0.5})
@@ -199,54 +229,111 @@ def speed(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace
         for field in ("took", "ratio", "own"):
             values = [row[field] for row in rows if row.get(field) is not None]
             line[field] = common.median(values) if values else None
+            if field != "took" and values:
+                line[f"{field} low"], line[f"{field} high"] = min(values), max(values)
         line["never"] = sum(row["took"] is None for row in rows)
         line["steps"] = common.median(row["steps"] for row in rows)
         line["end"] = common.median(row["end"] for row in rows)
+        if name in PAPER and method == "vrkm++":
+            line["paper"], line["paper ratio"], _ = PAPER[name]
         table.append(line)
-    return table
+    ours = next(line for line in table if line["method"] == "vrkm++")
+    lines = []
+    for field, wanted, whose in (("ratio", 4.0, "scikit-learn's Lloyd"), ("own", 1.5, "our own Lloyd")):
+        value = ours[field]
+        text = f"{name}, k = {k}: VRKM++ comes to the inertia that batch k-means ends with "
+        text += f"{wanted:g} times as early as {whose}"
+        shown = "never" if value is None else f"{value:.2f} times"
+        if value is not None:
+            shown += f", {ours[f'{field} low']:.2f} to {ours[f'{field} high']:.2f}"
+        if ours["never"]:
+            shown += f"; {ours['never']} of {args.seeds} starts never did"
+        lines.append(
+            verdict(value is not None and not ours["never"] and value >= wanted, f"{text} ({shown})")
+        )
+    return table, lines
 
 
-def inner(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Seconds of epochs near the end, by what is done at their steps."""
+def epochs_from(
+    worker: common.Worker,
+    centers: np.ndarray,
+    programs: dict[str, tuple[dict[str, Any], bool]],
+    epochs: int,
+    rounds: int,
+) -> dict[str, list[float]]:
+    """Seconds of an epoch from some centers on, by round: the median of all but the first, without bounds.
+
+    All programs make the same epochs, one after the other in every round.
+    """
+    found: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, (params, search) in programs.items():
+            given = {"tol": 0.0, "max_iter": epochs, **params}
+            seconds, _, _ = worker.call(
+                "curve", "VarianceReducedKMeans", given, centers, 1, None, float("inf"), search
+            )
+            found[name].append(float(np.median(np.diff(seconds))))
+    return found
+
+
+def spread_of(ratios: list[float], name: str) -> dict[str, float]:
+    """The median, the least and the largest of the ratios of all rounds."""
+    return {name: common.median(ratios), f"{name} low": min(ratios), f"{name} high": max(ratios)}
+
+
+def inner(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
+    """Seconds of epochs near the end, by how their steps find labels."""
     name, X, k = common.load(spec)
     X = np.ascontiguousarray(X, dtype=np.float32)[: args.rows]
     worker = workers["shoal"]
     worker.call("data", spec, args.rows)
     start = common.distinct_rows(X, k, 0)
     late = {"tol": 0.0, "max_iter": 12}
-    _, _, centers = worker.call("curve", "VarianceReducedKMeans", late, start, 0, None, 600.0)
-
-    def epoch(params: dict[str, Any], search: bool, most: float = 600.0) -> float:
-        """The third and later epochs from there."""
-        given = {"tol": 0.0, "max_iter": 6, **params}
-        seconds, _, _ = worker.call("curve", "VarianceReducedKMeans", given, centers, 1, None, most, search)
-        return float(np.median(np.diff(seconds)[-3:]))
-
-    none = epoch({"epoch_size": 0}, False)
-    bounds = epoch({}, False)
-    plain = epoch({"max_iter": 3}, True)
-    # All centers are moved at every step: some of the steps say what each costs.
-    some = max(1, len(X) // 50)
-    carried = epoch({"variant": "vrkm", "epoch_size": some, "max_iter": 3}, False)
-    without = epoch({"epoch_size": some, "max_iter": 3}, False)
-    return [
-        {
-            "data": name,
-            "n": len(X),
-            "k": k,
-            "sweep s": none,
-            "bounds s": bounds - none,
-            "search s": plain - none,
-            "search / bounds": (plain - none) / max(bounds - none, 1e-9),
-            "epoch, vrkm++ s": bounds,
-            "epoch, vrkm s": bounds + (carried - without) * len(X) / some,
-            "vrkm / vrkm++": 1.0 + (carried - without) * len(X) / some / bounds,
-        }
-    ]
+    _, _, centers = worker.call("curve", "VarianceReducedKMeans", late, start, 0, None, float("inf"))
+    programs: dict[str, tuple[dict[str, Any], bool]] = {
+        "none": ({"epoch_size": 0}, False),
+        "bounds": ({}, False),
+        "search": ({}, True),
+    }
+    found = epochs_from(worker, centers, programs, 5, args.rounds)
+    rounds = list(zip(found["none"], found["bounds"], found["search"], strict=True))
+    ratios = [(search - none) / max(bounds - none, 1e-9) for none, bounds, search in rounds]
+    line: dict[str, Any] = {"data": name, "n": len(X), "k": k, "rounds": len(rounds)}
+    line |= {f"{program} s": common.median(values) for program, values in found.items()}
+    line |= spread_of(ratios, "search / bounds")
+    text = f"{name}, k = {k}: steps with bounds are 5 times as fast as with searches "
+    text += f"({line['search / bounds']:.1f}, {min(ratios):.1f} to {max(ratios):.1f})"
+    return [line], [verdict(line["search / bounds"] >= 5, text)]
 
 
-def quality(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Agreement with the classes after an equal time."""
+def variants(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
+    """Seconds of whole epochs of VRKM and VRKM++, over the same rows."""
+    rows = min(args.rows or args.variant_rows, args.variant_rows)
+    name, X, k = common.load(spec)
+    X = np.ascontiguousarray(X, dtype=np.float32)[:rows]
+    worker = workers["shoal"]
+    worker.call("data", spec, rows)
+    start = common.distinct_rows(X, k, 0)
+    programs: dict[str, tuple[dict[str, Any], bool]] = {
+        "vrkm++": ({}, False),
+        "vrkm": ({"variant": "vrkm"}, False),
+    }
+    # The pass of VRKM and the moves of all its steps, as they are: two whole epochs after a first one.
+    found = epochs_from(worker, start, programs, 3, args.rounds)
+    ratios = [plain / plus for plus, plain in zip(found["vrkm++"], found["vrkm"], strict=True)]
+    line: dict[str, Any] = {"data": name, "n": len(X), "d": X.shape[1], "k": k, "rounds": len(ratios)}
+    line |= {f"{program} s": common.median(values) for program, values in found.items()}
+    line |= spread_of(ratios, "vrkm / vrkm++")
+    if name in PAPER:
+        theirs, plus, plain = PAPER[name]
+        line |= {"paper": theirs, "paper vrkm / vrkm++": plus / plain}
+    text = f"{name}, k = {k}, {len(X)} rows: an epoch of VRKM takes longer than one of VRKM++ "
+    text += f"({line['vrkm / vrkm++']:.1f} times, {min(ratios):.1f} to {max(ratios):.1f})"
+    return [line], [verdict(line["vrkm / vrkm++"] > 1, text)]
+
+
+def quality(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
+    """Agreement with the classes after an equal time: all methods in turn, start by start."""
     from shoal.metrics import clustering_accuracy, normalized_mutual_info_score, purity
 
     name, X, k = common.load(spec)
@@ -254,24 +341,46 @@ def quality(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
     with np.load(Path(os.environ["SHOAL_DATA"]) / f"{name}.npz") as archive:
         y = archive["y"][: args.rows]
     workers["shoal"].call("data", spec, args.rows)
-    table = []
-    starts = [common.distinct_rows(X, k, seed) for seed in range(args.quality_seeds)]
-    for method, (kind, params) in METHODS.items():
-        scores = []
-        for seed, start in enumerate(starts):
-            labels, inertia = workers["shoal"].call("budget", kind, params, start, seed, args.budget)
+    scores: dict[str, list[tuple[float, ...]]] = {method: [] for method in METHODS}
+    for seed in range(args.quality_seeds):
+        start = common.distinct_rows(X, k, seed)
+        for method, (kind, params) in METHODS.items():
+            labels, inertia, used, steps = workers["shoal"].call(
+                "budget", kind, params, start, seed, args.budget
+            )
             nmi = normalized_mutual_info_score(y, labels, average_method="geometric")
-            scores.append((clustering_accuracy(y, labels), nmi, purity(y, labels), inertia))
-        mean, spread = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=1)
-        line: dict[str, Any] = {"data": name, "k": k, "method": method, "seconds": args.budget}
+            accuracy = clustering_accuracy(y, labels)
+            scores[method].append((accuracy, nmi, purity(y, labels), inertia, used, steps))
+    table = []
+    for method, rows in scores.items():
+        mean = np.mean(rows, axis=0)
+        spread = np.std(rows, axis=0, ddof=1) if len(rows) > 1 else np.zeros(len(mean))
+        line: dict[str, Any] = {"data": name, "k": k, "method": method, "budget": args.budget}
         for i, score in enumerate(("ACC", "NMI", "purity", "inertia")):
             line[score], line[f"{score} std"] = float(mean[i]), float(spread[i])
+        line["used"], line["most used"] = float(mean[4]), max(row[4] for row in rows)
+        line["steps"] = float(mean[5])
+        if name.startswith("cifar10_") and method in PAPER_QUALITY:
+            theirs = zip(("paper ACC", "paper NMI", "paper purity"), PAPER_QUALITY[method], strict=True)
+            line |= dict(theirs)
         table.append(line)
-        print(line, flush=True)
-    return table
+    lines = []
+    by_method = {line["method"]: line for line in table}
+    for score in ("ACC", "NMI", "purity"):
+        ours, others = by_method["vrkm++"][score], [m for m in METHODS if not m.startswith("vrkm")]
+        best = max(others, key=lambda method: by_method[method][score])
+        text = (
+            f"{name}, k = {k}, {args.budget:g} s: {score} of VRKM++, {ours:.4f}, is above that of all other"
+        )
+        text += f" methods ({best} {by_method[best][score]:.4f})"
+        lines.append(verdict(ours > by_method[best][score], text))
+    late = [m for m, line in by_method.items() if line["most used"] > args.budget]
+    text = f"{name}, k = {k}: no method used more than {args.budget:g} s"
+    lines.append(verdict(not late, text + (f" ({', '.join(late)} did, for a first step)" if late else "")))
+    return table, lines
 
 
-def rates(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
+def rates(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
     """Inertia over epochs, for rates and epoch sizes."""
     name, X, k = common.load(spec)
     X = np.ascontiguousarray(X, dtype=np.float32)[: args.rows]
@@ -290,6 +399,10 @@ def rates(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace
                 seconds, curve, _ = workers["shoal"].call(
                     "curve", "VarianceReducedKMeans", given, start, 0, None, 600.0
                 )
+            # A sweep and its steps.
+            made = [2.0**e for e in range(1, len(curve) + 1)] if isinstance(size, str) else None
+            made = made or [size * len(X)] * len(curve)
+            visited = np.cumsum(made) + len(X) * np.arange(1, len(curve) + 1)
             table += [
                 {
                     "data": name,
@@ -298,13 +411,53 @@ def rates(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace
                     "rate": rate,
                     "T/n": size,
                     "epoch": e + 1,
+                    "passes": float(visited[e] / len(X)),
                     "s": s,
                     "inertia": f,
                 }
                 for e, (s, f) in enumerate(zip(seconds, curve, strict=True))
             ]
             print(f"{name}: {multiple:g} K/n, T = {size}: {curve[-1]:.8g}", flush=True)
-    return table
+    ends = {
+        multiple: [r for r in table if (r["K/n"], r["T/n"]) == (multiple, 1.0)][-1]["inertia"]
+        for multiple in MULTIPLES
+    }
+    best = min(ends, key=lambda multiple: ends[multiple])
+    text = (
+        f"{name}, k = {k}: after {args.epochs} epochs of n steps the default, 3 K/n, has the lowest inertia"
+    )
+    others = ", ".join(f"{multiple:g} K/n {end / ends[3.0]:.5f}" for multiple, end in ends.items())
+    return table, [verdict(best == 3.0, f"{text} (over it: {others})")]
+
+
+def doc(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
+    """Where VRKM++ and exact k-means end from the same start, and how many sweeps an epoch is worth."""
+    name, X, k = common.load(spec)
+    X = np.ascontiguousarray(X, dtype=np.float32)[: args.rows]
+    workers["shoal"].call("data", spec, args.rows)
+    table, lines = [], []
+    for seed in range(args.seeds):
+        start = common.distinct_rows(X, k, seed)
+        given = {"n_init": 1, "tol": 0.0, "max_iter": 300}
+        exact, lloyd, _ = workers["shoal"].call("curve", "KMeans", given, start, seed, None, float("inf"))
+        given = {"tol": 0.0, "max_iter": args.epochs}
+        ours, curve, _ = workers["shoal"].call(
+            "curve", "VarianceReducedKMeans", given, start, seed, None, float("inf")
+        )
+        for epoch, (seconds, inertia) in enumerate(zip(ours, curve, strict=True), 1):
+            sweep = next((i for i, f in enumerate(lloyd, 1) if f <= inertia), None)
+            line: dict[str, Any] = {"data": name, "n": len(X), "k": k, "seed": seed, "epoch": epoch}
+            line |= {"s": seconds, "inertia": inertia, "same sweep": sweep}
+            line |= {"s of it": None if sweep is None else exact[sweep - 1]}
+            line |= {"sweeps": len(lloyd), "over lloyd's": inertia / lloyd[-1]}
+            table.append(line)
+        below = next((row for row in table if row["seed"] == seed and row["over lloyd's"] <= 1), None)
+        last = table[-1]["over lloyd's"]
+        text = f"{name}, k = {k}, seed {seed}: VRKM++ ends below exact k-means"
+        when = "never" if below is None else f"from epoch {below['epoch']} on, after {below['s']:.2f} s"
+        text += f" ({len(lloyd)} sweeps, {exact[-1]:.2f} s; {when}; at last {last:.5f})"
+        lines.append(verdict(last < 1, text))
+    return table, lines
 
 
 def picture(path: Path, table: list[dict[str, Any]]) -> None:
@@ -323,11 +476,11 @@ def picture(path: Path, table: list[dict[str, Any]]) -> None:
                 mine = [r for r in table if (r["data"], r["K/n"], r["T/n"]) == (name, multiple, size)]
                 excess = [max(r["inertia"] / best - 1, 1e-5) for r in mine]
                 axes.plot(
-                    [r["epoch"] for r in mine], excess, label=f"T = {size} n" if size != "2^epoch" else size
+                    [r["passes"] for r in mine], excess, label=f"T = {size} n" if size != "2^epoch" else size
                 )
             axes.set_yscale("log")
             axes.set_title(f"{name}, rate {multiple:g} K/n")
-            axes.set_xlabel("epoch")
+            axes.set_xlabel("rows visited, over all rows")
             axes.grid(alpha=0.3, which="both")
         line[0].set_ylabel("inertia over the lowest, less 1")
         line[0].legend(fontsize="small")
@@ -338,17 +491,27 @@ def picture(path: Path, table: list[dict[str, Any]]) -> None:
 
 COLUMNS = {
     "speed": {
-        "data": "", "k": "d", "method": "", "took": ".2f", "ratio": ".2f", "own": ".2f", "never": "d",
-        "steps": ".0f", "end": ".5f",
+        "data": "", "k": "d", "method": "", "took": ".2f", "ratio": ".2f", "ratio low": ".2f",
+        "ratio high": ".2f", "own": ".2f", "own low": ".2f", "own high": ".2f", "never": "d", "steps": ".0f",
+        "end": ".5f", "paper": "", "paper ratio": ".2f",
     },
     "inner": {
-        "data": "", "k": "d", "sweep s": ".3f", "bounds s": ".3f", "search s": ".2f",
-        "search / bounds": ".1f",
-        "epoch, vrkm++ s": ".3f", "epoch, vrkm s": ".2f", "vrkm / vrkm++": ".1f",
+        "data": "", "k": "d", "none s": ".3f", "bounds s": ".3f", "search s": ".2f", "rounds": "d",
+        "search / bounds": ".1f", "search / bounds low": ".1f", "search / bounds high": ".1f",
+    },
+    "variants": {
+        "data": "", "n": "d", "d": "d", "k": "d", "vrkm++ s": ".3f", "vrkm s": ".3f", "rounds": "d",
+        "vrkm / vrkm++": ".1f", "vrkm / vrkm++ low": ".1f", "vrkm / vrkm++ high": ".1f", "paper": "",
+        "paper vrkm / vrkm++": ".2f",
     },
     "quality": {
         "data": "", "method": "", "ACC": ".4f", "ACC std": ".4f", "NMI": ".4f", "NMI std": ".4f",
-        "purity": ".4f", "purity std": ".4f", "inertia": ".6g",
+        "purity": ".4f", "purity std": ".4f", "inertia": ".6g", "used": ".2f", "most used": ".2f",
+        "steps": ".0f", "paper ACC": ".4f", "paper NMI": ".4f", "paper purity": ".4f",
+    },
+    "doc": {
+        "data": "", "k": "d", "seed": "d", "epoch": "d", "s": ".2f", "inertia": ".8g", "same sweep": "d",
+        "s of it": ".2f", "sweeps": "d", "over lloyd's": ".5f",
     },
 }  # fmt: skip
 
@@ -364,7 +527,11 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=2.0, help="seconds of `quality` (default 2)")
     parser.add_argument("--epochs", type=int, default=15, help="epochs of `rates` (default 15)")
     parser.add_argument("--threads", type=int, default=common.cores())
+    parser.add_argument("--rounds", type=int, default=3, help="of `inner` and `variants` (default 3)")
     parser.add_argument("--rows", type=int, help="only so many rows")
+    parser.add_argument(
+        "--variant-rows", type=int, default=10_000, help="rows of `variants` at most (default 10,000)"
+    )
     parser.add_argument(
         "--csv", help="where to keep the table of the one part (default: benches/results/<processor>/)"
     )
@@ -376,9 +543,9 @@ def main() -> None:
         return
     if args.quick:
         args.rows, args.seeds, args.quality_seeds, args.budget, args.epochs = 2000, 1, 2, 0.2, 3
+        args.rounds = 1
     head = common.description(["numpy", "shoal", "scikit-learn"])
     head["threads"] = str(args.threads)
-    head["paper"] = "; ".join(f"{n}: VRKM++ {a} x, VRKM {b} x batch" for n, (a, b) in PAPER.items())
     print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
     core = common.blas_core()
     workers = {
@@ -387,18 +554,24 @@ def main() -> None:
             __file__, "sklearn", threads=args.threads, env={"OPENBLAS_CORETYPE": core} if core else None
         ),
     }
-    sets = {"speed": SPEED, "inner": SPEED, "quality": QUALITY, "rates": RATES}
-    programs = {"speed": speed, "inner": inner, "quality": quality, "rates": rates}
+    sets = {"speed": SPEED, "inner": SPEED, "variants": SPEED, "quality": QUALITY, "rates": RATES, "doc": DOC}
+    programs = {
+        "speed": speed, "inner": inner, "variants": variants, "quality": quality, "rates": rates, "doc": doc,
+    }  # fmt: skip
     try:
         for part in args.parts:
-            table = []
+            table, lines = [], []
             for spec in args.data or sets[part]:
-                table += programs[part](spec, workers, args)
+                more, said = programs[part](spec, workers, args)
+                table += more
+                lines += said
             if part in COLUMNS:
                 print("\n" + common.table(table, COLUMNS[part]), flush=True)
             elif not args.quick:
                 picture(common.results(f"vrkm-{part}", "png"), table)
-            common.keep(f"vrkm-{part}", head, table, args.csv, args.quick)
+            print("\n".join(lines), flush=True)
+            about = head | {f"{part}, {number}": line for number, line in enumerate(lines, 1)}
+            common.keep(f"vrkm-{part}", about, table, args.csv, args.quick)
     finally:
         for worker in workers.values():
             worker.close()

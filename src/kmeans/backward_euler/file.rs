@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::solver::State;
-use super::trajectory::Trajectory;
+use super::progress::State;
+use super::trajectory::{Scale, Trajectory};
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
-use crate::kmeans::state::{count, keep, matrix, number, rows, stored_rows, text};
+use crate::kmeans::state::{count, keep, list, matrix, number, rows, stored_rows, text};
 use crate::persist::schema::BACKWARD_EULER_STATE;
 use crate::persist::{Array, Contents};
 
@@ -14,12 +14,13 @@ impl<T: Compute> State<T> {
     /// All of it.
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new(BACKWARD_EULER_STATE);
-        let Trajectory { dim, anchor, iterate, mean, inner } = &self.trajectory;
+        let Trajectory { dim, anchor, iterate, mean, inner, scale } = &self.trajectory;
         let cols = (*dim).max(1);
         keep(&mut contents, "centers", stored_rows(&self.centers, cols));
         for (name, values) in [("anchor", anchor), ("iterate", iterate), ("mean", mean)] {
             keep(&mut contents, name, Array::new(&[values.len() / cols, cols], values));
         }
+        keep(&mut contents, "middle", Array::new(&[scale.middle.len()], &scale.middle));
         keep(&mut contents, "given", Array::new(&[self.given.len()], &self.given));
         self.waiting.to_file(&mut contents);
         let numbers = json!({
@@ -29,6 +30,7 @@ impl<T: Compute> State<T> {
             "seed": self.seed,
             // What must come back exactly is kept as bits.
             "fade": self.fade.to_bits(),
+            "sq_scale": scale.sq_dist.to_bits(),
             "steps": self.steps,
             "n_iter": self.n_iter,
             "n_steps": self.n_steps,
@@ -61,13 +63,22 @@ impl<T: Compute> State<T> {
         if !given.iter().all(|x| x.is_finite() && *x >= 0.0) {
             return Err("it holds a weight that is negative or not finite".into());
         }
+        let middle: Vec<f64> = list(contents, "middle")?;
+        let sq_dist = number(&numbers, "sq_scale")?;
+        if !(middle.is_empty() || middle.len() == dim) || !middle.iter().all(|x| x.is_finite()) {
+            return Err("its \"middle\" is no row".into());
+        }
+        if sq_dist.is_nan() || sq_dist < 0.0 {
+            return Err(format!("its \"sq_scale\" is {sq_dist}"));
+        }
+        let scale = Scale { middle, sq_dist };
         let fade = number(&numbers, "fade")?;
         if !(0.0..=1.0).contains(&fade) {
             return Err(format!("its \"fade\" is {fade}"));
         }
         Ok(Self {
             centers,
-            trajectory: Trajectory { dim, anchor, iterate, mean, inner: count(&numbers, "inner")? },
+            trajectory: Trajectory { dim, anchor, iterate, mean, inner: count(&numbers, "inner")?, scale },
             given,
             waiting: Waiting::of_file(contents, dim)?,
             seeded_by: text(&numbers, "seeded_by")?,

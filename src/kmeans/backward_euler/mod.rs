@@ -1,6 +1,8 @@
 //! This module knows the parameters of stochastic backward Euler, and how a fit is put together from them.
 
 mod file;
+mod fit;
+mod progress;
 mod solver;
 #[cfg(test)]
 mod tests;
@@ -236,7 +238,7 @@ impl BackwardEulerParams {
 
     /// A run over `rows`, to be advanced step by step with [`FitRun::advance`]: an outer step at a time, then, if there is to be a polish, a
     /// sweep at a time. [`StopReason::Diverged`](crate::solver::StopReason::Diverged) says that the step size was too large: the centers are
-    /// then those before the outer step in which they ceased to be finite.
+    /// then those before the outer step in which they left the rows far behind.
     ///
     /// ```
     /// use shoal::{BackwardEuler, Executor, solver::StopReason};

@@ -5,11 +5,12 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::BackwardEulerParams;
-use super::trajectory::{Pull, Trajectory};
-use crate::data::{Access, DataSource, no_weight, row_bytes};
+use super::progress::State;
+use super::trajectory::Pull;
+use crate::data::{Access, DataSource, row_bytes};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::batches::{BatchSolver, Draws, Left, Moved, Spare, Waiting, as_of_source, go_on};
+use crate::kmeans::batches::{BatchSolver, Draws, Moved, Spare, Waiting};
 use crate::kmeans::labels::all_labels;
 use crate::kmeans::lloyd::Timings;
 use crate::kmeans::model::KMeansModel;
@@ -21,91 +22,33 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::schema::{BACKWARD_EULER_CHECKPOINT, BACKWARD_EULER_STATE, KMEANS_CHECKPOINT};
 use crate::persist::{Array, Contents};
-use crate::rng::{Purpose, Rng};
-use crate::seeding::{Seeding, enough_rows};
+use crate::seeding::Seeding;
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 use crate::tuning::batch_seeding_sample;
-
-/// Everything that the next batch depends on: plain arrays and numbers.
-#[derive(Clone, Debug)]
-pub(in crate::kmeans) struct State<T> {
-    /// The centers as they are shown: the average of the trajectory; empty before there are enough rows.
-    pub(super) centers: Vec<T>,
-    pub(super) trajectory: Trajectory,
-    /// Weight of everything that each cluster was ever given.
-    pub(super) given: Vec<f64>,
-    /// Rows that came before there were enough to seed from.
-    pub(super) waiting: Waiting<T>,
-    pub(super) seeded_by: String,
-    pub(super) seed: u64,
-    /// What decay has left of the step size.
-    pub(super) fade: f64,
-    /// Steps of a fit.
-    pub(super) steps: u64,
-    /// Outer steps.
-    pub(super) n_iter: u64,
-    /// Batches.
-    pub(super) n_steps: u64,
-    pub(super) rows_seen: u64,
-    /// Rows of the present pass that were taken, where rows come in passes.
-    pub(super) position: u64,
-}
-
-impl<T: Compute> State<T> {
-    fn new(seed: u64) -> Self {
-        Self {
-            centers: Vec::new(),
-            trajectory: Trajectory::default(),
-            given: Vec::new(),
-            waiting: Waiting::default(),
-            seeded_by: String::new(),
-            seed,
-            fade: 1.0,
-            steps: 0,
-            n_iter: 0,
-            n_steps: 0,
-            rows_seen: 0,
-            position: 0,
-        }
-    }
-
-    /// Goes on from other centers.
-    fn place(&mut self, centers: &[T]) {
-        self.trajectory = Trajectory::new(self.trajectory.dim, centers);
-        self.centers = centers.to_vec();
-    }
-
-    /// Ends the outer step.
-    fn close(&mut self, decay: f64) {
-        self.trajectory.close();
-        self.fade *= decay;
-        self.n_iter += 1;
-    }
-}
 
 /// Stochastic backward Euler as a state: `O(k d)`, and nothing for each row but, after [`CenterSolver::finish`], its label.
 ///
 /// `Step::objective` is the weighted inertia of the rows of the step's batches, of each about the iterate that it was labelled by. Batches
 /// have no labels to compare with: `Step::n_changed` is 0, but for sweeps of the polish.
 pub struct BackwardEulerSolver<T: Compute> {
-    params: BackwardEulerParams,
-    state: State<T>,
+    pub(super) params: BackwardEulerParams,
+    pub(super) state: State<T>,
     /// Of each outer step of a fit.
-    step_sizes: Vec<f64>,
+    pub(super) step_sizes: Vec<f64>,
     /// Sweeps over all rows, once outer steps are over.
-    polish: Option<LloydStarts<T>>,
-    timings: Timings,
+    pub(super) polish: Option<LloydStarts<T>>,
+    pub(super) timings: Timings,
     /// Labels of the present centers, cluster weights and inertia, once a pass has made them.
-    finished: Option<(Vec<u32>, Vec<f64>, f64)>,
-    draws: Draws,
-    spare: Spare,
-    /// The last outer step was dropped, as centers were no longer finite.
-    rejected: bool,
+    pub(super) finished: Option<(Vec<u32>, Vec<f64>, f64)>,
+    pub(super) draws: Draws,
+    pub(super) spare: Spare,
+    /// The last outer step was dropped, as centers went too far.
+    pub(super) rejected: bool,
     /// The centers that the present step began with.
-    before: Vec<T>,
+    pub(super) before: Vec<T>,
     /// What came of looking whether there are more rows, once an outer step was over: said with the next one.
-    failed: Option<Error>,
+    pub(super) failed: Option<Error>,
 }
 
 impl<T: Compute> BackwardEulerSolver<T> {
@@ -147,6 +90,10 @@ impl<T: Compute> BackwardEulerSolver<T> {
         let polish =
             checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
         let mut new = Self { step_sizes, timings, ..Self::of_file(params, checkpoint)? };
+        // Batches after a fit make outer steps too, which are not listed.
+        if new.step_sizes.len() as u64 > new.state.n_iter {
+            return Err("its \"step_sizes\" are more than its outer steps".into());
+        }
         if let Some(part) = polish {
             let polish = LloydStarts::of_checkpoint(&new.polish_params(), &part)?;
             let Snapshot { dim, centers, .. } = polish.snapshot();
@@ -171,7 +118,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
     }
 
     /// The parameters of the sweeps that a fit ends with, from the present centers on.
-    fn polish_params(&self) -> KMeansParams {
+    pub(super) fn polish_params(&self) -> KMeansParams {
         let centers = self.state.centers.iter().map(|c| c.to_f64()).collect();
         KMeans::params(self.params.n_clusters).seeding(Seeding::Given(centers))
     }
@@ -182,146 +129,12 @@ impl<T: Compute> BackwardEulerSolver<T> {
     }
 
     /// Rows to wait for before the first centers are chosen, where `wanted` would be good: none for given centers.
-    fn enough(&self, wanted: u64) -> u64 {
+    pub(super) fn enough(&self, wanted: u64) -> u64 {
         match self.params.seeding {
             Seeding::Given(_) => 1,
             Seeding::Random => self.params.n_clusters as u64,
             _ => wanted,
         }
-    }
-
-    /// The outer step of batches that are drawn, or of all rows where a batch has as many.
-    fn draw_step(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Moved> {
-        let (n_iter, mut all) = (self.state.n_iter, Moved::default());
-        while self.state.n_iter == n_iter && !self.rejected {
-            let moved = if self.params.batch_size >= n {
-                self.absorb(data, cx)?
-            } else {
-                let rng = &mut Rng::keyed(self.state.seed, Purpose::Inner, self.state.n_steps);
-                let batch = self.draws.batch(data, n, self.params.batch_size, rng)?;
-                self.absorb(&batch, cx).map_err(|error| as_of_source(error, &batch))?
-            };
-            if moved.weight <= 0.0 {
-                return Err(no_weight());
-            }
-            all = all.and(moved);
-        }
-        Ok(all)
-    }
-
-    /// The outer step of consecutive batches, of one pass or of more; says whether there are no rows left. Before there are centers it takes as
-    /// many batches as it takes to choose them.
-    fn next_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Moved, bool)> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
-        let once = data.access() == Access::Once;
-        let wanted = self.enough(self.sample_rows(data));
-        let (n_iter, mut all) = (self.state.n_iter, Moved::default());
-        loop {
-            let from = self.state.position;
-            let Left { enough, over, failed } = go_on(data, from, size, cx, &mut |batch, end| {
-                if let Some(moved) = self.take_in(batch, wanted, Some(size), cx)? {
-                    all = all.and(moved);
-                }
-                self.state.position = end;
-                Ok(self.state.n_iter > n_iter || self.rejected)
-            })?;
-            self.failed = failed;
-            if !over {
-                return Ok((all, false));
-            }
-            let at = std::mem::take(&mut self.state.position);
-            if self.state.centers.is_empty() {
-                // Fewer rows than it would have liked to seed from.
-                enough_rows(self.state.waiting.len() as u64, self.params.n_clusters)?;
-                all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
-            } else if at == from {
-                return Err(Error::Source(format!(
-                    "the stream ended before row {from}, where this fit was left: it must give the same rows"
-                )));
-            } else if self.state.given.iter().all(|&weight| weight <= 0.0) {
-                return Err(no_weight());
-            }
-            if once {
-                if self.state.trajectory.inner > 0 {
-                    self.state.close(self.params.step_decay);
-                }
-                return Ok((all, true));
-            }
-            if enough {
-                return Ok((all, false));
-            }
-        }
-    }
-
-    /// One more sweep over all rows.
-    fn polish_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let begun = self.polish.take();
-        let was_begun = begun.is_some();
-        let mut polish = begun.unwrap_or_else(|| LloydStarts::plan(&self.polish_params()));
-        let step = polish.step(data, cx);
-        // A first sweep that fails was not begun. Others may have moved the centers: only the pass after them has failed then.
-        if was_begun || step.is_ok() {
-            self.finished = None;
-            self.state.place(polish.snapshot().centers);
-            self.polish = Some(polish);
-        }
-        let step = step?;
-        self.state.steps += 1;
-        self.state.rows_seen += step.batch_size;
-        Ok(Step { iteration: self.state.steps, rows_seen: self.state.rows_seen, ..step })
-    }
-
-    fn step_of(&self, iteration: u64, moved: &Moved, stop_reason: Option<StopReason>) -> Step {
-        let pairs = self.before.iter().zip(&self.state.centers);
-        let sq_shift: f64 = pairs.map(|(old, new)| (new.to_f64() - old.to_f64()).powi(2)).sum();
-        Step {
-            iteration,
-            rows_seen: self.state.rows_seen,
-            batch_size: moved.rows,
-            objective: moved.objective,
-            center_shift: sq_shift.sqrt(),
-            n_changed: 0,
-            n_distances: moved.rows * self.params.n_clusters as u64,
-            elapsed: 0.0,
-            stop_reason,
-        }
-    }
-
-    /// One outer step; after an error the state is what it was.
-    fn outer_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        if self.state.centers.is_empty() && data.access() > Access::Once {
-            self.begin(data, cx)?;
-        }
-        let kept = self.state.clone();
-        self.before.clone_from(&self.state.centers);
-        self.rejected = false;
-        let done = match data.rows().filter(|_| data.access() == Access::Random) {
-            Some(n) => self.draw_step(data, n, cx).map(|moved| (moved, false)),
-            None => self.next_step(data, cx),
-        };
-        let (moved, last) = match done {
-            Ok(done) => done,
-            Err(error) => {
-                self.state = kept;
-                return Err(error);
-            }
-        };
-        let mut fade = kept.fade;
-        for _ in kept.n_iter..self.state.n_iter {
-            self.step_sizes.push(self.params.first_step_size() * fade);
-            fade *= self.params.step_decay;
-        }
-        self.state.steps += 1;
-        let over = last || (self.state.n_iter >= self.params.max_iter && !self.params.polish);
-        let stop = if self.rejected {
-            Some(StopReason::Diverged)
-        } else {
-            over.then_some(StopReason::MaxIterations)
-        };
-        Ok(self.step_of(self.state.steps, &moved, stop))
     }
 }
 
@@ -389,8 +202,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         if weight > 0.0 {
             state.n_steps += 1;
             state.given.iter_mut().zip(sums.weights()).for_each(|(given, weight)| *given += weight);
-            state.trajectory.pull(&sums, weight, &pull);
-            if !state.trajectory.is_finite::<T>() {
+            if !state.trajectory.pull::<T>(&sums, weight, &pull) {
                 state.trajectory.reject();
                 self.rejected = true;
             } else if state.trajectory.inner >= self.params.n_inner {

@@ -46,7 +46,7 @@ proptest! {
                 y[j] = centers[j] - step_size * gradient;
                 mean[j] = averaging * mean[j] + (1.0 - averaging) * y[j];
             }
-            trajectory.pull(&sums, rows.len() as f64, &Pull { step_size, cap: None, averaging });
+            trajectory.pull::<f64>(&sums, rows.len() as f64, &Pull { step_size, cap: None, averaging });
             // Labels must not differ by a rounding.
             y.copy_from_slice(&trajectory.iterate);
             let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
@@ -62,7 +62,7 @@ proptest! {
 fn a_cap_limits_the_pull_of_each_center() {
     let sums = summed(&[1.0, 1.0, 1.0, 11.0], &[0.0, 10.0]);
     let mut trajectory = Trajectory::new(1, &[0.0f64, 10.0]);
-    trajectory.pull(&sums, 4.0, &Pull { step_size: 2.0, cap: Some(0.75), averaging: 0.0 });
+    trajectory.pull::<f64>(&sums, 4.0, &Pull { step_size: 2.0, cap: Some(0.75), averaging: 0.0 });
     // Uncapped they would be 1.5 and 0.5 of the way.
     assert_eq!(trajectory.iterate, [0.75, 10.5]);
 }
@@ -89,6 +89,43 @@ fn a_step_that_is_not_finite_is_dropped_and_ends_the_run() {
     let huge = [[1e200f64], [-1e200], [1e200]];
     let refused = given(&[0.0]).start(&huge).unwrap().advance(&huge, &cx).unwrap_err();
     assert!(refused.to_string().contains("squared distances overflow"), "{refused}");
+}
+
+#[test]
+fn a_step_diverges_long_before_numbers_end_and_rows_far_away_are_no_divergence() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows: Vec<[f64; 1]> =
+        (0..600).map(|i| [f64::from(i % 4) * 9.0 + f64::from(i * 37 % 101) / 50.0]).collect();
+    let end = |step_size: f64, n_inner: u64, rows: &[[f64; 1]]| {
+        let params = BackwardEuler::params(4)
+            .step_size(Some(step_size))
+            .n_inner(n_inner)
+            .max_iter(100)
+            .batch_size(100);
+        let mut run = params.rng_seed(3).start(&rows).unwrap();
+        while run.advance(&rows, &cx).unwrap().is_some() {}
+        run.finish(&rows, &cx).unwrap();
+        (run.history().last().unwrap().stop_reason.unwrap(), run.inertia())
+    };
+    for step_size in [25.0, 50.0, 100.0] {
+        let (reason, inertia) = end(step_size, 10, &rows);
+        assert_eq!(reason, StopReason::Diverged, "{step_size}");
+        assert!(inertia < 1e6 * 600.0 * 729.0, "{step_size}: {inertia:e}");
+    }
+    for (step_size, n_inner) in [(4.0, 10), (8.0, 5), (8.0, 10)] {
+        assert_eq!(end(step_size, n_inner, &rows).0, StopReason::MaxIterations, "{step_size}, {n_inner}");
+    }
+    // One row a billion away, which batches seldom see.
+    let far: Vec<[f64; 1]> = rows.iter().enumerate().map(|(i, x)| if i == 77 { [1e9] } else { *x }).collect();
+    assert_eq!(end(4.0, 5, &far).0, StopReason::MaxIterations);
+    // A stream that goes elsewhere.
+    let params = given(&[0.0, 2.5]).n_inner(3).averaging(0.5);
+    let mut stream = params.stream(&rows).unwrap();
+    for place in [0.0, 1e5, -1e9] {
+        let batch: Vec<[f64; 1]> = rows.iter().map(|x| [x[0] + place]).collect();
+        let steps: Vec<_> = (0..9).map(|_| stream.partial_fit(&batch, &cx).unwrap().unwrap()).collect();
+        assert!(steps.iter().all(|step| step.stop_reason.is_none()), "{place}");
+    }
 }
 
 #[test]

@@ -68,6 +68,10 @@ impl<T: Compute> VarianceReducedSolver<T> {
         if weights.len() != k || !weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
             return Err("its \"weights\" are not those of its \"centers\"".into());
         }
+        let energy = number(&numbers, "energy")?;
+        if !energy.is_finite() {
+            return Err(format!("its \"energy\" is {energy}"));
+        }
         let rate = figure(&numbers, "rate")?;
         if !rate.is_some_and(|rate| (0.0..=1.0).contains(&rate)) {
             return Err("its \"rate\" is none".into());
@@ -85,7 +89,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             means,
             labels,
             weights,
-            energy: number(&numbers, "energy")?,
+            energy,
             carried: carried_of(contents, "carried", k, dim)?,
             rate,
             stalled: count(&numbers, "stalled")?,

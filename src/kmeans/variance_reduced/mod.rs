@@ -1,11 +1,13 @@
 //! This module knows the parameters of variance-reduced k-means, and how a fit is put together from them.
 
 mod draws;
+mod ending;
 mod file;
 mod inner;
 mod moving;
 mod packing;
 mod solver;
+mod stepping;
 #[cfg(test)]
 mod tests;
 
@@ -63,6 +65,9 @@ impl VarianceReduced {
 /// times an end is not in sight (`papers/vrkm.py`, rates).
 const RATE: f64 = 3.0;
 const MOST_RATE: f64 = 0.05;
+
+/// The most steps of an epoch: nobody has the time for so many, and 64 bits hold their number.
+const MOST_STEPS: f64 = 1e18;
 
 /// What a step does about the gradient of the sweep, which is zero once the centers are means.
 ///
@@ -201,7 +206,8 @@ impl VarianceReducedParams {
         self
     }
 
-    /// Whether a fit that is left in the midst of its steps ends with another sweep, so that the centers are means (default true).
+    /// Whether a fit whose last epoch made steps ends with another sweep, so that the centers are means (default true). A run that is left
+    /// before its end keeps its centers.
     #[must_use]
     pub fn polish(mut self, wanted: bool) -> Self {
         self.polish = wanted;
@@ -244,10 +250,14 @@ impl VarianceReducedParams {
         if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
             wrong.push(format!("learning_rate must be from 0 to 1, or none, got {rate}"));
         }
-        if let EpochSize::Share(share) = self.epoch_size
-            && !(share >= 0.0 && share * n as f64 <= 1e18)
-        {
-            wrong.push(format!("epoch_size must be a number of at least 0, and not huge, got {share}"));
+        let (shown, steps) = match self.epoch_size {
+            EpochSize::Share(share) => (share.to_string(), share * n as f64),
+            EpochSize::Steps(steps) => (steps.to_string(), steps as f64),
+        };
+        if !(0.0..=MOST_STEPS).contains(&steps) {
+            wrong.push(format!(
+                "epoch_size must be at least 0, and at most {MOST_STEPS:e} steps, got {shown}"
+            ));
         }
         if self.max_iter == 0 {
             wrong.push("max_iter must be at least 1, got 0".into());
@@ -290,7 +300,7 @@ impl VarianceReducedParams {
         let n = n.unwrap_or_default();
         self.check(n, d)?;
         // What a fit asks for later, in places where not to get it would end the process: better refused now.
-        let a_row = if matches!(self.seeding, Seeding::PlusPlus { .. }) { 8 + 16 } else { 8 };
+        let a_row = 8 + self.seeding.bytes_a_row();
         make_room(&mut Vec::<u8>::new(), "labels and seeding", n, a_row)?;
         Ok(FitRun::new(self, rows, Some(n)))
     }

@@ -1,16 +1,14 @@
 //! This module knows variance-reduced k-means as a state: an epoch is a sweep, the means of what it labels, and steps from there.
 
-use std::ops::ControlFlow;
 use std::time::Instant;
 
-use super::draws::{Draws, Origin};
-use super::inner::{Done, Inner, Start};
-use super::{VarianceReducedParams, Variant};
-use crate::data::{Access, Converted, DataSource, count_rows, row_bytes};
+use super::VarianceReducedParams;
+use super::ending::Finished;
+use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
-use crate::kernel::{Compute, PackedCenters};
+use crate::kernel::Compute;
 use crate::kmeans::choice::Choice;
-use crate::kmeans::labels::{Carried, Labels, Swept, sum_labelled};
+use crate::kmeans::labels::{Carried, Labels, Swept};
 use crate::kmeans::lloyd::{Timings, to_means};
 use crate::kmeans::model::KMeansModel;
 use crate::kmeans::params::{Algorithm, Metric};
@@ -18,11 +16,9 @@ use crate::kmeans::run::{CenterSolver, Snapshot};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-use crate::rng::{Purpose, Rng};
-use crate::seeding::{Odds, enough_rows};
+use crate::seeding::enough_rows;
 use crate::solver::{Solver, Step, StopReason};
-use crate::stats::ClusterSums;
-use crate::tuning::stretch_rows;
+use crate::tuning::MOST_SQ_MOVE;
 
 /// The most bytes of bounds.
 const BOUNDS_MEMORY: u64 = 1_000_000_000;
@@ -65,19 +61,10 @@ pub struct VarianceReducedSolver<T> {
     pub(super) finished: Option<Finished<T>>,
 }
 
-/// What a fit ends in.
-#[derive(Clone, Debug)]
-pub(super) struct Finished<T> {
-    centers: Vec<T>,
-    labels: Vec<u32>,
-    weights: Vec<f64>,
-    inertia: f64,
-}
-
 /// A sweep by some centers, and the means of what it labelled.
-struct Pass<T> {
-    swept: Swept,
-    means: Vec<T>,
+pub(super) struct Pass<T> {
+    pub(super) swept: Swept,
+    pub(super) means: Vec<T>,
 }
 
 impl<T: Compute> VarianceReducedSolver<T> {
@@ -120,7 +107,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     }
 
     /// Labels all rows by `centers`. After an error the labels are those of the sweep before.
-    fn pass(
+    pub(super) fn pass(
         labels: &mut Labels,
         centers: MatRef<'_, T>,
         carried: Option<Carried>,
@@ -174,8 +161,9 @@ impl<T: Compute> VarianceReducedSolver<T> {
             visited += steps;
             distances += done.distances;
             now = done.centers;
-            // Steps that leave the range of numbers lead nowhere.
-            if !now.iter().all(|x| x.finite()) {
+            // Steps that leave the range of numbers, or of distances that can be measured, lead nowhere.
+            let away: f64 = now.iter().zip(&means).map(|(c, m)| (c.to_f64() - m.to_f64()).powi(2)).sum();
+            if !(now.iter().all(|x| x.finite()) && away <= MOST_SQ_MOVE) {
                 now.clone_from(&means);
                 rate /= 2.0;
             }
@@ -212,8 +200,10 @@ impl<T: Compute> VarianceReducedSolver<T> {
     }
 
     /// Whether this is so much more than the energy of the epoch before that its steps are not worth having.
-    fn is_worse(&self, energy: f64) -> bool {
-        !self.settled && energy > self.energy * (1.0 + WORSE)
+    pub(super) fn is_worse(&self, energy: f64) -> bool {
+        let bounded = energy <= self.energy * (1.0 + WORSE);
+        // One that is no number is worse too.
+        !self.settled && !bounded
     }
 
     /// Epochs in a row without enough progress, with one of that energy.
@@ -230,138 +220,6 @@ impl<T: Compute> VarianceReducedSolver<T> {
     fn carried_about(&self, centers: MatRef<'_, T>) -> Option<Carried> {
         self.carried.as_ref().map(|carried| carried.about(MatRef::new(&self.centers, self.dim), centers))
     }
-
-    /// The steps of an epoch: from the sweep by `centers` and the `means` of what it labelled.
-    fn steps(
-        &self,
-        swept: &Swept,
-        (centers, means): (&[T], &[T]),
-        (rate, steps): (f64, u64),
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<Done<T>> {
-        let dim = self.dim;
-        let sums = &swept.clusters;
-        let precise = precise_means(sums, centers, dim);
-        let weight: f64 = sums.weights().iter().sum();
-        let start = Start {
-            labels: &self.labels.of_rows,
-            bounds: self.labels.bounds.as_ref(),
-            swept: MatRef::new(centers, dim),
-            rounded: MatRef::new(means, dim),
-            rate,
-            gradient: match self.params.variant {
-                Variant::PlusPlus => None,
-                Variant::Plain => Some(self.gradient(&precise, means, data, cx)?),
-            },
-            means: precise,
-            spread: (sums.energy().max(0.0) / weight).sqrt(),
-            values: data.most_values(),
-            row_bytes: row_bytes(data),
-            search_always: self.params.search_always,
-        };
-        let mut inner = Inner::new(start, cx);
-        let rng = &mut Rng::keyed(self.params.seed, Purpose::Epoch, self.iteration);
-        if data.access() == Access::Random {
-            let n = self.labels.of_rows.len() as u64;
-            let odds = data.weights().map(Odds::new);
-            let odds = odds.as_ref().zip(data.weights());
-            inner.run(&mut Draws::new((0, n), odds, rng, steps), Origin::Source(data))?;
-        } else {
-            stretch_by_stretch(&mut inner, (steps, weight), rng, data, cx)?;
-        }
-        Ok(inner.done())
-    }
-
-    /// The gradient about the means, cluster by cluster, in a pass of its own: zero, but for rounding.
-    fn gradient(
-        &self,
-        precise: &[f64],
-        means: &[T],
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<Vec<f64>> {
-        let packed = PackedCenters::for_rows(MatRef::new(means, self.dim), data.most_values().is_some());
-        let sums = sum_labelled(&self.labels.of_rows, &packed, data, cx)?;
-        let mut gradient = precise.to_vec();
-        for (j, gradient) in gradient.chunks_exact_mut(self.dim).enumerate() {
-            let weight = sums.weights()[j];
-            if weight > 0.0 {
-                gradient.iter_mut().zip(sums.sum(j)).for_each(|(g, s)| *g -= s / weight);
-            } else {
-                gradient.fill(0.0);
-            }
-        }
-        Ok(gradient)
-    }
-
-    /// Labels, weights and inertia for the centers that a fit ends with, which are means if that is wanted.
-    fn finished(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Finished<T>> {
-        let dim = self.dim;
-        // The next epoch goes on from the labels as they are; bounds begin anew.
-        let mut labels = Labels::default();
-        labels.bounds = self.labels.bounds.take();
-        labels.of_rows.clone_from(&self.labels.of_rows);
-        let mut centers = self.centers.clone();
-        if self.params.polish && !self.settled {
-            let (from, carried) = (MatRef::new(&self.centers, dim), self.carried.clone());
-            let pass = Self::pass(&mut labels, from, carried, data, cx)?;
-            let to =
-                if self.is_worse(pass.swept.clusters.energy()) { self.means.clone() } else { pass.means };
-            if let Some(bounds) = &mut labels.bounds {
-                bounds.follow(from, MatRef::new(&to, dim));
-            }
-            centers = to;
-        }
-        let Pass { swept, .. } = Self::pass(&mut labels, MatRef::new(&centers, dim), None, data, cx)?;
-        let (weights, inertia) = (swept.clusters.weights().to_vec(), swept.clusters.energy());
-        Ok(Finished { centers, labels: labels.of_rows, weights, inertia })
-    }
-}
-
-/// Means in `f64`; a center without rows stays.
-fn precise_means<T: Compute>(sums: &ClusterSums, centers: &[T], dim: usize) -> Vec<f64> {
-    let mut means: Vec<f64> = centers.iter().map(|c| c.to_f64()).collect();
-    for (j, mean) in means.chunks_exact_mut(dim).enumerate() {
-        let weight = sums.weights()[j];
-        if weight > 0.0 {
-            mean.iter_mut().zip(sums.sum(j)).for_each(|(mean, s)| *mean = s / weight);
-        }
-    }
-    means
-}
-
-/// Steps by rows that come in a pass: stretches of a fixed length, as many draws from each as it has of all rows' weight.
-fn stretch_by_stretch<T: Compute>(
-    inner: &mut Inner<'_, T>,
-    (steps, weight): (u64, f64),
-    rng: &mut Rng,
-    data: &dyn DataSource<T>,
-    cx: &Executor,
-) -> Result<()> {
-    let length = stretch_rows(row_bytes(data));
-    let (mut passed, mut made, mut buffer) = (0.0, 0, Converted::default());
-    data.for_each_block(length, &mut |block| {
-        for start in (0..block.len).step_by(length) {
-            cx.check()?;
-            let range = start..block.len.min(start + length);
-            let weights = block.weights.map(|weights| &weights[range.clone()]);
-            let share = weights.map_or(range.len() as f64, |weights| weights.iter().sum());
-            passed += share;
-            let due = ((steps as f64 * (passed / weight)).round() as u64).clamp(made, steps);
-            if due == made || share <= 0.0 {
-                continue;
-            }
-            let odds = weights.map(Odds::new);
-            let odds = odds.as_ref().zip(weights);
-            let rows = buffer.read(block.rows, range.clone(), None);
-            let first = block.first_row + start as u64;
-            let mut draws = Draws::new((first, range.len() as u64), odds, rng, due - made);
-            inner.run(&mut draws, Origin::Stretch(first, rows))?;
-            made = due;
-        }
-        Ok(ControlFlow::Continue(()))
-    })
 }
 
 impl<T: Compute> Solver<T> for VarianceReducedSolver<T> {
@@ -402,7 +260,7 @@ impl<T: Compute> CenterSolver<T> for VarianceReducedSolver<T> {
             timings: self.timings,
         };
         match &self.finished {
-            Some(Finished { centers, labels, weights, inertia }) => {
+            Some(Finished { centers, labels, weights, inertia, .. }) => {
                 Snapshot { centers, labels, weights, inertia: *inertia, ..now }
             }
             None => now,
@@ -421,15 +279,23 @@ impl<T: Compute> CenterSolver<T> for VarianceReducedSolver<T> {
         n.is_none_or(|n| self.labels.of_rows.len() as u64 == n)
     }
 
-    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+    fn conclude(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        if self.finished.as_ref().is_some_and(|finished| finished.closed) {
+            return Ok(());
+        }
         let begun = Instant::now();
-        let finished = match self.finished.take() {
-            Some(finished) => finished,
-            None => self.finished(data, cx)?,
-        };
-        let inertia = finished.inertia;
-        self.finished = Some(finished);
+        self.finished = Some(self.finished(true, data, cx)?);
         self.timings.finish += begun.elapsed().as_secs_f64();
-        Ok(inertia)
+        Ok(())
+    }
+
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        if let Some(finished) = &self.finished {
+            return Ok(finished.inertia);
+        }
+        let begun = Instant::now();
+        let finished = self.finished(false, data, cx)?;
+        self.timings.finish += begun.elapsed().as_secs_f64();
+        Ok(self.finished.insert(finished).inertia)
     }
 }

@@ -1,9 +1,13 @@
 //! Steps against what they are by definition, and labels by bounds against a search at every step.
 
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use super::moving::Moving;
 use super::*;
-use crate::data::{Csr, Dense};
+use crate::data::{AnySource, Block, Csr, DataSource, Dense};
 use crate::rng::{Purpose, Rng};
+use crate::tuning::STEPS_CHECKED;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
@@ -112,4 +116,170 @@ fn sparse_rows_change_no_label_either() {
     let params = VarianceReduced::params(k).seeding(Seeding::Random).max_iter(4).tolerance(0.0);
     let (a, b) = (bits(&params, &rows), bits(&params.clone().search_always(true), &rows));
     assert_eq!(a, b);
+}
+
+/// Rows in memory that ask a run to stop when single ones were copied so many times, and count how many are copied then.
+struct Telling<'a> {
+    rows: Dense<'a, f64>,
+    cx: &'a Executor,
+    left: AtomicU64,
+    late: AtomicU64,
+}
+
+impl<'a> Telling<'a> {
+    fn new(rows: Dense<'a, f64>, cx: &'a Executor) -> Self {
+        Self { rows, cx, left: AtomicU64::new(u64::MAX), late: AtomicU64::new(0) }
+    }
+
+    /// Whether an epoch of `run` that is to stop after so many copies does.
+    fn stops(&self, run: &mut VarianceReducedRun, after: u64) -> bool {
+        self.left.store(after, Relaxed);
+        let done = run.advance(self, self.cx);
+        self.left.store(u64::MAX, Relaxed);
+        self.cx.interrupt().clear();
+        assert!(matches!(done, Ok(_) | Err(Error::Interrupted)), "{done:?}");
+        done.is_err()
+    }
+}
+
+impl Source for Telling<'_> {
+    fn any(&self) -> AnySource<'_> {
+        AnySource::F64(self)
+    }
+}
+
+impl DataSource<f64> for Telling<'_> {
+    fn dim(&self) -> usize {
+        self.rows.dim()
+    }
+    fn rows(&self) -> Option<u64> {
+        self.rows.rows()
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(
+        &self,
+        tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, f64>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.rows.for_each_block(tile_rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<f64>) -> Result<()> {
+        let left = self.left.load(Relaxed);
+        if left == 0 {
+            self.late.fetch_add(1, Relaxed);
+        } else if left < u64::MAX {
+            self.left.store(left - 1, Relaxed);
+            if left == 1 {
+                self.cx.interrupt().set();
+            }
+        }
+        self.rows.gather(rows, out)
+    }
+}
+
+#[test]
+fn an_interrupted_epoch_was_not_begun_and_one_that_is_taken_back_neither() {
+    let (n, d, k) = (600, 4, 40);
+    let values = noise(n * d, 5);
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows = Telling::new(Dense::new(&values, d).unwrap(), &cx);
+    let params = VarianceReduced::params(k).seeding(Seeding::Random).max_iter(6).tolerance(0.0);
+    // With this one, nearly every epoch is taken back.
+    for (rate, taken_back) in [(0.05, false), (1.0, true)] {
+        let params = params.clone().learning_rate(Some(rate));
+        let (mut whole, mut broken) = (params.start(&rows).unwrap(), params.start(&rows).unwrap());
+        let (mut stops, mut halved) = (0, 0);
+        while whole.advance(&rows, &cx).unwrap().is_some() {
+            let kept = (broken.centers::<f64>(), broken.history().len());
+            for after in [1, 3, 9, 27] {
+                if rows.stops(&mut broken, after) {
+                    stops += 1;
+                    assert_eq!((broken.centers::<f64>(), broken.history().len()), kept);
+                } else {
+                    break;
+                }
+            }
+            if broken.history().len() < whole.history().len() {
+                broken.advance(&rows, &cx).unwrap();
+            }
+            assert_eq!(broken.centers::<f64>(), whole.centers::<f64>());
+            assert_eq!(broken.rate().to_bits(), whole.rate().to_bits());
+            halved += u64::from(whole.rate() < rate);
+        }
+        assert!(stops > 6 && (halved > 2) == taken_back, "{stops} stops, {halved} halved");
+        while broken.advance(&rows, &cx).unwrap().is_some() {}
+        assert_eq!(broken.centers::<f64>(), whole.centers::<f64>());
+    }
+}
+
+#[test]
+fn steps_end_soon_after_they_are_told_to() {
+    let (n, d, k) = (3000, 300, 200);
+    let values = noise(n * d, 6);
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows = Telling::new(Dense::new(&values, d).unwrap(), &cx);
+    let params = VarianceReduced::params(k).seeding(Seeding::Random).search_always(true);
+    let mut run = params.start(&rows).unwrap();
+    run.advance(&rows, &cx).unwrap();
+    assert!(rows.stops(&mut run, 2000));
+    // A search for each, of a block of up to a thousand.
+    let most = STEPS_CHECKED / (k * d) as u64 + 1;
+    let late = rows.late.load(Relaxed);
+    assert!(late <= most && most < 100, "{late} of {most}");
+}
+
+#[test]
+fn a_run_that_is_left_keeps_its_centers_and_one_that_ends_closes_them() {
+    let (n, d, k) = (800, 3, 20);
+    let values = noise(n * d, 7);
+    let rows = Dense::new(&values, d).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let params = VarianceReduced::params(k).seeding(Seeding::Random).max_iter(3).tolerance(0.0);
+    let params = params.learning_rate(Some(0.1));
+    let mut run = params.start(&rows).unwrap();
+    for _ in 0..3 {
+        run.advance(&rows, &cx).unwrap();
+        let left = run.centers::<f64>();
+        let inertia = run.finish(&rows, &cx).unwrap();
+        assert_eq!(run.centers::<f64>(), left);
+        let nearest = |x: &[f64]| {
+            left.chunks(d)
+                .map(|c| c.iter().zip(x).map(|(c, x)| (c - x).powi(2)).sum())
+                .fold(f64::MAX, f64::min)
+        };
+        let truth: f64 = values.chunks(d).map(nearest).sum();
+        assert!((inertia - truth).abs() <= 1e-9 * truth);
+    }
+    let left = run.centers::<f64>();
+    let inertia = run.inertia();
+    assert!(run.advance(&rows, &cx).unwrap().is_none());
+    assert_ne!(run.centers::<f64>(), left);
+    assert!(run.finish(&rows, &cx).unwrap() < inertia);
+    let closed = run.centers::<f64>();
+    assert!(run.advance(&rows, &cx).unwrap().is_none() && run.centers::<f64>() == closed);
+    assert_eq!(params.fit(&rows).unwrap().centers::<f64>().to_vec(), closed);
+}
+
+#[test]
+fn the_last_steps_are_taken_back_too() {
+    let (n, d, k) = (600, 4, 40);
+    let values = noise(n * d, 5);
+    let rows = Dense::new(&values, d).unwrap();
+    let params = VarianceReduced::params(k).seeding(Seeding::Random).max_iter(1).learning_rate(Some(1.0));
+    let means = params.clone().learning_rate(Some(0.0)).polish(false).fit(&rows).unwrap();
+    let rough = params.polish(false).fit(&rows).unwrap();
+    assert_eq!(rough.centers::<f64>(), means.centers::<f64>());
+    assert_eq!((rough.labels(), rough.inertia().to_bits()), (means.labels(), means.inertia().to_bits()));
+}
+
+#[test]
+fn rows_beyond_all_measure_do_not_end_a_fit() {
+    // Steps away from the means overflow, where those of rows and means do not.
+    let rows: Vec<[f64; 2]> =
+        (0..400).map(|i| [1.2e153 * f64::from(i * 37 % 101 - 50), f64::from(i % 7)]).collect();
+    let params = VarianceReduced::params(30).seeding(Seeding::Random).learning_rate(Some(1.0));
+    let model = params.epoch_size(EpochSize::Share(40.0)).max_iter(4).fit(&rows).unwrap();
+    assert!(model.inertia().is_finite() && model.centers::<f64>().iter().all(|c| c.is_finite()));
 }

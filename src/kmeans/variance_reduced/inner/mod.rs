@@ -20,7 +20,9 @@ use crate::kmeans::panel_bounds::{PanelBounds, lost_of, rounding_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};
-use crate::tuning::{STEPS_AHEAD, STEPS_AHEAD_BYTES, STEPS_LEAST, STEPS_TOGETHER, few_centers};
+use crate::tuning::{
+    STEPS_AHEAD, STEPS_AHEAD_BYTES, STEPS_CHECKED, STEPS_LEAST, STEPS_TOGETHER, few_centers,
+};
 use look::Reach;
 
 /// What the steps of an epoch start from.
@@ -121,6 +123,8 @@ pub(super) struct Inner<'a, T: Compute> {
     gathered: Gathered<T>,
     scratch: Scratch<T>,
     distances: u64,
+    /// Values that were worked on since it was last seen whether to go on.
+    work: u64,
 }
 
 impl<'a, T: Compute> Inner<'a, T> {
@@ -186,6 +190,7 @@ impl<'a, T: Compute> Inner<'a, T> {
             gathered: Gathered::default(),
             scratch: Scratch::default(),
             distances: 0,
+            work: 0,
             start,
         }
     }
@@ -200,11 +205,18 @@ impl<'a, T: Compute> Inner<'a, T> {
             }
             let mut done = 0;
             while done < self.drawn.len() && !self.over {
-                let drawn = self.drawn[done];
+                let (drawn, before) = (self.drawn[done], self.distances);
                 self.row.clear(self.x.len());
                 let label = self.label(&drawn, origin)?;
                 self.step(&drawn, label, origin)?;
                 done += 1;
+                // A search of all centers, or a gradient of all, costs as much as thousands of other steps.
+                let all = if self.start.gradient.is_some() { self.moving.len() as u64 } else { 0 };
+                self.work += (self.distances - before + all + 1) * self.x.len() as u64;
+                if self.work >= STEPS_CHECKED {
+                    self.cx.check()?;
+                    self.work = 0;
+                }
             }
             self.drawn[done..].iter().rev().for_each(|drawn| self.pending.push_front(drawn.row));
             let most = (STEPS_AHEAD_BYTES / self.start.row_bytes.max(1)).clamp(STEPS_LEAST, STEPS_AHEAD);

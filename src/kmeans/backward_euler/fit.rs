@@ -1,0 +1,149 @@
+//! This module knows the steps of a fit: outer ones, of batches that are drawn or come in passes, and sweeps after them.
+
+use super::BackwardEulerSolver;
+use crate::data::{Access, DataSource, no_weight};
+use crate::error::{Error, Result};
+use crate::kernel::Compute;
+use crate::kmeans::batches::{BatchSolver, Left, Moved, as_of_source, go_on};
+use crate::kmeans::run::CenterSolver;
+use crate::kmeans::starts::LloydStarts;
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+use crate::seeding::enough_rows;
+use crate::solver::{Solver, Step, StopReason};
+
+impl<T: Compute> BackwardEulerSolver<T> {
+    /// The outer step of batches that are drawn, or of all rows where a batch has as many.
+    fn draw_step(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Moved> {
+        let (n_iter, mut all) = (self.state.n_iter, Moved::default());
+        while self.state.n_iter == n_iter && !self.rejected {
+            let moved = if self.params.batch_size >= n {
+                self.absorb(data, cx)?
+            } else {
+                let rng = &mut Rng::keyed(self.state.seed, Purpose::Inner, self.state.n_steps);
+                let batch = self.draws.batch(data, n, self.params.batch_size, rng)?;
+                self.absorb(&batch, cx).map_err(|error| as_of_source(error, &batch))?
+            };
+            if moved.weight <= 0.0 {
+                return Err(no_weight());
+            }
+            all = all.and(moved);
+        }
+        Ok(all)
+    }
+
+    /// The outer step of consecutive batches, of one pass or of more; says whether there are no rows left. Before there are centers it takes as
+    /// many batches as it takes to choose them.
+    fn next_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Moved, bool)> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let size = usize::try_from(self.params.batch_size).unwrap_or(usize::MAX).min(1 << 40);
+        let once = data.access() == Access::Once;
+        let wanted = self.enough(self.sample_rows(data));
+        let (n_iter, mut all) = (self.state.n_iter, Moved::default());
+        loop {
+            let from = self.state.position;
+            let Left { enough, over, failed } = go_on(data, from, size, cx, &mut |batch, end| {
+                if let Some(moved) = self.take_in(batch, wanted, Some(size), cx)? {
+                    all = all.and(moved);
+                }
+                self.state.position = end;
+                Ok(self.state.n_iter > n_iter || self.rejected)
+            })?;
+            self.failed = failed;
+            if !over {
+                return Ok((all, false));
+            }
+            let at = std::mem::take(&mut self.state.position);
+            if self.state.centers.is_empty() {
+                // Fewer rows than it would have liked to seed from.
+                enough_rows(self.state.waiting.len() as u64, self.params.n_clusters)?;
+                all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
+            } else if at == from {
+                return Err(Error::Source(format!(
+                    "the stream ended before row {from}, where this fit was left: it must give the same rows"
+                )));
+            } else if self.state.given.iter().all(|&weight| weight <= 0.0) {
+                return Err(no_weight());
+            }
+            if once {
+                if self.state.trajectory.inner > 0 {
+                    self.state.close(self.params.step_decay);
+                }
+                return Ok((all, true));
+            }
+            if enough {
+                return Ok((all, false));
+            }
+        }
+    }
+
+    /// One more sweep over all rows.
+    pub(super) fn polish_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        let begun = self.polish.take();
+        let was_begun = begun.is_some();
+        let mut polish = begun.unwrap_or_else(|| LloydStarts::plan(&self.polish_params()));
+        let step = polish.step(data, cx);
+        // A first sweep that fails was not begun. Others may have moved the centers: only the pass after them has failed then.
+        if was_begun || step.is_ok() {
+            self.finished = None;
+            self.state.place(polish.snapshot().centers);
+            self.polish = Some(polish);
+        }
+        let step = step?;
+        self.state.steps += 1;
+        self.state.rows_seen += step.batch_size;
+        Ok(Step { iteration: self.state.steps, rows_seen: self.state.rows_seen, ..step })
+    }
+
+    pub(super) fn step_of(&self, iteration: u64, moved: &Moved, stop_reason: Option<StopReason>) -> Step {
+        let pairs = self.before.iter().zip(&self.state.centers);
+        let sq_shift: f64 = pairs.map(|(old, new)| (new.to_f64() - old.to_f64()).powi(2)).sum();
+        Step {
+            iteration,
+            rows_seen: self.state.rows_seen,
+            batch_size: moved.rows,
+            objective: moved.objective,
+            center_shift: sq_shift.sqrt(),
+            n_changed: 0,
+            n_distances: moved.rows * self.params.n_clusters as u64,
+            elapsed: 0.0,
+            stop_reason,
+        }
+    }
+
+    /// One outer step; after an error the state is what it was.
+    pub(super) fn outer_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        if self.state.centers.is_empty() && data.access() > Access::Once {
+            self.begin(data, cx)?;
+        }
+        let kept = self.state.clone();
+        self.before.clone_from(&self.state.centers);
+        self.rejected = false;
+        let done = match data.rows().filter(|_| data.access() == Access::Random) {
+            Some(n) => self.draw_step(data, n, cx).map(|moved| (moved, false)),
+            None => self.next_step(data, cx),
+        };
+        let (moved, last) = match done {
+            Ok(done) => done,
+            Err(error) => {
+                self.state = kept;
+                return Err(error);
+            }
+        };
+        let mut fade = kept.fade;
+        for _ in kept.n_iter..self.state.n_iter {
+            self.step_sizes.push(self.params.first_step_size() * fade);
+            fade *= self.params.step_decay;
+        }
+        self.state.steps += 1;
+        let over = last || (self.state.n_iter >= self.params.max_iter && !self.params.polish);
+        let stop = if self.rejected {
+            Some(StopReason::Diverged)
+        } else {
+            over.then_some(StopReason::MaxIterations)
+        };
+        Ok(self.step_of(self.state.steps, &moved, stop))
+    }
+}

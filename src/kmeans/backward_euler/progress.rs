@@ -1,0 +1,63 @@
+//! This module knows how far stochastic backward Euler has come: plain arrays and numbers.
+
+use super::trajectory::Trajectory;
+use crate::kernel::Compute;
+use crate::kmeans::batches::Waiting;
+
+/// Everything that the next batch depends on.
+#[derive(Clone, Debug)]
+pub(in crate::kmeans) struct State<T> {
+    /// The centers as they are shown: the average of the trajectory; empty before there are enough rows.
+    pub(super) centers: Vec<T>,
+    pub(super) trajectory: Trajectory,
+    /// Weight of everything that each cluster was ever given.
+    pub(super) given: Vec<f64>,
+    /// Rows that came before there were enough to seed from.
+    pub(super) waiting: Waiting<T>,
+    pub(super) seeded_by: String,
+    pub(super) seed: u64,
+    /// What decay has left of the step size.
+    pub(super) fade: f64,
+    /// Steps of a fit.
+    pub(super) steps: u64,
+    /// Outer steps.
+    pub(super) n_iter: u64,
+    /// Batches.
+    pub(super) n_steps: u64,
+    pub(super) rows_seen: u64,
+    /// Rows of the present pass that were taken, where rows come in passes.
+    pub(super) position: u64,
+}
+
+impl<T: Compute> State<T> {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            centers: Vec::new(),
+            trajectory: Trajectory::default(),
+            given: Vec::new(),
+            waiting: Waiting::default(),
+            seeded_by: String::new(),
+            seed,
+            fade: 1.0,
+            steps: 0,
+            n_iter: 0,
+            n_steps: 0,
+            rows_seen: 0,
+            position: 0,
+        }
+    }
+
+    /// Goes on from other centers.
+    pub(super) fn place(&mut self, centers: &[T]) {
+        let scale = std::mem::take(&mut self.trajectory.scale);
+        self.trajectory = Trajectory { scale, ..Trajectory::new(self.trajectory.dim, centers) };
+        self.centers = centers.to_vec();
+    }
+
+    /// Ends the outer step.
+    pub(super) fn close(&mut self, decay: f64) {
+        self.trajectory.close();
+        self.fade *= decay;
+        self.n_iter += 1;
+    }
+}

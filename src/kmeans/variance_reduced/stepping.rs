@@ -1,0 +1,128 @@
+//! This module knows where the steps of an epoch get what they start from, and their rows.
+
+use std::ops::ControlFlow;
+
+use super::draws::{Draws, Origin};
+use super::inner::{Done, Inner, Start};
+use super::{VarianceReducedSolver, Variant};
+use crate::data::{Access, Converted, DataSource, row_bytes};
+use crate::error::Result;
+use crate::kernel::{Compute, PackedCenters};
+use crate::kmeans::labels::{Swept, sum_labelled};
+use crate::matrix::MatRef;
+use crate::parallel::Executor;
+use crate::rng::{Purpose, Rng};
+use crate::seeding::Odds;
+use crate::stats::ClusterSums;
+use crate::tuning::stretch_rows;
+
+impl<T: Compute> VarianceReducedSolver<T> {
+    /// The steps of an epoch: from the sweep by `centers` and the `means` of what it labelled.
+    pub(super) fn steps(
+        &self,
+        swept: &Swept,
+        (centers, means): (&[T], &[T]),
+        (rate, steps): (f64, u64),
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Done<T>> {
+        let dim = self.dim;
+        let sums = &swept.clusters;
+        let precise = precise_means(sums, centers, dim);
+        let weight: f64 = sums.weights().iter().sum();
+        let start = Start {
+            labels: &self.labels.of_rows,
+            bounds: self.labels.bounds.as_ref(),
+            swept: MatRef::new(centers, dim),
+            rounded: MatRef::new(means, dim),
+            rate,
+            gradient: match self.params.variant {
+                Variant::PlusPlus => None,
+                Variant::Plain => Some(self.gradient(&precise, means, data, cx)?),
+            },
+            means: precise,
+            spread: (sums.energy().max(0.0) / weight).sqrt(),
+            values: data.most_values(),
+            row_bytes: row_bytes(data),
+            search_always: self.params.search_always,
+        };
+        let mut inner = Inner::new(start, cx);
+        let rng = &mut Rng::keyed(self.params.seed, Purpose::Epoch, self.iteration);
+        if data.access() == Access::Random {
+            let n = self.labels.of_rows.len() as u64;
+            let odds = data.weights().map(Odds::new);
+            let odds = odds.as_ref().zip(data.weights());
+            inner.run(&mut Draws::new((0, n), odds, rng, steps), Origin::Source(data))?;
+        } else {
+            stretch_by_stretch(&mut inner, (steps, weight), rng, data, cx)?;
+        }
+        Ok(inner.done())
+    }
+
+    /// The gradient about the means, cluster by cluster, in a pass of its own: zero, but for rounding.
+    fn gradient(
+        &self,
+        precise: &[f64],
+        means: &[T],
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Vec<f64>> {
+        let packed = PackedCenters::for_rows(MatRef::new(means, self.dim), data.most_values().is_some());
+        let sums = sum_labelled(&self.labels.of_rows, &packed, data, cx)?;
+        let mut gradient = precise.to_vec();
+        for (j, gradient) in gradient.chunks_exact_mut(self.dim).enumerate() {
+            let weight = sums.weights()[j];
+            if weight > 0.0 {
+                gradient.iter_mut().zip(sums.sum(j)).for_each(|(g, s)| *g -= s / weight);
+            } else {
+                gradient.fill(0.0);
+            }
+        }
+        Ok(gradient)
+    }
+}
+
+/// Means in `f64`; a center without rows stays.
+fn precise_means<T: Compute>(sums: &ClusterSums, centers: &[T], dim: usize) -> Vec<f64> {
+    let mut means: Vec<f64> = centers.iter().map(|c| c.to_f64()).collect();
+    for (j, mean) in means.chunks_exact_mut(dim).enumerate() {
+        let weight = sums.weights()[j];
+        if weight > 0.0 {
+            mean.iter_mut().zip(sums.sum(j)).for_each(|(mean, s)| *mean = s / weight);
+        }
+    }
+    means
+}
+
+/// Steps by rows that come in a pass: stretches of a fixed length, as many draws from each as it has of all rows' weight.
+fn stretch_by_stretch<T: Compute>(
+    inner: &mut Inner<'_, T>,
+    (steps, weight): (u64, f64),
+    rng: &mut Rng,
+    data: &dyn DataSource<T>,
+    cx: &Executor,
+) -> Result<()> {
+    let length = stretch_rows(row_bytes(data));
+    let (mut passed, mut made, mut buffer) = (0.0, 0, Converted::default());
+    data.for_each_block(length, &mut |block| {
+        for start in (0..block.len).step_by(length) {
+            cx.check()?;
+            let range = start..block.len.min(start + length);
+            let weights = block.weights.map(|weights| &weights[range.clone()]);
+            let share = weights.map_or(range.len() as f64, |weights| weights.iter().sum());
+            passed += share;
+            let due = ((steps as f64 * (passed / weight)).round() as u64).clamp(made, steps);
+            if due == made || share <= 0.0 {
+                continue;
+            }
+            let odds = weights.map(Odds::new);
+            let odds = odds.as_ref().zip(weights);
+            let rows = buffer.read(block.rows, range.clone(), None);
+            let first = block.first_row + start as u64;
+            let mut draws = Draws::new((first, range.len() as u64), odds, rng, due - made);
+            inner.run(&mut draws, Origin::Stretch(first, rows))?;
+            made = due;
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+}
