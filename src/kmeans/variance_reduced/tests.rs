@@ -261,7 +261,7 @@ fn a_run_that_is_left_keeps_its_centers_and_one_that_ends_closes_them() {
     assert!(run.finish(&rows, &cx).unwrap() < inertia);
     let closed = run.centers::<f64>();
     assert!(run.advance(&rows, &cx).unwrap().is_none() && run.centers::<f64>() == closed);
-    assert_eq!(params.fit(&rows).unwrap().centers::<f64>().to_vec(), closed);
+    assert_eq!(params.fit(&rows).unwrap().centers::<f64>(), closed);
 }
 
 #[test]
