@@ -89,11 +89,19 @@ pub(crate) fn panels_pay(dim: usize, panels: usize, changed: f64) -> bool {
 /// for each panel does (images and features of images, k = 256).
 pub(crate) const FINE_DIM: usize = 256;
 
-/// Whether one bound a row saves more than it costs, with few columns, where all distances of a row cost little: a row whose bound fails costs what
-/// some hundred distances do, and the more rows fail the more columns there are. Bounded and plain sweeps take the same time where 7% of the labels change
-/// (2 columns, k = 100), 0.7% (10 columns, k = 50), and never (2 columns, k = 1000): sweep by sweep in the bench `bounded.py`.
-pub(crate) fn balls_pay(dim: usize, k: usize, changed: f64) -> bool {
-    dim <= ROWS_IN_LANES_DIM && k >= BALL_CENTERS && changed <= k as f64 / (700 * dim) as f64
+/// Whether one bound a row saves more than it costs for `n` rows, with few columns, where all distances of a row cost little: a row whose bound fails
+/// costs what some hundred distances do, and the rows whose bounds fail are ten times those whose labels change. The distances between all centers, made before
+/// each sweep, want rows to be made up for.
+pub(crate) fn balls_pay(dim: usize, n: usize, k: usize, changed: f64) -> bool {
+    dim <= ROWS_IN_LANES_DIM
+        && (BALL_CENTERS..=n / 64).contains(&k)
+        && changed <= (k as f64 / 20_000.0).min(0.05)
+}
+
+/// Share of the distances of a plain sweep above which one with balls is no gain: distances that are measured one by one cost the more in comparison the fewer
+/// columns there are. Sweep by sweep (bench `bounded.py --by-sweep`) both take the same time at 4% with 2 columns, 3% with 3, 11% with 10, and 15% with 16.
+pub(crate) fn ball_share(dim: usize) -> f64 {
+    0.02 + 0.007 * dim as f64
 }
 
 /// Rows whose bounds are tested together by a bounded sweep: enough that those which survive fill micro tiles, few enough to stay in the

@@ -5,7 +5,7 @@ use super::panel_bounds::PanelBounds;
 use super::params::Algorithm;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
-use crate::tuning::{BOUNDED_SHARE, FINE_DIM, balls_pay, panels_pay};
+use crate::tuning::{BOUNDED_SHARE, FINE_DIM, ball_share, balls_pay, panels_pay};
 
 /// The bounds of a run of sweeps over the same rows.
 #[derive(Clone, Debug)]
@@ -17,16 +17,24 @@ pub(super) struct Choice {
     pub(super) algorithm: Algorithm,
     /// Labels that changed in the last sweep.
     pub(super) changed: u64,
-    /// Sweeps since bounds began.
+    /// Sweeps since bounds began, and the share of all distances above which they save too little.
     bounded_sweeps: u64,
+    most_share: f64,
     /// Bounds saved too little: no new ones before this sweep.
     pub(super) unbounded_until: u64,
 }
 
 impl Choice {
     pub(super) fn new(asked: Algorithm, memory: u64) -> Self {
-        let algorithm = Algorithm::Lloyd;
-        Self { asked, memory, algorithm, changed: 0, bounded_sweeps: 0, unbounded_until: 0 }
+        Self {
+            asked,
+            memory,
+            algorithm: Algorithm::Lloyd,
+            changed: 0,
+            bounded_sweeps: 0,
+            most_share: 1.0,
+            unbounded_until: 0,
+        }
     }
 
     /// Begins bounded sweeps, if it is time for them: `sweeps` have been made, and these are the centers of the next one.
@@ -46,7 +54,7 @@ impl Choice {
             Algorithm::Auto if sweeps < self.unbounded_until => Algorithm::Lloyd,
             Algorithm::Auto => {
                 let changed = self.changed as f64 / n as f64;
-                worthwhile::<T>(centers.cols(), centers.rows(), changed, sparse)
+                worthwhile::<T>((n, centers.cols()), centers.rows(), changed, sparse)
             }
             named => named,
         };
@@ -63,6 +71,8 @@ impl Choice {
         }
         if labels.bounds.is_some() {
             (self.algorithm, self.bounded_sweeps) = (wanted, 0);
+            self.most_share =
+                if wanted == Algorithm::Exponion { ball_share(centers.cols()) } else { BOUNDED_SHARE };
         }
     }
 
@@ -81,8 +91,9 @@ impl Choice {
         }
         self.bounded_sweeps += 1;
         let all = labels.of_rows.len() as f64 * k as f64;
-        // The first bounded sweep has nothing to go by.
-        if self.bounded_sweeps > 2 && distances as f64 > BOUNDED_SHARE * all {
+        // The first bounded sweep has nothing to go by, and the groups of many bounds are not all renewed by the second.
+        let settled = if self.algorithm == Algorithm::Exponion { 2 } else { 3 };
+        if self.bounded_sweeps >= settled && distances as f64 > self.most_share * all {
             labels.bounds = None;
             self.algorithm = Algorithm::Lloyd;
             self.unbounded_until = 2 * sweeps;
@@ -91,11 +102,11 @@ impl Choice {
 }
 
 /// What [`Algorithm::Auto`] takes when that share of the labels has changed in a sweep.
-fn worthwhile<T: Compute>(dim: usize, k: usize, changed: f64, sparse: bool) -> Algorithm {
+fn worthwhile<T: Compute>((n, dim): (usize, usize), k: usize, changed: f64, sparse: bool) -> Algorithm {
     if sparse {
         // Rows of many columns that are mostly zeros are about equally far from all centers: bounds rule nothing out (`sparse.py`).
         Algorithm::Lloyd
-    } else if balls_pay(dim, k, changed) {
+    } else if balls_pay(dim, n, k, changed) {
         Algorithm::Exponion
     } else if panels_pay(dim, k / PackedCenters::<T>::panel_centers(), changed) {
         if dim >= FINE_DIM { Algorithm::Elkan } else { Algorithm::Yinyang }
