@@ -10,8 +10,9 @@ not.
     python benches/python/bounded.py --grid             # "auto" against plain sweeps, many sets and k
     python benches/python/bounded.py --by-sweep --methods auto lloyd exponion --data cover_286k:50 --threads 1
 
-``--by-sweep`` gives the milliseconds of single sweeps beside the share of the labels that changed before
-them, the least of the rounds, which all have the same start: where bounds begin to pay.
+``--by-sweep`` gives the milliseconds of single sweeps, and the share of all distances that they measured,
+beside the share of the labels that changed before them: where bounds begin to pay. All rounds have the same
+start, and the least of them counts.
 """
 
 from __future__ import annotations
@@ -128,13 +129,16 @@ class Handler:
         seconds = time.perf_counter() - t
         return seconds, own.n_iter_, own.inertia_, int(own.history_["n_distances"].sum()), own.algorithm_
 
-    def sweeps(self, algorithm: str, start: np.ndarray, sweeps: int) -> tuple[list[float], list[int]]:
-        """Seconds of each sweep, and the labels that it changed."""
+    def sweeps(
+        self, algorithm: str, start: np.ndarray, sweeps: int
+    ) -> tuple[list[float], list[int], list[int]]:
+        """Seconds of each sweep, the labels that it changed, and the distances that it measured."""
         import shoal
 
         params = {"init": start, "n_init": 1, "max_iter": sweeps, "tol": 0.0, "algorithm": algorithm}
         steps = list(shoal.KMeans(len(start), **params, n_jobs=self._threads).iter_fit(self._X))
-        return np.diff([step.elapsed for step in steps], prepend=0.0).tolist(), [s.n_changed for s in steps]
+        seconds = np.diff([step.elapsed for step in steps], prepend=0.0).tolist()
+        return seconds, [step.n_changed for step in steps], [step.n_distances for step in steps]
 
 
 def library_of(method: str) -> tuple[str, str]:
@@ -224,10 +228,11 @@ def by_sweep(
         worker.call("data", str(path))
     start = common.distinct_rows(X, k, 0)
     least: dict[str, np.ndarray] = {}
+    measured: dict[str, list[int]] = {}
     changed: list[int] = []
     for _ in range(args.rounds):
         for method in methods:
-            seconds, changed = worker.call("sweeps", method, start, args.sweeps)
+            seconds, changed, measured[method] = worker.call("sweeps", method, start, args.sweeps)
             least[method] = np.minimum(least.get(method, np.inf), seconds)
     # The first ones, then some.
     shown = sorted(
@@ -240,6 +245,7 @@ def by_sweep(
             "sweep": i + 1,
             "changed": changed[i - 1] / len(X) if i else 1.0,
             **{f"{method} ms": 1e3 * float(times[i]) for method, times in least.items()},
+            **{f"{method} share": found[i] / (len(X) * k) for method, found in measured.items()},
         }
         for i in shown
     ] + [{**about, "sweep": "all", **{f"{m} ms": 1e3 * float(times.sum()) for m, times in least.items()}}]
@@ -322,6 +328,7 @@ def main() -> None:
         if args.by_sweep:
             columns = {"data": "", "k": "d", "sweep": "", "changed": ".4f"}
             columns |= {f"{method} ms": ".2f" for method in methods}
+            columns |= {f"{method} share": ".3f" for method in methods}
             for spec in specs:
                 part = by_sweep(spec, methods, workers["shoal"], args)
                 print("\n" + common.table(part, columns), flush=True)
