@@ -350,6 +350,7 @@ def mixture(
     seeding: str,
     centers: npt.NDArray[Any] | None,
     chain: int,
+    start: str,
     n_initial_e_steps: int,
     stopping: str,
     max_iter: int,

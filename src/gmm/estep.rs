@@ -1,5 +1,6 @@
 //! This module knows the pass over all rows that an iteration makes: each row looks for its nearest components, and is shared out among them.
 
+use super::cells::{Cells, PROBED};
 use super::mixture::Densities;
 use super::neighbourhoods::{Encounters, Meetings, Neighbourhoods, sort_by_key};
 use super::space::{Space, draws};
@@ -20,6 +21,8 @@ pub(super) const NOBODY: u32 = u32::MAX;
 pub(super) struct Pass<'a> {
     /// Look for nearer components: the neighbourhoods to look in, and the number of the search. Else they are those that are known.
     pub(super) search: Option<(&'a Neighbourhoods, u64)>,
+    /// Where rows that have no components look; else among neighbours of some that are drawn.
+    pub(super) cells: Option<&'a Cells>,
     /// Components that are drawn beside, for each row.
     pub(super) explore: usize,
     /// Share rows out, and sum them up.
@@ -210,8 +213,7 @@ impl<T: Compute> EStep<'_, T> {
             let weight = chunk.weights.map_or(1.0, |w| w[i]);
             let near = &mut near[i * self.active..][..self.active];
             if let Some((neighbours, number)) = self.pass.search {
-                self.look_about(chunk, i, (neighbours, number), near, work);
-                part.distances += work.space.list.len() as u64;
+                part.distances += self.look_about(chunk, i, (neighbours, number), near, work);
                 let best = work.nearest.found[0];
                 if !best.sq_dist.is_finite() {
                     return Err(chunk.not_finite());
@@ -246,7 +248,8 @@ impl<T: Compute> EStep<'_, T> {
         Ok(())
     }
 
-    /// Finds the nearest components of a row in its search space (`S_m`): those that it is near to, their neighbours, and some that are drawn.
+    /// Finds the nearest components of a row in its search space (`S_m`): those that it is near to, their neighbours, and some that are drawn. Gives
+    /// how many it has looked at.
     fn look_about(
         &self,
         chunk: &Chunk<'_, T>,
@@ -254,35 +257,39 @@ impl<T: Compute> EStep<'_, T> {
         (neighbours, number): (&Neighbourhoods, u64),
         near: &[u32],
         work: &mut Work<T>,
-    ) {
+    ) -> u64 {
         let Densities { centers, .. } = self.densities;
-        let Work { space, sq_dists, far, nearest, .. } = work;
         let k = centers.len();
-        space.begin(k);
+        work.space.begin(k);
         let row = chunk.first_row + i as u64;
+        let mut measured = 0;
         if self.active == k {
-            space.fill();
+            work.space.fill();
         } else {
-            if near[0] == NOBODY {
-                // The first components of a row are drawn.
-                space.explore(self.active, &mut draws(self.pass.seed, 0, row));
-                let drawn = space.list.clone();
-                space.begin(k);
-                for &c in &drawn {
-                    space.extend(neighbours.of_cluster(c as usize));
+            match (near[0], self.pass.cells) {
+                (NOBODY, Some(cells)) => measured = self.look_into(cells, chunk.rows, i, work),
+                (NOBODY, None) => {
+                    // The first components of a row are drawn.
+                    let space = &mut work.space;
+                    space.explore(self.active, &mut draws(self.pass.seed, 0, row));
+                    let drawn = space.list.clone();
+                    space.begin(k);
+                    drawn.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
                 }
-            } else {
-                for &c in near {
-                    space.extend(neighbours.of_cluster(c as usize));
-                }
+                _ => near.iter().for_each(|&c| work.space.extend(neighbours.of_cluster(c as usize))),
             }
-            if self.pass.explore > 0 {
-                space.explore(self.pass.explore, &mut draws(self.pass.seed, number, row));
+            let missing = self.active.saturating_sub(work.space.list.len());
+            let drawn = self.pass.explore.max(missing);
+            if drawn > 0 {
+                work.space.explore(drawn, &mut draws(self.pass.seed, number, row));
             }
         }
-        sq_dists.resize(space.list.len(), T::ZERO);
-        centers.sq_dists(chunk.rows, i, &space.list, sq_dists);
-        nearest.begin(self.active);
+        let Work { space, sq_dists, far, nearest, .. } = work;
+        let looked = space.list.len();
+        sq_dists.resize(looked, T::ZERO);
+        centers.sq_dists(chunk.rows, i, &space.list[measured..], &mut sq_dists[measured..]);
+        // Of what a row sees in cells, no more is noted than it sees later: each component would be met by nearly all others.
+        nearest.begin(if measured > 0 { self.active * neighbours.size() } else { self.active });
         let unit = 1.0 / centers.unit();
         if self.densities.are_alike() {
             for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
@@ -297,6 +304,31 @@ impl<T: Compute> EStep<'_, T> {
                 nearest.look_at(Near { cost: self.densities.cost(id, sq_dist), id, sq_dist: sq_dist * unit });
             }
         }
+        if measured > 0 {
+            // Nothing but distances is known in a first search: these are the costs.
+            space.list.clear();
+            space.list.extend(nearest.found.iter().map(|near| near.id));
+            sq_dists.clear();
+            sq_dists.extend(nearest.found.iter().map(|near| T::from_f64(near.cost)));
+            nearest.found.truncate(self.active);
+        }
+        looked as u64
+    }
+
+    /// Puts the pivots into the space of a row, and the means around the nearest of them; gives the number of pivots, whose distances are there then.
+    fn look_into(&self, cells: &Cells, rows: Rows<'_, T>, i: usize, work: &mut Work<T>) -> usize {
+        let Work { space, sq_dists, nearest, .. } = work;
+        let pivots = cells.pivots();
+        space.extend_to(pivots as u32);
+        sq_dists.resize(pivots, T::ZERO);
+        self.densities.centers.sq_dists(rows, i, &space.list, sq_dists);
+        nearest.begin(PROBED);
+        for (id, sq_dist) in (0..).zip(&*sq_dists) {
+            let cost = sq_dist.to_f64();
+            nearest.look_at(Near { cost, id, sq_dist: cost });
+        }
+        nearest.found.iter().for_each(|near| space.extend(cells.of_pivot(near.id)));
+        pivots
     }
 
     /// Measures the components that a row is near to, in `f64`.

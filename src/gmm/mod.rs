@@ -1,5 +1,6 @@
 //! Mixtures of Gaussians, fitted in time that hardly depends on the number of components.
 
+mod cells;
 mod estep;
 mod file;
 mod mixture;
@@ -12,5 +13,7 @@ mod truncated;
 
 pub use mixture::Covariance;
 pub use model::GaussianMixture;
-pub use params::{CoresetSize, MixtureParams, MixtureRun, MixtureSteps, Stopping, TruncatedGaussianMixture};
+pub use params::{
+    CoresetSize, MixtureParams, MixtureRun, MixtureSteps, Start, Stopping, TruncatedGaussianMixture,
+};
 pub use truncated::Truncated;

@@ -53,6 +53,49 @@ impl Stopping {
     }
 }
 
+/// Where rows look for their first components.
+///
+/// ```
+/// use shoal::gmm::{Start, TruncatedGaussianMixture};
+/// let rows: Vec<[f64; 1]> = (0..90).map(|i| [f64::from(i * i % 89)]).collect();
+/// let params = TruncatedGaussianMixture::params(9).start_with(Start::Random);
+/// assert_eq!(params.fit(&rows).unwrap().n_components(), 9);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Start {
+    /// Among the first `sqrt(2 k)` means, and among those that lie around the nearest two of these: about `sqrt(8 k)` distances a row, once.
+    #[default]
+    Cells,
+    /// Among the neighbours of a few that are drawn, as in the paper. Where clusters are of very different sizes, or lie far apart, many rows do
+    /// not find their way to the means near them before these have moved.
+    Random,
+}
+
+impl Start {
+    /// The name that Python and the command line use.
+    ///
+    /// ```
+    /// assert_eq!(shoal::gmm::Start::Cells.name(), "cells");
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cells => "cells",
+            Self::Random => "random",
+        }
+    }
+
+    /// The start of that name.
+    ///
+    /// ```
+    /// use shoal::gmm::Start;
+    /// assert_eq!(Start::named("random"), Some(Start::Random));
+    /// ```
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Cells, Self::Random].into_iter().find(|start| start.name() == name)
+    }
+}
+
 /// How many rows a coreset has.
 ///
 /// ```
@@ -106,6 +149,7 @@ impl TruncatedGaussianMixture {
             coreset_size: None,
             covariance: Covariance::TiedSpherical,
             seeding: Seeding::AfkMc2 { chain: 20 },
+            start: Start::Cells,
             n_initial_e_steps: 0,
             stopping: Stopping::PerWeight,
             max_iter: 200,
@@ -128,6 +172,7 @@ pub struct MixtureParams {
     pub(super) coreset_size: Option<CoresetSize>,
     pub(super) covariance: Covariance,
     pub(super) seeding: Seeding,
+    pub(super) start: Start,
     pub(super) n_initial_e_steps: u64,
     pub(super) stopping: Stopping,
     pub(super) max_iter: u64,
@@ -177,6 +222,13 @@ impl MixtureParams {
     #[must_use]
     pub fn seeding(mut self, seeding: Seeding) -> Self {
         self.seeding = seeding;
+        self
+    }
+
+    /// Where rows look for their first components (default [`Start::Cells`]).
+    #[must_use]
+    pub fn start_with(mut self, start: Start) -> Self {
+        self.start = start;
         self
     }
 

@@ -36,6 +36,13 @@ impl Space {
         }
     }
 
+    /// Puts the clusters before that one in, in order.
+    pub(super) fn extend_to(&mut self, end: u32) {
+        for j in 0..end {
+            self.extend(&[j]);
+        }
+    }
+
     /// Puts all clusters in, in order.
     pub(super) fn fill(&mut self) {
         let k = self.stamps.len() as u32;

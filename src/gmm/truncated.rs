@@ -7,11 +7,12 @@
 
 use std::time::Instant;
 
+use super::cells::Cells;
 use super::estep::{EStep, NOBODY, Pass, Swept};
 use super::mixture::{Covariance, Mixture};
 use super::model::GaussianMixture;
 use super::neighbourhoods::Neighbourhoods;
-use super::params::{MixtureParams, Stopping};
+use super::params::{MixtureParams, Start, Stopping};
 use super::scores::Scores;
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
@@ -155,15 +156,25 @@ impl<T: Compute> Truncated<T> {
         cx: &Executor,
     ) -> Result<Swept> {
         let densities = now.mixture.densities(data.most_values().is_some());
+        let (active, size) = self.sizes();
+        // Neighbourhoods of all components hold all that there is to find.
+        let first = search && now.searches == 0 && active.max(size) < self.params.n_components;
+        let cells = if first && self.params.start == Start::Cells {
+            let cells = Cells::new(now.mixture.centers(), cx)?;
+            now.distances += cells.distances();
+            Some(cells)
+        } else {
+            None
+        };
         now.searches += u64::from(search);
         let pass = Pass {
             search: search.then_some((&now.neighbours, now.searches)),
+            cells: cells.as_ref(),
             explore: self.params.explored(),
             weigh,
             by_column,
             seed: self.params.seed,
         };
-        let (active, _) = self.sizes();
         let swept = EStep { densities: &densities, active, pass }.sweep(&mut now.near, data, cx)?;
         if search {
             now.neighbours.follow(&swept.meetings, cx)?;

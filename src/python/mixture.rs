@@ -13,7 +13,7 @@ use super::rows::Input;
 use super::run::Run;
 use super::seeding::named;
 use super::source::Source;
-use crate::gmm::{CoresetSize, Covariance, GaussianMixture, Stopping, TruncatedGaussianMixture};
+use crate::gmm::{CoresetSize, Covariance, GaussianMixture, Start, Stopping, TruncatedGaussianMixture};
 use crate::persist::kept::Values;
 
 /// The shape of that name.
@@ -23,7 +23,7 @@ fn covariance_of(name: &str) -> PyResult<Covariance> {
 
 /// A mixture of Gaussians; from a `state`, a run that goes on.
 #[pyfunction]
-#[pyo3(signature = (source, *, n_components, n_active, n_neighbors, explore, coreset_rows, coreset_share, covariance, seeding, centers, chain, n_initial_e_steps, stopping, max_iter, tol, seed, threads, weights, state))]
+#[pyo3(signature = (source, *, n_components, n_active, n_neighbors, explore, coreset_rows, coreset_share, covariance, seeding, centers, chain, start, n_initial_e_steps, stopping, max_iter, tol, seed, threads, weights, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn mixture(
     py: Python<'_>,
@@ -38,6 +38,7 @@ pub(super) fn mixture(
     seeding: &str,
     centers: Option<&Bound<'_, PyAny>>,
     chain: usize,
+    start: &str,
     n_initial_e_steps: u64,
     stopping: &str,
     max_iter: u64,
@@ -49,6 +50,8 @@ pub(super) fn mixture(
 ) -> PyResult<Run> {
     let rule = Stopping::named(stopping)
         .ok_or_else(|| PyValueError::new_err(format!("no such stopping rule: {stopping:?}")))?;
+    let start =
+        Start::named(start).ok_or_else(|| PyValueError::new_err(format!("no such start: {start:?}")))?;
     let params = TruncatedGaussianMixture::params(n_components)
         .n_active(n_active)
         .n_neighbors(n_neighbors)
@@ -59,6 +62,7 @@ pub(super) fn mixture(
             None => named(seeding, Some(chain), None, None)?,
             given => seeding_of(seeding, given, source.0.cols())?,
         })
+        .start_with(start)
         .n_initial_e_steps(n_initial_e_steps)
         .stopping(rule)
         .max_iter(max_iter)

@@ -70,9 +70,23 @@ def free_energy(X, w, shares, means, variances, priors):
 
 @np.errstate(divide="ignore", invalid="ignore")
 def truncated(
-    X, means, active, size, *, weights=None, exploring=0, seed=0, initial=0, kind="tied_spherical", rounds=50
+    X,
+    means,
+    active,
+    size,
+    *,
+    weights=None,
+    exploring=0,
+    seed=0,
+    start="random",
+    initial=0,
+    kind="tied_spherical",
+    rounds=50,
 ):
-    """Iterations of truncated EM from given means; components and neighbourhoods are drawn as shoal does."""
+    """Iterations of truncated EM from given means; components and neighbourhoods are drawn as shoal does.
+
+    With the start "cells", which the paper has not, rows look first at the pivots and into the nearest two cells.
+    """
     X = np.asarray(X, dtype=np.float64)
     means = np.array(means, dtype=np.float64)
     (n, dim), k = X.shape, len(means)
@@ -84,6 +98,11 @@ def truncated(
         explore(members, size - 1, k, Draws(seed, NEIGHBOURHOODS, c))
         neighbours.append(members)
     priors, variances, searches, count = np.full(k, 1 / k), None, 0, 0
+    pivots = 0
+    if start == "cells" and max(active, size) < k:
+        pivots = min(k, int(np.ceil(np.sqrt(2 * k))))
+        cell_of = sq_dists(means, means[:pivots]).argmin(axis=1)
+        count = k * pivots
 
     def search(near, neighbours):
         d2 = sq_dists(X, means)
@@ -96,6 +115,10 @@ def truncated(
         for m in range(n):
             if active == k:
                 space = list(range(k))
+            elif near is None and pivots:
+                probed = sorted(range(pivots), key=lambda p: (d2[m, p], p))[:2]
+                space = list(range(pivots)) + [b for b in range(pivots, k) if cell_of[b] in probed]
+                explore(space, max(exploring, active - len(space)), k, Draws(seed, searches, m))
             else:
                 of_row = near[m] if near is not None else []
                 if near is None:
@@ -104,6 +127,9 @@ def truncated(
                 explore(space, exploring, k, Draws(seed, searches, m))
             looked += len(space)
             ordered = sorted(space, key=lambda b: (cost[m, b], b))
+            if near is None and pivots:
+                # No more is noted than a row meets later.
+                space = ordered[: active * size]
             found.append(ordered[:active])
             for b in space:
                 sums[ordered[0], b] += w[m] * far[m, b]

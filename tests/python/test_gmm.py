@@ -50,6 +50,7 @@ def test_draws_are_those_of_shoal():
     assert draws.below(1000) == 774
 
 
+@pytest.mark.parametrize("start", ["cells", "random"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("n", "d", "k", "active", "size", "exploring", "initial", "weighted"),
@@ -64,7 +65,9 @@ def test_draws_are_those_of_shoal():
         (90, 2, 30, 4, 1, 2, 0, False),
     ],
 )
-def test_trajectory_is_that_of_the_specification(n, d, k, active, size, exploring, initial, weighted, kind):
+def test_trajectory_is_that_of_the_specification(
+    n, d, k, active, size, exploring, initial, weighted, kind, start
+):
     X = blobs(n, d, n + d)
     rng = np.random.default_rng(n)
     weights = rng.choice([0.5, 1.0, 2.0], size=n) if weighted else None
@@ -77,6 +80,7 @@ def test_trajectory_is_that_of_the_specification(n, d, k, active, size, explorin
         weights=weights,
         exploring=exploring,
         seed=5,
+        start=start,
         initial=initial,
         kind=kind,
         rounds=7,
@@ -90,6 +94,7 @@ def test_trajectory_is_that_of_the_specification(n, d, k, active, size, explorin
         n_active=active,
         n_neighbors=size,
         explore=exploring,
+        start=start,
         n_initial_e_steps=initial,
         covariance_type=kind,
         init=init,
@@ -388,9 +393,11 @@ def test_a_coreset_reads_a_stream_twice():
 
 def test_distances_are_counted():
     X = blobs(2000, 4, 10)
-    given = TruncatedGaussianMixture(40, init=X[:40], explore=0, max_iter=4, tol=0.0, random_state=0).fit(X)
-    expected = truncated(X, X[:40], 5, 5, seed=0, rounds=4)
-    assert given.n_distances_ == sum(state.n_distances for state in expected)
+    for start in ("cells", "random"):
+        params = {"start": start, "explore": 0, "max_iter": 4, "tol": 0.0, "random_state": 0}
+        given = TruncatedGaussianMixture(40, init=X[:40], **params).fit(X)
+        expected = truncated(X, X[:40], 5, 5, seed=0, start=start, rounds=4)
+        assert given.n_distances_ == sum(state.n_distances for state in expected)
     # With seeds of its own: what seeding alone takes, and what the search from the same means takes.
     c = shoal.lightweight_coreset(X, 700, random_state=0)
     for rows, weights, size in ((X, None, None), (c.points, c.weights, 700)):
@@ -431,6 +438,23 @@ def test_stopping_rules():
     scaled = TruncatedGaussianMixture(12, **params).fit(X * 1024.0)
     assert scaled.n_iter_ == absolute.n_iter_
     np.testing.assert_allclose(scaled.means_, 1024 * absolute.means_, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct components")
+def test_rows_find_clusters_of_very_different_sizes():
+    # Nearly all rows lie in one cluster, and the others far apart: from draws most of them find no mean near them in time.
+    rng = np.random.default_rng(3)
+    middles = rng.normal(size=(300, 8)) * 10.0 ** rng.uniform(0, 3, size=(300, 1))
+    which = np.minimum(rng.geometric(0.02, size=20_000), 300) - 1
+    X = middles[which] + 0.01 * rng.normal(size=(20_000, 8))
+    seeds, _ = shoal.kmeans_plusplus(X, 200, random_state=0)
+    of_seeds = shoal.metrics.inertia(X, seeds)
+    found = {}
+    for start in ("cells", "random"):
+        model = TruncatedGaussianMixture(200, init=seeds, start=start, random_state=0).fit(X)
+        found[start] = shoal.metrics.inertia(X, model.means_)
+    assert found["cells"] < 1.05 * of_seeds
+    assert found["random"] > 10 * found["cells"]
 
 
 def test_few_active_components_explore():
@@ -679,6 +703,7 @@ def test_breaking_off_leaves_a_usable_estimator():
         ({"n_neighbors": 2.5}, "n_neighbors must be an integer of at least 1"),
         ({"explore": -1}, "explore must be 'auto' or an integer of at least 0"),
         ({"explore": "some"}, "explore must be 'auto' or"),
+        ({"start": "near"}, "start must be"),
         ({"coreset_size": 0}, "coreset_size must be None, a share of the rows or an integer of at least 1"),
         ({"coreset_size": 1.5}, "coreset_size must be a share above 0 and at most 1, got 1.5"),
         ({"coreset_size": 7}, "n_components=8 must be at most the number of rows of the coreset, 7"),
@@ -694,7 +719,7 @@ def test_breaking_off_leaves_a_usable_estimator():
 )
 def test_parameters_are_refused(params, problem):
     X = blobs(50, 2, 0)
-    with pytest.raises(ValueError, match=r"n_|explore|coreset|cov|init|chain|stopping|max|tol") as refused:
+    with pytest.raises(ValueError, match=r"n_|explore|coreset|cov|init|start|chain|stopping|max|tol") as refused:
         TruncatedGaussianMixture(**params).fit(X)
     assert problem in str(refused.value)
 
