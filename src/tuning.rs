@@ -168,9 +168,6 @@ pub(crate) const CORESET_TILE_ROWS: usize = 8192;
 /// Bytes of rows in one step of a coreset's pass: a tenth of a second or so, in which nobody looks for signs of life.
 pub(crate) const CORESET_STEP_BYTES: usize = 256 << 20;
 
-/// What one squared distance by difference costs, in distances that the kernel makes of a few candidates at a time (bench `seeding`).
-pub(crate) const SEEDING_PAIR_COST: usize = 4;
-
 /// Share of the rows of a file from which they are read in a pass that reads ahead: below it, most of what such a pass reads would be for
 /// nothing (pages of 4 KiB hold 4 to 40 rows of usual length).
 pub(crate) const SUBSET_SHARE: f64 = 1.0 / 8.0;

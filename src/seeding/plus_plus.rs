@@ -5,12 +5,13 @@ use super::near::{Near, Potential};
 use super::{Seeds, known};
 use crate::data::{DataSource, take, weights_of};
 use crate::error::Result;
-use crate::kernel::{Compute, PackedCenters, Point, Scratch, distances};
+use crate::kernel::listed::RowCenters;
+use crate::kernel::{Compute, Point};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::Rng;
 use crate::solver::sweep::{Chunk, sweep};
-use crate::tuning::{SEEDING_PAIR_COST, SEEDING_TILE_ROWS};
+use crate::tuning::SEEDING_TILE_ROWS;
 
 /// `k` centers by k-means++; `greedy` takes the best of `2 + ln k` candidates each time (the rule of scikit-learn).
 ///
@@ -37,8 +38,8 @@ pub fn plus_plus<T: Compute>(
     Ok(state.seeds(if greedy { "k-means++" } else { "plain-k-means++" }))
 }
 
-/// What one worker measures candidates with.
-type Buffers<T> = (Scratch<T>, Vec<f64>);
+/// The candidates that a row may be nearer to, and how far it is from them.
+type Buffers<T> = (Vec<u32>, Vec<T>);
 
 /// What each candidate takes from the sum, and distances that were measured for that.
 type Gains = (Vec<f64>, u64);
@@ -59,30 +60,27 @@ impl<T: Compute> Potential<T> {
         let between: Vec<f64> =
             (0..between[0].len()).flat_map(|j| between.iter().map(move |b| b[j])).collect();
         let m = candidates.len();
-        let packed = PackedCenters::for_rows(candidate, data.most_values().is_some());
+        let centers = RowCenters::new(candidate, data.most_values().is_some());
+        let unit = 1.0 / centers.unit();
         let mut gains = (vec![0.0; m], 0);
         let absorb = |chunk: Chunk<'_, T>,
                       near: &[Near],
                       (gains, measured): &mut Gains,
-                      (scratch, dists): &mut Buffers<T>| {
-            let reach = |&(sq_dist, center): &Near| {
-                between[center as usize * m..][..m].iter().map(move |b| *b < 4.0 * sq_dist)
-            };
-            let pairs: usize = near.iter().map(|near| reach(near).filter(|within| *within).count()).sum();
-            // The kernel measures all pairs at the price of a few by difference. Its rounding only weighs candidates against each other.
-            let all = pairs * SEEDING_PAIR_COST > near.len() * m;
-            *measured += if all { near.len() * m } else { pairs } as u64;
-            if all {
-                dists.resize(near.len() * m, 0.0);
-                distances(chunk.rows, &packed, dists, scratch);
-            }
-            for (i, near) in near.iter().enumerate() {
+                      (within, sq_dists): &mut Buffers<T>| {
+            for (i, &(sq_dist, center)) in near.iter().enumerate() {
+                let between = &between[center as usize * m..][..m];
+                within.clear();
+                within.extend((0..).zip(between).filter(|&(_, &b)| b < 4.0 * sq_dist).map(|(c, _)| c));
+                if within.is_empty() {
+                    continue;
+                }
+                *measured += within.len() as u64;
+                sq_dists.resize(within.len(), T::ZERO);
+                // Their rounding only weighs candidates against each other.
+                centers.sq_dists(chunk.rows, i, within, sq_dists);
                 let weight = chunk.weights.map_or(1.0, |w| w[i]);
-                for (c, within) in reach(near).enumerate() {
-                    if within {
-                        let sq_dist = if all { dists[i * m + c] } else { points[c].sq_dist(chunk.rows, i) };
-                        gains[c] += weight * (near.0 - sq_dist).max(0.0);
-                    }
+                for (&c, found) in within.iter().zip(&*sq_dists) {
+                    gains[c as usize] += weight * (sq_dist - unit * found.to_f64()).max(0.0);
                 }
             }
             Ok(())
