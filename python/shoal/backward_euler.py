@@ -56,8 +56,8 @@ class BackwardEulerKMeans(StreamClusterer):
     max_iter : int, default=150
         Outer steps of :meth:`fit`. There is no other rule that ends it.
     step_cap : float or None, default=None
-        The most that the pull of a center may be, above 0. None: no limit, which is what finds the best
-        optima.
+        The most that the pull of a center may be, above 0; None: no limit. With a cap, `step_size` may be so
+        large that small clusters are pulled as far as large ones. See the notes.
     polish : bool, default=False
         Whether :meth:`fit` goes on with sweeps over all rows, as :class:`~shoal.KMeans` makes them, until
         they have converged. The result is then an optimum of the exact method, a little below that of the
@@ -131,12 +131,16 @@ class BackwardEulerKMeans(StreamClusterer):
 
     Choose it for few clusters and poor or random first centers, when the optimum matters more than time: the
     long steps leave optima that exact k-means stays in. On Iris with 3 clusters all of 100 random starts come
-    within 1% of the best optimum, where Lloyd's algorithm comes from 87 of them; on 60,000 images of digits
-    with 8 to 12 clusters their mean is that of Lloyd's algorithm or up to 0.3% above. The alternative is
-    :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an exact optimum. Do
-    not choose it where clusters differ much in size, as a small one is hardly pulled by a step that is as
-    long as a large one bears, nor for hundreds of clusters, of which a batch shows few rows each: there
-    :class:`~shoal.MiniBatchKMeans` keeps what it has learned of each.
+    within 1% of the best optimum, where Lloyd's algorithm comes from 87 of them. Where clusters are less
+    equal, ``step_size=3 * n_clusters``, ``step_cap=1.8`` (1.5 with 10 inner iterations) and a `step_decay`
+    that leaves a twentieth of the step size in the end, ``20 ** (-1 / max_iter)``, do better than the
+    defaults: on 60,000 images of digits, with 8 to 12 clusters and 100 random starts each, their mean inertia
+    is 0.05 to 0.2% below that of Lloyd's algorithm, that of the defaults up to 0.3% above it.
+
+    The alternative is :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an
+    exact optimum. Do not choose this class where clusters differ very much in size, as a small one is hardly
+    pulled by a step that is as long as a large one bears, nor for hundreds of clusters, of which a batch
+    shows few rows each: there :class:`~shoal.MiniBatchKMeans` keeps what it has learned of each.
 
     An outer step labels ``n_inner * batch_size`` rows, whatever their number: the 150 by default as many as
     12.5 passes over 60,000 rows. `polish` adds sweeps over all rows.

@@ -4,8 +4,8 @@ implicit gradient descent algorithm for k-means clustering", 2018, and what they
 The objective is that of the paper, phi = inertia / (2 rows). For every seed all methods begin at the same
 distinct rows, drawn at random. ``iris`` and ``gaussians`` are the paper's small examples, ``digits`` is 8
 images of MNIST with Gaussian noise such that phi at the 8 images is 15.68, ``mnist`` the first 60,000 digits,
-pixels from 0 to 1. ``steps`` compares first step sizes, on starts that no other part uses: it says whether
-the longer one of the other parts is well chosen. ``equal`` gives stochastic backward Euler the time that 10
+pixels from 0 to 1. ``steps`` compares step sizes, caps and decays, on starts that no other part uses: it says
+whether those of the other parts are well chosen. ``equal`` gives stochastic backward Euler the time that 10
 starts of exact k-means with k-means++ take. ``unbalanced`` tries a step size for each center, in NumPy: every
 center is pulled by the same share.
 """
@@ -41,9 +41,27 @@ SETTINGS = (
     ("mnist", 10, 500, 100, 5),
     ("mnist", 12, 500, 100, 5),
 )
-#: A first step size beyond the number of clusters, in parts of it. ``steps`` says which of LENGTHS is best.
-LONGER = 1.3
-LENGTHS = (0.7, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0)
+#: First step size in parts of the number of clusters, the most that a center is pulled, and what the step
+#: size is divided by until the end (None: 1.01 after every outer step). OWN is the estimator's. CAPPED pulls
+#: the centers of small clusters as hard as those of large ones for long, and leaves hardly any noise of
+#: batches at the end. ``steps`` says which is best.
+Schedule = tuple[float, float | None, float | None]
+OWN: Schedule = (1.0, None, None)
+CAPPED: Schedule = (3.0, 1.8, 20.0)
+SCHEDULES: tuple[Schedule, ...] = (
+    (0.7, None, None),
+    OWN,
+    (1.3, None, None),
+    (1.5, None, 8.0),
+    (2.0, None, None),
+    (2.0, 1.5, 8.0),
+    (3.0, 1.8, 8.0),
+    CAPPED,
+    (3.0, 1.2, 20.0),
+    (3.0, 1.5, 20.0),
+    (5.0, 1.8, 40.0),
+)
+METHODS = ("lloyd", "minibatch", "sbe", "sbe, capped")
 #: The starts of ``steps`` begin here: those of all other parts lie below.
 OTHER_SEEDS = 10_000
 #: The least, the largest and the mean phi of 100 starts in the paper; "lloyd" is its EM with 50 iterations.
@@ -101,6 +119,19 @@ def spread(values: list[float]) -> dict[str, Any]:
     return {name: float(value) for name, value in figures.items()}
 
 
+def given(schedule: Schedule, k: int, outer: int, inner: int) -> dict[str, Any]:
+    """The parameters of a schedule."""
+    length, cap, fall = schedule
+    if cap is not None and inner > 5:
+        # What is beyond 1 is multiplied at every inner iteration.
+        cap = min(cap, 1.5)
+    return {
+        "step_size": length * k,
+        "step_cap": cap,
+        "step_decay": 1 / 1.01 if fall is None else fall ** (-1 / outer),
+    }
+
+
 def verdict(holds: bool, text: str) -> str:
     """A line that says whether a claim holds."""
     return f"{'holds' if holds else 'does not hold'}: {text}"
@@ -135,17 +166,18 @@ def iris(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
             def make(seed: int, size: float = size, inner: int = inner, outer: int = outer) -> Any:
                 return sbe(3, seed, 60, outer, inner, step_size=size, n_jobs=args.threads)
 
-            table.append(row("sbe", make, batch=60, outer=outer, inner=inner, step=size))
+            table.append(row("sbe", make, batch=60, outer=outer, inner=inner, step_size=size))
     capped = row(
         "sbe, cap 1.5",
         lambda seed: sbe(3, seed, 60, 100, 5, step_cap=1.5, n_jobs=args.threads),
         batch=60,
         outer=100,
         inner=5,
-        step=3.0,
+        step_size=3.0,
+        step_cap=1.5,
     )
     table.append(capped)
-    ours = next(row for row in table if row.get("step") == 3.0 and row.get("inner") == 5)
+    ours = next(row for row in table if row.get("step_size") == 3.0 and row.get("inner") == 5)
     share, exact = ours["below 0.27"], table[0]["below 0.27"]
     return table, [
         verdict(
@@ -234,15 +266,14 @@ def fitted(
     seed: int,
     setting: tuple[int, int, int],
     threads: int,
-    length: float | None = None,
+    schedule: Schedule | None = None,
 ) -> tuple[float, float]:
     """Objective and seconds of one run, without the pass that measures the objective."""
     batch, outer, inner = setting
     k, begun = len(start), time.perf_counter()
     if method.startswith("sbe"):
-        size = k * (length or (LONGER if method == "sbe, longer" else 1.0))
-        more = {"init": start, "step_size": size, "n_jobs": threads}
-        model: Any = sbe(k, seed, batch, outer, inner, **more).fit(X)
+        more = given(schedule or (CAPPED if method == "sbe, capped" else OWN), k, outer, inner)
+        model: Any = sbe(k, seed, batch, outer, inner, init=start, n_jobs=threads, **more).fit(X)
     elif method == "lloyd":
         model = shoal.KMeans(k, init=start, n_init=1, max_iter=50, tol=0.0, n_jobs=threads).fit(X)
     else:
@@ -268,7 +299,7 @@ def large(name: str, args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             continue
         starts = [common.distinct_rows(X, k, seed) for seed in range(args.starts)]
         means = {}
-        for method in ("lloyd", "minibatch", "sbe", "sbe, longer"):
+        for method in args.methods:
             if method == "lloyd" and k in exact:
                 runs = exact[k]
             else:
@@ -284,7 +315,7 @@ def large(name: str, args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             row |= {"starts": len(runs), **found, "s": common.median(seconds for _, seconds in runs)}
             theirs = PAPER.get((name, k, batch, method.partition(",")[0]))
             if method.startswith("sbe"):
-                row["step"] = k * (LONGER if method == "sbe, longer" else 1.0)
+                row |= given(CAPPED if method == "sbe, capped" else OWN, k, outer, inner)
             if theirs:
                 row |= dict(zip(("paper min", "paper max", "paper mean"), theirs, strict=True))
             if theirs and method.startswith("sbe") and name == "mnist":
@@ -298,7 +329,7 @@ def large(name: str, args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             print(common.table([row], COLUMNS), file=sys.stderr, flush=True)
         others = {method: mean for method, mean in means.items() if not method.startswith("sbe")}
         shown = ", ".join(f"{method} {mean:.4f}" for method, mean in others.items())
-        for method in ("sbe", "sbe, longer"):
+        for method in [m for m in means if m not in others and others]:
             below = all(means[method] < mean for mean in others.values())
             text = f"{name}, K = {k}, batch {batch}, {method}: mean {means[method]:.4f} is below {shown}"
             lines.append(verdict(below, text))
@@ -306,25 +337,33 @@ def large(name: str, args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
 
 
 def steps(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """Which first step size is best, on starts that no other part uses."""
+    """Which schedule is best, on starts that no other part uses."""
     X, k, setting = rows_of("mnist", quick=args.quick), 10, (500, 100, 5)
     seeds = range(OTHER_SEEDS, OTHER_SEEDS + args.trials)
     table = []
-    for length in LENGTHS:
+    for schedule in SCHEDULES:
         runs = [
-            fitted("sbe", X, common.distinct_rows(X, k, seed), seed, setting, args.threads, length)
+            fitted("sbe", X, common.distinct_rows(X, k, seed), seed, setting, args.threads, schedule)
             for seed in seeds
         ]
         batch, outer, inner = setting
         row = {"part": "steps, mnist", "K": k, "batch": batch, "outer": outer, "inner": inner}
-        row |= {"method": "sbe", "step": k * length, "starts": len(runs), **spread([v for v, _ in runs])}
+        row |= {
+            "method": "sbe",
+            **given(schedule, k, outer, inner),
+            "starts": len(runs),
+            **spread([v for v, _ in runs]),
+        }
         table.append(row | {"s": common.median(seconds for _, seconds in runs)})
         print(common.table([table[-1]], COLUMNS), file=sys.stderr, flush=True)
     best = min(table, key=lambda row: row["mean"])
-    ours = next(row for row in table if row["step"] == k * LONGER)
+    ours = table[SCHEDULES.index(CAPPED)]
     close = ours["mean"] <= best["mean"] + 2 * best["error"]
-    text = f"mnist, K = {k}, other starts: {LONGER} K, mean {ours['mean']:.4f}, is within two standard errors"
-    text += f" of the best of {len(LENGTHS)} step sizes, {best['step'] / k:g} K, {best['mean']:.4f}"
+    text = (
+        f"mnist, K = {k}, other starts: the capped schedule, mean {ours['mean']:.4f}, is within two standard"
+    )
+    text += f" errors of the best of {len(SCHEDULES)}, step {best['step_size']:g}, cap"
+    text += f" {best['step_cap']}, decay {best['step_decay']:.4f}, {best['mean']:.4f}"
     return table, [verdict(close, text)]
 
 
@@ -342,11 +381,11 @@ def equal(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
                 ).fit(X)
                 allowed = time.perf_counter() - begun
                 runs.setdefault("lloyd, 10 starts", []).append((model.inertia_ / (2 * len(X)), allowed, 10))
-                longer = {"step_size": LONGER * k, "polish": True}
+                capped = given(CAPPED, k, 100, 5) | {"polish": True}
                 for method, more in (
                     ("sbe", {}),
-                    ("sbe, longer, polished", longer),
-                    ("sbe, longer, k-means++, polished", longer | {"init": "auto"}),
+                    ("sbe, capped, polished", capped),
+                    ("sbe, capped, k-means++, polished", capped | {"init": "auto"}),
                 ):
                     best, n, begun = np.inf, 0, time.perf_counter()
                     # One more only where it is expected to fit.
@@ -436,7 +475,9 @@ COLUMNS = {
     "batch": "d",
     "outer": "d",
     "inner": "d",
-    "step": "g",
+    "step_size": "g",
+    "step_cap": "g",
+    "step_decay": ".4f",
     "method": "",
     "starts": "d",
     "below 0.27": ".0%",
@@ -474,6 +515,9 @@ def main() -> None:
         type=int,
         default=20,
         help="of `equal` and `steps`, and of `unbalanced` on kddcup (default 20)",
+    )
+    parser.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=METHODS, help="of `digits` and `mnist`"
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
