@@ -38,12 +38,12 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     estimate densities. ``benches/python/papers/vcgmm.py`` measures time and error beside those of
     :class:`KMeans`.
 
-    Do not choose it for few clusters, whose sweeps by :class:`KMeans` cost little, nor where the squared error
-    itself is wanted in few columns, or with components so near to each other that rows are shared widely: the
-    bound is another goal, and means that share rows are drawn together (2 columns, 300 components: full EM
-    that begins in the optimum of k-means ends 34% above its error). ``n_active=1`` gives each row to one
-    component, which is k-means with few distances. Heavy tails want better seeds than a short chain finds:
-    ``init="plain-k-means++"``, which costs little on a coreset.
+    Do not choose it for few clusters, whose sweeps by :class:`KMeans` cost little, nor where the squared
+    error itself is wanted in few columns, or with components so near to each other that rows are shared
+    widely: the bound is another goal, and means that share rows are drawn together (2 columns, 300
+    components: full EM that begins in the optimum of k-means ends 34% above its error). ``n_active=1`` gives
+    each row to one component, which is k-means with few distances. Heavy tails want better seeds than a short
+    chain finds: ``init="plain-k-means++"``, which costs little on a coreset.
 
     Results have the same bits for every number of threads, and for an array, a memory map or the path of an
     ``.npy`` file with the same rows.

@@ -85,7 +85,8 @@ def truncated(
 ):
     """Iterations of truncated EM from given means; components and neighbourhoods are drawn as shoal does.
 
-    With the start "cells", which the paper has not, rows look first at the pivots and into the nearest two cells.
+    With the start "cells", which the paper has not, rows look first at the pivots and into the cells of the
+    nearest two.
     """
     X = np.asarray(X, dtype=np.float64)
     means = np.array(means, dtype=np.float64)

@@ -442,7 +442,7 @@ def test_stopping_rules():
 
 @pytest.mark.filterwarnings("ignore:Number of distinct components")
 def test_rows_find_clusters_of_very_different_sizes():
-    # Nearly all rows lie in one cluster, and the others far apart: from draws most of them find no mean near them in time.
+    # Many rows lie in few clusters, and the others far apart: from draws, rows find no mean near them in time.
     rng = np.random.default_rng(3)
     middles = rng.normal(size=(300, 8)) * 10.0 ** rng.uniform(0, 3, size=(300, 1))
     which = np.minimum(rng.geometric(0.02, size=20_000), 300) - 1
@@ -719,7 +719,7 @@ def test_breaking_off_leaves_a_usable_estimator():
 )
 def test_parameters_are_refused(params, problem):
     X = blobs(50, 2, 0)
-    with pytest.raises(ValueError, match=r"n_|explore|coreset|cov|init|start|chain|stopping|max|tol") as refused:
+    with pytest.raises(ValueError, match=r"n_|explore|coreset|cov|init|start|chain|stop|max|tol") as refused:
         TruncatedGaussianMixture(**params).fit(X)
     assert problem in str(refused.value)
 
