@@ -442,7 +442,7 @@ def test_stopping_rules():
 
 @pytest.mark.filterwarnings("ignore:Number of distinct components")
 def test_rows_find_clusters_of_very_different_sizes():
-    # Many rows lie in few clusters, and the others far apart: from draws, rows find no mean near them in time.
+    # Many rows lie in few clusters, the others far apart: from draws, rows find no mean near them in time.
     rng = np.random.default_rng(3)
     middles = rng.normal(size=(300, 8)) * 10.0 ** rng.uniform(0, 3, size=(300, 1))
     which = np.minimum(rng.geometric(0.02, size=20_000), 300) - 1
