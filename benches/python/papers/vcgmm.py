@@ -384,19 +384,22 @@ def picture(path: Path, table: list[dict[str, Any]]) -> None:
             for line in table
             if line["data"] == name and "against" not in line["method"] and ":" not in line["method"]
         ]
-        for start, style in (
+        for kind, style in (
             ("vc-GMM", "o-"),
+            ("vc-GMM k-means++", "o:"),
             ("coreset k-means", "s--"),
-            ("coreset afk-mc2", "d:"),
+            ("coreset afk-mc2 k-means", "d:"),
             ("var-GMM-S", "*"),
-            ("scikit", "x"),
+            ("var-GMM-S, random start", "<"),
+            ("var-GMM-S, hard", ">"),
+            ("scikit-learn", "x"),
         ):
-            mine = [line for line in lines if line["method"].startswith(start)]
+            mine = [line for line in lines if line["method"].rstrip("0123456789 ") == kind]
             axes.plot(
                 [100 * line["relative error"] for line in mine],
                 [line["time saved"] for line in mine],
                 style,
-                label=mine[0]["method"].rstrip("0123456789 ") if mine else None,
+                label=kind if mine else None,
             )
         axes.axhline(1.0, color="grey", linewidth=0.8)
         axes.set_yscale("log")
