@@ -274,9 +274,15 @@ impl<T: Compute> EStep<'_, T> {
                     space.explore(self.active, &mut draws(self.pass.seed, 0, row));
                     let drawn = space.list.clone();
                     space.begin(k);
-                    drawn.iter().for_each(|&c| space.extend(neighbours.of_cluster(c as usize)));
+                    for &c in &drawn {
+                        space.extend(neighbours.of_cluster(c as usize));
+                    }
                 }
-                _ => near.iter().for_each(|&c| work.space.extend(neighbours.of_cluster(c as usize))),
+                _ => {
+                    for &c in near {
+                        work.space.extend(neighbours.of_cluster(c as usize));
+                    }
+                }
             }
             let missing = self.active.saturating_sub(work.space.list.len());
             let drawn = self.pass.explore.max(missing);
@@ -327,7 +333,9 @@ impl<T: Compute> EStep<'_, T> {
             let cost = sq_dist.to_f64();
             nearest.look_at(Near { cost, id, sq_dist: cost });
         }
-        nearest.found.iter().for_each(|near| space.extend(cells.of_pivot(near.id)));
+        for near in &nearest.found {
+            space.extend(cells.of_pivot(near.id));
+        }
         pivots
     }
 
