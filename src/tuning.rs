@@ -216,6 +216,11 @@ pub(crate) fn mixture_tile_rows(n: usize, k: usize) -> usize {
     (n / 8).max(k).next_multiple_of(1024).min(32_768)
 }
 
+/// Cells of means that a row looks into in its first search. In two of them 99% of rows find their nearest mean in 2 columns and among scaled
+/// connections, 88% in 40 columns, and 55 to 76% in 128 and 3072, where what they find is 4 to 8% farther in the mean of squares; later searches
+/// find the rest. A third costs a quarter more distances.
+pub(crate) const PROBED_CELLS: usize = 2;
+
 /// Rows of `row_bytes` each that a worker shares out among the components of a mixture together, each of which looks at up to `looks` components. In
 /// the order of their components the rows of one find its center, its neighbours and its sums in the cache: the more of them the better, as far
 /// as 16 MB of rows, if they are converted, and a million looks at components go.

@@ -5,13 +5,10 @@ use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::tuning::STRIP_ROWS;
+use crate::tuning::{PROBED_CELLS, STRIP_ROWS};
 
-/// Cells that a row looks into. In two of them the nearest mean is hardly ever missed.
-pub(super) const PROBED: usize = 2;
-
-/// All means in cells, one for each of the first few, the pivots: a mean lies in the cell of the pivot that is nearest to it. Seedings give
-/// means that are far apart first.
+/// All means in cells, one for each of the first few, the pivots: a mean lies in the cell of the pivot that is nearest to it, the first of equal
+/// ones. Seedings by distance give means that are far apart first; where pivots lie together, some cells are large, and rows measure more.
 #[derive(Debug)]
 pub(super) struct Cells {
     /// Where the members of each begin.
@@ -20,11 +17,11 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// The cells of these means. Takes `k sqrt(4 k)` distances.
+    /// The cells of these means. Takes `k sqrt(2 k)` distances.
     pub(super) fn new<T: Compute>(means: MatRef<'_, T>, cx: &Executor) -> Result<Self> {
         let k = means.rows();
         // A row that measures the pivots, and the members of the cells that it looks into, measures fewest in all.
-        let pivots = (((PROBED * k) as f64).sqrt().ceil() as usize).min(k);
+        let pivots = (((PROBED_CELLS * k) as f64).sqrt().ceil() as usize).min(k);
         let packed = PackedCenters::new(means.slice(0, pivots));
         let mut cell_of = vec![0; k];
         let tiles = cell_of.chunks_mut(STRIP_ROWS).enumerate();
@@ -51,7 +48,7 @@ impl Cells {
         (self.members.len() * self.pivots()) as u64
     }
 
-    /// The means in the cell of a pivot, itself among them.
+    /// The means in the cell of a pivot: none where an equal one comes before it.
     #[inline]
     pub(super) fn of_pivot(&self, pivot: u32) -> &[u32] {
         let pivot = pivot as usize;
@@ -66,8 +63,9 @@ mod tests {
     #[test]
     fn every_mean_lies_in_the_cell_of_its_nearest_pivot() {
         let cx = Executor::new(Some(2)).unwrap();
-        for k in [1usize, 2, 3, 50, 700] {
-            let means: Vec<f32> = (0..2 * k).map(|i| ((i * i * 7919) % 1009) as f32).collect();
+        for (k, distinct) in [(1usize, 1), (2, 2), (3, 3), (50, 50), (50, 7), (700, 700)] {
+            let means: Vec<f32> =
+                (0..2 * k).map(|i| i % (2 * distinct)).map(|i| ((i * i * 7919) % 1009) as f32).collect();
             let means = MatRef::new(&means, 2);
             let cells = Cells::new(means, &cx).unwrap();
             assert_eq!(cells.pivots(), k.min(((2 * k) as f64).sqrt().ceil() as usize));

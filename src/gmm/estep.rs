@@ -1,6 +1,6 @@
 //! This module knows the pass over all rows that an iteration makes: each row looks for its nearest components, and is shared out among them.
 
-use super::cells::{Cells, PROBED};
+use super::cells::Cells;
 use super::mixture::Densities;
 use super::neighbourhoods::{Encounters, Meetings, Neighbourhoods, sort_by_key};
 use super::space::{Space, draws};
@@ -11,7 +11,7 @@ use crate::parallel::Executor;
 use crate::rows::Rows;
 use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::stats::ShareSums;
-use crate::tuning::{mixture_chunk_rows, mixture_tile_rows};
+use crate::tuning::{PROBED_CELLS, mixture_chunk_rows, mixture_tile_rows};
 
 /// The component of a row that has none yet.
 pub(super) const NOBODY: u32 = u32::MAX;
@@ -222,7 +222,8 @@ impl<T: Compute> EStep<'_, T> {
                 near.iter_mut().zip(&work.nearest.found).for_each(|(near, found)| *near = found.id);
                 if weight > 0.0 {
                     let Work { space, far, sq_dists, met, .. } = work;
-                    let far = if self.densities.are_alike() { sq_dists } else { far };
+                    let are_all = self.densities.are_alike() && self.pass.cells.is_none();
+                    let far = if are_all { sq_dists } else { far };
                     met.push(best.id, weight, &space.list, far);
                 }
             } else {
@@ -314,8 +315,8 @@ impl<T: Compute> EStep<'_, T> {
             // Nothing but distances is known in a first search: these are the costs.
             space.list.clear();
             space.list.extend(nearest.found.iter().map(|near| near.id));
-            sq_dists.clear();
-            sq_dists.extend(nearest.found.iter().map(|near| T::from_f64(near.cost)));
+            far.clear();
+            far.extend(nearest.found.iter().map(|near| T::from_f64(near.cost)));
             nearest.found.truncate(self.active);
         }
         looked as u64
@@ -328,10 +329,13 @@ impl<T: Compute> EStep<'_, T> {
         space.extend_to(pivots as u32);
         sq_dists.resize(pivots, T::ZERO);
         self.densities.centers.sq_dists(rows, i, &space.list, sq_dists);
-        nearest.begin(PROBED);
+        nearest.begin(PROBED_CELLS);
         for (id, sq_dist) in (0..).zip(&*sq_dists) {
             let cost = sq_dist.to_f64();
-            nearest.look_at(Near { cost, id, sq_dist: cost });
+            // One of equal pivots has all that lies around them.
+            if !cells.of_pivot(id).is_empty() {
+                nearest.look_at(Near { cost, id, sq_dist: cost });
+            }
         }
         for near in &nearest.found {
             space.extend(cells.of_pivot(near.id));

@@ -64,7 +64,8 @@ impl Stopping {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
-    /// Among the first `sqrt(2 k)` means, and among those that lie around the nearest two of these: about `sqrt(8 k)` distances a row, once.
+    /// Among the first `sqrt(2 k)` means, and among those that lie around the nearest two of these: about `sqrt(8 k)` distances a row, once; more
+    /// where means are spread unevenly about the first ones. With neighbourhoods of all components there is nothing to look for.
     #[default]
     Cells,
     /// Among the neighbours of a few that are drawn, as in the paper. Where clusters are of very different sizes, or lie far apart, many rows do

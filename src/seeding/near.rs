@@ -1,8 +1,9 @@
 //! This module knows how far every row is from the centers so far, and how rows are drawn by that.
 //!
 //! A row keeps its squared distance `D2` and the center `a` that it is to. A candidate `c` can only be nearer if
-//! `|c - a|^2 < 4 D2` (triangle inequality), so most rows are soon passed over without being read; what is left is measured by difference
-//! in `f64`. Sums run in tile order: the draws do not depend on the number of threads.
+//! `|c - a|^2 < 4 D2` (triangle inequality), so most rows are soon passed over without being read; what is left is measured by difference,
+//! new centers in `f64`, and candidates, which are only weighed against each other, in the type of the rows. Sums run in tile order: the draws
+//! do not depend on the number of threads.
 
 use std::collections::HashSet;
 

@@ -124,6 +124,65 @@ mod tests {
         }
     }
 
+    /// The candidate that leaves the smallest sum, and the pairs that the triangle inequality leaves, by the definition.
+    fn by_definition(
+        x: &[f64],
+        d: usize,
+        centers: &[u64],
+        candidates: &[u64],
+        weights: &[f64],
+    ) -> (u64, u64) {
+        let row = |i: u64| &x[i as usize * d..][..d];
+        let sq = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+        let n = (x.len() / d) as u64;
+        let nearest = |i: u64| {
+            let all = centers.iter().map(|&c| (sq(row(i), row(c)), c));
+            all.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap()
+        };
+        let left = |c: u64| -> f64 {
+            (0..n).map(|i| weights[i as usize] * nearest(i).0.min(sq(row(i), row(c)))).sum()
+        };
+        let within =
+            |c: u64| (0..n).filter(|&i| sq(row(c), row(nearest(i).1)) < 4.0 * nearest(i).0).count() as u64;
+        let best = *candidates.iter().min_by(|a, b| left(**a).total_cmp(&left(**b))).unwrap();
+        (best, candidates.iter().map(|&c| within(c)).sum())
+    }
+
+    /// What `best_of` chooses, and the pairs that it measures.
+    fn chosen<T: Compute>(data: &dyn DataSource<T>, centers: &[u64], candidates: &[u64]) -> (u64, u64) {
+        let cx = Executor::new(Some(2)).unwrap();
+        let mut state = Potential::new(data, data.rows().unwrap()).unwrap();
+        for &center in centers {
+            state.take_in(data, &[center]).unwrap();
+            state.admit(data, &cx).unwrap();
+        }
+        let before = state.n_distances + (centers.len() * candidates.len()) as u64;
+        let best = state.best_of(data, &cx, candidates).unwrap();
+        (best, state.n_distances - before)
+    }
+
+    #[test]
+    fn the_best_candidate_is_that_of_the_definition_at_any_scale() {
+        let (n, d) = (600, 5);
+        let plain = blobs(n, d);
+        let weights: Vec<f64> = (0..n).map(|i| (i % 4) as f64).collect();
+        let (centers, candidates) = ([0u64, 3, 58], [7u64, 90, 211, 402, 599]);
+        for scale in [1.0, 1e-25, 1e15] {
+            let x: Vec<f64> = plain.iter().map(|v| v * scale).collect();
+            let narrow: Vec<f32> = x.iter().map(|&v| v as f32).collect();
+            let rounded: Vec<f64> = narrow.iter().map(|&v| f64::from(v)).collect();
+            let ones = vec![1.0; n];
+            for weights in [&ones, &weights] {
+                let wide = Weighted::new::<f64>(Dense::new(&x, d).unwrap(), &weights[..]).unwrap();
+                let expected = by_definition(&x, d, &centers, &candidates, weights);
+                assert_eq!(chosen::<f64>(&wide, &centers, &candidates), expected, "{scale}");
+                let rows = Weighted::new::<f32>(Dense::new(&narrow, d).unwrap(), &weights[..]).unwrap();
+                let expected = by_definition(&rounded, d, &centers, &candidates, weights);
+                assert_eq!(chosen::<f32>(&rows, &centers, &candidates), expected, "{scale}");
+            }
+        }
+    }
+
     #[test]
     fn one_seed_in_each_far_blob() {
         let x = blobs(4000, 2);

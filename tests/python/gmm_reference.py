@@ -117,7 +117,8 @@ def truncated(
             if active == k:
                 space = list(range(k))
             elif near is None and pivots:
-                probed = sorted(range(pivots), key=lambda p: (d2[m, p], p))[:2]
+                # Of equal pivots the first one has the cell.
+                probed = sorted(set(cell_of), key=lambda p: (d2[m, p], p))[:2]
                 space = list(range(pivots)) + [b for b in range(pivots, k) if cell_of[b] in probed]
                 explore(space, max(exploring, active - len(space)), k, Draws(seed, searches, m))
             else:

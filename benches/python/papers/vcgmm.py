@@ -283,14 +283,15 @@ def initial(workers: dict[str, common.Worker], args: argparse.Namespace) -> list
     table = []
     for name in ("uk_accidents_lnglat_140k", "http_567k"):
         k = 500
-        # The larger set takes minutes a line.
-        seeds = range(args.seeds if name.startswith("uk") else 1)
+        seeds = range(args.seeds)
+        # Of the larger set a fit to all rows takes minutes.
+        size = {} if name.startswith("uk") else {"coreset_size": 2**12 if args.quick else 2**16}
         base = [workers["shoal"].call(name, args.quick, "lloyd", k, seed, {}) for seed in seeds]
         for start in ("random", "cells"):
             for active, explore in ((5, 0), (5, 1), (3, 0), (3, 1)):
                 for searches in range(5) if start == "random" else (0, 2):
                     params = {"n_active": active, "n_neighbors": active, "explore": explore, "start": start}
-                    params["n_initial_e_steps"] = searches
+                    params |= {"n_initial_e_steps": searches, **size}
                     runs = [
                         workers["shoal"].call(name, args.quick, "mixture", k, seed, params) for seed in seeds
                     ]
