@@ -512,20 +512,13 @@ impl<T: Compute> PackedCenters<T> {
         (T::from_f64(sq_dist), T::from_f64(sparse::sq_norm(row.1, self.scale)))
     }
 
-    /// `|x'|^2` of a row, from the values that the kernels read.
+    /// `|x'|^2` of a row, from the values that the kernels read: one sum, to which zeros add nothing, so that sparse rows have the same.
     fn sq_norm(&self, rows: Rows<'_, T>, i: usize) -> f64 {
         match rows {
-            Rows::Dense(rows) => {
-                // Sums run side by side.
-                let mut sums = [0.0; 16];
-                for (x, s) in rows.row(i).chunks(sums.len()).zip(self.shift.chunks(sums.len())) {
-                    for ((sum, &x), &s) in sums.iter_mut().zip(x).zip(s) {
-                        let moved = pack::moved(x, s, self.scale).to_f64();
-                        *sum += moved * moved;
-                    }
-                }
-                sums.iter().sum()
-            }
+            Rows::Dense(rows) => rows.row(i).iter().zip(&self.shift).fold(0.0, |sum, (&x, &s)| {
+                let moved = pack::moved(x, s, self.scale).to_f64();
+                sum + moved * moved
+            }),
             Rows::Sparse(rows) => sparse::sq_norm(rows.row(i).1, self.scale),
         }
     }

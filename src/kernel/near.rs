@@ -4,7 +4,7 @@
 //! norms that are made smaller by all that rounding may do, `value + |x'|^2` is a lower bound of the squared distance. Whoever keeps a
 //! reach for every row loses nothing that lies within it.
 
-use super::pack::{PackedCenters, Scratch};
+use super::pack::{PackedCenters, Scratch, moved};
 use super::table::Compute;
 use crate::float::Float;
 use crate::rows::Rows;
@@ -22,7 +22,23 @@ pub(crate) struct Near<T: Float> {
 #[derive(Debug)]
 pub(crate) struct Limits<T>(Vec<T>);
 
+/// Sums that run side by side.
+const LANES: usize = 16;
+
 impl<T: Compute> PackedCenters<T> {
+    /// As `sq_norm`, to rounding: sums run side by side.
+    fn sq_norm_fast(&self, rows: Rows<'_, T>, r: usize) -> f64 {
+        let Rows::Dense(dense) = rows else { return self.sq_norm(rows, r) };
+        let mut sums = [0.0; LANES];
+        for (x, s) in dense.row(r).chunks(LANES).zip(self.shift.chunks(LANES)) {
+            for ((sum, &x), &s) in sums.iter_mut().zip(x).zip(s) {
+                let moved = moved(x, s, self.scale).to_f64();
+                *sum += moved * moved;
+            }
+        }
+        sums.iter().sum()
+    }
+
     /// A limit below which lie all lower bounds of squared distances up to `reach`; a negative reach has none.
     fn limit(&self, reach: f64) -> T {
         if reach < 0.0 {
@@ -63,7 +79,7 @@ pub(crate) fn near<T: Compute>(
     super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         base.clear();
         let share = 1.0 - packed.slack - T::EPSILON;
-        base.extend(range.clone().map(|r| T::from_f64(packed.sq_norm(rows, r) * share)));
+        base.extend(range.clone().map(|r| T::from_f64(packed.sq_norm_fast(rows, r) * share)));
         limits.clear();
         limits.extend(reach[range.clone()].iter().map(|&reach| packed.limit(reach)));
         for panel in 0..packed.k.div_ceil(packed.width) {
