@@ -35,8 +35,10 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     row looks only at the neighbours of the few components that it was near to before, at ``n_active *
     n_neighbors`` of them at most, however many there are. With `coreset_size` it looks at a few weighted rows
     in place of all, and reads a file only twice. Choose ``covariance_type="diag"`` or ``"spherical"`` to
-    estimate densities. ``benches/python/papers/vcgmm.py`` measures time and error beside those of
-    :class:`KMeans`.
+    estimate densities. On 200,000 SIFT descriptors, one thread, it comes within 0.9% of the squared error of
+    :class:`KMeans` with k-means++ seeds in a ninth of its time with 1000 components and in a 25th with 4000,
+    and within 9% on a coreset in a 95th and a 73rd; most of the time of :class:`KMeans` is that of its seeds
+    there (``benches/python/papers/vcgmm.py``).
 
     Do not choose it for few clusters, whose sweeps by :class:`KMeans` cost little, nor where the squared
     error itself is wanted in few columns: the bound is another goal, and means that share rows are drawn
@@ -81,8 +83,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         once, and more where means are spread unevenly about the first ones. ``"random"``: among the
         neighbours of some that are drawn, as in the paper, which takes some iterations more; where clusters
         are of very different sizes, many rows do not find the means near them before these have moved. With
-        128 columns and more it may end a little lower (1000 components: 0.7% above :class:`KMeans`, 0.9% with
-        ``"cells"``). Without effect where `n_active` or `n_neighbors` is `n_components` or more.
+        128 columns the two end within 0.3% of each other. Without effect where `n_active` or
+        `n_neighbors` is `n_components` or more.
     n_initial_e_steps : int, default=0
         Searches before the first means are moved, beside the one that there always is. The paper has tried 2
         to 4 of them, for data of few features.
