@@ -139,9 +139,9 @@ class BackwardEulerKMeans(StreamClusterer):
 
     The alternative is :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an
     exact optimum: 10 such starts find the same ones on these sets as restarts of this schedule with `polish`
-    do in the same time. Do not choose this class where clusters differ very much in size, as a small one is hardly
-    pulled by a step that is as long as a large one bears, nor for hundreds of clusters, of which a batch
-    shows few rows each: there :class:`~shoal.MiniBatchKMeans` keeps what it has learned of each.
+    do in the same time. Do not choose this class where clusters differ very much in size, as a small one is
+    hardly pulled by a step that is as long as a large one bears, nor for hundreds of clusters, of which a
+    batch shows few rows each: there :class:`~shoal.MiniBatchKMeans` keeps what it has learned of each.
 
     An outer step labels ``n_inner * batch_size`` rows, whatever their number: the 150 by default as many as
     12.5 passes over 60,000 rows. `polish` adds sweeps over all rows.
