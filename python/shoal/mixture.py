@@ -151,9 +151,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     Notes
     -----
     An iteration costs at most ``n_samples * n_active * n_neighbors`` distances, the first one what `start`
-    says. Memory beyond the rows: ``8 *
-    n_active`` bytes a row (of the coreset, if there is one), ``O(n_components * n_features)``, and some MB
-    for each thread.
+    says. Memory beyond the rows: ``8 * n_active`` bytes a row (of the coreset, if there is one),
+    ``O(n_components * n_features)``, and some MB for each thread.
 
     The bound never falls: a row keeps its components until it finds nearer ones. Variances stay above floors,
     since a component on a single row would have an infinite density: above what rounding makes of values, and
