@@ -5,22 +5,21 @@
 //! the neighbour, since whatever meets is told to both.
 
 use super::brute::{frame, nearest_of, packed};
-use super::lists::{Found, Lists, is_before, offer, reach};
+use super::lists::{Found, Lists, offer, reach};
 use super::{About, GraphMethod};
-use crate::data::{DataSource, Own, Subset, copy, count_rows};
+use crate::data::{DataSource, Own, RowRange, copy, count_rows};
 use crate::error::Result;
 use crate::kernel::near::{Near, near};
 use crate::kernel::{Compute, Frame, PackedCenters, Scratch, distances};
-use crate::kmeans::{KMeans, Metric, nearest};
+use crate::kmeans::{KMeans, Metric, nearest, predict};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Seeding, draw};
-use crate::solver::sweep::{Chunk, Wide, sweep};
-use crate::tuning::{CELL_SAMPLE_ROWS, CELL_SWEEPS, GRAPH_TILE_ROWS, RECALL_ROWS, STRIP_ROWS, n_cells};
-
-/// Rows of a cell that are packed at a time.
-const PART_ROWS: usize = 2048;
+use crate::tuning::{
+    CELL_SAMPLE_ROWS, CELL_SWEEPS, LOOKS_TOGETHER, RECALL_ROWS, STRIP_ROWS, VISITORS, VISITS_TOGETHER,
+    n_cells, packed_rows,
+};
 
 /// The nearest rows of all rows, as far as they lie in cells that are looked into.
 ///
@@ -37,19 +36,58 @@ pub(super) fn neighbors<T: Compute + Own>(
     let centers = partition(data, n, n_cells(n), cx)?;
     let k = centers.len() / data.dim();
     let (n_probes, found) = probes(data, n, m, recall, (&centers, k), &frame, cx)?;
-    let (probed, _) = nearest(&centers, n_probes, Metric::Euclidean, data, cx)?;
-
-    let members = by_cell(probed.iter().step_by(n_probes), k, 1);
-    let visitors = by_cell(probed.iter(), k, n_probes);
-    let mut lists = Lists::new(n, m)?;
-    for cell in 0..k {
-        for part in members.of(cell).chunks(PART_ROWS) {
-            let packed = packed(data, part, &frame)?;
-            visit(data, visitors.of(cell), part, &packed, &mut lists, cx)?;
-        }
-    }
+    // Looks into cells are kept in mind for some rows at a time, so that memory does not grow with their number a row.
+    let slab = (n.max(LOOKS_TOGETHER) / n_probes as u64).clamp(1, n);
+    let mut lists = look(data, m, (&centers, k), n_probes, slab, &frame, cx)?;
     fill(data, &frame, &mut lists, cx)?;
     Ok((lists, About { method: GraphMethod::Cells, recall: found, n_cells: k, n_probes }))
+}
+
+/// What all rows find in the `n_probes` cells nearest to them, and what is found there of them, `slab` rows after the other.
+fn look<T: Compute>(
+    data: &dyn DataSource<T>,
+    m: usize,
+    (centers, k): (&[T], usize),
+    n_probes: usize,
+    slab: u64,
+    frame: &Frame<T>,
+    cx: &Executor,
+) -> Result<Lists> {
+    let n = count_rows(data)?;
+    let probed = |first: u64| -> Result<Vec<u32>> {
+        let rows = RowRange::new::<T>(data, first..n.min(first + slab))?;
+        Ok(nearest(centers, n_probes, Metric::Euclidean, &rows, cx)?.0)
+    };
+    let mut cells = probed(0)?;
+    let members = if slab < n {
+        by_cell(predict(centers, Metric::Euclidean, data, cx)?.iter(), 0, k, 1)
+    } else {
+        by_cell(cells.iter().step_by(n_probes), 0, k, 1)
+    };
+    let part_rows = packed_rows(data.dim());
+    let parts = (0..k).map(|cell| members.of(cell).len().div_ceil(part_rows)).max().unwrap_or(0);
+    let mut lists = Lists::new(n, m)?;
+    // Parts by themselves: from then on, all rows know how far they reach.
+    let own = |part| Visit { part, visitors: part, telling: false };
+    let visits: Vec<_> = (0..k).flat_map(|cell| members.of(cell).chunks(part_rows)).map(own).collect();
+    make(&visits, data, frame, &mut lists, cx)?;
+    for first in (0..n).step_by(slab as usize) {
+        if first > 0 {
+            cells = probed(first)?;
+        }
+        let visitors = by_cell(cells.iter(), first, k, n_probes);
+        // Part after part of a cell: of many rows that coincide, the first ones soon content all others.
+        for level in 0..parts {
+            let mut visits = Vec::new();
+            for cell in 0..k {
+                let Some(part) = members.of(cell).chunks(part_rows).nth(level) else { continue };
+                let some = visitors.of(cell).chunks(VISITORS);
+                visits.extend(some.map(|visitors| Visit { part, visitors, telling: true }));
+            }
+            make(&visits, data, frame, &mut lists, cx)?;
+        }
+    }
+    Ok(lists)
 }
 
 /// Centers of cells: those of a few sweeps over a sample.
@@ -83,37 +121,42 @@ fn probes<T: Compute>(
     let mut rows = sample(n, RECALL_ROWS, 1);
     rows.sort_unstable();
     let found = nearest_of(data, &rows, m, frame, cx)?;
-    // The cells in their order about each of the sample, and about each of its neighbours.
-    let mut all: Vec<u64> = rows.iter().copied().chain(found.iter().map(|&(_, id)| u64::from(id))).collect();
-    all.sort_unstable();
-    all.dedup();
-    let mut sq_dists = vec![0.0; all.len() * k];
-    let values = copy(data, &all)?;
     let sparse = data.most_values().is_some();
     let packed = PackedCenters::for_rows(MatRef::new(centers, data.dim()), sparse);
-    let parts = sq_dists.chunks_mut(STRIP_ROWS * k).enumerate();
-    cx.for_each(parts, Scratch::default, |(part, out), scratch| {
-        let first = part * STRIP_ROWS;
-        distances(values.rows().slice(first, first + out.len() / k), &packed, out, scratch);
-        Ok(())
-    })?;
-    let about = |row: u64| {
-        let at = all.binary_search(&row).expect("every row is among them");
-        &sq_dists[at * k..][..k]
-    };
-    let own = |row: u64| {
-        let by_distance = |a: &(usize, &f64), b: &(usize, &f64)| a.1.total_cmp(b.1);
-        about(row).iter().enumerate().min_by(by_distance).map_or(0, |(cell, _)| cell)
-    };
-    let rank = |row: u64, cell: usize| {
-        let to = about(row);
-        to.iter().enumerate().filter(|&(other, &d)| (d, other) < (to[cell], cell)).count()
-    };
     let mut needed: Vec<usize> = Vec::with_capacity(found.len());
-    for (&row, found) in rows.iter().zip(found.chunks_exact(m)) {
-        for &(_, id) in found {
-            let other = u64::from(id);
-            needed.push(1 + rank(row, own(other)).min(rank(other, own(row))));
+    // Some rows at a time: 32 MB of distances.
+    let group = ((4 << 20) / (k * (m + 1))).max(1);
+    for (rows, found) in rows.chunks(group).zip(found.chunks(group * m)) {
+        // The cells in their order about each of these rows, and about each of their neighbours.
+        let others = found.iter().map(|&(_, id)| u64::from(id));
+        let mut all: Vec<u64> = rows.iter().copied().chain(others).collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut sq_dists = vec![0.0; all.len() * k];
+        let values = copy(data, &all)?;
+        let parts = sq_dists.chunks_mut(STRIP_ROWS * k).enumerate();
+        cx.for_each(parts, Scratch::default, |(part, out), scratch| {
+            let first = part * STRIP_ROWS;
+            distances(values.rows().slice(first, first + out.len() / k), &packed, out, scratch);
+            Ok(())
+        })?;
+        let about = |row: u64| {
+            let at = all.binary_search(&row).expect("every row is among them");
+            &sq_dists[at * k..][..k]
+        };
+        let own = |row: u64| {
+            let by_distance = |a: &(usize, &f64), b: &(usize, &f64)| a.1.total_cmp(b.1);
+            about(row).iter().enumerate().min_by(by_distance).map_or(0, |(cell, _)| cell)
+        };
+        let rank = |row: u64, cell: usize| {
+            let to = about(row);
+            to.iter().enumerate().filter(|&(other, &d)| (d, other) < (to[cell], cell)).count()
+        };
+        for (&row, found) in rows.iter().zip(found.chunks_exact(m)) {
+            for &(_, id) in found {
+                let other = u64::from(id);
+                needed.push(1 + rank(row, own(other)).min(rank(other, own(row))));
+            }
         }
     }
     needed.sort_unstable();
@@ -125,7 +168,7 @@ fn probes<T: Compute>(
     Ok((n_probes, within as f64 / needed.len() as f64))
 }
 
-/// Rows by cell.
+/// Rows by cell, ascending.
 struct ByCell {
     starts: Vec<usize>,
     rows: Vec<u64>,
@@ -137,8 +180,8 @@ impl ByCell {
     }
 }
 
-/// The rows of each of `k` cells, ascending, given `width` cells of every row.
-fn by_cell<'a>(cells: impl Iterator<Item = &'a u32> + Clone, k: usize, width: usize) -> ByCell {
+/// The rows of each of `k` cells, given `width` cells of every row from `first` on.
+fn by_cell<'a>(cells: impl Iterator<Item = &'a u32> + Clone, first: u64, k: usize, width: usize) -> ByCell {
     let mut starts = vec![0; k + 1];
     cells.clone().for_each(|&cell| starts[cell as usize + 1] += 1);
     for cell in 0..k {
@@ -146,85 +189,89 @@ fn by_cell<'a>(cells: impl Iterator<Item = &'a u32> + Clone, k: usize, width: us
     }
     let (mut next, mut rows) = (starts.clone(), vec![0; starts[k]]);
     for (i, &cell) in cells.enumerate() {
-        rows[next[cell as usize]] = (i / width) as u64;
+        rows[next[cell as usize]] = first + (i / width) as u64;
         next[cell as usize] += 1;
     }
     ByCell { starts, rows }
 }
 
-/// Rows look into a part of a cell, a growing number at a time, so that what both sides reach is soon known, and little waits to be told.
-fn visit<T: Compute>(
+/// Rows that look for neighbours in a part of a cell.
+struct Visit<'a> {
+    part: &'a [u64],
+    visitors: &'a [u64],
+    /// Whether the part is told who comes. Its own rows have been there already then.
+    telling: bool,
+}
+
+/// Makes visits, some of them at a time.
+fn make<T: Compute>(
+    visits: &[Visit<'_>],
     data: &dyn DataSource<T>,
-    visitors: &[u64],
-    part: &[u64],
-    packed: &PackedCenters<T>,
+    frame: &Frame<T>,
     lists: &mut Lists,
     cx: &Executor,
 ) -> Result<()> {
-    let mut first = 0;
-    while first < visitors.len() {
-        let last = visitors.len().min(first + first.clamp(GRAPH_TILE_ROWS, PART_ROWS));
-        meet(data, &visitors[first..last], part, packed, lists, cx)?;
-        first = last;
+    for together in visits.chunks(VISITS_TOGETHER) {
+        let mut told = Vec::new();
+        let make = |visit: &Visit<'_>, told: &mut Vec<_>, buffers: &mut Near<T>| {
+            visit.make(data, frame, lists, told, buffers)
+        };
+        let merge = |all: &mut Vec<_>, part: &mut Vec<_>| all.append(part);
+        cx.ordered_reduce(together.iter(), &mut told, Vec::new, Near::default, make, merge)?;
+        for (row, (sq_dist, id)) in told {
+            offer(lists.of_mut(row), sq_dist, id);
+        }
     }
     Ok(())
 }
 
-/// Rows look into a part of a cell, and whoever is found there is told, if the finder is among its nearest. Both sides are ascending: of many rows that
-/// coincide the first ones soon content all others.
-fn meet<T: Compute>(
-    data: &dyn DataSource<T>,
-    visitors: &[u64],
-    part: &[u64],
-    packed: &PackedCenters<T>,
-    lists: &mut Lists,
-    cx: &Executor,
-) -> Result<()> {
-    let m = lists.width;
-    let place = |row: u64| row as usize * m..(row as usize + 1) * m;
-    let wanted = |row: &u64, first: u64| reach(&lists.places[place(*row)], first as u32);
-    let (furthest, reaches): (Vec<Found>, Vec<f64>) =
-        part.iter().map(|row| (lists.places[place(*row)][m - 1], wanted(row, visitors[0]))).unzip();
-    // Where nobody of the part looks for anybody, those who do not either need not meet it.
-    let asked = reaches.iter().any(|&reach| reach >= 0.0);
-    let visitors: Vec<u64> =
-        visitors.iter().copied().filter(|row| asked || wanted(row, part[0]) >= 0.0).collect();
-    let limits = packed.limits(reaches.into_iter());
-    let mut mine: Vec<Found> = Vec::with_capacity(visitors.len() * m);
-    for &row in &visitors {
-        mine.extend_from_slice(&lists.places[place(row)]);
-    }
-    let absorb = |chunk: Chunk<'_, T>,
-                  mine: Wide<'_, Found>,
-                  told: &mut Vec<(u64, Found)>,
-                  (reaches, buffers): &mut (Vec<f64>, Near<T>)| {
-        reaches.clear();
-        reaches.extend(mine.values.chunks_exact(m).map(|list| reach(list, part[0] as u32)));
-        near(chunk.rows, packed, reaches, &limits, buffers, |i, j, sq_dist| {
-            let (row, other) = (visitors[chunk.first_row as usize + i], part[j]);
-            let list = &mut mine.values[i * m..(i + 1) * m];
-            if row != other {
-                if is_before((sq_dist, row as u32), furthest[j]) {
-                    told.push((other, (sq_dist, row as u32)));
-                }
-                offer(list, sq_dist, other as u32);
+impl Visit<'_> {
+    /// Appends what the visitors find in the part, and what the part finds among them, as far as `lists` do not hold it.
+    fn make<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        frame: &Frame<T>,
+        lists: &Lists,
+        told: &mut Vec<(u64, Found)>,
+        buffers: &mut Near<T>,
+    ) -> Result<()> {
+        let (m, &Self { part, visitors, telling }) = (lists.width, self);
+        let packed = packed(data, part, frame)?;
+        let mut own = lists.copies(part);
+        for rows in visitors.chunks(STRIP_ROWS) {
+            let reach_of = |list| if telling { reach(list, rows[0] as u32) } else { -1.0 };
+            let limits: Vec<f64> = own.chunks_exact(m).map(reach_of).collect();
+            // Where nobody of the part looks for anybody, those who do not either need not come.
+            let asked = limits.iter().any(|&reach| reach >= 0.0);
+            let comes = |row| {
+                (asked || reach(lists.of(row), part[0] as u32) >= 0.0)
+                    && !(telling && part.binary_search(&row).is_ok())
+            };
+            let rows: Vec<u64> = rows.iter().copied().filter(|&row| comes(row)).collect();
+            if rows.is_empty() {
+                continue;
             }
-            reach(list, other as u32 + 1)
-        });
+            let mut mine = lists.copies(&rows);
+            let reaches: Vec<f64> = mine.chunks_exact(m).map(|list| reach(list, part[0] as u32)).collect();
+            let (values, limits) = (copy(data, &rows)?, packed.limits(limits.into_iter()));
+            near(values.rows(), &packed, &reaches, &limits, buffers, |i, j, sq_dist| {
+                let (list, row, other) = (&mut mine[i * m..][..m], rows[i] as u32, part[j] as u32);
+                if row != other {
+                    if telling {
+                        offer(&mut own[j * m..][..m], sq_dist, row);
+                    }
+                    offer(list, sq_dist, other);
+                }
+                // Those that come after this one have higher numbers.
+                reach(list, other + 1)
+            });
+            lists.news(&rows, &mine, told);
+        }
+        if telling {
+            lists.news(part, &own, told);
+        }
         Ok(())
-    };
-    let mut told = Vec::new();
-    let merge = |total: &mut Vec<_>, part: &mut Vec<_>| total.append(part);
-    let state = Wide { values: &mut mine[..], width: m };
-    let empty = (Vec::new, Default::default);
-    sweep(&Subset::new(data, &visitors), cx, GRAPH_TILE_ROWS, state, &mut told, empty, absorb, merge)?;
-    for (&row, list) in visitors.iter().zip(mine.chunks_exact(m)) {
-        lists.places[place(row)].copy_from_slice(list);
     }
-    for (row, (sq_dist, id)) in told {
-        offer(&mut lists.places[place(row)], sq_dist, id);
-    }
-    Ok(())
 }
 
 /// Rows that have not found enough others yet, because the cells that they looked into held too few, look at all rows.
@@ -238,11 +285,30 @@ fn fill<T: Compute>(
     let short = |list: &[Found]| list[m - 1].1 == u32::MAX;
     let of = lists.places.chunks_exact(m).enumerate();
     let rows: Vec<u64> = of.filter(|(_, list)| short(list)).map(|(i, _)| i as u64).collect();
-    for part in rows.chunks(PART_ROWS) {
+    for part in rows.chunks(packed_rows(data.dim())) {
         let found = nearest_of(data, part, m, frame, cx)?;
         for (&row, list) in part.iter().zip(found.chunks_exact(m)) {
             lists.places[row as usize * m..][..m].copy_from_slice(list);
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dense;
+
+    #[test]
+    fn it_does_not_matter_how_many_rows_look_at_a_time() {
+        let (rng, dim, m) = (&mut Rng::keyed(1, Purpose::Seeding, 0), 7, 4);
+        let values: Vec<f32> = (0..900 * dim).map(|_| rng.below(50) as f32).collect();
+        let (rows, cx) = (Dense::new(&values, dim).unwrap(), Executor::new(Some(2)).unwrap());
+        let frame = frame::<f32>(&rows, None, &cx).unwrap();
+        let centers = &values[..20 * dim];
+        let found = |slab| look(&rows, m, (centers, 20), 3, slab, &frame, &cx).unwrap().places;
+        let at_once = found(900);
+        assert!(at_once.iter().all(|found| found.0.is_finite()));
+        assert!([1, 64, 899].into_iter().all(|slab| found(slab) == at_once));
+    }
 }

@@ -29,6 +29,33 @@ impl Lists {
         Ok(Self { width, places })
     }
 
+    /// The list of a row.
+    pub(super) fn of(&self, row: u64) -> &[Found] {
+        &self.places[row as usize * self.width..][..self.width]
+    }
+
+    /// See [`Lists::of`].
+    pub(super) fn of_mut(&mut self, row: u64) -> &mut [Found] {
+        &mut self.places[row as usize * self.width..][..self.width]
+    }
+
+    /// The lists of some rows.
+    pub(super) fn copies(&self, rows: &[u64]) -> Vec<Found> {
+        rows.iter().flat_map(|&row| self.of(row)).copied().collect()
+    }
+
+    /// Appends what is new in `copies` of the lists of `rows`.
+    pub(super) fn news(&self, rows: &[u64], copies: &[Found], out: &mut Vec<(u64, Found)>) {
+        for (&row, copy) in rows.iter().zip(copies.chunks_exact(self.width)) {
+            let known = self.of(row);
+            let is_new = |&found: &Found| {
+                let at = known.partition_point(|&one| is_before(one, found));
+                known.get(at) != Some(&found)
+            };
+            out.extend(copy.iter().copied().filter(is_new).map(|found| (row, found)));
+        }
+    }
+
     pub(super) fn into_graph(self, about: About) -> KnnGraph {
         let (sq_dists, neighbors) = self.places.into_iter().unzip();
         KnnGraph { n_neighbors: self.width, neighbors, sq_dists, about }
