@@ -232,25 +232,29 @@ pub(crate) fn mixture_chunk_rows(row_bytes: usize, looks: usize) -> usize {
 pub(crate) const GRAPH_TILE_ROWS: usize = 2 * STRIP_ROWS;
 
 /// Rows of `dim` columns that are packed at a time to find the neighbours of `n` rows: those before them meet them once for both sides, so the
-/// more parts the less is measured twice; but a row is read and loaded for every part, which costs what a few dozen distances do. Packed
-/// rows take 12 bytes a column at least.
-pub(crate) fn graph_block_rows(n: usize, dim: usize) -> usize {
-    (n / 16).max(512).min(packed_rows(dim)).next_multiple_of(32)
+/// more parts the less is measured twice; but a row is read and loaded for every part, which costs what a few dozen distances do.
+pub(crate) fn graph_block_rows<T>(n: usize, dim: usize) -> usize {
+    (n / 16).max(512).min(packed_rows::<T>(dim)).next_multiple_of(32)
 }
 
-/// Rows of `dim` columns that are packed at a time at most: 2048, and 64 MB.
-pub(crate) fn packed_rows(dim: usize) -> usize {
-    ((64 << 20) / (12 * dim)).clamp(64, 2048)
+/// Rows of `dim` columns that a thread packs at a time at most: 2048, and 64 MB, of which a packed value takes three times its size.
+pub(crate) fn packed_rows<T>(dim: usize) -> usize {
+    ((64 << 20) / (3 * size_of::<T>() * dim)).clamp(16, 2048)
 }
 
-/// Rows that look into a part of a cell together: with the most rows that a part has, the multiplications of a tenth of a second.
-pub(crate) const VISITORS: usize = 2048;
+/// Rows that look into a part of a cell together: as many as make its packing, of `dim` columns, cheap, also where rows store only `values` of them.
+pub(crate) fn visitors_together(dim: usize, values: usize) -> usize {
+    (32 * dim / values).max(2048)
+}
 
-/// Looks of rows into cells that are kept in mind at a time, at 20 bytes each, if there are not more rows than that: each time, all cells are packed.
-pub(crate) const LOOKS_TOGETHER: u64 = 8 << 20;
-
-/// Visits of which nobody hears what the others found: enough for many threads, few enough that rows soon know how far they reach.
+/// Visits of which nobody hears what the others find: enough for many threads, few enough that rows soon know how far they reach.
 pub(crate) const VISITS_TOGETHER: usize = 64;
+
+/// The most that such visits may find, at 24 bytes each.
+pub(crate) const NEWS_TOGETHER: usize = 4 << 20;
+
+/// Looks of rows into cells that are kept in mind at a time, at 16 bytes each, if there are not more rows than that: each time, all cells are packed.
+pub(crate) const LOOKS_TOGETHER: u64 = 8 << 20;
 
 /// Whether a k-d tree finds the neighbours of `n` rows faster than brute force: it looks at the more of the rows, the more columns there are.
 pub(crate) fn tree_pays(n: u64, dim: usize) -> bool {

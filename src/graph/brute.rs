@@ -77,7 +77,7 @@ pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Exe
     let n = count_rows(data)?;
     let frame = frame(data, None, cx)?;
     let mut lists = Lists::new(n, m)?;
-    let part = graph_block_rows(n as usize, data.dim()) as u64;
+    let part = graph_block_rows::<T>(n as usize, data.dim()) as u64;
     for start in (0..n).step_by(part as usize) {
         let end = n.min(start + part);
         let rows: Vec<u64> = (start..end).collect();
@@ -158,7 +158,7 @@ pub(crate) fn nearest_rows<T: Compute>(
     let n = count_rows(data)?;
     let frame = frame(data, Some(rows), cx)?;
     let mut lists = Lists::new(count_rows(rows)?, m)?;
-    let part = graph_block_rows(n as usize, data.dim()) as u64;
+    let part = graph_block_rows::<T>(n as usize, data.dim()) as u64;
     for start in (0..n).step_by(part as usize) {
         let picked: Vec<u64> = (start..n.min(start + part)).collect();
         let packed = packed(data, &picked, &frame)?;

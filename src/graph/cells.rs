@@ -7,7 +7,7 @@
 use super::brute::{frame, nearest_of, packed};
 use super::lists::{Found, Lists, offer, reach};
 use super::{About, GraphMethod};
-use crate::data::{DataSource, Own, RowRange, copy, count_rows};
+use crate::data::{DataSource, Own, RowRange, copy, count_rows, row_values};
 use crate::error::Result;
 use crate::kernel::near::{Near, near};
 use crate::kernel::{Compute, Frame, PackedCenters, Scratch, distances};
@@ -17,8 +17,8 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::{Seeding, draw};
 use crate::tuning::{
-    CELL_SAMPLE_ROWS, CELL_SWEEPS, LOOKS_TOGETHER, RECALL_ROWS, STRIP_ROWS, VISITORS, VISITS_TOGETHER,
-    n_cells, packed_rows,
+    CELL_SAMPLE_ROWS, CELL_SWEEPS, LOOKS_TOGETHER, NEWS_TOGETHER, RECALL_ROWS, STRIP_ROWS, VISITS_TOGETHER,
+    n_cells, packed_rows, visitors_together,
 };
 
 /// The nearest rows of all rows, as far as they lie in cells that are looked into.
@@ -36,14 +36,14 @@ pub(super) fn neighbors<T: Compute + Own>(
     let centers = partition(data, n, n_cells(n), cx)?;
     let k = centers.len() / data.dim();
     let (n_probes, found) = probes(data, n, m, recall, (&centers, k), &frame, cx)?;
-    // Looks into cells are kept in mind for some rows at a time, so that memory does not grow with their number a row.
+    // Looks into cells are kept in mind for some rows at a time, so that memory does not grow with the number of probes.
     let slab = (n.max(LOOKS_TOGETHER) / n_probes as u64).clamp(1, n);
     let mut lists = look(data, m, (&centers, k), n_probes, slab, &frame, cx)?;
     fill(data, &frame, &mut lists, cx)?;
     Ok((lists, About { method: GraphMethod::Cells, recall: found, n_cells: k, n_probes }))
 }
 
-/// What all rows find in the `n_probes` cells nearest to them, and what is found there of them, `slab` rows after the other.
+/// What all rows find in the `n_probes` cells nearest to them, and what is found there of them, `slab` rows at a time.
 fn look<T: Compute>(
     data: &dyn DataSource<T>,
     m: usize,
@@ -64,13 +64,14 @@ fn look<T: Compute>(
     } else {
         by_cell(cells.iter().step_by(n_probes), 0, k, 1)
     };
-    let part_rows = packed_rows(data.dim());
+    let part_rows = packed_rows::<T>(data.dim());
     let parts = (0..k).map(|cell| members.of(cell).len().div_ceil(part_rows)).max().unwrap_or(0);
     let mut lists = Lists::new(n, m)?;
-    // Parts by themselves: from then on, all rows know how far they reach.
-    let own = |part| Visit { part, visitors: part, telling: false };
-    let visits: Vec<_> = (0..k).flat_map(|cell| members.of(cell).chunks(part_rows)).map(own).collect();
-    make(&visits, data, frame, &mut lists, cx)?;
+    // Parts by themselves: from then on, rows know how far they reach, if there are enough of them.
+    let by_itself = |part| Visit { part, visitors: part, known: &[] };
+    let visits: Vec<_> = (0..k).flat_map(|cell| members.of(cell).chunks(part_rows)).map(by_itself).collect();
+    pay(&visits, data, frame, &mut lists, cx)?;
+    let together = visitors_together(data.dim(), row_values(data));
     for first in (0..n).step_by(slab as usize) {
         if first > 0 {
             cells = probed(first)?;
@@ -81,10 +82,11 @@ fn look<T: Compute>(
             let mut visits = Vec::new();
             for cell in 0..k {
                 let Some(part) = members.of(cell).chunks(part_rows).nth(level) else { continue };
-                let some = visitors.of(cell).chunks(VISITORS);
-                visits.extend(some.map(|visitors| Visit { part, visitors, telling: true }));
+                let known = &members.of(cell)[..level * part_rows + part.len()];
+                let some = visitors.of(cell).chunks(together);
+                visits.extend(some.map(|visitors| Visit { part, visitors, known }));
             }
-            make(&visits, data, frame, &mut lists, cx)?;
+            pay(&visits, data, frame, &mut lists, cx)?;
         }
     }
     Ok(lists)
@@ -153,9 +155,10 @@ fn probes<T: Compute>(
             to.iter().enumerate().filter(|&(other, &d)| (d, other) < (to[cell], cell)).count()
         };
         for (&row, found) in rows.iter().zip(found.chunks_exact(m)) {
+            let mine = own(row);
             for &(_, id) in found {
                 let other = u64::from(id);
-                needed.push(1 + rank(row, own(other)).min(rank(other, own(row))));
+                needed.push(1 + rank(row, own(other)).min(rank(other, mine)));
             }
         }
     }
@@ -199,61 +202,83 @@ fn by_cell<'a>(cells: impl Iterator<Item = &'a u32> + Clone, first: u64, k: usiz
 struct Visit<'a> {
     part: &'a [u64],
     visitors: &'a [u64],
-    /// Whether the part is told who comes. Its own rows have been there already then.
-    telling: bool,
+    /// Visitors that the part knows: its own rows, and those of parts that its rows look into. Empty where it is by itself.
+    known: &'a [u64],
 }
 
-/// Makes visits, some of them at a time.
-fn make<T: Compute>(
-    visits: &[Visit<'_>],
+/// Pays visits, some of them at a time: nobody hears meanwhile what the others find.
+fn pay<T: Compute>(
+    mut visits: &[Visit<'_>],
     data: &dyn DataSource<T>,
     frame: &Frame<T>,
     lists: &mut Lists,
     cx: &Executor,
 ) -> Result<()> {
-    for together in visits.chunks(VISITS_TOGETHER) {
+    while !visits.is_empty() {
+        let mut most = 0;
+        let fits = |visit: &&Visit<'_>| {
+            most += visit.most_news(lists.width);
+            most <= NEWS_TOGETHER
+        };
+        let count = visits.iter().take(VISITS_TOGETHER).take_while(fits).count().max(1);
+        let (together, rest) = visits.split_at(count);
         let mut told = Vec::new();
-        let make = |visit: &Visit<'_>, told: &mut Vec<_>, buffers: &mut Near<T>| {
-            visit.make(data, frame, lists, told, buffers)
+        let pay = |visit: &Visit<'_>, told: &mut Vec<_>, buffers: &mut Near<T>| {
+            visit.pay(data, frame, lists, told, buffers, cx)
         };
         let merge = |all: &mut Vec<_>, part: &mut Vec<_>| all.append(part);
-        cx.ordered_reduce(together.iter(), &mut told, Vec::new, Near::default, make, merge)?;
+        cx.ordered_reduce(together.iter(), &mut told, Vec::new, Near::default, pay, merge)?;
         for (row, (sq_dist, id)) in told {
             offer(lists.of_mut(row), sq_dist, id);
         }
+        visits = rest;
     }
     Ok(())
 }
 
 impl Visit<'_> {
+    /// The most that can come of it for lists of `m` rows.
+    fn most_news(&self, m: usize) -> usize {
+        let (part, visitors) = (self.part.len(), self.visitors.len());
+        visitors * m.min(part) + part * m.min(visitors)
+    }
+
     /// Appends what the visitors find in the part, and what the part finds among them, as far as `lists` do not hold it.
-    fn make<T: Compute>(
+    fn pay<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
         frame: &Frame<T>,
         lists: &Lists,
         told: &mut Vec<(u64, Found)>,
         buffers: &mut Near<T>,
+        cx: &Executor,
     ) -> Result<()> {
-        let (m, &Self { part, visitors, telling }) = (lists.width, self);
+        let m = lists.width;
+        let &Self { part, visitors, known } = self;
+        let telling = !known.is_empty();
+        let looks = |row, first| reach(lists.of(row), first as u32) >= 0.0;
+        // Rows that have found enough others which coincide with them are not worth packing.
+        let asked = telling && part.iter().any(|&row| looks(row, visitors[0]));
+        if !asked && !visitors.iter().any(|&row| looks(row, part[0])) {
+            return Ok(());
+        }
         let packed = packed(data, part, frame)?;
         let mut own = lists.copies(part);
         for rows in visitors.chunks(STRIP_ROWS) {
+            cx.check()?;
             let reach_of = |list| if telling { reach(list, rows[0] as u32) } else { -1.0 };
             let limits: Vec<f64> = own.chunks_exact(m).map(reach_of).collect();
             // Where nobody of the part looks for anybody, those who do not either need not come.
             let asked = limits.iter().any(|&reach| reach >= 0.0);
-            let comes = |row| {
-                (asked || reach(lists.of(row), part[0] as u32) >= 0.0)
-                    && !(telling && part.binary_search(&row).is_ok())
-            };
+            let comes = |row| (asked || looks(row, part[0])) && known.binary_search(&row).is_err();
             let rows: Vec<u64> = rows.iter().copied().filter(|&row| comes(row)).collect();
             if rows.is_empty() {
                 continue;
             }
             let mut mine = lists.copies(&rows);
             let reaches: Vec<f64> = mine.chunks_exact(m).map(|list| reach(list, part[0] as u32)).collect();
-            let (values, limits) = (copy(data, &rows)?, packed.limits(limits.into_iter()));
+            let values = copy(data, &rows)?;
+            let limits = packed.limits(limits.into_iter());
             near(values.rows(), &packed, &reaches, &limits, buffers, |i, j, sq_dist| {
                 let (list, row, other) = (&mut mine[i * m..][..m], rows[i] as u32, part[j] as u32);
                 if row != other {
@@ -285,10 +310,10 @@ fn fill<T: Compute>(
     let short = |list: &[Found]| list[m - 1].1 == u32::MAX;
     let of = lists.places.chunks_exact(m).enumerate();
     let rows: Vec<u64> = of.filter(|(_, list)| short(list)).map(|(i, _)| i as u64).collect();
-    for part in rows.chunks(packed_rows(data.dim())) {
+    for part in rows.chunks(packed_rows::<T>(data.dim())) {
         let found = nearest_of(data, part, m, frame, cx)?;
         for (&row, list) in part.iter().zip(found.chunks_exact(m)) {
-            lists.places[row as usize * m..][..m].copy_from_slice(list);
+            lists.of_mut(row).copy_from_slice(list);
         }
     }
     Ok(())
@@ -299,16 +324,34 @@ mod tests {
     use super::*;
     use crate::data::Dense;
 
+    fn rows(n: usize, dim: usize, below: u64) -> Vec<f32> {
+        let rng = &mut Rng::keyed(1, Purpose::Seeding, 0);
+        (0..n * dim).map(|_| rng.below(below) as f32).collect()
+    }
+
+    fn found(values: &[f32], dim: usize, (m, k, n_probes): (usize, usize, usize), slab: u64) -> Vec<Found> {
+        let (rows, cx) = (Dense::new(values, dim).unwrap(), Executor::new(Some(2)).unwrap());
+        let frame = frame::<f32>(&rows, None, &cx).unwrap();
+        look(&rows, m, (&values[..k * dim], k), n_probes, slab, &frame, &cx).unwrap().places
+    }
+
     #[test]
     fn it_does_not_matter_how_many_rows_look_at_a_time() {
-        let (rng, dim, m) = (&mut Rng::keyed(1, Purpose::Seeding, 0), 7, 4);
-        let values: Vec<f32> = (0..900 * dim).map(|_| rng.below(50) as f32).collect();
-        let (rows, cx) = (Dense::new(&values, dim).unwrap(), Executor::new(Some(2)).unwrap());
-        let frame = frame::<f32>(&rows, None, &cx).unwrap();
-        let centers = &values[..20 * dim];
-        let found = |slab| look(&rows, m, (centers, 20), 3, slab, &frame, &cx).unwrap().places;
-        let at_once = found(900);
+        let values = rows(900, 7, 50);
+        let at_once = found(&values, 7, (4, 20, 3), 900);
         assert!(at_once.iter().all(|found| found.0.is_finite()));
-        assert!([1, 64, 899].into_iter().all(|slab| found(slab) == at_once));
+        assert!([1, 64, 899].into_iter().all(|slab| found(&values, 7, (4, 20, 3), slab) == at_once));
+    }
+
+    #[test]
+    fn cells_of_several_parts_hold_all_rows() {
+        // Few values, so that most distances are shared; the last third coincides.
+        let mut values = rows(9000, 3, 9);
+        values[18_000..].fill(1.0);
+        let (source, cx) = (Dense::new(&values, 3).unwrap(), Executor::new(Some(2)).unwrap());
+        let exact = super::super::brute::neighbors::<f32>(&source, 5, &cx).unwrap().places;
+        for slab in [9000, 5000] {
+            assert!(found(&values, 3, (5, 2, 2), slab) == exact, "{slab} rows at a time");
+        }
     }
 }

@@ -83,6 +83,16 @@ def test_ivf_with_many_rows_that_coincide():
     assert (sq_dists[others] > 0).all()
 
 
+def test_ivf_with_a_third_that_coincide_finds_all():
+    # Cells of several parts, and most distances shared.
+    X = np.random.default_rng(4).integers(0, 9, size=(9000, 3)).astype(np.float32)
+    X[6000:] = 1
+    one, other = (shoal.knn_graph(X, 5, method=method, recall=1.0) for method in ("ivf", "kd-tree"))
+    assert (one.indices == other.indices).mean() > 0.99
+    assert (one.indices == other.indices)[5 * 6000 :].all()
+    assert (one.data == other.data).mean() > 0.99
+
+
 @pytest.mark.parametrize("method", [*EXACT, "ivf"])
 def test_distances_that_overflow_are_refused(method):
     X = np.random.default_rng(0).normal(size=(50, 2))

@@ -582,7 +582,7 @@ LONG_WORK = {
     "seeding": "model = KMeans(5000, init='k-means++', random_state=0); work = lambda: model.fit(X)",
     "nearest": "work = lambda: shoal.nearest(X, X[:60_000])",
     "sweep": "model = KMeans(60_000, init=X[:60_000], max_iter=1000); work = lambda: model.fit(X)",
-    "exact graph": ("shoal.knn_graph(X[:100], 5); work = lambda: shoal.knn_graph(X, 5, method='exact')"),
+    "exact graph": "shoal.knn_graph(X[:100], 5); work = lambda: shoal.knn_graph(X, 5, method='exact')",
     "approximate graph": (
         "shoal.knn_graph(X[:100], 5); "
         "work = lambda: [shoal.knn_graph(X, 5, method='ivf', recall=1.0) for _ in range(1000)]"
