@@ -42,7 +42,10 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     of p and q differ]``, with a Gaussian kernel `k` and an affinity `w` of neighbours. Choose it for
     clusters that are not round but hang together, such as images of digits or objects, and where each
     cluster should be shown by one of its rows. Where clusters are round, :class:`~shoal.KMeans` finds them
-    faster.
+    faster. On the images of MNIST, begun with the centers of k-means, labels agree with the digits by an NMI
+    of 0.77 and an accuracy of 0.70 (with ``mode_update="mean-shift"`` 0.80 and 0.74), those of k-means by
+    0.50 and 0.55 (``benches/python/papers/slk.py``). Of some thousand rows spectral clustering is as good or
+    better, and takes as long.
 
     Parameters
     ----------
@@ -51,7 +54,9 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     laplacian_weight : float, default=1.0
         How much neighbours count (lambda), at least 0. 0 is K-modes. The paper tunes it between 0.1 and 4
         with labels; nothing here looks at labels, see :func:`shoal.laplacian_path` for a choice without
-        any. Too large a weight lets the largest clusters swallow the others: see `on_collapse`.
+        any. Below some value neighbours hardly matter, and well above it labels get worse: on images 1 to
+        2 was best with five neighbours, 1.3 to 2 with four. Too large a weight lets the largest clusters
+        swallow the others: see `on_collapse`.
     mode_update : {"byproduct", "mean-shift"}, default="byproduct"
         ``"byproduct"`` (SLK-BO): a mode is the row that its cluster is surest of, which costs nothing.
         ``"mean-shift"`` (SLK-MS): a mode is a mean that is shifted to where the rows of its cluster are
@@ -76,7 +81,10 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         Whether rows are scaled to length 1 as they are read, as the authors' program does.
     init : {"k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||"}, \
             array-like or callable, default="k-means++"
-        First modes, as of :class:`~shoal.KMeans`. Of modes that are drawn, one that coincides with another
+        First modes, as of :class:`~shoal.KMeans`. The centers of a fit of that, with ``metric="cosine"`` if
+        rows are normalized, collapse less and are often a better start: NMI was 0.77 from centers of k-means
+        and 0.73 from k-means++ seeds on MNIST, 0.86 and 0.80 on small digits, 0.63 and 0.66 on USPS (weight
+        1, five neighbours). Of modes that are drawn, one that coincides with another
         gives way to the row that is farthest from all. With ``mode_update="byproduct"`` each is replaced by
         the row of its cluster where the rows are densest; of more than 1,024 rows that many, evenly spaced,
         stand for all.

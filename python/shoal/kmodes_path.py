@@ -53,7 +53,10 @@ def laplacian_path(
     """Fit :class:`~shoal.LaplacianKModes` with several weights, and compare what comes of them.
 
     Labels are never looked at. A weight is worth choosing where clusters are stable, none is tiny and nothing
-    has collapsed; among those, where the cut falls steeply for a small loss of the kernel term.
+    has collapsed; among those, where the cut falls steeply for a small loss of the kernel term: the energy
+    grows with the weight, and dips where groups of neighbours come together. On images of digits and objects
+    that was near the weight whose labels agreed best with the classes: 1 to 2 with five neighbours, 1.3 to 2
+    with four (``benches/python/papers/slk.py``).
 
     Parameters
     ----------

@@ -563,9 +563,10 @@ fn normalize<T: Float>(row: &mut [T]) {
         scale = (-most.log2().floor()).clamp(-1022.0, 1022.0).exp2();
         norm = sq_norm(row, scale);
     }
-    let norm = norm.sqrt();
+    // A division for each value would take most of the time.
+    let inverse = norm.sqrt().recip();
     for x in row {
-        *x = T::from_f64(x.to_f64() * scale / norm);
+        *x = T::from_f64(x.to_f64() * scale * inverse);
     }
 }
 
