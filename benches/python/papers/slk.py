@@ -408,7 +408,12 @@ def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
         # Rows that are equal have no distance from which a kernel's width could come.
         X = X.astype(np.float32) + rng.normal(scale=0.5, size=X.shape).astype(np.float32)
         model = shoal.LaplacianKModes(
-            10, laplacian_weight=0.5, normalize=False, random_state=0, n_jobs=args.threads
+            10,
+            laplacian_weight=0.5,
+            normalize=False,
+            graph_method=args.growth_method,
+            random_state=0,
+            n_jobs=args.threads,
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -418,7 +423,7 @@ def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "part": "growth",
-                    "data": args.growth_data,
+                    "data": Path(args.growth_data).stem,
                     "rows": n,
                     "columns": X.shape[1],
                     "what": phase,
@@ -443,7 +448,9 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
             (row["rows"], row["seconds"] / (row["updates"] or 1)) for row in rows if row["what"] == phase
         ]
         label = "an update" if phase == "iterations" else phase
-        axes.loglog(*zip(*points, strict=True), "o-", label=label)
+        axes.plot(*zip(*points, strict=True), "o-", label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
     axes.set_xlabel("rows")
     axes.set_ylabel("seconds")
     axes.legend()
@@ -474,6 +481,7 @@ def main() -> None:
     parser.add_argument("--shift-seeds", type=int, default=3, help="of mean-shift modes on the largest sets")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--growth-data", default="bsds_pixels_rgb")
+    parser.add_argument("--growth-method", default="auto", help="of the graph")
     parser.add_argument("--first", type=int, default=20_000)
     parser.add_argument("--last", type=int, default=640_000)
     parser.add_argument("--threads", type=int, default=common.cores())
