@@ -563,10 +563,13 @@ fn normalize<T: Float>(row: &mut [T]) {
         scale = (-most.log2().floor()).clamp(-1022.0, 1022.0).exp2();
         norm = sq_norm(row, scale);
     }
-    // A division for each value would take most of the time.
-    let inverse = norm.sqrt().recip();
-    for x in row {
-        *x = T::from_f64(x.to_f64() * scale * inverse);
+    let norm = norm.sqrt();
+    if size_of::<T>() < 8 {
+        // A division for each value would take most of the time; what it tells apart is lost when it is rounded to T.
+        let inverse = norm.recip();
+        row.iter_mut().for_each(|x| *x = T::from_f64(x.to_f64() * scale * inverse));
+    } else {
+        row.iter_mut().for_each(|x| *x = T::from_f64(x.to_f64() * scale / norm));
     }
 }
 
