@@ -567,9 +567,13 @@ fn normalize<T: Float>(row: &mut [T]) {
     if size_of::<T>() < 8 {
         // A division for each value would take most of the time; what it tells apart is lost when it is rounded to T.
         let inverse = norm.recip();
-        row.iter_mut().for_each(|x| *x = T::from_f64(x.to_f64() * scale * inverse));
+        for x in row {
+            *x = T::from_f64(x.to_f64() * scale * inverse);
+        }
     } else {
-        row.iter_mut().for_each(|x| *x = T::from_f64(x.to_f64() * scale / norm));
+        for x in row {
+            *x = T::from_f64(x.to_f64() * scale / norm);
+        }
     }
 }
 
