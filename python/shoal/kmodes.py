@@ -82,7 +82,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     init : {"k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||"}, \
             array-like or callable, default="k-means++"
         First modes, as of :class:`~shoal.KMeans`. The centers of a fit of that, with ``metric="cosine"`` if
-        rows are normalized, collapse less and are often a better start: NMI was 0.77 from centers of k-means
+        rows are normalized, are often a better start: NMI was 0.77 from centers of k-means
         and 0.73 from k-means++ seeds on MNIST, 0.86 and 0.80 on small digits, 0.63 and 0.66 on USPS (weight
         1, five neighbours). Of modes that are drawn, one that coincides with another
         gives way to the row that is farthest from all. With ``mode_update="byproduct"`` each is replaced by
