@@ -18,7 +18,6 @@ from typing import Any
 
 import _common as common
 import numpy as np
-
 import shoal
 
 SETS = (

@@ -767,9 +767,11 @@ def test_memory_does_not_grow_with_the_file(suffix, tmp_path):
     assert int(found) < 120e6
 
 
-def test_the_fit_of_the_readme(tmp_path, monkeypatch):
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    (code,) = [block for block in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "parquet" in block]
+def test_the_fit_of_the_guide(tmp_path, monkeypatch):
+    guide = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    (code,) = [
+        block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "write_table" in block
+    ]
     monkeypatch.chdir(tmp_path)
     X = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
     names = {"np": np, "shoal": shoal, "X": X}
