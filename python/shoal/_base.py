@@ -37,6 +37,8 @@ STEP_FIELDS: tuple[tuple[str, str], ...] = (
     ("stop_reason", "U16"),
 )
 STEP_DTYPE = np.dtype(list(STEP_FIELDS))
+#: Parameters that may be arrays of first centers.
+CENTER_PARAMETERS = ("init", "means_init")
 
 
 class Run(Protocol):
@@ -301,24 +303,23 @@ class Clusterer(BaseEstimator, ABC):
 
     def _described(self) -> tuple[Arrays, Texts]:
         """Give the parameters and what is known of the features, as arrays and texts."""
-        params = self.get_params(deep=False)
+        params, arrays = self.get_params(deep=False), {}
         # What a file cannot hold, and what only matters to a fit.
         params.pop("callbacks")
         for name, value in params.items():
             if isinstance(value, np.generic):
                 params[name] = value.item()
             elif not (value is None or isinstance(value, (bool, int, float, str))):
-                params[name] = "array" if name == "init" and not callable(value) else None
-        arrays = {}
-        init = self.init
-        if params["init"] == "array":
-            arrays["init"] = np.ascontiguousarray(init, dtype=self._compute_type())
-        elif params["init"] is None:
+                is_array = name in CENTER_PARAMETERS and not callable(value)
+                params[name] = "array" if is_array else None
+                if is_array:
+                    arrays[name] = np.ascontiguousarray(value, dtype=self._compute_type())
+        if params["init"] is None:
             params["init"] = "auto"
         names = getattr(self, "feature_names_in_", None)
         about = {
             "feature_names": None if names is None else names.tolist(),
-            "callable_init": self._by_callable or callable(init),
+            "callable_init": self._by_callable or callable(self.init),
         }
         return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
 
@@ -330,8 +331,9 @@ class Clusterer(BaseEstimator, ABC):
     def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
         """Make an estimator with the parameters that `_described` gave."""
         given = Claims.read(meta, "params").parameters(cls._get_param_names())
-        if given.get("init") == "array":
-            given["init"] = floats(arrays, "init", (None, None))
+        for name in CENTER_PARAMETERS:
+            if given.get(name) == "array":
+                given[name] = floats(arrays, name, (None, None))
         return cls(**given)
 
     def _same_features(self, meta: Texts) -> bool:

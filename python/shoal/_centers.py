@@ -186,14 +186,19 @@ class CenterFitter(Clusterer):
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
         """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
 
+    @property
+    def _first(self) -> Any:
+        """What chooses the first centers: the name of a seeding, an array or a callable."""
+        return self.init
+
     def _seeding(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
         """Give the name of a seeding and the centers that go with it, as runs take them.
 
         A callable of the user is called for them here.
         """
-        if isinstance(self.init, str):
-            return self.init, None
-        centers = self.init
+        centers = self._first
+        if isinstance(centers, str):
+            return centers, None
         if callable(centers):
             random_state = _params.random_state_of(seed)
             centers = centers(rows, int(self._k), random_state=random_state)
@@ -237,10 +242,10 @@ class CenterFitter(Clusterer):
         self.counts_ = run.counts()
         self.n_iter_ = run.n_iter
         self.timings_ = run.timings()
-        if self._by_callable or callable(self.init):
+        if self._by_callable or callable(self._first):
             self.init_ = "callable"
         else:
-            self.init_ = run.init if isinstance(self.init, str) else "array"
+            self.init_ = run.init if isinstance(self._first, str) else "array"
         # Those of an earlier step.
         self._labels = self._inertia = None
 

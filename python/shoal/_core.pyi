@@ -352,6 +352,7 @@ def mixture(
     chain: int,
     start: str,
     n_initial_e_steps: int,
+    n_init: int,
     stopping: str,
     max_iter: int,
     tol: float,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
 from ._centers import CenterFitter, State
-from ._claims import Arrays, Texts, floats, need
+from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Run, Source, Step
 from ._results import label_into
 from ._warn import warn
@@ -24,7 +24,9 @@ __all__ = ["TruncatedGaussianMixture"]
 
 COVARIANCES = ("tied_spherical", "spherical", "diag")
 STARTS = ("cells", "random")
-STOPPINGS = ("per-weight", "relative")
+STOPPINGS = ("auto", "per-weight", "relative")
+#: Reasons to end a fit that its user gives.
+ENDED_BY_USER = ("callback", "deadline", "patience")
 SEARCHES = ("exact", "neighbors")
 
 
@@ -187,7 +189,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
 
     covariances_: Any
     weights_: npt.NDArray[np.float64]
-    lower_bound_: float
+    lower_bounds_: npt.NDArray[np.float64]
+    converged_: bool
     coreset_: Coreset | None
     neighbors_: npt.NDArray[np.int32]
 
@@ -208,7 +211,9 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         chain_length: int = 20,
         start: str = "cells",
         n_initial_e_steps: int = 0,
-        stopping: str = "per-weight",
+        n_init: int = 1,
+        means_init: Any = None,
+        stopping: str = "auto",
         max_iter: int = 200,
         tol: float = 1e-4,
         random_state: Any = None,
@@ -226,6 +231,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         self.chain_length = chain_length
         self.start = start
         self.n_initial_e_steps = n_initial_e_steps
+        self.n_init = n_init
+        self.means_init = means_init
         self.stopping = stopping
         self.max_iter = max_iter
         self.tol = tol
@@ -259,6 +266,12 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         problems.check(p.whole, "chain_length", self.chain_length, 1)
         problems.check(p.one_of, "start", self.start, STARTS)
         problems.check(p.whole, "n_initial_e_steps", self.n_initial_e_steps, 0)
+        problems.check(p.whole, "n_init", self.n_init, 1)
+        if self.means_init is not None:
+            if isinstance(self.means_init, str) or callable(self.means_init):
+                problems.add(f"means_init must be None or an array, got {p.shown(self.means_init)}")
+            elif not isinstance(self.init, str):
+                problems.add("means_init must be None where init is an array or a callable: both give means")
         problems.check(p.one_of, "stopping", self.stopping, STOPPINGS)
 
     def iter_fit(self, X: Any, sample_weight: Any = None) -> Iterator[Step]:
@@ -286,7 +299,26 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         """
         return super().iter_fit(X, sample_weight)
 
+    @property
+    def _first(self) -> Any:
+        return self.init if self.means_init is None else self.means_init
+
+    def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
+        if self.means_init is None:
+            return super()._given(centers, source)
+        shape = (int(self.n_components), source.shape[1])
+        return _params.centers("means_init", centers, source.compute, shape)
+
+    def _n_starts(self) -> int:
+        """Give the number of starts: means that the user gives, or has given, are those of a single one."""
+        return int(self.n_init) if isinstance(self._first, str) and not self._by_callable else 1
+
+    def _step_limit(self) -> int:
+        return int(self.max_iter) * self._n_starts()
+
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        if self._n_starts() < self.n_init:
+            warn(f"first means are given: there is one start instead of n_init={self.n_init}", RuntimeWarning)
         return self._start(source, rows, weights, _params.seed(self.random_state), None)
 
     def _resumed_run(
@@ -303,8 +335,9 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         state: State | None,
     ) -> Run:
         """Make a run, from its beginning or from a state."""
-        # A run that goes on has its means: a callable that chose them is not asked again.
-        seeding, centers = ("auto", None) if state is not None else self._seeding(source, rows, seed)
+        # A run that goes on has the means that were given; its later starts choose theirs.
+        first = ("auto", None) if state is not None and self._n_starts() == 1 else None
+        seeding, centers = first or self._seeding(source, rows, seed)
         share = isinstance(self.coreset_size, (float, np.floating))
         return _core.mixture(
             source,
@@ -320,6 +353,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             chain=int(self.chain_length),
             start=self.start,
             n_initial_e_steps=int(self.n_initial_e_steps),
+            n_init=self._n_starts(),
             stopping=self.stopping,
             max_iter=int(self.max_iter),
             tol=float(self.tol),
@@ -334,8 +368,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         _, arrays, texts = run.details()
         self._take(arrays["variances"], arrays["weights"], arrays["neighbours"].astype(np.int32))
         self._floored = texts["floored"] == "true"
-        if step is not None:
-            self.lower_bound_ = step.objective
+        self.lower_bounds_, self.converged_ = arrays["bounds"], texts["converged"] == "true"
         if not hasattr(self, "coreset_"):
             found = run.coreset()
             self.coreset_ = None if found is None else coreset_of(found, self.n_features_in_)
@@ -354,6 +387,12 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         # Labels take a pass that looks at all components: it is made when somebody asks for them.
         self._visited = None
         self._history = self.history_
+        if not self.converged_ and self.stop_reason_ not in ENDED_BY_USER:
+            warn(
+                f"the fit did not converge: after max_iter={self.max_iter} iterations the bound still rises "
+                f"by more than tol={self.tol} allows. Increase max_iter or tol.",
+                ConvergenceWarning,
+            )
         found = len({mean.tobytes() for mean in self.means_})
         if found < self.n_components:
             warn(
@@ -390,21 +429,18 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         return self.cluster_centers_
 
     @property
-    def lower_bounds_(self) -> npt.NDArray[np.float64]:
-        """Bound of the mean log-likelihood by weight at every iteration."""
-        bounds: npt.NDArray[np.float64] = self.history_["objective"]
-        return bounds
+    def lower_bound_(self) -> float:
+        """Bound of the mean log-likelihood by weight, at the last search."""
+        if not hasattr(self, "lower_bounds_"):
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute 'lower_bound_': it is not fitted yet"
+            )
+        return float(self.lower_bounds_[-1])
 
     @property
     def n_distances_(self) -> int:
         """Distances that seeding and searches have measured."""
         return int(self.history_["n_distances"].sum())
-
-    @property
-    def converged_(self) -> bool:
-        """Whether `tol` ended the fit."""
-        # Before a fit there is none.
-        return len(self.history_) > 0 and self.stop_reason_ == "tolerance"
 
     # ---------------------------------------------------------------- using
 
@@ -469,21 +505,25 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             return super()._labelled(part, first_row, with_distances)
         return self._mixture().predict(part, False, _params.threads(self.n_jobs), first_row), None
 
-    def predict_proba(self, X: Any, *, search: str = "exact") -> Any:
+    def predict_proba(self, X: Any, dense: bool = False, *, search: str = "exact") -> Any:
         """Give the shares that components have in rows.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
             As for :meth:`predict`.
+        dense : bool, default=False
+            Whether to give an array, as :class:`sklearn.mixture.GaussianMixture` does. It takes ``8 *
+            n_samples * n_components`` bytes, 8 GB for 1,000,000 rows and 1000 components; the sparse matrix
+            takes at most ``12 * n_samples * n_active``.
         search : {"exact", "neighbors"}, default="exact"
             As for :meth:`predict`.
 
         Returns
         -------
-        scipy.sparse.csr_array of shape (n_samples, n_components), float64
-            For every row at most `n_active` shares, those of the components of the largest densities, which
-            add up to 1.
+        scipy.sparse.csr_array or ndarray of shape (n_samples, n_components), float64
+            For every row at most `n_active` shares above 0, those of the components of the largest densities,
+            which add up to 1.
 
         Raises
         ------
@@ -498,6 +538,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         starts = np.arange(rows + 1, dtype=np.int64) * active
         shape = (rows, len(self.cluster_centers_))
         found = csr_array((shares.ravel(), ids.ravel(), starts), shape=shape)
+        if dense:
+            return found.toarray()
         found.eliminate_zeros()
         found.sort_indices()
         return found
@@ -576,9 +618,33 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             As :meth:`predict`.
         """
         total, weight = self._log_likelihood(X, sample_weight)
+        return float(self._n_free() * math.log(weight) - 2 * total)
+
+    def aic(self, X: Any, sample_weight: Any = None) -> float:
+        """Give the Akaike information criterion; the lower the better.
+
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`score`.
+
+        Returns
+        -------
+        float
+            Twice the number of free parameters, less twice the log-likelihood of all rows.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As :meth:`predict`.
+        """
+        return float(2 * self._n_free() - 2 * self._log_likelihood(X, sample_weight)[0])
+
+    def _n_free(self) -> int:
+        """Count the free parameters."""
         k, d = self.cluster_centers_.shape
         free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
-        return float(free[self.covariance_type] * math.log(weight) - 2 * total)
+        return free[self.covariance_type]
 
     def sample(self, n_samples: int = 1) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Draw rows from the mixture.
@@ -621,7 +687,14 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         arrays, texts = super()._kept()
         variances = np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel()
         arrays |= {"variances": variances, "weights": self.weights_, "neighbors": self.neighbors_}
+        arrays["lower_bounds"] = self.lower_bounds_
         return arrays, texts
+
+    def _about(self) -> dict[str, Any]:
+        return {"converged": self.converged_}
+
+    def _recall(self, about: Claims) -> None:
+        self.converged_ = about.flag("converged")
 
     @classmethod
     def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
@@ -637,7 +710,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         model._take(variances, weights, neighbors)
         # What does not fit together is refused here.
         model._mixture("neighbors")
-        bounds = model.lower_bounds_
-        model.lower_bound_ = float(bounds[-1]) if len(bounds) else math.nan
+        model.lower_bounds_ = floats(arrays, "lower_bounds", (None,))
+        need(len(model.lower_bounds_) == model.n_iter_ > 0, "it has another number of bounds than iterations")
         model.coreset_ = None
         return model

@@ -9,6 +9,7 @@ mod neighbourhoods;
 mod params;
 mod scores;
 mod space;
+mod starts;
 mod truncated;
 
 pub use mixture::Covariance;
@@ -16,4 +17,4 @@ pub use model::GaussianMixture;
 pub use params::{
     CoresetSize, MixtureParams, MixtureRun, MixtureSteps, Start, Stopping, TruncatedGaussianMixture,
 };
-pub use truncated::Truncated;
+pub use starts::MixtureStarts;

@@ -25,6 +25,7 @@ pub struct GaussianMixture {
     pub(super) neighbours: Neighbourhoods,
     pub(super) bound: f64,
     pub(super) n_iter: u64,
+    pub(super) converged: bool,
 }
 
 impl GaussianMixture {
@@ -46,8 +47,9 @@ impl GaussianMixture {
             weights: mixture.weights.clone(),
             active: solver.sizes().0,
             neighbours: solver.neighbours.clone(),
-            bound: solver.bound,
-            n_iter: solver.iteration,
+            bound: solver.bound(),
+            n_iter: solver.n_iter(),
+            converged: solver.converged,
         }
     }
 
@@ -79,7 +81,7 @@ impl GaussianMixture {
             Some((ids, size)) => Neighbourhoods::of(ids, k, size),
         };
         let Some(neighbours) = neighbours else { return wrong("neighbours") };
-        let (bound, n_iter) = (f64::NAN, 0);
+        let (bound, n_iter, converged) = (f64::NAN, 0, false);
         Ok(Self {
             means,
             dim,
@@ -90,6 +92,7 @@ impl GaussianMixture {
             neighbours,
             bound,
             n_iter,
+            converged,
         })
     }
 
@@ -134,9 +137,22 @@ impl GaussianMixture {
         self.bound
     }
 
-    /// Iterations that were made.
+    /// Iterations that were made, by the best start where there are several.
     pub fn n_iter(&self) -> u64 {
         self.n_iter
+    }
+
+    /// Whether the stop rule ended the fit, that of the best start where there are several.
+    ///
+    /// ```
+    /// use shoal::gmm::TruncatedGaussianMixture;
+    /// let rows: Vec<[f64; 1]> = (0..90).map(|i| [f64::from(i * i % 89)]).collect();
+    /// let params = TruncatedGaussianMixture::params(9);
+    /// assert!(params.fit(&rows).unwrap().converged());
+    /// assert!(!params.max_iter(1).fit(&rows).unwrap().converged());
+    /// ```
+    pub fn converged(&self) -> bool {
+        self.converged
     }
 
     /// The parameters in the type of the rows.

@@ -2,7 +2,7 @@
 
 use super::mixture::Covariance;
 use super::model::GaussianMixture;
-use super::truncated::Truncated;
+use super::starts::MixtureStarts;
 use crate::data::{Access, Source};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, MAX_CENTERS};
@@ -10,6 +10,7 @@ use crate::kmeans::{FitRun, FitSteps, Method, shape};
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
+use crate::solver::Solver;
 
 /// When a fit has converged.
 ///
@@ -21,8 +22,11 @@ use crate::seeding::Seeding;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stopping {
-    /// When the bound rises by no more than the tolerance, in nats for each unit of weight: the same for data in any unit.
+    /// When the bound rises by no more than the tolerance, in nats for each unit of weight and each column. It is the same for data in any unit, and
+    /// for any number of columns: with one shared variance the squared error then falls by about twice the tolerance, as a share of itself.
     #[default]
+    Auto,
+    /// When the bound rises by no more than the tolerance, in nats for each unit of weight: the more columns, the stricter.
     PerWeight,
     /// When the bound changes by no more than the tolerance times itself, as in the paper. A bound is the logarithm of a density, which depends on
     /// the unit of the data, and may be 0.
@@ -37,6 +41,7 @@ impl Stopping {
     /// ```
     pub fn name(self) -> &'static str {
         match self {
+            Self::Auto => "auto",
             Self::PerWeight => "per-weight",
             Self::Relative => "relative",
         }
@@ -49,7 +54,7 @@ impl Stopping {
     /// assert_eq!(Stopping::named("relative"), Some(Stopping::Relative));
     /// ```
     pub fn named(name: &str) -> Option<Self> {
-        [Self::PerWeight, Self::Relative].into_iter().find(|rule| rule.name() == name)
+        [Self::Auto, Self::PerWeight, Self::Relative].into_iter().find(|rule| rule.name() == name)
     }
 }
 
@@ -152,7 +157,8 @@ impl TruncatedGaussianMixture {
             seeding: Seeding::AfkMc2 { chain: 20 },
             start: Start::Cells,
             n_initial_e_steps: 0,
-            stopping: Stopping::PerWeight,
+            n_init: 1,
+            stopping: Stopping::Auto,
             max_iter: 200,
             tolerance: 1e-4,
             seed: 0,
@@ -175,6 +181,7 @@ pub struct MixtureParams {
     pub(super) seeding: Seeding,
     pub(super) start: Start,
     pub(super) n_initial_e_steps: u64,
+    pub(super) n_init: u64,
     pub(super) stopping: Stopping,
     pub(super) max_iter: u64,
     pub(super) tolerance: f64,
@@ -240,14 +247,30 @@ impl MixtureParams {
         self
     }
 
-    /// When a fit has converged (default [`Stopping::PerWeight`]).
+    /// Starts, of which the one with the highest bound wins, the earlier among equals (default 1). All are on the same coreset, if there is one. There
+    /// is a single start from [`Seeding::Given`].
+    ///
+    /// ```
+    /// use shoal::gmm::TruncatedGaussianMixture;
+    /// let rows: Vec<[f64; 1]> = (0..90).map(|i| [f64::from(i * i % 89)]).collect();
+    /// let params = TruncatedGaussianMixture::params(9);
+    /// let (one, best) = (params.fit(&rows).unwrap(), params.clone().n_init(5).fit(&rows).unwrap());
+    /// assert!(best.lower_bound() >= one.lower_bound());
+    /// ```
+    #[must_use]
+    pub fn n_init(mut self, n: u64) -> Self {
+        self.n_init = n;
+        self
+    }
+
+    /// When a fit has converged (default [`Stopping::Auto`]).
     #[must_use]
     pub fn stopping(mut self, rule: Stopping) -> Self {
         self.stopping = rule;
         self
     }
 
-    /// Most iterations (default 200).
+    /// Most iterations of a start (default 200).
     #[must_use]
     pub fn max_iter(mut self, n: u64) -> Self {
         self.max_iter = n;
@@ -307,6 +330,7 @@ impl MixtureParams {
         for (name, value) in [
             ("n_active", self.n_active as u64),
             ("n_neighbors", self.n_neighbors as u64),
+            ("n_init", self.n_init),
             ("max_iter", self.max_iter),
         ] {
             if value == 0 {
@@ -422,22 +446,22 @@ pub type MixtureSteps<'a, S> = FitSteps<'a, TruncatedGaussianMixture, S>;
 impl MixtureRun {
     /// The mixture as it is now.
     pub fn mixture(&self) -> GaussianMixture {
-        self.with_solver(GaussianMixture::new, GaussianMixture::new)
+        self.with_solver(Solver::<f32>::model, Solver::<f64>::model)
     }
 }
 
 impl Method for TruncatedGaussianMixture {
     type Params = MixtureParams;
-    type Solver<T: Compute> = Truncated<T>;
+    type Solver<T: Compute> = MixtureStarts<T>;
 
-    fn solver<T: Compute>(params: &MixtureParams) -> Truncated<T> {
-        Truncated::plan(params.clone())
+    fn solver<T: Compute>(params: &MixtureParams) -> MixtureStarts<T> {
+        MixtureStarts::plan(params.clone())
     }
 
     fn of_checkpoint<T: Compute>(
         params: &MixtureParams,
         contents: &Contents,
-    ) -> Result<Truncated<T>, String> {
-        Truncated::of_checkpoint(params, contents)
+    ) -> Result<MixtureStarts<T>, String> {
+        MixtureStarts::of_checkpoint(params, contents)
     }
 }

@@ -17,13 +17,11 @@ use super::scores::Scores;
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
 use crate::kernel::Compute;
-use crate::kmeans::{CenterSolver, Metric, Snapshot, Timings};
+use crate::kmeans::Timings;
 use crate::matrix::make_room;
 use crate::parallel::Executor;
-use crate::persist::kept::keep;
-use crate::persist::{Array, Contents};
-use crate::solver::{Solver, Step, StopReason};
-use crate::stats::{Coreset, lightweight_coreset};
+use crate::rng::{Purpose, Rng};
+use crate::solver::{Solver, Start as OneOfSeveral, Step, StopReason};
 
 /// Iterations with a shared variance and equal weights, before components get their own: variances of components that have not found their rows
 /// yet mean little.
@@ -32,26 +30,27 @@ const WARM_UP: u64 = 2;
 /// The share of the squared distances below which what is left of them, in roundings of their type, is measured again.
 const CANCELLED: f64 = 1024.0;
 
-/// Truncated EM as a state: the mixture, and for each row the components that share it.
+/// One start of truncated EM as a state: the mixture, and for each row the components that share it.
 ///
 /// `Step::objective` is the bound of the log-likelihood by weight, of the parameters before the step moved them.
 #[derive(Clone, Debug)]
-pub struct Truncated<T> {
+pub(super) struct Truncated<T> {
     pub(super) params: MixtureParams,
+    /// Its number, from 0.
+    pub(super) start: u64,
     /// None before the first components are chosen.
     pub(super) mixture: Option<Mixture<T>>,
     pub(super) neighbours: Neighbourhoods,
-    /// What stands for all rows, if it was asked for.
-    pub(super) coreset: Option<Coreset<T>>,
     /// The components of each row, the nearest first.
     pub(super) near: Vec<u32>,
     /// The weight of the rows of each component.
     pub(super) counts: Vec<f64>,
-    /// The bound by weight, at the last search.
-    pub(super) bound: f64,
+    /// The bound by weight, at the search of each iteration.
+    pub(super) bounds: Vec<f64>,
+    /// Whether the stop rule ended it.
+    pub(super) converged: bool,
     /// Searches that were made.
     pub(super) searches: u64,
-    pub(super) iteration: u64,
     pub(super) rows_seen: u64,
     /// Distances that seeding took, until a step has told of them.
     pub(super) seeding_distances: u64,
@@ -73,18 +72,18 @@ struct Iterated<T> {
 }
 
 impl<T: Compute> Truncated<T> {
-    /// A plan: the first components are chosen with the first step.
+    /// A plan: [`OneOfSeveral::begin`] makes starts of it.
     pub(super) fn plan(params: MixtureParams) -> Self {
         Self {
             params,
+            start: 0,
             mixture: None,
             neighbours: Neighbourhoods::default(),
-            coreset: None,
             near: Vec::new(),
             counts: Vec::new(),
-            bound: f64::NAN,
+            bounds: Vec::new(),
+            converged: false,
             searches: 0,
-            iteration: 0,
             rows_seen: 0,
             seeding_distances: 0,
             seeded_by: String::new(),
@@ -99,51 +98,44 @@ impl<T: Compute> Truncated<T> {
         (self.params.n_active.min(k), self.params.n_neighbors.min(k))
     }
 
-    /// Draws the coreset, if one is wanted, and chooses the first components.
-    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+    /// Columns of a row; 0 before the first components are chosen.
+    pub(super) fn dim(&self) -> usize {
+        self.mixture.as_ref().map_or(0, |mixture| mixture.dim)
+    }
+
+    /// Iterations that were made.
+    pub(super) fn n_iter(&self) -> u64 {
+        self.bounds.len() as u64
+    }
+
+    /// The bound by weight at the last search; NaN before the first one.
+    pub(super) fn bound(&self) -> f64 {
+        self.bounds.last().copied().unwrap_or(f64::NAN)
+    }
+
+    /// The seed of what this start draws itself.
+    fn seed(&self) -> u64 {
+        match self.start {
+            0 => self.params.seed,
+            start => Rng::keyed(self.params.seed, Purpose::Restart, start).bits(),
+        }
+    }
+
+    /// Chooses the first components.
+    fn choose(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
-        let n = count_rows(data)?;
-        crate::seeding::enough_rows(n, self.params.n_components)?;
-        if self.coreset.is_none()
-            && let Some(size) = self.params.coreset_size
-        {
-            let size = usize::try_from(size.of(n).min(n)).unwrap_or(usize::MAX);
-            self.coreset = Some(lightweight_coreset(data, size, self.params.seed, cx)?);
-            // One to find the mean, one to draw.
-            self.rows_seen = if size as u64 == n { n } else { 2 * n };
-        }
-        match &self.coreset {
-            None => self.choose(data, n, cx)?,
-            Some(_) => self.on_coreset(|this, rows, n| this.choose(rows, n, cx))?,
-        }
-        self.timings.seeding += begun.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Runs `f` on the rows of the coreset and their number.
-    fn on_coreset<R>(
-        &mut self,
-        f: impl FnOnce(&mut Self, &dyn DataSource<T>, u64) -> Result<R>,
-    ) -> Result<R> {
-        let coreset = self.coreset.take().expect("there is one");
-        let result = coreset.weighted().and_then(|rows| f(self, &rows, coreset.rows.len() as u64));
-        self.coreset = Some(coreset);
-        result
-    }
-
-    /// Chooses the first components among `n` rows.
-    fn choose(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<()> {
-        let (k, seed) = (self.params.n_components, self.params.seed);
-        let seeds = self.params.seeding.choose(data, k, seed, 0, cx)?;
+        let (n, k) = (count_rows(data)?, self.params.n_components);
+        let seeds = self.params.seeding.choose(data, k, self.params.seed, self.start, cx)?;
         let (active, size) = self.sizes();
         let mut near = Vec::new();
         make_room(&mut near, "components of rows", n, active)?;
         near.resize(n as usize * active, NOBODY);
         self.near = near;
-        self.neighbours = Neighbourhoods::drawn(k, size, seed);
+        self.neighbours = Neighbourhoods::drawn(k, size, self.seed());
         self.seeded_by = seeds.method;
         self.seeding_distances = seeds.n_distances;
         self.mixture = Some(Mixture::new(seeds.centers, data.dim()));
+        self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -173,7 +165,7 @@ impl<T: Compute> Truncated<T> {
             explore: self.params.explored(),
             weigh,
             by_column,
-            seed: self.params.seed,
+            seed: self.seed(),
         };
         let swept = EStep { densities: &densities, active, pass }.sweep(&mut now.near, data, cx)?;
         if search {
@@ -201,7 +193,7 @@ impl<T: Compute> Truncated<T> {
             distances: 0,
             changed: 0,
         };
-        let warm = self.iteration + 1 >= WARM_UP;
+        let warm = self.n_iter() + 1 >= WARM_UP;
         let shape = if warm { self.params.covariance } else { Covariance::TiedSpherical };
         let by_column = shape == Covariance::Diag;
         let mut swept = if now.mixture.variances.is_empty() {
@@ -215,10 +207,10 @@ impl<T: Compute> Truncated<T> {
             self.sweep(&mut now, (true, true, by_column), data, cx)?
         };
         let bound = swept.bound / swept.weight;
-        let stop_reason = self.stops(bound);
+        let converged = self.settles(bound, data.dim());
         let mut moved = 0.0;
         let counts = swept.sums.weights().to_vec();
-        if stop_reason != Some(StopReason::Tolerance) {
+        if !converged {
             let before = now.mixture.clone();
             let left;
             (moved, left) = now.mixture.follow(&swept.sums, shape);
@@ -232,12 +224,11 @@ impl<T: Compute> Truncated<T> {
         let n = (self.near.len() / self.sizes().0) as u64;
         (self.mixture, self.neighbours, self.near) = (Some(now.mixture), now.neighbours, now.near);
         (self.searches, self.rows_seen) = (now.searches, now.rows_seen);
-        (self.bound, self.counts) = (bound, counts);
-        self.iteration += 1;
-        self.finished = None;
+        (self.counts, self.converged, self.finished) = (counts, converged, None);
+        self.bounds.push(bound);
         self.timings.sweeps += begun.elapsed().as_secs_f64();
         Ok(Step {
-            iteration: self.iteration,
+            iteration: self.n_iter(),
             rows_seen: self.rows_seen,
             batch_size: n,
             objective: bound,
@@ -245,31 +236,37 @@ impl<T: Compute> Truncated<T> {
             n_changed: now.changed,
             n_distances: now.distances + std::mem::take(&mut self.seeding_distances),
             elapsed: 0.0,
-            stop_reason,
+            stop_reason: converged.then_some(StopReason::Tolerance),
         })
     }
 
-    /// Why the iteration that found this bound is the last one.
-    fn stops(&self, bound: f64) -> Option<StopReason> {
-        let gain = bound - self.bound;
+    /// Whether the iteration that found this bound, of rows of `dim` columns, is the last one by the stop rule.
+    fn settles(&self, bound: f64, dim: usize) -> bool {
+        let (gain, tolerance) = (bound - self.bound(), self.params.tolerance);
         // Between the first bounds the shape may change.
-        let comparable = self.params.covariance == Covariance::TiedSpherical || self.iteration > WARM_UP;
+        let comparable = self.params.covariance == Covariance::TiedSpherical || self.n_iter() > WARM_UP;
         let settled = match self.params.stopping {
-            Stopping::PerWeight => gain <= self.params.tolerance,
-            Stopping::Relative => gain.abs() <= self.params.tolerance * bound.abs(),
+            Stopping::Auto => gain <= tolerance * dim as f64,
+            Stopping::PerWeight => gain <= tolerance,
+            Stopping::Relative => gain.abs() <= tolerance * bound.abs(),
         };
-        if self.iteration > 0 && comparable && settled {
-            Some(StopReason::Tolerance)
-        } else if self.iteration + 1 >= self.params.max_iter {
-            Some(StopReason::MaxIterations)
-        } else {
-            None
-        }
+        self.n_iter() > 0 && comparable && settled
     }
 
     /// What of it scores rows.
     fn scores(&self) -> Option<Scores<'_, T>> {
         self.mixture.as_ref().map(|mixture| Scores::new(mixture, Some(&self.neighbours)))
+    }
+
+    /// Labels and squared error of all rows of `data` about the present components, made once for these.
+    pub(super) fn label_all(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        let begun = Instant::now();
+        if self.finished.is_none() {
+            let finished = self.scores().map(|scores| scores.label(data, cx)).transpose()?;
+            self.finished = finished;
+        }
+        self.timings.finish += begun.elapsed().as_secs_f64();
+        Ok(self.finished.as_ref().map_or(f64::NAN, |(_, inertia)| *inertia))
     }
 }
 
@@ -281,13 +278,7 @@ impl<T: Compute> Solver<T> for Truncated<T> {
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        if self.mixture.is_none() {
-            self.begin(data, cx)?;
-        }
-        match &self.coreset {
-            None => self.iterate(data, cx),
-            Some(_) => self.on_coreset(|this, rows, _| this.iterate(rows, cx)),
-        }
+        self.iterate(data, cx)
     }
 
     fn model(&self) -> GaussianMixture {
@@ -295,60 +286,16 @@ impl<T: Compute> Solver<T> for Truncated<T> {
     }
 }
 
-impl<T: Compute> CenterSolver<T> for Truncated<T> {
-    fn snapshot(&self) -> Snapshot<'_, T> {
-        let (dim, centers) = self.mixture.as_ref().map_or((0, &[][..]), |m| (m.dim, &m.means));
-        let (labels, inertia) = self.finished.as_ref().map_or((&[][..], f64::NAN), |(l, e)| (l, *e));
-        Snapshot {
-            dim,
-            metric: Metric::Euclidean,
-            centers,
-            weights: &self.counts,
-            labels,
-            inertia,
-            n_iter: self.iteration,
-            n_steps: self.iteration,
-            seeded_by: &self.seeded_by,
-            algorithm: self.params.covariance.name(),
-            timings: self.timings,
-        }
+impl<T: Compute> OneOfSeveral<T> for Truncated<T> {
+    fn begin(&self, start: u64, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {
+        let mut new = Self { start, ..Self::plan(self.params.clone()) };
+        new.choose(data, cx)?;
+        Ok(new)
     }
 
-    fn details(&self) -> Contents {
-        let mut contents = Contents::new("");
-        if let Some(mixture) = &self.mixture {
-            let k = mixture.k();
-            let variances = mixture.variances_as(self.params.covariance);
-            keep(&mut contents, "variances", Array::new(&[variances.len()], &variances));
-            keep(&mut contents, "weights", Array::new(&[k], &mixture.weights));
-            let (size, ids) = (self.neighbours.size(), self.neighbours.ids());
-            keep(&mut contents, "neighbours", Array::new(&[k, size], ids));
-            contents.meta.insert("floored".into(), mixture.is_floored().to_string());
-        }
-        contents
-    }
-
-    fn coreset(&self) -> Option<&Coreset<T>> {
-        self.coreset.as_ref()
-    }
-
-    fn checkpoint(&self) -> Contents {
-        self.to_checkpoint()
-    }
-
-    fn fits(&self, n: Option<u64>) -> bool {
-        let n = self.coreset.as_ref().map(|coreset| coreset.rows.len() as u64).or(n);
-        n.is_none_or(|n| self.near.len() as u64 == n * self.sizes().0 as u64)
-    }
-
-    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
-        let begun = Instant::now();
-        if self.finished.is_none() {
-            let finished = self.scores().map(|scores| scores.label(data, cx)).transpose()?;
-            self.finished = finished;
-        }
-        self.timings.finish += begun.elapsed().as_secs_f64();
-        Ok(self.finished.as_ref().map_or(f64::NAN, |(_, inertia)| *inertia))
+    /// The bound is that of the last search, whatever happens to labels: starts are compared without a pass.
+    fn finish(&mut self, _data: &dyn DataSource<T>, _cx: &Executor) -> Result<f64> {
+        Ok(-self.bound())
     }
 }
 
@@ -362,18 +309,21 @@ mod tests {
         let (n, active) = (3000u32, 3);
         let rows: Vec<[f64; 2]> = (0..n).map(|i| [f64::from(i % 50), f64::from(i % 7)]).collect();
         let cx = Executor::new(Some(1)).unwrap();
-        let mut state = Truncated::<f64>::plan(TruncatedGaussianMixture::params(20).n_active(active));
+        let plan = Truncated::<f64>::plan(TruncatedGaussianMixture::params(20).n_active(active));
+        let mut state = plan.begin(0, &rows, &cx).unwrap();
         for _ in 0..4 {
             state.step(&rows, &cx).unwrap();
             assert_eq!((state.near.len(), state.near.capacity()), (n as usize * active, n as usize * active));
         }
-        assert!(state.coreset.is_none() && state.finished.is_none() && state.counts.len() == 20);
+        assert!(state.finished.is_none() && state.counts.len() == 20);
         // What is kept of it is no larger: nothing else grows with the rows.
         let more: Vec<[f64; 2]> = [&rows[..], &rows[..]].concat();
-        let mut other = Truncated::<f64>::plan(TruncatedGaussianMixture::params(20).n_active(active));
-        other.step(&more, &cx).unwrap();
+        let mut other = plan.begin(0, &more, &cx).unwrap();
+        for _ in 0..4 {
+            other.step(&more, &cx).unwrap();
+        }
         let values = |state: &Truncated<f64>| -> usize {
-            state.to_checkpoint().arrays.values().map(|array| array.shape().iter().product::<usize>()).sum()
+            state.to_file().arrays.values().map(|array| array.shape().iter().product::<usize>()).sum()
         };
         assert_eq!(values(&other) - values(&state), n as usize * active);
     }

@@ -74,7 +74,7 @@ impl<T: Compute> Solver<T> for LloydStarts<T> {
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let step = self.starts.step(data, cx)?;
         if let Some(lost) = self.starts.take_lost() {
-            self.lost = sum(self.lost, lost.timings());
+            self.lost = self.lost + lost.timings();
         }
         Ok(step)
     }
@@ -88,7 +88,7 @@ impl<T: Compute> CenterSolver<T> for LloydStarts<T> {
     fn snapshot(&self) -> Snapshot<'_, T> {
         let best = self.starts.best();
         let challenger = self.starts.challenger().map(Lloyd::timings).unwrap_or_default();
-        Snapshot { timings: sum(self.lost, sum(best.timings(), challenger)), ..best.snapshot() }
+        Snapshot { timings: self.lost + best.timings() + challenger, ..best.snapshot() }
     }
 
     fn checkpoint(&self) -> Contents {
@@ -122,9 +122,4 @@ impl<T: Compute> CenterSolver<T> for LloydStarts<T> {
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
         self.starts.best_mut().finish(data, cx)
     }
-}
-
-/// Seconds of both.
-fn sum(a: Timings, b: Timings) -> Timings {
-    Timings { seeding: a.seeding + b.seeding, sweeps: a.sweeps + b.sweeps, finish: a.finish + b.finish }
 }

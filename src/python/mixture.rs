@@ -23,7 +23,7 @@ fn covariance_of(name: &str) -> PyResult<Covariance> {
 
 /// A mixture of Gaussians; from a `state`, a run that goes on.
 #[pyfunction]
-#[pyo3(signature = (source, *, n_components, n_active, n_neighbors, explore, coreset_rows, coreset_share, covariance, seeding, centers, chain, start, n_initial_e_steps, stopping, max_iter, tol, seed, threads, weights, state))]
+#[pyo3(signature = (source, *, n_components, n_active, n_neighbors, explore, coreset_rows, coreset_share, covariance, seeding, centers, chain, start, n_initial_e_steps, n_init, stopping, max_iter, tol, seed, threads, weights, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn mixture(
     py: Python<'_>,
@@ -40,6 +40,7 @@ pub(super) fn mixture(
     chain: usize,
     start: &str,
     n_initial_e_steps: u64,
+    n_init: u64,
     stopping: &str,
     max_iter: u64,
     tol: f64,
@@ -64,6 +65,7 @@ pub(super) fn mixture(
         })
         .start_with(start)
         .n_initial_e_steps(n_initial_e_steps)
+        .n_init(n_init)
         .stopping(rule)
         .max_iter(max_iter)
         .tolerance(tol)

@@ -11,8 +11,8 @@ from typing import Any
 from .arguments import setting_of
 from .errors import UsageError
 
-#: Parameters that belong to the program, not to its user.
-NOT_SET = ("callbacks", "verbose")
+#: Parameters that belong to the program, not to its user; first means come from the file of ``--init``.
+NOT_SET = ("callbacks", "verbose", "means_init")
 
 
 @dataclass(frozen=True)

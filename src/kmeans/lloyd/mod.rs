@@ -35,6 +35,18 @@ pub struct Timings {
     pub finish: f64,
 }
 
+impl std::ops::Add for Timings {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            seeding: self.seeding + other.seeding,
+            sweeps: self.sweeps + other.sweeps,
+            finish: self.finish + other.finish,
+        }
+    }
+}
+
 /// Lloyd's algorithm as a state: centers, labels, counts. `O(n)` labels and `O(k d)` sums.
 ///
 /// `Step::objective` is the inertia that the sweep measured: of its labels about the centers that it started from. Where few labels change

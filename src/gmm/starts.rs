@@ -1,0 +1,219 @@
+//! This module knows a mixture that is fitted from several starts, to all rows or to a coreset of them, and how such a fit becomes arrays and texts.
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use super::model::GaussianMixture;
+use super::params::MixtureParams;
+use super::truncated::Truncated;
+use crate::data::{Access, DataSource, count_rows};
+use crate::error::Result;
+use crate::kernel::Compute;
+use crate::kmeans::state::{stored_timings, timings_of};
+use crate::kmeans::{CenterSolver, Metric, Snapshot, Timings};
+use crate::parallel::Executor;
+use crate::persist::kept::{count, flag, keep, keep_rows, kept_rows, list};
+use crate::persist::schema::MIXTURE_CHECKPOINT;
+use crate::persist::{Array, Contents};
+use crate::seeding::{Seeding, enough_rows};
+use crate::solver::{Restarts, RestartsState, Solver, Step};
+use crate::stats::{Coreset, lightweight_coreset};
+
+/// The starts of truncated EM that a fit consists of; the one with the highest bound wins.
+///
+/// `Step::objective` is the bound of the log-likelihood by weight, of the parameters before the step moved them.
+pub struct MixtureStarts<T: Compute> {
+    params: MixtureParams,
+    starts: Restarts<Truncated<T>>,
+    /// What stands for all rows, for every start, if it was asked for.
+    coreset: Option<Coreset<T>>,
+    /// Rows that were read, and seconds, for the coreset and for starts that are over and lost.
+    rows_seen: u64,
+    timings: Timings,
+}
+
+impl<T: Compute> MixtureStarts<T> {
+    pub(super) fn plan(params: MixtureParams) -> Self {
+        let starts = Restarts::new(Truncated::plan(params.clone()), Self::count(&params), params.max_iter);
+        Self { params, starts, coreset: None, rows_seen: 0, timings: Timings::default() }
+    }
+
+    /// The number of starts.
+    fn count(params: &MixtureParams) -> u64 {
+        if matches!(params.seeding, Seeding::Given(_)) { 1 } else { params.n_init }
+    }
+
+    /// Draws the coreset that is wanted and not there.
+    fn draw(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let Some(size) = self.params.coreset_size else { return Ok(()) };
+        if self.coreset.is_some() {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let n = count_rows(data)?;
+        enough_rows(n, self.params.n_components)?;
+        let size = usize::try_from(size.of(n).min(n)).unwrap_or(usize::MAX);
+        self.coreset = Some(lightweight_coreset(data, size, self.params.seed, cx)?);
+        // One to find the mean, one to draw.
+        self.rows_seen += if size as u64 == n { n } else { 2 * n };
+        self.timings.seeding += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// The starts that are kept: the best one, and the one on its way.
+    fn kept(&self) -> impl Iterator<Item = &Truncated<T>> {
+        [Some(self.starts.best()), self.starts.challenger()].into_iter().flatten()
+    }
+
+    /// With these parameters, from what [`CenterSolver::checkpoint`] gave; the error says what is wrong.
+    pub(super) fn of_checkpoint(params: &MixtureParams, contents: &Contents) -> Result<Self, String> {
+        contents.must_be(MIXTURE_CHECKPOINT)?;
+        let numbers = contents.object("starts")?;
+        let mut params = params.clone();
+        params.seed = count(&numbers, "seed")?;
+        let first = Truncated::of_file(&params, contents)?;
+        let challenger = contents.part("challenger").map(|part| Truncated::of_file(&params, &part));
+        let (current, best) = if flag(&numbers, "over")? {
+            (challenger.transpose()?, Some((-first.bound(), first)))
+        } else {
+            (Some(first), None)
+        };
+        let state = RestartsState {
+            started: count(&numbers, "started")?,
+            current,
+            best,
+            steps: count(&numbers, "steps")?,
+            // To end a start takes no pass that could fail.
+            ended: None,
+            iteration: count(&numbers, "iteration")?,
+            rows_seen: 0,
+        };
+        let plan = Truncated::plan(params.clone());
+        let starts = Restarts::resumed(plan, (Self::count(&params), params.max_iter), state);
+        let coreset = coreset_of(contents, starts.best().dim())?;
+        if coreset.is_some() != params.coreset_size.is_some() {
+            return Err("it holds a coreset where none is wanted, or lacks one".into());
+        }
+        let (rows_seen, timings) = (count(&numbers, "rows_seen")?, timings_of(&numbers)?);
+        Ok(Self { params, starts, coreset, rows_seen, timings })
+    }
+}
+
+/// The coreset that a checkpoint holds of rows of `dim` columns, if it holds one.
+fn coreset_of<T: Compute>(contents: &Contents, dim: usize) -> Result<Option<Coreset<T>>, String> {
+    if !contents.arrays.contains_key("coreset_weights") {
+        return Ok(None);
+    }
+    let points = kept_rows(contents, "coreset", dim)?;
+    let weights: Vec<f64> = list(contents, "coreset_weights")?;
+    let rows = list(contents, "coreset_rows")?;
+    let sound = points.values.iter().all(|x: &T| x.finite())
+        && weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+    if points.len() == weights.len() && rows.len() == weights.len() && sound {
+        Ok(Some(Coreset { points, weights, rows }))
+    } else {
+        Err("its coreset does not fit together".into())
+    }
+}
+
+impl<T: Compute> Solver<T> for MixtureStarts<T> {
+    type Model = GaussianMixture;
+
+    fn needs(&self) -> Access {
+        Access::Replay
+    }
+
+    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
+        self.draw(data, cx)?;
+        let mut step = match &self.coreset {
+            None => self.starts.step(data, cx)?,
+            Some(coreset) => self.starts.step(&coreset.weighted()?, cx)?,
+        };
+        if let Some(lost) = self.starts.take_lost() {
+            self.rows_seen += lost.rows_seen;
+            self.timings = self.timings + lost.timings;
+        }
+        step.rows_seen = self.rows_seen + self.kept().map(|start| start.rows_seen).sum::<u64>();
+        Ok(step)
+    }
+
+    fn model(&self) -> GaussianMixture {
+        self.starts.model()
+    }
+}
+
+impl<T: Compute> CenterSolver<T> for MixtureStarts<T> {
+    fn snapshot(&self) -> Snapshot<'_, T> {
+        let best = self.starts.best();
+        let centers = best.mixture.as_ref().map_or(&[][..], |mixture| &mixture.means);
+        let (labels, inertia) = best.finished.as_ref().map_or((&[][..], f64::NAN), |(l, e)| (l, *e));
+        Snapshot {
+            dim: best.dim(),
+            metric: Metric::Euclidean,
+            centers,
+            weights: &best.counts,
+            labels,
+            inertia,
+            n_iter: best.n_iter(),
+            n_steps: best.n_iter(),
+            seeded_by: &best.seeded_by,
+            algorithm: self.params.covariance.name(),
+            timings: self.kept().fold(self.timings, |all, start| all + start.timings),
+        }
+    }
+
+    fn details(&self) -> Contents {
+        let mut contents = Contents::new("");
+        let best = self.starts.best();
+        if let Some(mixture) = &best.mixture {
+            let k = mixture.k();
+            let variances = mixture.variances_as(self.params.covariance);
+            keep(&mut contents, "variances", Array::new(&[variances.len()], &variances));
+            keep(&mut contents, "weights", Array::new(&[k], &mixture.weights));
+            let (size, ids) = (best.neighbours.size(), best.neighbours.ids());
+            keep(&mut contents, "neighbours", Array::new(&[k, size], ids));
+            keep(&mut contents, "bounds", Array::new(&[best.bounds.len()], &best.bounds));
+            contents.meta.insert("floored".into(), mixture.is_floored().to_string());
+            contents.meta.insert("converged".into(), best.converged.to_string());
+        }
+        contents
+    }
+
+    fn coreset(&self) -> Option<&Coreset<T>> {
+        self.coreset.as_ref()
+    }
+
+    fn checkpoint(&self) -> Contents {
+        let mut contents = self.starts.best().to_file();
+        let state = self.starts.state();
+        let numbers = json!({
+            "seed": self.params.seed,
+            "over": state.best.is_some(),
+            "started": state.started,
+            "steps": state.steps,
+            "iteration": state.iteration,
+            "rows_seen": self.rows_seen,
+            "timings": stored_timings(self.timings),
+        });
+        contents.meta.insert("starts".into(), numbers.to_string());
+        if let Some(challenger) = self.starts.challenger() {
+            contents.put("challenger", challenger.to_file());
+        }
+        if let Some(coreset) = &self.coreset {
+            keep_rows(&mut contents, "coreset", &coreset.points);
+            keep(&mut contents, "coreset_weights", Array::new(&[coreset.weights.len()], &coreset.weights));
+            keep(&mut contents, "coreset_rows", Array::new(&[coreset.rows.len()], &coreset.rows));
+        }
+        contents
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        let n = self.coreset.as_ref().map(|coreset| coreset.rows.len() as u64).or(n);
+        n.is_none_or(|n| self.kept().all(|start| start.near.len() as u64 == n * start.sizes().0 as u64))
+    }
+
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
+        self.starts.best_mut().label_all(data, cx)
+    }
+}
