@@ -189,7 +189,6 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
 
     covariances_: Any
     weights_: npt.NDArray[np.float64]
-    lower_bounds_: npt.NDArray[np.float64]
     converged_: bool
     coreset_: Coreset | None
     neighbors_: npt.NDArray[np.int32]
@@ -197,6 +196,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     _count = "n_components"
     #: Whether the variances are all as small as they may be.
     _floored = False
+    #: The bound at every iteration of the best start.
+    _bounds: npt.NDArray[np.float64] | None = None
 
     def __init__(
         self,
@@ -363,12 +364,16 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
             state=state,
         )
 
+    def _forget(self) -> None:
+        super()._forget()
+        self._bounds = None
+
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         _, arrays, texts = run.details()
         self._take(arrays["variances"], arrays["weights"], arrays["neighbours"].astype(np.int32))
         self._floored = texts["floored"] == "true"
-        self.lower_bounds_, self.converged_ = arrays["bounds"], texts["converged"] == "true"
+        self._bounds, self.converged_ = arrays["bounds"], texts["converged"] == "true"
         if not hasattr(self, "coreset_"):
             found = run.coreset()
             self.coreset_ = None if found is None else coreset_of(found, self.n_features_in_)
@@ -429,12 +434,17 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         return self.cluster_centers_
 
     @property
-    def lower_bound_(self) -> float:
-        """Bound of the mean log-likelihood by weight, at the last search."""
-        if not hasattr(self, "lower_bounds_"):
+    def lower_bounds_(self) -> npt.NDArray[np.float64]:
+        """Bound of the mean log-likelihood by weight at every iteration of the best start."""
+        if self._bounds is None:
             raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute 'lower_bound_': it is not fitted yet"
+                f"{type(self).__name__!r} object has no attribute 'lower_bounds_': it is not fitted yet"
             )
+        return self._bounds
+
+    @property
+    def lower_bound_(self) -> float:
+        """Bound of the mean log-likelihood by weight, at the last search of the best start."""
         return float(self.lower_bounds_[-1])
 
     @property
@@ -710,7 +720,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         model._take(variances, weights, neighbors)
         # What does not fit together is refused here.
         model._mixture("neighbors")
-        model.lower_bounds_ = floats(arrays, "lower_bounds", (None,))
-        need(len(model.lower_bounds_) == model.n_iter_ > 0, "it has another number of bounds than iterations")
+        model._bounds = floats(arrays, "lower_bounds", (model.n_iter_,))
+        need(model.n_iter_ > 0, "it has made no iteration")
         model.coreset_ = None
         return model

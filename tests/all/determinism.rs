@@ -286,8 +286,11 @@ fn mixtures_and_coresets() {
     let to_bits = |values: Vec<f64>| values.iter().map(|x| x.to_bits()).collect::<Vec<u64>>();
     for shape in [Covariance::TiedSpherical, Covariance::Spherical, Covariance::Diag] {
         for size in [None, Some(CoresetSize::Rows(900))] {
-            let params =
-                TruncatedGaussianMixture::params(40).covariance(shape).coreset_size(size).max_iter(5);
+            let params = TruncatedGaussianMixture::params(40)
+                .covariance(shape)
+                .coreset_size(size)
+                .max_iter(5)
+                .n_init(2);
             let mut found = Vec::new();
             for (source, threads) in sources.iter().flat_map(|source| THREADS.map(|t| (source, t))) {
                 let model = params.clone().threads(Some(threads)).fit(source).unwrap();

@@ -65,6 +65,7 @@ fn parameters_of_a_mixture_outside_their_range() {
         (params(7), "n_components=7 must be at most the number of rows, 6"),
         (params(2).n_active(0), "n_active must be at least 1, got 0"),
         (params(2).n_neighbors(0), "n_neighbors must be at least 1, got 0"),
+        (params(2).n_init(0), "n_init must be at least 1, got 0"),
         (
             params(2).coreset_size(Some(CoresetSize::Share(1.5))),
             "coreset_size must be a share above 0 and at most 1, got 1.5",

@@ -41,6 +41,10 @@ METHODS = {
     "mixture, callable": shoal.TruncatedGaussianMixture(
         12, covariance_type="spherical", init=first_rows, max_iter=6, random_state=3
     ),
+    "mixture, starts": shoal.TruncatedGaussianMixture(
+        12, n_active=3, init="random", n_init=3, coreset_size=900, tol=1e-3, random_state=3
+    ),
+    "mixture, means": shoal.TruncatedGaussianMixture(12, means_init=X[:12], max_iter=6, tol=0.0),
     "nested": shoal.NestedMiniBatchKMeans(12, batch_size=200, random_state=3),
     "nested, in order": shoal.NestedMiniBatchKMeans(
         12, batch_size=200, shuffle=False, compute_labels=False, random_state=3
@@ -72,7 +76,8 @@ def attributes(model):
     }
     if getattr(model, "compute_labels", True):
         found |= {"labels_": model.labels_, "inertia_": model.inertia_}
-    for name in ("learning_rate_", "n_steps_", "step_sizes_", "rows_used_", "rows_retired_", "batch_sizes_"):
+    more = ("learning_rate_", "n_steps_", "step_sizes_", "rows_used_", "rows_retired_", "batch_sizes_")
+    for name in (*more, "lower_bounds_", "converged_"):
         if hasattr(model, name):
             found[name] = getattr(model, name)
     names = [name for name in model.history_.dtype.names if name not in ("elapsed", "n_distances")]

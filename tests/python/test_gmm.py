@@ -16,6 +16,9 @@ from shoal._base import as_source
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
 
+# Many fits here are of a few iterations only.
+pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
+
 KINDS = ("tied_spherical", "spherical", "diag")
 
 
@@ -440,7 +443,7 @@ def test_distances_are_counted():
 def test_stopping_rules():
     X = blobs(1000, 4, 11)
     params = {"random_state": 0, "tol": 1e-3}
-    absolute = TruncatedGaussianMixture(12, **params).fit(X)
+    absolute = TruncatedGaussianMixture(12, stopping="per-weight", **params).fit(X)
     relative = TruncatedGaussianMixture(12, stopping="relative", **params).fit(X)
     assert absolute.converged_
     assert relative.converged_
@@ -450,10 +453,120 @@ def test_stopping_rules():
     changes = np.abs(np.diff(bounds)) / np.abs(bounds[1:])
     assert changes[-1] <= 1e-3
     assert (changes[:-1] > 1e-3).all()
-    # The unit of the data does not matter to the first.
-    scaled = TruncatedGaussianMixture(12, **params).fit(X * 1024.0)
-    assert scaled.n_iter_ == absolute.n_iter_
-    np.testing.assert_allclose(scaled.means_, 1024 * absolute.means_, rtol=1e-9)
+    auto = TruncatedGaussianMixture(12, **params).fit(X)
+    gains = np.diff(auto.lower_bounds_)
+    assert gains[-1] <= 4e-3
+    assert (gains[:-1] > 4e-3).all()
+    # The unit of the data does not matter to the default and to the first.
+    for stopping, model in (("auto", auto), ("per-weight", absolute)):
+        scaled = TruncatedGaussianMixture(12, stopping=stopping, **params).fit(X * 1024.0)
+        assert scaled.n_iter_ == model.n_iter_
+        np.testing.assert_allclose(scaled.means_, 1024 * model.means_, rtol=1e-9)
+    # Nor does it to the default how often each column is there, which sharpens the bound of each row.
+    X = blobs(3000, 2, 11, spread=9.0)
+    given = {"init": X[:12], "n_active": 1, "n_neighbors": 12, "explore": 0, "random_state": 0}
+    one = TruncatedGaussianMixture(12, **given).fit(X)
+    given["init"] = np.tile(X[:12], 8)
+    eight = TruncatedGaussianMixture(12, **given).fit(np.tile(X, 8))
+    assert one.n_iter_ == eight.n_iter_
+    np.testing.assert_allclose(np.tile(one.means_, 8), eight.means_, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("default:the fit did not converge")
+def test_a_fit_that_does_not_converge_says_so():
+    X = blobs(1000, 4, 11)
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=2 .* tol=0.0001 .* Increase max_iter or tol"):
+        model = TruncatedGaussianMixture(12, max_iter=2, random_state=0).fit(X)
+    assert (model.converged_, model.stop_reason_, model.n_iter_) == (False, "max-iter", 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = TruncatedGaussianMixture(12, random_state=0).fit(X)
+        assert (model.converged_, model.stop_reason_) == (True, "tolerance")
+        # Who ends a fit knows that it is not over.
+        model = TruncatedGaussianMixture(12, random_state=0, callbacks=[lambda *_: True]).fit(X)
+        assert (model.converged_, model.stop_reason_) == (False, "callback")
+
+
+@pytest.mark.parametrize("size", [None, 500])
+def test_the_best_of_several_starts_wins(size):
+    X = blobs(1500, 3, 21, k=25)
+    params = {"coreset_size": size, "init": "random", "random_state": 4}
+    seen = []
+    one = TruncatedGaussianMixture(25, **params).fit(X)
+    model = TruncatedGaussianMixture(
+        25, n_init=6, callbacks=[lambda est, step: seen.append((est.lower_bound_, step))], **params
+    ).fit(X)
+    bounds = model.history_["objective"]
+    # The first start is that of a single one; a bound falls only where a start begins.
+    begun = [0, *(np.flatnonzero(np.diff(bounds) < 0) + 1), len(bounds)]
+    assert len(begun) == 7
+    np.testing.assert_array_equal(bounds[: begun[1]], one.lower_bounds_)
+    ends = [bounds[end - 1] for end in begun[1:]]
+    assert len(set(ends)) > 1
+    best = int(np.argmax(ends))
+    assert best > 0, "take another seed"
+    np.testing.assert_array_equal(model.lower_bounds_, bounds[begun[best] : begun[best + 1]])
+    assert model.lower_bound_ == max(ends) > one.lower_bound_
+    assert model.n_iter_ == len(model.lower_bounds_)
+    assert model.converged_
+    assert (model.history_["stop_reason"] != "").sum() == 1
+    assert (np.diff(model.history_["rows_seen"]) > 0).all()
+    rows = model.score(X) if size is None else None
+    assert rows is None or rows >= model.lower_bound_
+    # While a start is on its way, the best one before it is what the estimator shows.
+    assert [shown for shown, step in seen if step.iteration == begun[2]] == [max(ends[:2])]
+    again = TruncatedGaussianMixture(25, n_init=6, n_jobs=2, **params).fit(X)
+    assert again.means_.tobytes() == model.means_.tobytes()
+    assert (again.labels_ == model.labels_).all()
+    if size is not None:
+        np.testing.assert_array_equal(model.coreset_.indices, one.coreset_.indices)
+
+
+def test_means_are_given_in_two_ways(tmp_path):
+    X = blobs(800, 3, 22, dtype=np.float32)
+    by_init = TruncatedGaussianMixture(12, init=X[:12], random_state=0).fit(X)
+    model = TruncatedGaussianMixture(12, means_init=X[:12].tolist(), random_state=0).fit(X)
+    assert model.means_.tobytes() == by_init.means_.tobytes()
+    assert model.init_ == by_init.init_ == "array"
+    path = tmp_path / "model.safetensors"
+    model.save(path)
+    loaded = shoal.load(path)
+    np.testing.assert_array_equal(loaded.means_init, X[:12])
+    assert loaded.fit(X).means_.tobytes() == model.means_.tobytes()
+    with pytest.warns(RuntimeWarning, match="one start instead of n_init=3"):
+        one = TruncatedGaussianMixture(12, means_init=X[:12], n_init=3, random_state=0).fit(X)
+    assert one.means_.tobytes() == model.means_.tobytes()
+    with pytest.raises(ValueError, match=r"means_init must have shape \(12, 3\), got \(11, 3\)"):
+        TruncatedGaussianMixture(12, means_init=X[:11]).fit(X)
+    with pytest.raises(ValueError, match="means_init must be None where init is an array or a callable"):
+        TruncatedGaussianMixture(12, means_init=X[:12], init=X[:12]).fit(X)
+    with pytest.raises(ValueError, match="means_init must be None or an array, got 'k-means"):
+        TruncatedGaussianMixture(12, means_init="k-means++").fit(X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_criteria_count_parameters(kind):
+    X = blobs(900, 3, 23)
+    model = TruncatedGaussianMixture(5, covariance_type=kind, random_state=0).fit(X)
+    free = {"tied_spherical": 15 + 1, "spherical": 15 + 5 + 4, "diag": 15 + 15 + 4}[kind]
+    total = model.score_samples(X).sum()
+    assert model.aic(X) == pytest.approx(2 * free - 2 * total, rel=1e-12)
+    assert model.bic(X) == pytest.approx(np.log(900) * free - 2 * total, rel=1e-12)
+    twice = model.aic(X, sample_weight=np.full(900, 2.0))
+    assert twice == pytest.approx(2 * free - 4 * total, rel=1e-12)
+
+
+def test_shares_in_an_array_are_those_of_the_sparse_matrix():
+    X = blobs(400, 3, 24)
+    model = TruncatedGaussianMixture(12, n_active=4, random_state=0).fit(X)
+    dense = model.predict_proba(X, dense=True)
+    assert type(dense) is np.ndarray
+    assert (dense.shape, dense.dtype) == ((400, 12), np.float64)
+    np.testing.assert_array_equal(dense, model.predict_proba(X).toarray())
+    assert (dense.argmax(axis=1) == model.labels_).all()
+    np.testing.assert_allclose(dense.sum(axis=1), 1.0, rtol=1e-12)
+    walked = model.predict_proba(X, dense=True, search="neighbors")
+    np.testing.assert_array_equal(walked, model.predict_proba(X, search="neighbors").toarray())
 
 
 @pytest.mark.filterwarnings("ignore:Number of distinct components")
@@ -504,6 +617,8 @@ def test_files_and_pickles(kind, tmp_path):
         assert again.lower_bound_ == model.lower_bound_
         assert (again.history_ == model.history_).all()
         assert again.n_distances_ == model.n_distances_
+        assert again.converged_ is model.converged_
+        np.testing.assert_array_equal(again.lower_bounds_, model.lower_bounds_)
     assert loaded.get_params() == model.get_params()
     kind_of, arrays, meta = shoal._core.load_model(str(path))
     arrays["variances"] = -arrays["variances"]
@@ -728,7 +843,8 @@ def test_breaking_off_leaves_a_usable_estimator():
         ({"init": "kmeans"}, "init must be one of"),
         ({"chain_length": 0}, "chain_length must be an integer of at least 1"),
         ({"n_initial_e_steps": -1}, "n_initial_e_steps must be an integer of at least 0"),
-        ({"stopping": "never"}, "stopping must be one of per-weight, relative"),
+        ({"n_init": 0}, "n_init must be an integer of at least 1, got 0"),
+        ({"stopping": "never"}, "stopping must be one of auto, per-weight, relative"),
         ({"max_iter": 0}, "max_iter must be an integer of at least 1"),
         ({"tol": -1.0}, "tol must be a finite number of at least 0"),
     ],
@@ -793,6 +909,8 @@ def test_the_command_line_fits_and_predicts(tmp_path, capsys):
         "gmm",
         "--set",
         "coreset_size=300",
+        "--set",
+        "n_init=3",
         "-o",
         path,
         "--labels",
@@ -802,7 +920,7 @@ def test_the_command_line_fits_and_predicts(tmp_path, capsys):
         cli.main([str(arg) for arg in [*args, "--checkpoint", tmp_path / "run.safetensors", "--json"]]) == 0
     )
     told = json.loads(capsys.readouterr().out)
-    model = shoal.TruncatedGaussianMixture(7, coreset_size=300, random_state=0).fit(X)
+    model = shoal.TruncatedGaussianMixture(7, coreset_size=300, n_init=3, random_state=0).fit(X)
     assert told["lower_bound"] == model.lower_bound_
     assert told["inertia"] is None
     assert (np.load(labels) == model.labels_).all()

@@ -6,7 +6,9 @@ k-means and that of scikit-learn; then the vc-GMM that is nearest to 10% of erro
 k-means on the same coreset, with its own seeding and with that of vc-GMM. ``growth``: seconds of an iteration
 as the number of components doubles, on a coreset and on all rows. ``initial``: searches before the first
 means are moved, and the random component, with few features. ``densities``: log-likelihood of rows held out
-against scikit-learn's ``GaussianMixture``, which gets float64 rows.
+against scikit-learn's ``GaussianMixture``, which gets float64 rows. ``defaults``: every stop rule of the
+mixture, our k-means with its default seeds and with AFK-MC2 seeds, and both on a coreset, on nine sets, of
+which the first three have set the defaults of the mixture; errors are relative to our k-means.
 
 `random start` is the start of the paper, all others begin in cells; `hard` gives every row to one component,
 which makes it k-means with few distances; `k-means++` are mixtures with plain k-means++ seeds, which heavy
@@ -44,6 +46,19 @@ SETS = (
     "sift_bsds_trainval:4000",
     "patches:2000",
 )
+#: Sets of the comparison of defaults, some with so many of their rows; the first three are those that the
+#: default stop rule and its tolerance were chosen on.
+DEFAULTS = (
+    "sift_bsds_trainval@60000:1000",
+    "fsdd_logmel40_spkA:500",
+    "uk_accidents_lnglat_140k:500",
+    "sift_bsds_trainval@60000:4000",
+    "mnist_70k@20000:200",
+    "aloi_27d_50k:300",
+    "wordvec_ppmi_svd100:300",
+    "cover_286k@100000:500",
+    "letter_20k:200",
+)
 #: Sets of densities, with few components.
 DENSITIES = (
     "letter_20k:26",
@@ -59,14 +74,16 @@ CORESETS = tuple(2**power for power in range(12, 17))
 
 
 def rows_of(name: str, quick: bool) -> np.ndarray:
-    """The rows of a set in float32, as the experiment takes them."""
+    """The rows of a set in float32, as the experiment takes them; of ``name@n`` the first n in its order."""
+    name, _, most = name.partition("@")
     if name in MADE:
         return np.asarray(datasets.parts_of(name, quick=quick)[0])
     X = common.raw(name).astype(np.float32)
     if name.startswith("cifar10"):
         # As in the paper: pixels are integers, many of them equal.
         X += np.random.default_rng(0).uniform(size=X.shape).astype(np.float32)
-    return np.ascontiguousarray(X[np.random.default_rng(0).permutation(len(X))[: 4000 if quick else None]])
+    n = 4000 if quick else int(most or len(X))
+    return np.ascontiguousarray(X[np.random.default_rng(0).permutation(len(X))[:n]])
 
 
 # ---------------------------------------------------------------- the worker's side
@@ -116,6 +133,7 @@ class Handler:
         model = shoal.KMeans(k, **given).fit(X, sample_weight=weights)
         # Bounds rule most of the later ones out; those of seeding are not among the measured ones.
         measured = {"measured": int(model.history_["n_distances"].sum())}
+        measured["converged"] = model.stop_reason_ != "max-iter"
         plain = len(weights if weights is not None else X) * k * (1 + model.n_iter_)
         return model.cluster_centers_, model.n_iter_, plain, {**model.timings_, **measured}
 
@@ -125,7 +143,7 @@ class Handler:
 
         given = {"stopping": "relative", "random_state": seed, "n_jobs": self._threads, **params}
         model = shoal.TruncatedGaussianMixture(k, **given).fit(X)
-        measured = {"measured": model.n_distances_}
+        measured = {"measured": model.n_distances_, "converged": model.converged_}
         return model.means_, model.n_iter_, model.n_distances_, {**model.timings_, **measured}
 
     def coreset(self, X: Any, k: int, seed: int, size: int, **params: Any) -> Any:
@@ -146,7 +164,7 @@ class Handler:
             import shoal
 
             kinds = {"covariance_type": kind, "n_jobs": self._threads}
-            model: Any = shoal.TruncatedGaussianMixture(k, random_state=seed, tol=1e-3, **kinds)
+            model: Any = shoal.TruncatedGaussianMixture(k, random_state=seed, **kinds)
         else:
             from sklearn.mixture import GaussianMixture
 
@@ -302,6 +320,39 @@ def initial(workers: dict[str, common.Worker], args: argparse.Namespace) -> list
     return table
 
 
+def defaults(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
+    """What each stop rule gives for its time, beside k-means."""
+    table = []
+    for spec in args.data or DEFAULTS:
+        name, k = spec.split(":")[0], int(spec.split(":")[1])
+        k = min(k, 100) if args.quick else k
+        n = len(rows_of(name, args.quick))
+        # At least four rows a component, and a small share of all rows where that is enough.
+        size = max(4 * k, min(2**14, n // 4))
+        rivals: list[tuple[str, str, dict[str, Any]]] = [
+            ("KMeans", "lloyd", {"init": "auto"}),
+            ("KMeans, afk-mc2", "lloyd", {"init": "afk-mc2"}),
+            *(
+                (f"mixture, {rule}", "mixture", {"stopping": rule})
+                for rule in ("auto", "relative", "per-weight")
+            ),
+            (f"KMeans on a coreset of {size}", "coreset", {"size": size, "init": "auto"}),
+            (f"mixture on a coreset of {size}", "mixture", {"stopping": "auto", "coreset_size": size}),
+        ]
+        found: dict[str, list[dict[str, Any]]] = {}
+        for seed in range(args.seeds):
+            for label, method, params in rivals:
+                run = workers["shoal"].call(name, args.quick, method, k, seed, params)
+                found.setdefault(label, []).append(run)
+        base = found["KMeans"]
+        for label, runs in found.items():
+            line = summary(spec, label, runs, base, [])
+            table.append({**line, "converged": sum(run["converged"] for run in runs)})
+        print(common.table(table[-len(rivals) :], DEFAULT) + "\n", flush=True)
+        args.keep(table)
+    return table
+
+
 def densities(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
     """Log-likelihoods of rows held out."""
     table = []
@@ -349,6 +400,17 @@ COLUMNS = {
     "measured saved": ".1f",
     "steps": ".0f",
     "distances": ".3g",
+    "errors seed by seed": "",
+}
+DEFAULT = {
+    "data": "",
+    "method": "",
+    "seeds": "d",
+    "s": ".3f",
+    "relative error": ".2%",
+    "time saved": ".2f",
+    "steps": ".0f",
+    "converged": "d",
     "errors seed by seed": "",
 }
 GROWTH = {
@@ -440,7 +502,13 @@ def growth_picture(path: Path, table: list[dict[str, Any]]) -> None:
     print(f"drawn as {path}")
 
 
-EXPERIMENTS = {"methods": compare, "growth": growth, "initial": initial, "densities": densities}
+EXPERIMENTS = {
+    "methods": compare,
+    "growth": growth,
+    "initial": initial,
+    "densities": densities,
+    "defaults": defaults,
+}
 
 
 def main() -> None:
@@ -449,7 +517,7 @@ def main() -> None:
     )
     parser.add_argument("experiment", choices=list(EXPERIMENTS), nargs="?", default="methods")
     parser.add_argument("--data", nargs="+", metavar="NAME:K", help="sets and numbers of components")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, help="seeds of a method (default 5, of defaults 2)")
     parser.add_argument(
         "--sklearn-seeds", type=int, default=1, help="seeds of scikit-learn's k-means (default 1)"
     )
@@ -471,6 +539,8 @@ def main() -> None:
         warnings.simplefilter("ignore")
         common.serve(Handler(args.worker, args.threads))
         return
+    if args.seeds is None:
+        args.seeds = 2 if args.experiment == "defaults" else 5
     if args.quick:
         args.seeds = 1
     head = common.description(["numpy", "shoal", "scikit-learn"]) | {"threads": str(args.threads)}
