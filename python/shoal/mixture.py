@@ -92,12 +92,22 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     n_initial_e_steps : int, default=0
         Searches before the first means are moved, beside the one that there always is. The paper has tried 2
         to 4 of them, for data of few features.
-    stopping : {"per-weight", "relative"}, default="per-weight"
-        When it has converged: when the bound rises by no more than `tol`, in nats for each unit of weight;
-        or, as in the paper, when it changes by no more than `tol` times itself, which depends on the unit of
-        X.
+    n_init : int, default=1
+        Number of starts, of which the one with the highest bound wins, the earlier among equals. All of them
+        are fitted to the same coreset, if there is one. Means that `means_init`, or an array or a callable as
+        `init` gives are those of a single start; a larger `n_init` then leads to a RuntimeWarning.
+    means_init : array-like of shape (n_components, n_features) or None, default=None
+        First means, the same as ``init=array``; of the names of `init` none is used then.
+    stopping : {"auto", "per-weight", "relative"}, default="auto"
+        When a start has converged. ``"auto"``: when an iteration raises the bound by at most `tol` nats per
+        unit of weight and feature. This does not depend on the unit of X; with
+        ``covariance_type="tied_spherical"`` an iteration then lowers the squared error by about ``2 * tol``
+        of itself. ``"per-weight"``: by at most `tol` nats per unit of weight, which is stricter the more
+        features there are. ``"relative"``: when it changes the bound by at most `tol` times itself, as in the
+        paper. This depends on the unit of X.
     max_iter : int, default=200
-        Most iterations; at least 1.
+        Most iterations of a start; at least 1. A fit that has not converged by then raises a
+        :class:`~sklearn.exceptions.ConvergenceWarning`.
     tol : float, default=1e-4
         See `stopping`.
     random_state : int, RandomState, Generator or None, default=None
@@ -119,15 +129,16 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     weights_ : ndarray of shape (n_components,), float64
         Priors of the components; 0 for one that has lost all rows.
     lower_bound_ : float
-        The bound of the mean log-likelihood by weight, at the last search.
-    lower_bounds_ : ndarray of shape (n_steps,)
-        The same at every iteration.
+        The bound of the mean log-likelihood by weight, at the last search of the best start.
+    lower_bounds_ : ndarray of shape (n_iter_,)
+        The same at every iteration of that start.
     converged_ : bool
-        Whether `tol` ended the fit.
+        Whether `tol` ended that start.
     n_iter_ : int
-        Iterations.
+        Iterations of that start.
     n_distances_ : int
-        Distances that seeding and searches have measured, between rows and means, and between means.
+        Distances that seeding and searches of all starts have measured, between rows and means, and between
+        means.
     coreset_ : Coreset or None
         The rows with weights that it was fitted to; None for all rows. Files do not keep it.
     neighbors_ : ndarray of shape (n_components, n_neighbors), int32
@@ -140,7 +151,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     counts_ : ndarray of shape (n_components,), float64
         Weight of the rows of each component, shared ones in part.
     history_ : structured ndarray of shape (n_steps,)
-        A row for every iteration; `objective` is the bound.
+        A row for every iteration of every start; `objective` is the bound.
     stop_reason_ : str or None
         ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"``, ``"patience"``; None while running.
     timings_ : dict of str to float
@@ -155,8 +166,8 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     Notes
     -----
     An iteration costs at most ``n_samples * n_active * n_neighbors`` distances, the first one what `start`
-    says. Memory beyond the rows: ``8 * n_active`` bytes a row (of the coreset, if there is one),
-    ``O(n_components * n_features)``, and some MB for each thread.
+    says. Memory beyond the rows: ``8 * n_active`` bytes a row (of the coreset, if there is one; twice that
+    with several starts), ``O(n_components * n_features)``, and some MB for each thread.
 
     The bound never falls: a row keeps its components until it finds nearer ones. Variances stay above floors,
     since a component on a single row would have an infinite density: above what rounding makes of values, and

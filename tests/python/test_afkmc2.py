@@ -285,7 +285,7 @@ def test_refusals(use, text):
         use(np.random.default_rng(0).normal(size=(50, 2)))
 
 
-@pytest.mark.filterwarnings("ignore:Number of distinct")
+@pytest.mark.filterwarnings("ignore:Number of distinct", "ignore:the fit did not converge")
 @pytest.mark.parametrize("init", ["random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"])
 @pytest.mark.parametrize(
     "model",

@@ -16,6 +16,9 @@ import pytest
 import shoal
 from shoal.callbacks import Callback, Checkpoint
 
+# Mixtures of a few iterations only.
+pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
+
 RNG = np.random.default_rng(11)
 X = (RNG.normal(size=(3000, 4)) + 3 * RNG.integers(0, 4, size=(3000, 1))).astype("float32")
 WEIGHTS = RNG.uniform(0, 2, size=3000)

@@ -490,7 +490,7 @@ def test_a_fit_that_does_not_converge_says_so():
 @pytest.mark.parametrize("size", [None, 500])
 def test_the_best_of_several_starts_wins(size):
     X = blobs(1500, 3, 21, k=25)
-    params = {"coreset_size": size, "init": "random", "random_state": 4}
+    params = {"coreset_size": size, "init": "random", "random_state": 0}
     seen = []
     one = TruncatedGaussianMixture(25, **params).fit(X)
     model = TruncatedGaussianMixture(
