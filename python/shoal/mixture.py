@@ -665,7 +665,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         """Count the free parameters."""
         k, d = self.cluster_centers_.shape
         free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
-        return free[self.covariance_type]
+        return int(free[self.covariance_type])
 
     def sample(self, n_samples: int = 1) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
         """Draw rows from the mixture.

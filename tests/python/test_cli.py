@@ -560,6 +560,7 @@ def test_other_formats_are_known_to_every_verb(capsys, rows, model, tmp_path, su
     assert other.name in failure(capsys, "info", other)
 
 
+@pytest.mark.filterwarnings("ignore:the fit did not converge")
 @pytest.mark.parametrize(
     "method", ["kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes"]
 )

@@ -336,7 +336,10 @@ def defaults(workers: dict[str, common.Worker], args: argparse.Namespace) -> lis
                 (f"mixture, {rule}", "mixture", {"stopping": rule})
                 for rule in ("auto", "relative", "per-weight")
             ),
-            (f"KMeans on a coreset of {size}", "coreset", {"size": size, "init": "auto"}),
+            *(
+                (f"KMeans{seeds} on a coreset of {size}", "coreset", {"size": size, "init": init})
+                for seeds, init in (("", "auto"), (", afk-mc2,", "afk-mc2"))
+            ),
             (f"mixture on a coreset of {size}", "mixture", {"stopping": "auto", "coreset_size": size}),
         ]
         found: dict[str, list[dict[str, Any]]] = {}
