@@ -96,8 +96,8 @@ impl<T: Compute> Truncated<T> {
             return Err("what it holds of its rows does not fit together".into());
         }
         state.bounds = list(contents, "bounds")?;
-        if !state.bounds.iter().all(|bound| bound.is_finite()) {
-            return Err("its \"bounds\" are not finite".into());
+        if state.bounds.is_empty() || !state.bounds.iter().all(|bound| bound.is_finite()) {
+            return Err("its \"bounds\" are missing, or not finite".into());
         }
         state.converged = flag(&numbers, "converged")?;
         state.searches = count(&numbers, "searches")?;

@@ -187,17 +187,20 @@ impl<T: Compute> CenterSolver<T> for MixtureStarts<T> {
     fn checkpoint(&self) -> Contents {
         let mut contents = self.starts.best().to_file();
         let state = self.starts.state();
+        let challenger = self.starts.challenger().filter(|start| start.n_iter() > 0);
+        // A start that was left in its first iteration begins anew: it has chosen means, and no variance yet.
+        let unmoved = self.starts.challenger().is_some() && challenger.is_none();
         let numbers = json!({
             "seed": self.params.seed,
             "over": state.best.is_some(),
-            "started": state.started,
+            "started": state.started - u64::from(unmoved),
             "steps": state.steps,
             "iteration": state.iteration,
             "rows_seen": self.rows_seen,
             "timings": stored_timings(self.timings),
         });
         contents.meta.insert("starts".into(), numbers.to_string());
-        if let Some(challenger) = self.starts.challenger() {
+        if let Some(challenger) = challenger {
             contents.put("challenger", challenger.to_file());
         }
         if let Some(coreset) = &self.coreset {

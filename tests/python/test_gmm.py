@@ -13,6 +13,7 @@ from reference import inertia, sq_dists
 from scipy.special import logsumexp
 from shoal import KMeans, TruncatedGaussianMixture
 from shoal._base import as_source
+from shoal.callbacks import Checkpoint
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
 
@@ -784,6 +785,45 @@ def test_interrupts_leave_the_step_before(size):
         assert model.fit(source).means_.tobytes() == expected.means_.tobytes()
     assert left >= (6 if size is None else 2)
     assert (broke > 0) == (size is None)
+
+
+def test_starts_go_on_from_wherever_they_were_left(tmp_path):
+    X, path = blobs(1500, 3, 22), tmp_path / "run.safetensors"
+    params = {"init": "random", "n_init": 3, "random_state": 0, "max_iter": 3, "tol": 0.0}
+    passes, fails = 0, None
+
+    def rows():
+        nonlocal passes
+        passes += 1
+        mine = passes
+        for start in range(0, len(X), 300):
+            if mine == fails and start == 900:
+                raise KeyboardInterrupt
+            yield X[start : start + 300]
+
+    source = shoal.open(rows)
+    opened = passes
+    expected = TruncatedGaussianMixture(12, **params).fit(source)
+    left = []
+    for number in range(1, passes - opened + 1):
+        source = shoal.open(rows)
+        # A checkpoint looks at the rows first, which is one more pass.
+        fails = passes + 1 + number
+        model = TruncatedGaussianMixture(12, callbacks=[Checkpoint(path, every=1e6)], **params)
+        try:
+            model.fit(source)
+        except KeyboardInterrupt:
+            left.append(len(model.history_) if hasattr(model, "means_") else 0)
+        fails = None
+        if path.exists():
+            resumed = shoal.resume(path, source)
+            assert resumed.means_.tobytes() == expected.means_.tobytes()
+            assert (resumed.lower_bounds_ == expected.lower_bounds_).all()
+            objectives = [fit.history_["objective"] for fit in (resumed, expected)]
+            np.testing.assert_array_equal(*objectives)
+            path.unlink()
+    # In the first iterations of the second and the third start, too.
+    assert {3, 6} <= set(left)
 
 
 def test_empty_components_die_and_do_no_harm():
