@@ -42,14 +42,15 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
     Prefer :class:`KMeans` with ``init="afk-mc2"`` for up to about 1000 clusters, where the squared error is
     what counts. On eight sets with 200 to 1000 clusters and one thread, this class took 1 to 12 times as
     long. Its squared error was between 1.6% lower and 2.2% higher with 10 features and more, and 14% higher
-    with 2 features: means that share rows are drawn together. With 4000 clusters this class was ahead: it
-    took 0.8 to 0.9 times as long, and its error was 0.5% lower on 60,000 SIFT descriptors (128 features) and
+    with 2 features: means that share rows are drawn together. With 4000 clusters this class was ahead. It
+    took 0.5 to 0.9 times as long, and its error was 0.5% lower on 60,000 SIFT descriptors (128 features) and
     3.6% lower on 100,000 rows of land cover (10 features).
 
     Prefer weighted ``KMeans(init="afk-mc2")`` on a :func:`lightweight_coreset` for a quick result. On the
-    same eight sets, with 5000 to 16,384 rows, it took 2% to 30% of the time of this class, and its error was
-    5% to 11% higher. This class with the same `coreset_size` took longer and ended no lower. All figures are
-    those of default parameters (``benches/python/papers/vcgmm.py defaults``).
+    same eight sets, with 5000 to 16,384 rows, it took 2% to 19% of the time of this class on all rows. Its
+    error was 5% to 11% higher with 10 features and more, and lower with 2. With the same `coreset_size` this
+    class took 1.4 to 5 times as long as k-means there, for an error from 2.2% lower to 0.9% higher. All
+    figures are those of default parameters (``benches/python/papers/vcgmm.py defaults``).
 
     Where clusters are of very different sizes and far apart, as in heavy tails, a fit ends near its seeds,
     and those of a short chain are poor: ``init="plain-k-means++"`` helps, also on large coresets.
@@ -89,8 +90,7 @@ class TruncatedGaussianMixture(DensityMixin, CenterFitter):
         once, and more where means are spread unevenly about the first ones. ``"random"``: among the
         neighbours of some that are drawn, as in the paper, which takes some iterations more; where clusters
         are of very different sizes, many rows do not find the means near them before these have moved.
-        Without effect where `n_active` or
-        `n_neighbors` is `n_components` or more.
+        Without effect where `n_active` or `n_neighbors` is `n_components` or more.
     n_initial_e_steps : int, default=0
         Searches before the first means are moved, beside the one that there always is. The paper has tried 2
         to 4 of them, for data of few features.
