@@ -110,6 +110,13 @@ class KMeans(CenterClusterer):
     An empty cluster gets the row that lies farthest from its center. With fewer distinct rows than clusters
     some clusters stay empty, with weight 0, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
 
+    Labels compare ``|c|^2 - 2 x.c``, rounded to the type that rows are computed in. Where that type cannot
+    tell the centers apart, distances are measured by difference in float64, which takes many times as
+    long. That happens when two different centers lie closer than 1e-17 of the largest distance between centers
+    (float64: 1e-144), as beside one damaged row of 1e30, or when two of 16 evenly spaced centers (of all, up to
+    16) are closer than 7e-4 (float64: 3e-8) of their distance from the origin or from the median center.
+    A row far away from all others therefore does not merge other clusters.
+
     ``X`` must not be written to, by another thread, during a call.
 
     References

@@ -127,7 +127,11 @@ impl Nearest {
 }
 
 fn too_far_apart<T: Compute>() -> Error {
-    let remedy = if T::EPSILON > f64::EPSILON { "pass float64, scale X, or drop its far rows" } else { "scale X, or drop its far rows" };
+    let remedy = if T::EPSILON > f64::EPSILON {
+        "pass float64, scale X, or drop its far rows"
+    } else {
+        "scale X, or drop its far rows"
+    };
     Error::Source(format!(
         "X holds values so far apart that the distances between other components vanish in {}: {remedy}",
         T::NAME

@@ -20,7 +20,9 @@ const FIRST_COLUMNS: usize = 16;
 /// infinite ones at the end. It depends neither on the order of `norms` nor on the instruction set.
 pub(super) fn are_told_apart<T: Compute>(centers: MatRef<'_, T>, norms: &[T], shift: &[T], scale: T) -> bool {
     let k = centers.rows();
-    if norms.iter().filter(|&&norm| norm < vanishing()).count() > 1 && !vanishing_are_equal(centers, shift, scale) {
+    if norms.iter().filter(|&&norm| norm < vanishing()).count() > 1
+        && !vanishing_are_equal(centers, shift, scale)
+    {
         return false;
     }
     let picked: Vec<(&[T], f64)> = (0..k.min(PAIRS_OF))
@@ -120,7 +122,11 @@ fn length<T: Float>(rows: SparseRef<'_, T>, i: usize, center: &[T]) -> f64 {
     spread(rows.row(i), &mut row);
     let apart = || row.iter().zip(center).map(|(x, c)| x.to_f64() - c.to_f64());
     let largest = apart().fold(0.0, |most: f64, apart| if apart.abs() <= most { most } else { apart.abs() });
-    if largest > 0.0 { largest * apart().map(|apart| (apart / largest).powi(2)).sum::<f64>().sqrt() } else { largest }
+    if largest > 0.0 {
+        largest * apart().map(|apart| (apart / largest).powi(2)).sum::<f64>().sqrt()
+    } else {
+        largest
+    }
 }
 
 /// Calls `f(row, label, nearest, second nearest)` for every row, with squared distances, which may be infinite. A row that is not finite has the

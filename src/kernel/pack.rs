@@ -42,7 +42,7 @@ pub(super) enum Form {
 ///
 /// # Limits
 /// A tile value is rounded to `T`, relative to `|c'|^2`. Where `T` cannot hold the tile values of these centers, all kernels measure squared
-/// differences in `f64` instead (lengths, for `f64` values), which tell any two centers apart and take about ten times as long. Whether that
+/// differences in `f64` instead (lengths, for `f64` values), which tell any two centers apart and take many times as long. Whether that
 /// is so depends on the centers alone:
 ///
 /// - two different centers have lengths `|c'|` below `2^-56` (`2^-480` for `f64`), so that their squares vanish: `0` and `10` beside `1e20`;

@@ -43,6 +43,9 @@ pub struct ClusterSums {
 /// Sums and weights that have faded to this are not compared: their quotients have few digits left.
 const VANISHING: f64 = 1e-290;
 
+/// The share of the largest sum that rounding may leave in others.
+const RESIDUE: f64 = 1e-6;
+
 /// A rounded sum, and what rounding took away from it (Knuth).
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let total = a + b;
@@ -129,7 +132,8 @@ impl ClusterSums {
         if more.sums.is_empty() {
             return Ok(());
         }
-        let most = if size_of::<T>() == size_of::<f32>() { f64::from(f32::MAX) * (1.0 + 1e-9) } else { f64::MAX };
+        let most =
+            if size_of::<T>() == size_of::<f32>() { f64::from(f32::MAX) * (1.0 + 1e-9) } else { f64::MAX };
         for (j, &added) in more.weights.iter().enumerate() {
             if added <= 0.0 {
                 continue;
@@ -147,12 +151,20 @@ impl ClusterSums {
         Ok(())
     }
 
-    /// Whether every cluster with weight has its mean at its center, up to rounding; if `unit`, the direction of its sum, which is one of rows of
-    /// length 1.
+    /// Whether every cluster with weight has its mean at its center, and the others have no sums, up to rounding; if `unit`, it is the direction of
+    /// the sum, which is one of rows of length 1.
     pub(crate) fn have_means_at<T: Float>(&self, centers: MatRef<'_, T>, unit: bool) -> bool {
-        let least = if size_of::<T>() == size_of::<f32>() { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
-        centers.iter().enumerate().filter(|&(j, _)| self.weights[j] > 0.0).all(|(j, center)| {
+        let least =
+            if size_of::<T>() == size_of::<f32>() { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
+        let largest = self.sums.iter().fold(0.0, |most: f64, s| most.max(s.abs()));
+        if self.lows.iter().any(|low| low.abs() > RESIDUE * largest + VANISHING) {
+            return false;
+        }
+        centers.iter().enumerate().all(|(j, center)| {
             let (sum, weight) = (self.sum(j), self.weights[j]);
+            if weight <= 0.0 {
+                return sum.iter().all(|s| s.abs() <= RESIDUE * largest + VANISHING);
+            }
             let length = sum.iter().map(|s| s * s).sum::<f64>().sqrt();
             let divisor = if unit { length } else { weight };
             let longest = center.iter().fold(0.0, |most: f64, c| most.max(c.to_f64().abs()));

@@ -6,6 +6,7 @@ use crate::float::Float;
 pub(in crate::kernel) const ROWS: usize = 32;
 
 /// Whether what is measured is the length, not its square: squares of `f64` values may leave the range of `f64`.
+#[inline(always)]
 pub(in crate::kernel) const fn is_length<T>() -> bool {
     size_of::<T>() == size_of::<f64>()
 }

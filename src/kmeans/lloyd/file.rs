@@ -7,8 +7,8 @@ use crate::kernel::Compute;
 use crate::kmeans::labels::{Labels, NO_LABEL};
 use crate::kmeans::params::{Algorithm, KMeansParams};
 use crate::kmeans::state::{
-    carried_of, check_carried, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows, stored_timings,
-    text, timings_of,
+    carried_of, check_carried, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows,
+    stored_timings, text, timings_of,
 };
 use crate::matrix::MatRef;
 use crate::persist::{Array, Contents};

@@ -5,13 +5,13 @@ use serde_json::json;
 use super::stream::Kept;
 use super::{Bounds, Nested, NestedParams};
 use crate::kernel::Compute;
-use crate::matrix::MatRef;
 use crate::kmeans::labels::{Carried, NO_LABEL};
 use crate::kmeans::run::CenterSolver;
 use crate::kmeans::state::{
     carried_of, count, figure, flag, keep, keep_carried, keep_rows, keep_sums, kept_rows, list, number, rows,
     stored_rows, sums_of, text,
 };
+use crate::matrix::MatRef;
 use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
 use crate::persist::{Array, Contents};
 use crate::seeding::Seeding;

@@ -7,11 +7,11 @@ use crate::kernel::Compute;
 use crate::kmeans::labels::{Labels, NO_LABEL};
 use crate::kmeans::params::{Algorithm, Metric};
 use crate::kmeans::state::{
-    carried_of, check_carried, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows, stored_timings,
-    text, timings_of,
+    carried_of, check_carried, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows,
+    stored_timings, text, timings_of,
 };
-use crate::persist::schema::VARIANCE_REDUCED_CHECKPOINT;
 use crate::matrix::MatRef;
+use crate::persist::schema::VARIANCE_REDUCED_CHECKPOINT;
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> VarianceReducedSolver<T> {
