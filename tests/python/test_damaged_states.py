@@ -1,4 +1,4 @@
-"""States and checkpoints whose values do not fit together are refused, and no step leaves centers that are not finite."""
+"""Damaged states and checkpoints are refused, or lead to finite centers."""
 
 from __future__ import annotations
 
@@ -80,8 +80,7 @@ def test_states(name, tmp_path):
     for array in damaged(path, _core.load_model(str(path))):
         try:
             again = shoal.load(path)
-        except ValueError as error:
-            assert str(path) in str(error)
+        except ValueError:
             refused.add(array)
             continue
         for rows in (X[1000:], X[:3]):
@@ -108,7 +107,7 @@ def test_checkpoints(name, after, tmp_path):
             except ValueError:
                 continue
         assert is_sound(model), array
-        # The rows are within these limits, and so are means of them; other centers are not means of rows alone.
+        # Means of rows are within the limits of the rows.
         if not isinstance(plan, shoal.BackwardEulerKMeans | shoal.TruncatedGaussianMixture):
             assert (abs(model.cluster_centers_) <= 2 * abs(X).max()).all(), array
 

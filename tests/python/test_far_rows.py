@@ -17,7 +17,7 @@ FAR = [1e5, 1e9, 1e12, 1e20, 1e25, 1e30, 1e38]
 
 
 def blobs(far, unit=1.0, offset=0.0, columns=2, dtype="float32"):
-    """100 rows about each of 0, 10 and 20, from `offset` on, times `unit`, and a row at `far`; their true labels."""
+    """100 rows about each of 0, 10 and 20, and a row at `far`; with the true labels."""
     rng = np.random.default_rng(5)
     labels = np.append(np.repeat([0, 1, 2], 100), 3)
     X = 10.0 * labels[:, None] + rng.normal(scale=0.5, size=(301, columns)) + offset
@@ -169,7 +169,7 @@ def test_a_coreset():
 
 def test_a_mixture_says_what_it_cannot_tell_apart():
     X, labels = blobs(1e30)
-    with pytest.raises(ValueError, match="X holds values so far apart .* float32: pass float64"):
+    with pytest.raises(ValueError, match=r"X holds values so far apart .* float32: pass float64"):
         TruncatedGaussianMixture(4, init=seeds(X, labels), random_state=0).fit(X)
     X, labels = blobs(1e6)
     model = TruncatedGaussianMixture(4, init=seeds(X, labels), random_state=0).fit(X)
