@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 import shoal
@@ -70,6 +68,7 @@ def is_sound(model):
     return np.isfinite(centers).all() and np.isfinite(model.counts_).all()
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", STREAMED)
 def test_states(name, tmp_path):
     path, model = tmp_path / "model.safetensors", clone(STREAMED[name])
@@ -92,20 +91,18 @@ def test_states(name, tmp_path):
     assert refused >= {"cluster_centers"}
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", FITS)
-@pytest.mark.parametrize("after", [2, 4])
-def test_checkpoints(name, after, tmp_path):
+def test_checkpoints(name, tmp_path):
     path, plan = tmp_path / "run.safetensors", FITS[name]
     for step in clone(plan, callbacks=[Checkpoint(path)]).iter_fit(X):
-        if step.iteration == after:
+        if step.iteration == 3:
             break
     for array in damaged(path, _core.load_model(str(path))):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                model = shoal.resume(path, X)
-            except ValueError:
-                continue
+        try:
+            model = shoal.resume(path, X)
+        except ValueError:
+            continue
         assert is_sound(model), array
         # Means of rows are within the limits of the rows.
         if not isinstance(plan, shoal.BackwardEulerKMeans | shoal.TruncatedGaussianMixture):
