@@ -1,10 +1,11 @@
 //! Centers of which `T` cannot hold the tile values.
 
+use super::battery::without_zeros;
 use crate::float::Float;
 use crate::kernel::{Compute, Isa, PackedCenters, Scratch, distances, nearest, nearest_m, nearest_two};
 use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
-use crate::rows::{RowBuf, Rows};
+use crate::rows::Rows;
 
 /// Rows about multiples of 10, times `unit`, of which every seventh is at `far`; every row in `k` is a center, and the last one is far.
 fn problem<T: Float>(n: usize, k: usize, d: usize, (unit, far): (f64, f64)) -> (Vec<T>, Vec<T>) {
@@ -37,8 +38,7 @@ fn check<T: Compute>(isa: Isa, (n, k, d): (usize, usize, usize), range: (f64, f6
         lengths.iter().position(|&l| l <= least * (1.0 + 1e-12)).unwrap() as u32
     };
     let labels: Vec<u32> = expected.iter().map(|lengths| first(lengths)).collect();
-    let mut sparse = RowBuf::sparse(d);
-    sparse.extend(rows.into());
+    let sparse = without_zeros(rows);
     for (rows, packed) in [
         (Rows::from(rows), PackedCenters::for_isa(centers, isa)),
         (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa)),
