@@ -81,7 +81,9 @@ pub(super) fn check_carried<T: Compute>(
 ) -> Result<(), String> {
     let clusters = carried.clusters();
     let mut counts = vec![0.0; means.rows()];
-    labels.iter().for_each(|&j| counts[j as usize] += 1.0);
+    for &j in labels {
+        counts[j as usize] += 1.0;
+    }
     if clusters.weights() != counts {
         return Err("its \"carried_weights\" are not those of its \"labels\"".into());
     }
