@@ -110,6 +110,15 @@ class KMeans(CenterClusterer):
     An empty cluster gets the row that lies farthest from its center. With fewer distinct rows than clusters
     some clusters stay empty, with weight 0, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
 
+    Labels compare ``|c|^2 - 2 x.c``, rounded to the type that rows are computed in. Where that type cannot
+    tell the centers apart, distances are measured by difference in float64, which takes many times as long.
+    One case is squares that vanish: in units in which the largest center has a length of about 1, two
+    different centers lie within 1e-17 of the origin (float64: 3e-145), as beside one damaged row of 1e30.
+    Lengths from 1e-9 to 1e9 (float64: 1e-75 to 1e75) are not rescaled. The other case is rounding: two of 16
+    evenly spaced centers (of all, up to 16) are closer than 7e-4 of their distance from the origin (float64:
+    3e-8). Where most centers lie together, their median takes the place of the origin. A row far away from
+    all others therefore does not merge other clusters.
+
     ``X`` must not be written to, by another thread, during a call.
 
     References

@@ -126,6 +126,18 @@ impl Nearest {
     }
 }
 
+fn too_far_apart<T: Compute>() -> Error {
+    let remedy = if T::EPSILON > f64::EPSILON {
+        "pass float64, scale X, or drop its far rows"
+    } else {
+        "scale X, or drop its far rows"
+    };
+    Error::Source(format!(
+        "X holds values so far apart that the distances between other components vanish in {}: {remedy}",
+        T::NAME
+    ))
+}
+
 /// The buffers of one worker.
 #[derive(Debug, Default)]
 struct Work<T> {
@@ -155,6 +167,9 @@ impl<T: Compute> EStep<'_, T> {
         let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());
         if data.dim() != dim {
             return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
+        }
+        if !self.densities.centers.are_told_apart() {
+            return Err(too_far_apart::<T>());
         }
         let by_column = self.pass.by_column;
         let mut total = Swept::new(k, ShareSums::new(k, dim, by_column));

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::aligned::Aligned;
+use super::difference;
 use super::isa::Isa;
 use super::pack::{Form, PackedCenters, Scratch, moved};
 use super::table::Compute;
@@ -251,6 +252,11 @@ pub(crate) fn nearest_pair<T: Compute>(
     scratch: &mut Scratch<T>,
 ) {
     let Nearest { ids, best, next } = nearest;
+    if packed.by_difference() {
+        return difference::nearest_two(rows, packed, scratch, |r, label, nearest, second| {
+            (ids[r], best[r], next[r]) = (label, T::from_f64(nearest), T::from_f64(second));
+        });
+    }
     super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         strip.two(packed, scratch, &mut ids[range.clone()]);
         best[range.clone()].copy_from_slice(&scratch.best[..range.len()]);
@@ -266,7 +272,7 @@ pub(crate) fn nearest_single<T: Compute>(
     (gathered, scratch): (&mut Gathered<T>, &mut Scratch<T>),
 ) {
     nearest.resize(1);
-    let (Rows::Dense(dense), Form::CentersInLanes) = (row, packed.form) else {
+    let (Rows::Dense(dense), Form::CentersInLanes, false) = (row, packed.form, packed.by_difference) else {
         return nearest_pair(row, packed, nearest, scratch);
     };
     super::fits(row, packed);

@@ -1,6 +1,7 @@
 //! This module knows what truncated methods ask of the kernels: one row against a few listed centers, and one row in the sums of a few.
 
 use super::aligned::{Aligned, LINE};
+use super::difference::squares_tell_apart;
 use super::generic::listed::Padded;
 use super::generic::sparse;
 use super::isa::Isa;
@@ -26,6 +27,8 @@ pub(crate) struct RowCenters<T: Compute> {
     scale: T,
     /// Squared lengths of the centers times the scale; only for sparse rows.
     sq_norms: Vec<f64>,
+    /// The squares of differences between centers do not vanish in `T`.
+    told_apart: bool,
 }
 
 impl<T: Compute> RowCenters<T> {
@@ -38,6 +41,8 @@ impl<T: Compute> RowCenters<T> {
     pub(super) fn for_isa(centers: MatRef<'_, T>, sparse: bool, isa: Isa) -> Self {
         let scale = scale_of(centers, None);
         let mut new = Self::plain(centers, scale, isa);
+        // At the usual scale only what is far below the rounding of other values vanishes.
+        new.told_apart = scale == T::from_f32(1.0) || squares_tell_apart(centers, scale);
         if sparse {
             new.sq_norms = centers.iter().map(|center| sparse::sq_norm(center, scale)).collect();
         } else if scale != T::from_f32(1.0) {
@@ -77,6 +82,7 @@ impl<T: Compute> RowCenters<T> {
             factor_stride: 0,
             scale,
             sq_norms: Vec::new(),
+            told_apart: true,
         }
     }
 
@@ -88,6 +94,12 @@ impl<T: Compute> RowCenters<T> {
     /// Columns of a center.
     pub(crate) fn dim(&self) -> usize {
         self.dim
+    }
+
+    /// Whether [`RowCenters::sq_dists`] tells the centers apart. Some are so far away that the squares of the differences between others vanish
+    /// in `T`, if not. Factors are taken to be of the order of the differences that matter.
+    pub(crate) fn are_told_apart(&self) -> bool {
+        self.told_apart
     }
 
     /// What the squared distances of the data are multiplied by.

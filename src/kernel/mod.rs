@@ -18,6 +18,7 @@
 mod aligned;
 mod arch;
 pub(crate) mod bounded;
+mod difference;
 mod generic;
 mod isa;
 pub(crate) mod listed;
@@ -120,6 +121,9 @@ pub fn nearest<'a, T: Compute>(
 ) {
     let rows = rows.into();
     assert_eq!(rows.rows(), labels.len(), "one label a row");
+    if packed.by_difference {
+        return difference::nearest_two(rows, packed, scratch, |r, label, _, _| labels[r] = label);
+    }
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         strip.argmin(packed, scratch, &mut labels[range]);
     });
@@ -150,6 +154,11 @@ pub fn nearest_two<'a, T: Compute>(
     let rows = rows.into();
     let n = rows.rows();
     assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances a row");
+    if packed.by_difference {
+        return difference::nearest_two(rows, packed, scratch, |r, label, _, next| {
+            (labels[r], best[r], second[r]) = (label, packed.sq_dist(rows, r, label as usize), next);
+        });
+    }
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         strip.two(packed, scratch, &mut labels[range.clone()]);
         for (i, r) in range.enumerate() {
@@ -187,22 +196,38 @@ pub fn nearest_m<'a, T: Compute>(
     let n = rows.rows();
     assert!((1..=packed.k).contains(&m), "{m} nearest of {} centers", packed.k);
     assert!(labels.len() == n * m && sq_dists.len() == n * m, "m labels and distances a row");
+    if packed.by_difference {
+        let mut found = Vec::new();
+        difference::for_each_center(rows, packed, scratch, |range, j, values| {
+            if j == 0 {
+                found.clear();
+                found.resize(range.len() * m, (f64::INFINITY, 0));
+            }
+            for (row, &value) in found.chunks_exact_mut(m).zip(values) {
+                take_in(row, value, j);
+            }
+            if j + 1 == packed.k {
+                for (r, row) in range.zip(found.chunks_exact(m)) {
+                    let far = row[m - 1].0.is_infinite();
+                    let exact = if far { all_sorted(packed, rows, r) } else { row.to_vec() };
+                    for (q, &(_, j)) in exact[..m].iter().enumerate() {
+                        (labels[r * m + q], sq_dists[r * m + q]) = (j, packed.sq_dist(rows, r, j as usize));
+                    }
+                }
+            }
+        });
+        return;
+    }
     let mut found: Vec<(T, u32)> = vec![(T::INFINITY, 0); packed.strip_rows() * m];
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         found.fill((T::INFINITY, u32::MAX));
         for_each_panel(packed, scratch, strip, |i, j, value| {
-            let row = &mut found[i * m..(i + 1) * m];
-            if value < row[m - 1].0 {
-                let at = row.partition_point(|&(v, _)| v <= value);
-                row[at..].rotate_right(1);
-                row[at] = (value, j as u32);
-            }
+            take_in(&mut found[i * m..(i + 1) * m], value, j);
         });
         for (i, r) in range.enumerate() {
             let mut exact: Vec<(f64, u32)> = if found[i * m + m - 1].1 == u32::MAX {
                 // Some tile values left the range of T: measure all by difference.
-                let mut all: Vec<_> = (0..packed.k).map(|j| (packed.sq_dist(rows, r, j), j as u32)).collect();
-                all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+                let mut all = all_sorted(packed, rows, r);
                 all.truncate(m);
                 all
             } else {
@@ -215,6 +240,24 @@ pub fn nearest_m<'a, T: Compute>(
             }
         }
     });
+}
+
+/// All centers by their squared distances from a row, which are measured.
+#[cold]
+fn all_sorted<T: Compute>(packed: &PackedCenters<T>, rows: Rows<'_, T>, r: usize) -> Vec<(f64, u32)> {
+    let mut all: Vec<_> = (0..packed.k).map(|j| (packed.sq_dist(rows, r, j), j as u32)).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    all
+}
+
+/// Puts a center among the nearest ones of a row so far, if it is one of them.
+fn take_in<V: PartialOrd>(nearest: &mut [(V, u32)], value: V, center: usize) {
+    let last = nearest.len() - 1;
+    if value < nearest[last].0 {
+        let at = nearest.partition_point(|(v, _)| *v <= value);
+        nearest[at..].rotate_right(1);
+        nearest[at] = (value, center as u32);
+    }
 }
 
 /// Calls `f(row of the strip, center, tile value)` for every pair of the loaded strip, centers ascending for each row.
@@ -263,6 +306,12 @@ pub fn distances<'a, T: Compute>(
 ) {
     let (rows, k) = (rows.into(), packed.k);
     assert_eq!(out.len(), rows.rows() * k, "one value for each row and center");
+    if packed.by_difference {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out = packed.sq_dist(rows, i / k, i % k);
+        }
+        return;
+    }
     let doubtful = T::EPSILON.sqrt();
     let mut norms = vec![0.0; packed.strip_rows()];
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {

@@ -7,6 +7,8 @@
 //! columns in ascending order, wherever a (row, center) pair stands in a tile: it is one number, whoever computes it.
 
 use super::aligned::{Aligned, LINE};
+use super::difference::are_told_apart;
+use super::generic::sparse;
 use super::isa::Isa;
 use super::table::{Compute, KernelTable};
 use crate::float::Float;
@@ -38,6 +40,15 @@ pub(super) enum Form {
 
 /// Centers in the order in which the kernels read them. Packed once, used for every row.
 ///
+/// # Limits
+/// A tile value is rounded to `T`, relative to `|c'|^2`. Where `T` cannot hold the tile values of these centers, all kernels measure squared
+/// differences in `f64` instead (lengths, for `f64` values), which tell any two centers apart and take many times as long. Whether that
+/// is so depends on the centers alone:
+///
+/// - two different centers have lengths `|c'|` below `2^-56` (`2^-480` for `f64`), so that their squares vanish: `0` and `10` beside `1e20`;
+/// - two of 16 evenly spaced centers (of all, up to 16) are different, but nearer to each other than `2 sqrt(EPSILON) |c'|`: 7e-4 of their
+///   distance from the shift in `f32`, 3e-8 in `f64`.
+///
 /// ```
 /// use shoal::kernel::PackedCenters;
 /// let packed = PackedCenters::new(shoal::MatRef::new(&[0.0f32, 0.0, 10.0, 10.0], 2));
@@ -66,6 +77,8 @@ pub struct PackedCenters<T: Compute> {
     pub(super) sq_norms: Vec<f64>,
     /// The center in each slot, where that is another order; only for sparse rows.
     pub(super) order: Vec<u32>,
+    /// `T` cannot hold the tile values: rows are measured by difference.
+    pub(super) by_difference: bool,
     /// By what share of squared lengths tile values lie below what they stand for, so that rounding never lifts one above it: 0 but for
     /// [`PackedCenters::framed`].
     pub(super) slack: f64,
@@ -162,7 +175,7 @@ impl<T: Compute> PackedCenters<T> {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
         let sparse = form == Form::Sparse;
-        let Frame { shift, scale } = match frame {
+        let Frame { mut shift, mut scale } = match frame {
             Some(frame) => frame.clone(),
             None if sparse => Frame { shift: vec![T::ZERO; dim], scale: scale_of(centers, None) },
             None => reference(centers),
@@ -221,6 +234,12 @@ impl<T: Compute> PackedCenters<T> {
                 }
             }
         }
+        let by_difference = frame.is_none() && !are_told_apart(centers, &norms, &shift, scale);
+        if by_difference {
+            shift.fill(T::ZERO);
+            scale = T::from_f32(1.0);
+            sq_norms_of.iter_mut().zip(centers.iter()).for_each(|(out, c)| *out = sparse::sq_norm(c, scale));
+        }
         let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
         // Blocks of equal depth: a short last block would pay the parking of a whole one.
         let depth = dim.div_ceil(dim.div_ceil(most));
@@ -239,6 +258,7 @@ impl<T: Compute> PackedCenters<T> {
             plain: Aligned::default(),
             sq_norms: sq_norms_of,
             order: Vec::new(),
+            by_difference,
             slack: 0.0,
         }
     }
@@ -311,6 +331,11 @@ impl<T: Compute> PackedCenters<T> {
             *norm = T::from_f64(norm.to_f64() * (1.0 - 2.0 * packed.slack - T::EPSILON));
         }
         packed
+    }
+
+    /// Whether rows are measured by difference, since `T` cannot hold the tile values of these centers: there are no bounds then.
+    pub(crate) fn by_difference(&self) -> bool {
+        self.by_difference
     }
 
     /// Whether the centers are packed for sparse rows.
@@ -436,7 +461,8 @@ impl<T: Float> Frame<T> {
 /// Shift and scale of a set of centers.
 ///
 /// The shift is the median of evenly spaced centers, column by column, which one wild center cannot move; it is used only where it is
-/// long against the spread, so that integer data near the origin stay integers and their ties exact.
+/// long against the spread, so that integer data near the origin stay integers and their ties exact. The spread is the mean square, or
+/// much less where most centers lie together and a few wild ones make up the mean.
 fn reference<T: Float>(centers: MatRef<'_, T>) -> Frame<T> {
     let (k, dim) = (centers.rows(), centers.cols());
     let sample = if k <= SHIFT_SAMPLE { k - usize::from(k.is_multiple_of(2)) } else { SHIFT_SAMPLE }.max(1);
@@ -459,11 +485,26 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> Frame<T> {
             spread += column.iter().map(|v| (v.to_f64() - median).powi(2)).sum::<f64>();
         }
     }
-    if offset <= spread || !offset.is_finite() || spread.is_nan() {
+    let wanted = offset.is_finite() && !spread.is_nan();
+    if !wanted || offset <= spread && offset <= CLUMPED * sample as f64 * median_sq_dist(&picked, &shift) {
         shift.fill(T::ZERO);
     }
     let scale = scale_of(centers, Some(&shift));
     Frame { shift, scale }
+}
+
+/// How much longer the square of a shift must be than most squared distances from it, where a few centers spoil the mean.
+const CLUMPED: f64 = 16.0;
+
+/// The median of the squared distances of some centers from a point.
+fn median_sq_dist<T: Float>(centers: &[&[T]], point: &[T]) -> f64 {
+    let sq_dist = |center: &&[T]| {
+        let apart = center.iter().zip(point).map(|(c, p)| c.to_f64() - p.to_f64());
+        apart.map(|apart| apart * apart).sum::<f64>()
+    };
+    let mut sq_dists: Vec<f64> = centers.iter().map(sq_dist).collect();
+    let middle = sq_dists.len() / 2;
+    *sq_dists.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 /// The scale of a set of centers about a point, or about the origin.
@@ -520,6 +561,8 @@ pub struct Scratch<T> {
     pub(super) second: Vec<T>,
     /// Nearest center of each row of the strip.
     pub(super) ids: Vec<u32>,
+    /// Columns of a few rows in `f64`, where rows are measured by difference.
+    pub(super) columns_f64: Vec<f64>,
 }
 
 impl<T: Float> Default for Scratch<T> {
@@ -536,6 +579,7 @@ impl<T: Float> Default for Scratch<T> {
             best: Vec::new(),
             second: Vec::new(),
             ids: Vec::new(),
+            columns_f64: Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
+use super::generic::differences::ROWS;
 use super::generic::listed::Padded;
 use super::isa::Isa;
 use super::pack::{PackedCenters, Scratch};
@@ -59,6 +60,8 @@ pub struct KernelTable<T: Compute> {
     pub(super) reassign: ReassignFn<T>,
     /// Sum of squared differences, differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
+    /// See [`generic::differences`](super::generic::differences).
+    pub(super) differences: DifferencesFn<T>,
     /// See [`generic::listed`](super::generic::listed), as those that follow.
     pub(super) few: FewFn<T>,
     pub(super) few_scaled: FewScaledFn<T>,
@@ -66,6 +69,9 @@ pub struct KernelTable<T: Compute> {
     pub(super) add_parts: AddPartsFn<T>,
     pub(super) add_squares: AddSquaresFn<T>,
 }
+
+/// Columns of a few rows, a center; what they are apart comes out.
+pub(super) type DifferencesFn<T> = fn(&[f64], &[T], &mut [f64; ROWS]);
 
 /// A row, centers, the list of centers; squared distances come out.
 pub(super) type FewFn<T> = fn(&[T], Padded<'_, T>, &[u32], &mut [T]);

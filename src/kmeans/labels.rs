@@ -331,7 +331,7 @@ impl Labels {
         }
         let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
         let empty = || Part::new(k, dim, moments.is_some());
-        let Some(bounds) = &mut self.bounds else {
+        let Some(bounds) = self.bounds.as_mut().filter(|_| !packed.by_difference()) else {
             let absorb = |chunk: Chunk<'_, T>,
                           labels: &mut [u32],
                           part: &mut Part,

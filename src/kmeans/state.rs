@@ -4,7 +4,10 @@ use serde_json::{Map, Value, json};
 
 use super::labels::Carried;
 use super::lloyd::Timings;
+use super::params::Metric;
 use crate::data::Dtype;
+use crate::kernel::Compute;
+use crate::matrix::MatRef;
 pub(super) use crate::persist::kept::{
     count, figure, flag, keep, keep_rows, kept_rows, list, matrix, number, rows, stored_rows, text,
 };
@@ -67,6 +70,27 @@ pub(super) fn carried_of(
     let numbers = contents.object(prefix)?;
     let age = u32::try_from(count(&numbers, "age")?).map_err(|_| "its \"age\" is too large")?;
     Ok(Some(Carried::of(sums, age, number(&numbers, "energy_afresh")?)))
+}
+
+/// Refuses carried sums that are not those of rows with these labels, each of weight 1, and of these means of them.
+pub(super) fn check_carried<T: Compute>(
+    carried: &Carried,
+    labels: &[u32],
+    means: MatRef<'_, T>,
+    metric: Metric,
+) -> Result<(), String> {
+    let clusters = carried.clusters();
+    let mut counts = vec![0.0; means.rows()];
+    for &j in labels {
+        counts[j as usize] += 1.0;
+    }
+    if clusters.weights() != counts {
+        return Err("its \"carried_weights\" are not those of its \"labels\"".into());
+    }
+    if !clusters.have_means_at(means, metric == Metric::Cosine) {
+        return Err("its \"carried_sums\" do not give its centers".into());
+    }
+    Ok(())
 }
 
 /// Seconds by phase.

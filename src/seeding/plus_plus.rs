@@ -76,9 +76,16 @@ impl<T: Compute> Potential<T> {
                 }
                 *measured += within.len() as u64;
                 sq_dists.resize(within.len(), T::ZERO);
+                let weight = chunk.weights.map_or(1.0, |w| w[i]);
+                if !centers.are_told_apart() {
+                    for &c in &*within {
+                        let found = centers.sq_dist(chunk.rows, i, c as usize);
+                        gains[c as usize] += weight * (sq_dist - found).max(0.0);
+                    }
+                    continue;
+                }
                 // Their rounding only weighs candidates against each other.
                 centers.sq_dists(chunk.rows, i, within, sq_dists);
-                let weight = chunk.weights.map_or(1.0, |w| w[i]);
                 for (&c, found) in within.iter().zip(&*sq_dists) {
                     gains[c as usize] += weight * (sq_dist - unit * found.to_f64()).max(0.0);
                 }

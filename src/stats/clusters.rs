@@ -2,6 +2,7 @@
 
 use std::mem::take;
 
+use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
@@ -38,6 +39,12 @@ pub struct ClusterSums {
     /// Whoever reads sums merges these into others first: rows may wait.
     patient: bool,
 }
+
+/// Sums and weights that have faded to this are not compared: their quotients have few digits left.
+const VANISHING: f64 = 1e-290;
+
+/// The share of the largest sum that rounding may leave in others.
+const RESIDUE: f64 = 1e-6;
 
 /// A rounded sum, and what rounding took away from it (Knuth).
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
@@ -111,6 +118,72 @@ impl ClusterSums {
             filled: true,
             waiting: Waiting::default(),
             patient: false,
+        })
+    }
+
+    /// Refuses sums of which the mean of a cluster leaves the range of `T`.
+    pub(crate) fn check_means<T: Float>(&self) -> Result<()> {
+        Self::new(self.weights.len(), self.dim).check_means_with::<T>(0.0, self)
+    }
+
+    /// The same of these sums times `factor` and `more`, for the clusters that have weight in the latter. Rows that wait are left out: there are
+    /// few of them.
+    pub(crate) fn check_means_with<T: Float>(&self, factor: f64, more: &Self) -> Result<()> {
+        if more.sums.is_empty() {
+            return Ok(());
+        }
+        let most =
+            if size_of::<T>() == size_of::<f32>() { f64::from(f32::MAX) * (1.0 + 1e-9) } else { f64::MAX };
+        for (j, &added) in more.weights.iter().enumerate() {
+            if added <= 0.0 {
+                continue;
+            }
+            let limit = (most * (self.weights[j] * factor + added)).min(f64::MAX);
+            let sums = self.sum(j).iter().zip(more.sum(j)).map(|(old, new)| old * factor + new);
+            // NaN is beyond too.
+            if sums.filter(|sum| sum.abs() <= limit).count() < self.dim {
+                return Err(Error::Source(format!(
+                    "the mean of cluster {j} leaves the range of {}: scale X or sample_weight",
+                    T::NAME
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every cluster with weight has its mean at its center, and the others have no sums, up to rounding; if `unit`, it is the direction of
+    /// the sum, which is one of rows of length 1.
+    pub(crate) fn have_means_at<T: Float>(&self, centers: MatRef<'_, T>, unit: bool) -> bool {
+        let least =
+            if size_of::<T>() == size_of::<f32>() { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
+        let largest = self.sums.iter().fold(0.0, |most: f64, s| most.max(s.abs()));
+        if self.lows.iter().any(|low| low.abs() > RESIDUE * largest + VANISHING) {
+            return false;
+        }
+        centers.iter().enumerate().all(|(j, center)| {
+            let (sum, weight) = (self.sum(j), self.weights[j]);
+            if weight <= 0.0 {
+                return sum.iter().all(|s| s.abs() <= RESIDUE * largest + VANISHING);
+            }
+            let length = sum.iter().map(|s| s * s).sum::<f64>().sqrt();
+            let divisor = if unit { length } else { weight };
+            let longest = center.iter().fold(0.0, |most: f64, c| most.max(c.to_f64().abs()));
+            let off = divisor * (1e-5 * longest + least) + VANISHING;
+            (!unit || length <= weight * (1.0 + 1e-5))
+                && sum.iter().zip(center).all(|(s, c)| (s - divisor * c.to_f64()).abs() <= off)
+        })
+    }
+
+    /// Whether the squared error of every cluster with weight, about its center, is at least that of its mean, up to rounding.
+    pub(crate) fn have_errors_about<T: Float>(&self, centers: MatRef<'_, T>) -> bool {
+        centers.iter().enumerate().filter(|&(j, _)| self.weights[j] > 0.0).all(|(j, center)| {
+            let (weight, mut of_mean, mut lengths) = (self.weights[j], 0.0, 0.0);
+            for (sum, c) in self.sum(j).iter().zip(center) {
+                let (mean, c) = (sum / weight, c.to_f64());
+                of_mean += weight * (mean - c) * (mean - c);
+                lengths += weight * (mean * mean + c * c);
+            }
+            of_mean <= self.energies[j] * (1.0 + 1e-6) + 1e-6 * lengths + VANISHING
         })
     }
 

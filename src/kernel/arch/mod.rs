@@ -24,6 +24,7 @@ macro_rules! stamp {
 
             use crate::kernel::bounded::{Gathered, Margins, Meeting, Nearest, Radii};
             use crate::kernel::generic::listed::{self, Padded};
+            use crate::kernel::generic::differences::{self, ROWS};
             use crate::kernel::generic::{accumulate, bounds, lanes, pair, picked, sparse, strip, tile};
             use crate::kernel::isa::Isa;
             use crate::kernel::pack::{Form, PackedCenters, Scratch};
@@ -87,6 +88,8 @@ macro_rules! stamp {
                 reassign: |x, l, c, s, t, e| unsafe { reassign(x, l, c, s, t, e) },
                 // SAFETY: as above.
                 sq_dist: |a, b| unsafe { sq_dist(a, b) },
+                // SAFETY: as above.
+                differences: |x, c, out| unsafe { differences(x, c, out) },
                 // SAFETY: as above.
                 few: |x, c, list, out| unsafe { few(x, c, list, out) },
                 // SAFETY: as above.
@@ -325,6 +328,11 @@ macro_rules! stamp {
             unsafe fn sq_dist(a: &[$t], b: &[$t]) -> f64 {
                 // SAFETY: the caller's processor has the instruction set.
                 unsafe { pair::sq_dist::<$simd>(a, b) }
+            }
+
+            $(#[$attr])*
+            unsafe fn differences(columns: &[f64], center: &[$t], out: &mut [f64; ROWS]) {
+                differences::differences(columns, center, out);
             }
 
             $(#[$attr])*

@@ -6,6 +6,7 @@
 
 pub(super) mod accumulate;
 pub(super) mod bounds;
+pub(super) mod differences;
 pub(super) mod lanes;
 pub(super) mod listed;
 pub(super) mod pair;

@@ -67,7 +67,7 @@ fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u
 }
 
 /// The same rows without their zeros.
-fn without_zeros<T: Float>(rows: MatRef<'_, T>) -> RowBuf<T> {
+pub(super) fn without_zeros<T: Float>(rows: MatRef<'_, T>) -> RowBuf<T> {
     let mut sparse = RowBuf::sparse(rows.cols());
     for row in rows.iter() {
         for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != T::ZERO) {

@@ -7,9 +7,10 @@ use crate::kernel::Compute;
 use crate::kmeans::labels::{Labels, NO_LABEL};
 use crate::kmeans::params::{Algorithm, KMeansParams};
 use crate::kmeans::state::{
-    carried_of, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows, stored_timings,
-    text, timings_of,
+    carried_of, check_carried, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows,
+    stored_timings, text, timings_of,
 };
+use crate::matrix::MatRef;
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> Lloyd<T> {
@@ -67,6 +68,9 @@ impl<T: Compute> Lloyd<T> {
         labels.of_rows = of_rows;
         // Sums that are carried are those of labels that all rows have.
         let carried = carried_of(contents, "carried", k, dim)?.filter(|_| !labels.are_missing());
+        if let Some(carried) = &carried {
+            check_carried(carried, &labels.of_rows, MatRef::new(&centers, dim), params.metric)?;
+        }
         let mut new = Self::plan(params);
         new.choice.algorithm = algorithm.ok_or("its \"algorithm\" is unknown")?;
         new.choice.changed = count(&numbers, "changed")?;

@@ -232,6 +232,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         // What a sweep that fails leaves is the state before it.
         let carried = self.carried.clone();
         let mut swept = self.labels.sweep(&packed, packed_origin.as_ref(), (carried, None), data, cx)?;
+        swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
         let energy = swept.clusters.energy();
         let relocated = empty::relocate(data, cx, &packed, &self.labels.of_rows, &mut swept.clusters)
             .inspect_err(|_| self.labels.undo())?;

@@ -7,6 +7,7 @@ use super::solver::State;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
 use crate::kmeans::state::{count, figure, keep, matrix, rows, stored_rows, text};
+use crate::matrix::MatRef;
 use crate::persist::schema::MINIBATCH_STATE;
 use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
@@ -63,10 +64,14 @@ impl<T: Compute> State<T> {
         if !sound(&weights) {
             return Err("it holds a weight that is negative or not finite".into());
         }
+        let clusters = ClusterSums::of(if k == 0 { 0 } else { dim }, sums, weights);
+        if !clusters.have_means_at(MatRef::new(&centers, dim.max(1)), false) {
+            return Err("its \"sums\" and \"weights\" do not give its \"centers\"".into());
+        }
         Ok(Self {
             dim,
             centers,
-            clusters: ClusterSums::of(if k == 0 { 0 } else { dim }, sums, weights),
+            clusters,
             waiting: Waiting::of_file(contents, dim)?,
             seeded_by: text(&numbers, "seeded_by")?,
             seed: count(&numbers, "seed")?,

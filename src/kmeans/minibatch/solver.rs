@@ -346,10 +346,12 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let places = self.places(batch, rows, total.sums().weights())?;
         let looked = self.looks_for_starving(rows);
         let state = &mut self.state;
-        if let Some(half_life) = self.params.half_life {
-            state.clusters.scale((-(rows as f64) / half_life).exp2());
-        }
+        let fade = self.params.half_life.map(|half_life| (-(rows as f64) / half_life).exp2());
         let sums = total.sums();
+        state.clusters.check_means_with::<T>(fade.unwrap_or(1.0), sums)?;
+        if let Some(fade) = fade {
+            state.clusters.scale(fade);
+        }
         let mut moved = Moved { rows, objective: sums.energy(), ..Moved::default() };
         let touched: Vec<usize> = (0..k).filter(|&j| sums.weights()[j] > 0.0).collect();
         moved.weight = sums.weights().iter().sum();
@@ -425,6 +427,7 @@ impl<T: Compute> State<T> {
                 "states of the same shape are needed: this one has {k} centers of {d} columns, the other {l} of {e}"
             )));
         }
+        self.clusters.check_means_with::<T>(1.0, &other.clusters)?;
         self.clusters.merge(&mut other.clusters.clone());
         self.n_steps += other.n_steps;
         self.rows_seen += other.rows_seen;

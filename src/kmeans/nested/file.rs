@@ -11,6 +11,7 @@ use crate::kmeans::state::{
     carried_of, count, figure, flag, keep, keep_carried, keep_rows, keep_sums, kept_rows, list, number, rows,
     stored_rows, sums_of, text,
 };
+use crate::matrix::MatRef;
 use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
 use crate::persist::{Array, Contents};
 use crate::seeding::Seeding;
@@ -134,6 +135,20 @@ impl<T: Compute> Nested<T> {
         }
         state.sums = carried_of(contents, "votes", k, dim)?;
         state.gone = sums_of(contents, "gone", k, dim)?;
+        let centers = MatRef::new(&state.centers, dim.max(1));
+        let (votes, gone) = (state.sums.as_ref().map(Carried::clusters), &state.gone);
+        if votes.is_some_and(|votes| !votes.have_means_at(centers, false)) {
+            return Err("its \"votes\" do not give its \"centers\"".into());
+        }
+        if gone.as_ref().is_some_and(|gone| !gone.have_errors_about(centers)) {
+            return Err("its \"gone\" are no sums of rows".into());
+        }
+        if let (Some(votes), Some(gone)) = (votes, gone) {
+            let less = |(votes, gone): (&f64, &f64)| *votes < gone * (1.0 - 1e-9);
+            if votes.weights().iter().zip(gone.weights()).any(less) {
+                return Err("its \"votes\" are fewer than those that are \"gone\"".into());
+            }
+        }
         let unlabelled = state.labels.are_missing();
         state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabelled;
         (state.exact, state.current) = (flag(&numbers, "exact")?, flag(&numbers, "current")?);

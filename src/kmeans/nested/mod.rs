@@ -298,6 +298,7 @@ impl<T: Compute> Nested<T> {
         let mut swept = with_batch(data, &self.rows, batch, |rows| {
             labels.sweep(&packed, packed_origin.as_ref(), (carried, gone), rows, cx)
         })?;
+        swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
         self.exact = swept.exact();
         // A small difference of large sums may come out negative.
         self.energy = (swept.clusters.energy() - gone.map_or(0.0, ClusterSums::energy)).max(0.0);

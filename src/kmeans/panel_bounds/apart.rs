@@ -25,7 +25,8 @@ impl PanelBounds {
         sparse: bool,
     ) -> Option<PackedCenters<T>> {
         let packed = self.laid_out(centers, sparse);
-        let same = packed.scale() == self.scale && self.can_tell(packed.largest_norm());
+        let same =
+            !packed.by_difference() && packed.scale() == self.scale && self.can_tell(packed.largest_norm());
         // Rows are picked by numbers of 32 bits.
         (same && u32::try_from(self.rows.upper.len()).is_ok()).then_some(packed)
     }

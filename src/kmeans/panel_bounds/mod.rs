@@ -234,6 +234,11 @@ impl PanelBounds {
     /// Packs the centers for a sweep over rows that are `sparse`, or dense.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         let packed = self.laid_out(centers, sparse);
+        if packed.by_difference() {
+            // A plain sweep follows.
+            self.forget();
+            return packed;
+        }
         let largest = packed.largest_norm();
         let fits = self.can_tell(largest);
         if packed.scale() != self.scale || !fits {

@@ -5,11 +5,12 @@ use serde_json::json;
 use super::{VarianceReducedParams, VarianceReducedSolver};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Labels, NO_LABEL};
-use crate::kmeans::params::Algorithm;
+use crate::kmeans::params::{Algorithm, Metric};
 use crate::kmeans::state::{
-    carried_of, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows, stored_timings,
-    text, timings_of,
+    carried_of, check_carried, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows,
+    stored_timings, text, timings_of,
 };
+use crate::matrix::MatRef;
 use crate::persist::schema::VARIANCE_REDUCED_CHECKPOINT;
 use crate::persist::{Array, Contents};
 
@@ -72,6 +73,10 @@ impl<T: Compute> VarianceReducedSolver<T> {
         if !energy.is_finite() {
             return Err(format!("its \"energy\" is {energy}"));
         }
+        let carried = carried_of(contents, "carried", k, dim)?;
+        if let Some(carried) = &carried {
+            check_carried(carried, &of_rows, MatRef::new(&means, dim), Metric::Euclidean)?;
+        }
         let rate = figure(&numbers, "rate")?;
         if !rate.is_some_and(|rate| (0.0..=1.0).contains(&rate)) {
             return Err("its \"rate\" is none".into());
@@ -90,7 +95,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             labels,
             weights,
             energy,
-            carried: carried_of(contents, "carried", k, dim)?,
+            carried,
             rate,
             stalled: count(&numbers, "stalled")?,
             settled: flag(&numbers, "settled")?,

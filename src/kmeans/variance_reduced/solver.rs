@@ -116,6 +116,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     ) -> Result<Pass<T>> {
         let packed = labels.pack(centers, data.most_values().is_some());
         let swept = labels.sweep(&packed, None, (carried, None), data, cx)?;
+        swept.clusters.check_means::<T>().inspect_err(|_| labels.undo())?;
         // A center without rows stays.
         let mut means = centers.data().to_vec();
         to_means(&mut means, centers.cols(), Metric::Euclidean, &swept.clusters);

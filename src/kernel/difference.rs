@@ -1,0 +1,162 @@
+//! This module knows when tile values of `T` would merge centers, and how rows are measured by difference then.
+//!
+//! A squared difference in `f64` neither overflows nor vanishes for values of `f32`. For `f64` values there is no wider type: there the
+//! largest difference of a pair is taken out first, and lengths are compared, not squares.
+
+use super::generic::differences::{ROWS, is_length};
+use super::pack::{PackedCenters, Scratch, moved};
+use super::table::Compute;
+use crate::float::Float;
+use crate::matrix::MatRef;
+use crate::rows::{Rows, SparseRef, spread};
+
+/// Centers of which all pairs are looked at.
+const PAIRS_OF: usize = 16;
+
+/// Columns of a pair that are looked at first: nearly always enough to see that it is far apart.
+const FIRST_COLUMNS: usize = 16;
+
+/// Whether tile values in a frame tell these centers apart; see the limits of [`PackedCenters`]. `norms` are their `|c'|^2` in any order, with
+/// infinite ones at the end. It depends neither on the order of `norms` nor on the instruction set.
+pub(super) fn are_told_apart<T: Compute>(centers: MatRef<'_, T>, norms: &[T], shift: &[T], scale: T) -> bool {
+    let k = centers.rows();
+    if norms.iter().filter(|&&norm| norm < vanishing()).count() > 1
+        && !vanishing_are_equal(centers, shift, scale)
+    {
+        return false;
+    }
+    let picked: Vec<(&[T], f64)> = (0..k.min(PAIRS_OF))
+        .map(|i| centers.row(i * k / k.min(PAIRS_OF)))
+        .map(|c| (c, sq_norm(c, shift, scale)))
+        .collect();
+    let scale = scale.to_f64();
+    let sq_dist = |a: &[T], b: &[T]| {
+        let apart = a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()) * scale);
+        apart.map(|apart| apart * apart).sum::<f64>()
+    };
+    let first = centers.cols().min(FIRST_COLUMNS);
+    picked.iter().enumerate().all(|(i, (a, a_norm))| {
+        picked[..i].iter().all(|(b, b_norm)| {
+            let too_near = 4.0 * T::EPSILON * a_norm.max(*b_norm);
+            (a_norm.sqrt() - b_norm.sqrt()).powi(2) > too_near
+                || sq_dist(&a[..first], &b[..first]) > too_near
+                || sq_dist(a, b) > too_near
+                || a == b
+        })
+    })
+}
+
+/// A squared length below which those of two centers lose what tells them apart.
+fn vanishing<T: Float>() -> T {
+    T::from_f64(2f64.powi(if size_of::<T>() == 4 { -112 } else { -960 }))
+}
+
+/// Whether squares of differences, times the square of `scale`, keep these centers apart in `T`: all of those near the origin, and the pairs that
+/// [`are_told_apart`] looks at.
+pub(super) fn squares_tell_apart<T: Compute>(centers: MatRef<'_, T>, scale: T) -> bool {
+    let (origin, k) = (vec![T::ZERO; centers.cols()], centers.rows());
+    let picked = |i: usize| centers.row(i * k / k.min(PAIRS_OF));
+    let vanishes = |a: &[T], b: &[T]| {
+        let factor = scale.to_f64();
+        let apart = a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()) * factor);
+        apart.map(|apart| apart * apart).sum::<f64>() < vanishing::<T>().to_f64() && a != b
+    };
+    vanishing_are_equal(centers, &origin, scale)
+        && (0..k.min(PAIRS_OF)).all(|i| (0..i).all(|other| !vanishes(picked(i), picked(other))))
+}
+
+fn sq_norm<T: Float>(center: &[T], shift: &[T], scale: T) -> f64 {
+    let moved = center.iter().zip(shift).map(|(&c, &s)| moved(c, s, scale).to_f64());
+    moved.map(|c| c * c).sum()
+}
+
+/// Whether all centers of vanishing squared length are the same one.
+fn vanishing_are_equal<T: Compute>(centers: MatRef<'_, T>, shift: &[T], scale: T) -> bool {
+    let mut vanish = centers.iter().filter(|c| T::from_f64(sq_norm(c, shift, scale)) < vanishing());
+    vanish.next().is_none_or(|first| vanish.all(|c| c == first))
+}
+
+/// Calls `f(rows, center, values)` for a few rows at a time and all centers, ascending: of each row the squared distance, or for `f64` the
+/// distance.
+pub(super) fn for_each_center<T: Compute>(
+    rows: Rows<'_, T>,
+    packed: &PackedCenters<T>,
+    scratch: &mut Scratch<T>,
+    mut f: impl FnMut(std::ops::Range<usize>, usize, &[f64]),
+) {
+    super::fits(rows, packed);
+    let mut values = [0.0; ROWS];
+    for start in (0..rows.rows()).step_by(ROWS) {
+        let range = start..rows.rows().min(start + ROWS);
+        match rows.slice(range.start, range.end) {
+            Rows::Dense(some) => {
+                scratch.columns_f64.resize(ROWS * packed.dim, 0.0);
+                for i in 0..some.rows() {
+                    let places = scratch.columns_f64[i..].iter_mut().step_by(ROWS);
+                    places.zip(some.row(i)).for_each(|(place, x)| *place = x.to_f64());
+                }
+                for (j, center) in packed.centers().iter().enumerate() {
+                    (packed.table.differences)(&scratch.columns_f64, center, &mut values);
+                    f(range.clone(), j, &values[..range.len()]);
+                }
+            }
+            Rows::Sparse(some) => {
+                for (j, center) in packed.centers().iter().enumerate() {
+                    for (i, value) in values[..range.len()].iter_mut().enumerate() {
+                        *value = if is_length::<T>() {
+                            length(some, i, center)
+                        } else {
+                            packed.sq_dist(rows, start + i, j)
+                        };
+                    }
+                    f(range.clone(), j, &values[..range.len()]);
+                }
+            }
+        }
+    }
+}
+
+/// The distance of a sparse row to a center.
+fn length<T: Float>(rows: SparseRef<'_, T>, i: usize, center: &[T]) -> f64 {
+    let mut row = vec![T::ZERO; center.len()];
+    spread(rows.row(i), &mut row);
+    let apart = || row.iter().zip(center).map(|(x, c)| x.to_f64() - c.to_f64());
+    let largest = apart().fold(0.0, |most: f64, apart| if apart.abs() <= most { most } else { apart.abs() });
+    if largest > 0.0 {
+        largest * apart().map(|apart| (apart / largest).powi(2)).sum::<f64>().sqrt()
+    } else {
+        largest
+    }
+}
+
+/// Calls `f(row, label, nearest, second nearest)` for every row, with squared distances, which may be infinite. A row that is not finite has the
+/// label 0.
+pub(super) fn nearest_two<T: Compute>(
+    rows: Rows<'_, T>,
+    packed: &PackedCenters<T>,
+    scratch: &mut Scratch<T>,
+    mut f: impl FnMut(usize, u32, f64, f64),
+) {
+    let mut found = [(0, f64::INFINITY, f64::INFINITY); ROWS];
+    for_each_center(rows, packed, scratch, |range, j, values| {
+        for ((id, best, second), &value) in found.iter_mut().zip(values) {
+            if j == 0 {
+                (*id, *best, *second) = (0, f64::INFINITY, f64::INFINITY);
+            }
+            if value < *best {
+                (*id, *second, *best) = (j as u32, *best, value);
+            } else if value < *second {
+                *second = value;
+            }
+        }
+        if j + 1 == packed.k {
+            for (r, &(id, best, second)) in range.zip(&found) {
+                f(r, id, squared::<T>(best), squared::<T>(second));
+            }
+        }
+    });
+}
+
+fn squared<T: Float>(value: f64) -> f64 {
+    if is_length::<T>() { value * value } else { value }
+}

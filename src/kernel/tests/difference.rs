@@ -1,0 +1,137 @@
+//! Centers of which `T` cannot hold the tile values.
+
+use super::battery::without_zeros;
+use crate::float::Float;
+use crate::kernel::{Compute, Isa, PackedCenters, Scratch, distances, nearest, nearest_m, nearest_two};
+use crate::matrix::MatRef;
+use crate::rng::{Purpose, Rng};
+use crate::rows::Rows;
+
+/// Rows about multiples of 10, times `unit`, of which every seventh is at `far`; every row in `k` is a center, and the last one is far.
+fn problem<T: Float>(n: usize, k: usize, d: usize, (unit, far): (f64, f64)) -> (Vec<T>, Vec<T>) {
+    let mut rng = Rng::keyed(7, Purpose::Seeding, (n + d) as u64);
+    let mut value = |i: usize| {
+        if i % 7 == 6 { far } else { unit * (10.0 * (i % k) as f64 + rng.unit()) }
+    };
+    let rows: Vec<T> = (0..n).flat_map(|i| vec![value(i); d]).map(T::from_f64).collect();
+    let mut centers = rows[..k * d].to_vec();
+    centers[(k - 1) * d..].fill(T::from_f64(far));
+    (rows, centers)
+}
+
+/// Lengths, without overflow.
+fn lengths<T: Float>(rows: MatRef<'_, T>, centers: MatRef<'_, T>) -> Vec<Vec<f64>> {
+    let pair = |x: &[T], c: &[T]| {
+        let apart = || x.iter().zip(c).map(|(a, b)| (a.to_f64() - b.to_f64()).abs());
+        let most = apart().fold(0.0, f64::max);
+        if most > 0.0 { most * apart().map(|a| (a / most).powi(2)).sum::<f64>().sqrt() } else { 0.0 }
+    };
+    rows.iter().map(|x| centers.iter().map(|c| pair(x, c)).collect()).collect()
+}
+
+fn check<T: Compute>(isa: Isa, (n, k, d): (usize, usize, usize), range: (f64, f64)) {
+    let (x, c) = problem::<T>(n, k, d, range);
+    let (rows, centers) = (MatRef::new(&x, d), MatRef::new(&c, d));
+    let expected = lengths(rows, centers);
+    let first = |lengths: &[f64]| {
+        let least = lengths.iter().copied().fold(f64::INFINITY, f64::min);
+        lengths.iter().position(|&l| l <= least * (1.0 + 1e-12)).unwrap() as u32
+    };
+    let labels: Vec<u32> = expected.iter().map(|lengths| first(lengths)).collect();
+    let sparse = without_zeros(rows);
+    for (rows, packed) in [
+        (Rows::from(rows), PackedCenters::for_isa(centers, isa)),
+        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa)),
+    ] {
+        assert!(packed.by_difference(), "{isa} {k} {d} {range:?}");
+        let scratch = &mut Scratch::default();
+        let mut found = vec![9; n];
+        nearest(rows, &packed, &mut found, scratch);
+        assert_eq!(found, labels, "{isa} {k} {d} {range:?}");
+        let (mut best, mut second) = (vec![0.0; n], vec![0.0; n]);
+        nearest_two(rows, &packed, &mut found, &mut best, &mut second, scratch);
+        let (m, mut all) = (k.min(3), vec![0.0; n * k]);
+        let (mut several, mut sq_dists) = (vec![0; n * m], vec![0.0; n * m]);
+        nearest_m(rows, &packed, m, &mut several, &mut sq_dists, scratch);
+        distances(rows, &packed, &mut all, scratch);
+        assert_eq!(found, labels);
+        let equal = |sq_dist: f64, length: f64| {
+            let expected = length * length;
+            assert!(
+                sq_dist == expected || (sq_dist - expected).abs() <= 1e-9 * expected + f64::MIN_POSITIVE,
+                "{sq_dist} {expected}"
+            );
+        };
+        for (i, lengths) in expected.iter().enumerate() {
+            assert_eq!(several[i * m], labels[i]);
+            let mut sorted = lengths.clone();
+            sorted.sort_by(f64::total_cmp);
+            equal(best[i], sorted[0]);
+            equal(second[i], sorted[1]);
+            (0..m).for_each(|q| equal(sq_dists[i * m + q], sorted[q]));
+            (0..k).for_each(|j| equal(all[i * k + j], lengths[j]));
+        }
+    }
+}
+
+#[test]
+fn every_row_finds_its_center_whatever_the_range() {
+    for isa in Isa::available() {
+        for (k, d) in [(4, 1), (5, 3), (4, 17), (20, 40), (40, 2), (64, 130)] {
+            for range in [(1.0, 1e20), (1.0, 1e38), (1e-25, 1.0), (1e-40, 1e38)] {
+                check::<f32>(isa, (75, k, d), range);
+            }
+            for range in [(1.0, 1e200), (1e-160, 1.0), (1e-300, 1e300), (1e-310, 1.0)] {
+                check::<f64>(isa, (75, k, d), range);
+            }
+        }
+    }
+}
+
+fn differs<T: Compute>(centers: &[f64]) -> [bool; 2] {
+    let centers: Vec<T> = centers.iter().map(|&c| T::from_f64(c)).collect();
+    [false, true].map(|sparse| PackedCenters::for_rows(MatRef::new(&centers, 1), sparse).by_difference())
+}
+
+#[test]
+fn ordinary_centers_have_tile_values() {
+    for centers in [
+        &[0.0, 10.0, 20.0, 1e9][..],
+        &[0.0, 10.0, 20.0, 1e16],
+        &[5.0, 5.0, 5.0, 5.0],
+        &[0.0, 0.0, 1e30],
+        &[1e30, 2e30, 3e30],
+        &[1e-30, 2e-30, 3e-30],
+        &[1e-40, 2e-40, 3e-40],
+        &[0.0],
+    ] {
+        assert_eq!(
+            (differs::<f32>(centers), differs::<f64>(centers)),
+            ([false; 2], [false; 2]),
+            "{centers:?}"
+        );
+    }
+    // Near each other for f32 only; near the shift of dense rows, but not near the origin.
+    assert_eq!(
+        (differs::<f32>(&[0.0, 10.0, 1e20]), differs::<f64>(&[0.0, 10.0, 1e20])),
+        ([true; 2], [false; 2])
+    );
+    assert_eq!(differs::<f32>(&[1e4, 10_001.0, 10_002.0]), [false, true]);
+    assert_eq!(differs::<f32>(&[1e4, 10_001.0, 10_002.0, -1e4]), [false, true]);
+    assert_eq!(differs::<f32>(&[1e4, 10_001.0, -10_001.0, -1e4]), [true; 2]);
+    assert_eq!(differs::<f64>(&[1e4, 10_001.0, -10_001.0, -1e4]), [false; 2]);
+    assert_eq!(differs::<f64>(&[1e9, 1e9 + 1.0, -1e9]), [false, true]);
+}
+
+#[test]
+fn the_order_of_the_centers_does_not_matter() {
+    let mut centers: Vec<f32> = (0..40).map(|j| j as f32).collect();
+    for far in [100.0, 1e20] {
+        centers[17] = far;
+        let order: Vec<u32> = (0..40).map(|s| (s * 7) % 40).collect();
+        let matrix = MatRef::new(&centers, 1);
+        let ordered = PackedCenters::in_order(matrix, &order, false);
+        assert_eq!(ordered.by_difference(), PackedCenters::new(matrix).by_difference());
+        assert_eq!(ordered.by_difference(), far > 1e9);
+    }
+}
