@@ -34,9 +34,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : str, array-like or callable, default="random"
-        First centers, from the rows of the first batch. ``"random"`` takes rows of distinct values as long
-        as there are any. Otherwise as for :class:`KMeans`; a callable gets all rows.
+    init : str, array-like or callable, default="auto"
+        First centers, from the rows of the first batch, of distinct values as long as there are any.
+        ``"auto"`` is greedy k-means++ on these rows, or on a sample if they are many. Otherwise as for
+        :class:`KMeans`; a callable gets all rows.
     batch_size : int, default=5000
         Rows of the first batch, at least 1. More than there are become all. Fewer than `n_clusters` become
         ``10 * n_clusters``, with a warning.
@@ -158,7 +159,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "random",
+        init: Any = "auto",
         batch_size: int = 5000,
         rho: float = 100.0,
         bounds: str = "auto",

@@ -18,6 +18,8 @@ VARIANTS = ("vrkm++", "vrkm")
 #: The largest epoch, in passes and in steps.
 MOST_PASSES = 1e6
 MOST_STEPS = 10**18
+#: Epochs that become longer.
+DOUBLING = "doubling"
 
 
 class VarianceReducedKMeans(CenterClusterer):
@@ -48,10 +50,11 @@ class VarianceReducedKMeans(CenterClusterer):
         stays in the centers as an epoch gains, and fits do not settle. An epoch that makes the inertia worse
         by more than one percent is taken back, and the rate halved. 0 makes every epoch an iteration of
         Lloyd's algorithm.
-    epoch_size : float or int, default=1.0
+    epoch_size : float, int or "doubling", default=1.0
         Steps of an epoch: a float is a share of the rows, an int a number, at most 10**18. So 1.0 is as many
         steps as there are rows, and 1 is a single step. 0 makes every epoch an iteration of Lloyd's
-        algorithm.
+        algorithm. ``"doubling"``: 2 in the first epoch, then twice as many as in the epoch before, up to as
+        many as there are rows; `tol` counts from there on.
     max_iter : int, default=50
         Most epochs.
     tol : float, default=1e-4
@@ -154,7 +157,7 @@ class VarianceReducedKMeans(CenterClusterer):
         init: Any = "auto",
         variant: str = "vrkm++",
         learning_rate: float | str = "auto",
-        epoch_size: float = 1.0,
+        epoch_size: float | str = 1.0,
         max_iter: int = 50,
         tol: float = 1e-4,
         polish: bool = True,
@@ -185,10 +188,11 @@ class VarianceReducedKMeans(CenterClusterer):
         if not known:
             problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
         size = self.epoch_size
-        if not (p.is_number(size) and 0 <= size <= (MOST_STEPS if p.is_whole(size) else MOST_PASSES)):
+        doubling = isinstance(size, str) and size == DOUBLING
+        if not doubling and not (p.is_number(size) and 0 <= size <= (MOST_STEPS if p.is_whole(size) else MOST_PASSES)):
             problems.add(
-                f"epoch_size must be a whole number of steps up to {MOST_STEPS:.0e}, or a share of the rows "
-                f"as a float up to {MOST_PASSES:g}, of at least 0, got {p.shown(size)}"
+                f"epoch_size must be a whole number of steps up to {MOST_STEPS:.0e}, a share of the rows "
+                f"as a float up to {MOST_PASSES:g}, of at least 0, or {DOUBLING!r}, got {p.shown(size)}"
             )
         if not isinstance(self.polish, (bool, np.bool_)):
             problems.add(f"polish must be True or False, got {p.shown(self.polish)}")
@@ -204,6 +208,7 @@ class VarianceReducedKMeans(CenterClusterer):
     ) -> Run:
         """Make a run, from its beginning or from a state."""
         steps = _params.is_whole(self.epoch_size)
+        share = _params.is_number(self.epoch_size) and not steps
         return _core.variance_reduced(
             source,
             n_clusters=int(self.n_clusters),
@@ -211,8 +216,8 @@ class VarianceReducedKMeans(CenterClusterer):
             centers=centers,
             variant=self.variant,
             learning_rate=None if isinstance(self.learning_rate, str) else float(self.learning_rate),
-            epoch_share=None if steps else float(self.epoch_size),
-            epoch_steps=int(self.epoch_size) if steps else 0,
+            epoch_share=float(self.epoch_size) if share else None,
+            epoch_steps=int(self.epoch_size) if steps else None,
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             polish=bool(self.polish),

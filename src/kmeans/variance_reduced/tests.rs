@@ -275,3 +275,30 @@ fn the_last_steps_are_taken_back_too() {
     assert_eq!(rough.centers::<f64>(), means.centers::<f64>());
     assert_eq!((rough.labels(), rough.inertia().to_bits()), (means.labels(), means.inertia().to_bits()));
 }
+
+#[test]
+fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
+    let (n, d, k) = (300, 3, 6);
+    let values = noise(n * d, 5);
+    let rows = Dense::new(&values, d).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let params = VarianceReduced::params(k).seeding(Seeding::Random).epoch_size(EpochSize::Doubling);
+    // Any epoch is one without progress.
+    let params = params.tolerance(0.9).max_iter(20).learning_rate(Some(0.02));
+    let mut run = params.start(&rows).unwrap();
+    let mut seen = 0;
+    let mut steps = Vec::new();
+    while let Some(step) = run.advance(&rows, &cx).unwrap() {
+        steps.push(step.rows_seen - seen - n as u64);
+        seen = step.rows_seen;
+        let checkpoint = run.checkpoint(&rows).unwrap();
+        let mut again = params.resume_fit(&checkpoint, &rows).unwrap();
+        let next = again.advance(&rows, &cx).unwrap();
+        assert_eq!(next.is_none(), step.stop_reason.is_some());
+    }
+    // 512 is above 300: epochs are whole from the ninth on, and the sweeps of the next two see no progress.
+    assert_eq!(steps, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 0]);
+    assert_eq!(run.history().last().unwrap().stop_reason, Some(StopReason::Tolerance));
+    let long: Vec<u64> = [63, 64, u64::MAX].map(|epoch| EpochSize::Doubling.steps(1 << 62, epoch)).into();
+    assert_eq!(long, [1 << 62; 3]);
+}
