@@ -306,8 +306,8 @@ class BackwardEulerKMeans(StreamClusterer):
         shown = ", ".join(map(str, starved[:10])) + (", ..." if len(starved) > 10 else "")
         warn(
             f"{len(starved)} of {self.n_clusters} clusters starve: batches had less than a hundredth of the "
-            f"mean cluster's rows for them, so that their centers hardly moved (clusters {shown}). Begin with "
-            "centers near the rows (init='auto'), or end a fit with sweeps over all rows (polish=True).",
+            f"mean cluster's rows for them, so that their centers hardly moved (clusters {shown}). Begin "
+            "with centers near the rows (init='auto'), or end a fit with sweeps over all rows (polish=True).",
             ConvergenceWarning,
         )
 

@@ -188,8 +188,9 @@ class VarianceReducedKMeans(CenterClusterer):
         if not known:
             problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
         size = self.epoch_size
+        most = MOST_STEPS if p.is_whole(size) else MOST_PASSES
         doubling = isinstance(size, str) and size == DOUBLING
-        if not doubling and not (p.is_number(size) and 0 <= size <= (MOST_STEPS if p.is_whole(size) else MOST_PASSES)):
+        if not doubling and not (p.is_number(size) and 0 <= size <= most):
             problems.add(
                 f"epoch_size must be a whole number of steps up to {MOST_STEPS:.0e}, a share of the rows "
                 f"as a float up to {MOST_PASSES:g}, of at least 0, or {DOUBLING!r}, got {p.shown(size)}"

@@ -138,7 +138,8 @@ impl<T: Compute> BackwardEulerSolver<T> {
             fade *= self.params.decay();
         }
         self.state.steps += 1;
-        let over = last || (self.state.n_iter >= self.params.max_iter && !self.params.polishes(data.access()));
+        let over =
+            last || (self.state.n_iter >= self.params.max_iter && !self.params.polishes(data.access()));
         let stop = if self.rejected {
             Some(StopReason::Diverged)
         } else {

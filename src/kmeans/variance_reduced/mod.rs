@@ -136,7 +136,9 @@ impl EpochSize {
         match self {
             Self::Share(share) => (share * n as f64).round() as u64,
             Self::Steps(steps) => steps,
-            Self::Doubling => u32::try_from(epoch).ok().and_then(|e| 1u64.checked_shl(e)).map_or(n, |steps| steps.min(n)),
+            Self::Doubling => {
+                u32::try_from(epoch).ok().and_then(|e| 1u64.checked_shl(e)).map_or(n, |steps| steps.min(n))
+            }
         }
     }
 
