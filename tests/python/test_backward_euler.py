@@ -531,7 +531,8 @@ def test_fit_is_iter_fit_starts_afresh_and_may_be_left():
 def test_the_same_bits_for_every_number_of_threads_and_place_of_the_rows(n_jobs, tmp_path):
     X = blobs(9000, 30, 40, dtype=np.float32)
     np.save(tmp_path / "rows.npy", X)
-    given = {"random_state": 2, "batch_size": 3000, "max_iter": 4, "n_inner": 2, "polish": n_jobs == 2}
+    given = {"random_state": 2, "batch_size": 3000, "max_iter": 4, "n_inner": 2, "step_size": 40.0}
+    given |= {"step_decay": 1 / 1.01, "step_cap": None, "polish": n_jobs == 2}
     alone = BackwardEulerKMeans(40, n_jobs=1, **given).fit(X)
     for rows in (X, np.load(tmp_path / "rows.npy", mmap_mode="r"), tmp_path / "rows.npy"):
         model = BackwardEulerKMeans(40, n_jobs=n_jobs, **given).fit(rows)

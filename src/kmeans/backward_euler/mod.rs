@@ -119,15 +119,14 @@ impl BackwardEulerParams {
     /// [`max_iter`](BackwardEulerParams::max_iter) outer steps).
     ///
     /// ```
-    /// use shoal::BackwardEuler;
+    /// use shoal::{BackwardEuler, Executor};
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
-    /// let mut steps = BackwardEuler::params(2).max_iter(4).polish(false).solve(&rows).unwrap();
-    /// while let Some(step) = steps.next() {
-    ///     step.unwrap();
-    /// }
+    /// let mut run = BackwardEuler::params(2).max_iter(4).start(&rows).unwrap();
+    /// let cx = Executor::new(None).unwrap();
+    /// while run.advance(&rows, &cx).unwrap().is_some() {}
     /// // From 3 times 2, in 4 steps to a twentieth.
     /// let expected = [0.0, 0.25, 0.5, 0.75].map(|share| 6.0 * 20f64.powf(-share));
-    /// let sizes = steps.run().step_sizes();
+    /// let sizes = run.step_sizes();
     /// assert!(sizes.iter().zip(&expected).all(|(size, expected)| (size / expected - 1.0).abs() < 1e-12));
     /// ```
     #[must_use]

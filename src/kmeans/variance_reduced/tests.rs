@@ -278,7 +278,7 @@ fn the_last_steps_are_taken_back_too() {
 
 #[test]
 fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
-    let (n, d, k) = (300, 3, 6);
+    let (n, d, k) = (2000, 3, 20);
     let values = noise(n * d, 5);
     let rows = Dense::new(&values, d).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
@@ -296,8 +296,8 @@ fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
         let next = again.advance(&rows, &cx).unwrap();
         assert_eq!(next.is_none(), step.stop_reason.is_some());
     }
-    // 512 is above 300: epochs are whole from the ninth on, and the sweeps of the next two see no progress.
-    assert_eq!(steps, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 0]);
+    // 2048 is above 2000: epochs are whole from the eleventh on, and the sweeps of the next two see no progress.
+    assert_eq!(steps, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2000, 2000, 0]);
     assert_eq!(run.history().last().unwrap().stop_reason, Some(StopReason::Tolerance));
     let long: Vec<u64> = [63, 64, u64::MAX].map(|epoch| EpochSize::Doubling.steps(1 << 62, epoch)).into();
     assert_eq!(long, [1 << 62; 3]);
