@@ -191,10 +191,11 @@ fn the_schedule_by_default_goes_from_three_times_the_clusters_to_a_twentieth_und
     let spelt = auto.clone().step_size(Some(12.0)).step_decay(0.05f64.powf(1.0 / 40.0)).step_cap(Some(1.8));
     let centers = |params: &BackwardEulerParams| params.fit(&rows).unwrap().centers::<f64>().to_vec();
     assert_eq!(centers(&auto), centers(&spelt.clone().polish(true)));
-    assert_ne!(centers(&auto), centers(&auto.clone().step_cap(Some(f64::INFINITY))));
-    // More inner iterations bear less.
-    let (many, spelt) = (auto.clone().n_inner(6), spelt.n_inner(6).step_cap(Some(1.5)));
-    assert_eq!(centers(&many), centers(&spelt));
+    // Before sweeps may have made them alike. More inner iterations bear less.
+    let rough = auto.clone().polish(false);
+    assert_ne!(centers(&rough), centers(&rough.clone().step_cap(Some(f64::INFINITY))));
+    let spelt = spelt.polish(false).n_inner(6).step_cap(Some(1.5));
+    assert_eq!(centers(&rough.clone().n_inner(6)), centers(&spelt));
     let cx = Executor::new(Some(1)).unwrap();
     let mut run = auto.start(&rows).unwrap();
     while run.advance(&rows, &cx).unwrap().is_some() {}

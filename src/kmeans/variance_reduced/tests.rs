@@ -7,6 +7,7 @@ use super::moving::Moving;
 use super::*;
 use crate::data::{AnySource, Block, Csr, DataSource, Dense};
 use crate::rng::{Purpose, Rng};
+use crate::solver::StopReason;
 use crate::tuning::STEPS_CHECKED;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {
@@ -291,10 +292,6 @@ fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
     while let Some(step) = run.advance(&rows, &cx).unwrap() {
         steps.push(step.rows_seen - seen - n as u64);
         seen = step.rows_seen;
-        let checkpoint = run.checkpoint(&rows).unwrap();
-        let mut again = params.resume_fit(&checkpoint, &rows).unwrap();
-        let next = again.advance(&rows, &cx).unwrap();
-        assert_eq!(next.is_none(), step.stop_reason.is_some());
     }
     // 2048 is above 2000: epochs are whole from the eleventh on, and the sweeps of the next two see no progress.
     assert_eq!(steps, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2000, 2000, 0]);
