@@ -187,15 +187,16 @@ SBE_COLUMNS = {
 
 def curve_of(model: Any, X: np.ndarray, held: np.ndarray) -> list[tuple[float, float]]:
     """Processor seconds and energy on some rows after each step, measured outside the seconds."""
-    steps, curve, spent = model.iter_fit(X), [], 0.0
-    while spent < MOST_SECONDS:
+    steps, curve, spent, due = model.iter_fit(X), [], 0.0, 0.0
+    step: Any = True
+    while step is not None:
         begun = processor()
-        step = next(steps, None)
+        step = next(steps, None) if spent < MOST_SECONDS else None
         spent += processor() - begun
-        if step is None:
-            break
-        if step.iteration < 10 or step.iteration % 5 == 0 or step.stop_reason:
+        # At each twentieth more of the seconds, and in the end.
+        if step is None or spent >= due:
             curve.append((spent, shoal.metrics.inertia(held, model.cluster_centers_)))
+            due = 1.05 * spent
     return curve
 
 

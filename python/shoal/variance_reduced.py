@@ -194,7 +194,7 @@ class VarianceReducedKMeans(CenterClusterer):
         known = rate == "auto" if isinstance(rate, str) else p.is_number(rate) and 0 <= rate <= 1
         if not known:
             problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
-        size = self.epoch_size
+        size: Any = self.epoch_size
         most = MOST_STEPS if p.is_whole(size) else MOST_PASSES
         doubling = isinstance(size, str) and size == DOUBLING
         if not doubling and not (p.is_number(size) and 0 <= size <= most):
