@@ -115,12 +115,13 @@ class VarianceReducedKMeans(CenterClusterer):
     where labels settle while epochs are short. They take 0.6 to 1.1 times the time of epochs of one step a
     row.
 
-    Choose :class:`~shoal.KMeans` where time counts: an epoch is worth many sweeps (13 of them 115 on 200,000
-    SIFT descriptors with 1000 clusters, 9 of them 43 on 10,000 images of 3072 columns with 100), but costs
-    two plain sweeps and more, where sweeps with bounds soon cost a tenth of one. To the inertia that exact k-means ends with it took 1.7, 1.4 and 2.5 times as long as
-    :class:`~shoal.KMeans` on these three, and 0.6, 0.13 and 2.3 times as long as scikit-learn's. Classes of
-    images are met about as well after the same time (70,000 digits, 10 clusters, 3 seconds: accuracy 0.548,
-    and 0.545 with :class:`~shoal.KMeans`, 0.554 with :class:`~shoal.NestedMiniBatchKMeans`).
+    Choose :class:`~shoal.KMeans` where time counts: an epoch is worth many sweeps (13 of them 115 on
+    200,000 SIFT descriptors with 1000 clusters, 9 of them 43 on 10,000 images of 3072 columns with 100),
+    but costs two plain sweeps and more, where sweeps with bounds soon cost a tenth of one. To the inertia
+    that exact k-means ends with it took 1.7, 1.4 and 2.5 times as long as :class:`~shoal.KMeans` on these
+    three, and 0.6, 0.13 and 2.3 times as long as scikit-learn's. Classes of images are met about as well
+    after the same time (70,000 digits, 10 clusters, 3 seconds: accuracy 0.548, and 0.545 with
+    :class:`~shoal.KMeans`, 0.554 with :class:`~shoal.NestedMiniBatchKMeans`).
 
     Rows are drawn uniformly and with replacement, with `sample_weight` by weight. This needs rows that can be
     had at random, in memory or a mapped file; a stream that can be repeated is drawn from in stretches of

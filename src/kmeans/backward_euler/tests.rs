@@ -189,7 +189,7 @@ fn the_schedule_by_default_goes_from_three_times_the_clusters_to_a_twentieth_und
     let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(i * 37 % 101)]).collect();
     let auto = BackwardEuler::params(4).batch_size(50).max_iter(40).rng_seed(3);
     let spelt = auto.clone().step_size(Some(12.0)).step_decay(0.05f64.powf(1.0 / 40.0)).step_cap(Some(1.8));
-    let centers = |params: &BackwardEulerParams| params.fit(&rows).unwrap().centers::<f64>().to_vec();
+    let centers = |params: &BackwardEulerParams| params.fit(&rows).unwrap().centers::<f64>();
     assert_eq!(centers(&auto), centers(&spelt.clone().polish(true)));
     // Before sweeps may have made them alike. More inner iterations bear less.
     let rough = auto.clone().polish(false);
