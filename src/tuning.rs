@@ -135,6 +135,16 @@ pub(crate) fn batch_seeding_sample(batch: u64, k: usize, row_bytes: usize) -> u6
     (3 * batch).max(16 * k as u64).min(fitting)
 }
 
+/// What a batch leaves of the number of rows that stochastic backward Euler remembers of each cluster: it remembers some 100 batches.
+pub(crate) const RECENT_STAYS: f64 = 0.99;
+
+/// The share of the mean cluster's rows below which a cluster starves: steps of a useful length hardly move its center then. On real sets
+/// (`defaults.py`) clusters of exact k-means have 3% and more, but for a few rows far from all others, which steps do not reach either.
+pub(crate) const STARVED: f64 = 0.01;
+
+/// The mean cluster's rows from which on too few are no accident: of 200, a cluster with a twentieth of them gets fewer than 2 once in 2,000 times.
+pub(crate) const RECENT_ROWS: f64 = 200.0;
+
 /// Rows of a batch that the variance of the data is estimated from at most: to a percent, which is more than a tolerance needs.
 pub(crate) const VARIANCE_ROWS: u64 = 16_384;
 

@@ -185,6 +185,7 @@ class Run:
     def labels(self) -> npt.NDArray[np.int32]: ...
     def inertia(self) -> float: ...
     def step_sizes(self) -> npt.NDArray[np.float64]: ...
+    def starved(self) -> list[int]: ...
     @property
     def n_iter(self) -> int: ...
     @property
@@ -283,12 +284,12 @@ def backward_euler(
     centers: npt.NDArray[Any] | None,
     batch_size: int,
     step_size: float | None,
-    step_decay: float,
+    step_decay: float | None,
     averaging: float,
     n_inner: int,
     max_iter: int,
     step_cap: float | None,
-    polish: bool,
+    polish: bool | None,
     seed: int,
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,
@@ -304,7 +305,7 @@ def variance_reduced(
     variant: str,
     learning_rate: float | None,
     epoch_share: float | None,
-    epoch_steps: int,
+    epoch_steps: int | None,
     max_iter: int,
     tol: float,
     polish: bool,

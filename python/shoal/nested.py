@@ -34,9 +34,10 @@ class NestedMiniBatchKMeans(StreamClusterer):
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
-    init : str, array-like or callable, default="random"
-        First centers, from the rows of the first batch. ``"random"`` takes rows of distinct values as long
-        as there are any. Otherwise as for :class:`KMeans`; a callable gets all rows.
+    init : str, array-like or callable, default="auto"
+        First centers, from the rows of the first batch, of distinct values as long as there are any.
+        ``"auto"`` is greedy k-means++ on these rows, or on a sample if they are many. Otherwise as for
+        :class:`KMeans`; a callable gets all rows.
     batch_size : int, default=5000
         Rows of the first batch, at least 1. More than there are become all. Fewer than `n_clusters` become
         ``10 * n_clusters``, with a warning.
@@ -121,6 +122,14 @@ class NestedMiniBatchKMeans(StreamClusterer):
     not all rows, and 4 for every bound and two more. Rows of a batch are read in ascending order, whichever
     were drawn. Rows with weights are all read in every step.
 
+    First centers from k-means++ matter where clusters differ much in size, as random rows miss the small
+    ones, and no batch ever moves a center there. With 20 or 50 clusters (three starts each) random rows ended
+    24% above the lowest of all runs on the logarithms of network connections, 22% on web requests, 2.8% on
+    terrain and 1.7% on pixels, and ``init="auto"`` 0.5%, 2.8%, 0.5% and 0.4%. On digits and SIFT descriptors,
+    whose clusters are of similar size, both end within 0.3% of the lowest, and ``init="random"`` is within 1%
+    of it in 0.6 to 1 times the time: choose it there. ``init="afk-mc2"`` begins as soon as random rows, and
+    ends between the two.
+
     :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to
     be admitted by the rule for growth, never more of them than have a vote. A call makes a step, and more
     while the batch grows. When the rows take `buffer_memory`, the older half of them retires: their votes
@@ -158,7 +167,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "random",
+        init: Any = "auto",
         batch_size: int = 5000,
         rho: float = 100.0,
         bounds: str = "auto",

@@ -70,6 +70,11 @@ pub trait CenterSolver<T: Compute>: Solver<T> {
         &[]
     }
 
+    /// The clusters that have hardly any rows of the last batches, of a method whose centers stay where they are then.
+    fn starved(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// What there is to do about the centers once, after the last step of a run that was not left before; nothing when it was done already.
     ///
     /// # Errors
@@ -383,6 +388,23 @@ impl<M: Method> FitRun<M> {
     /// The step size of each step of a fit, of a method that has such.
     pub fn step_sizes(&self) -> &[f64] {
         either!(&self.typed, run => run.solver().step_sizes())
+    }
+
+    /// The clusters that get hardly any rows of batches, of stochastic backward Euler: fewer than a hundredth of what the mean cluster got, over
+    /// some 100 batches. Their centers stay about where they are, as a step is the shorter the fewer rows a cluster has. None as long as too
+    /// few rows came to tell, and after sweeps over all rows.
+    ///
+    /// ```
+    /// use shoal::{BackwardEuler, Executor, Seeding};
+    /// let rows: Vec<[f64; 1]> = (0..2000).map(|i| [f64::from(i % 7)]).collect();
+    /// let start = Seeding::Given(vec![1.0, 4.0, 99.0]);
+    /// let mut run = BackwardEuler::params(3).seeding(start).polish(false).start(&rows).unwrap();
+    /// let cx = Executor::new(None).unwrap();
+    /// while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// assert_eq!(run.starved(), [2]);
+    /// ```
+    pub fn starved(&self) -> Vec<u32> {
+        either!(&self.typed, run => run.solver().starved())
     }
 
     /// How the first centers were chosen.

@@ -219,12 +219,12 @@ pub(super) fn backward_euler(
     centers: Option<&Bound<'_, PyAny>>,
     batch_size: u64,
     step_size: Option<f64>,
-    step_decay: f64,
+    step_decay: Option<f64>,
     averaging: f64,
     n_inner: u64,
     max_iter: u64,
     step_cap: Option<f64>,
-    polish: bool,
+    polish: Option<bool>,
     seed: u64,
     threads: Option<usize>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
@@ -263,12 +263,12 @@ pub(super) fn backward_euler(
     let first = batch_seeding_sample(batch, n_clusters, 4 * source.0.cols()).min(rows) as f64;
     let step = n_inner as f64 * batch as f64;
     // A sweep of the polish is a step too.
-    let later = if polish { step.max(source.0.whole_effort()) } else { step };
+    let later = if polish == Some(false) { step } else { step.max(source.0.whole_effort()) };
     Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * first + step, later))
 }
 
 /// Variance-reduced k-means; from a `state`, a run that goes on. An epoch has `epoch_share` times as many steps as there are rows, or
-/// `epoch_steps`.
+/// `epoch_steps`; with neither, twice as many as the one before.
 #[pyfunction]
 #[pyo3(signature = (source, *, n_clusters, seeding, centers, variant, learning_rate, epoch_share, epoch_steps, max_iter, tol, polish, search_always, seed, threads, weights, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
@@ -281,7 +281,7 @@ pub(super) fn variance_reduced(
     variant: &str,
     learning_rate: Option<f64>,
     epoch_share: Option<f64>,
-    epoch_steps: u64,
+    epoch_steps: Option<u64>,
     max_iter: u64,
     tol: f64,
     polish: bool,
@@ -298,7 +298,11 @@ pub(super) fn variance_reduced(
         .rng_seed(seed)
         .variant(variant)
         .learning_rate(learning_rate)
-        .epoch_size(epoch_share.map_or(EpochSize::Steps(epoch_steps), EpochSize::Share))
+        .epoch_size(match (epoch_share, epoch_steps) {
+            (Some(share), _) => EpochSize::Share(share),
+            (None, Some(steps)) => EpochSize::Steps(steps),
+            (None, None) => EpochSize::Doubling,
+        })
         .max_iter(max_iter)
         .tolerance(tol)
         .polish(polish)

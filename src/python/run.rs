@@ -35,6 +35,7 @@ trait AnyRun: Send {
     fn n_iter(&self) -> u64;
     fn n_steps(&self) -> u64;
     fn step_sizes(&self) -> Vec<f64>;
+    fn starved(&self) -> Vec<u32>;
     fn seeded_by(&self) -> String;
     fn algorithm(&self) -> &'static str;
     fn rate(&self) -> f64;
@@ -87,6 +88,9 @@ impl<M: Method> AnyRun for FitRun<M> {
     }
     fn step_sizes(&self) -> Vec<f64> {
         self.step_sizes().to_vec()
+    }
+    fn starved(&self) -> Vec<u32> {
+        self.starved()
     }
     fn seeded_by(&self) -> String {
         self.seeded_by().to_owned()
@@ -343,6 +347,11 @@ impl Run {
     /// The step size of each step of a fit, of a method that has such.
     fn step_sizes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         Ok(array1(py, self.locked()?.step_sizes()))
+    }
+
+    /// The clusters that get hardly any rows of batches, of a method whose centers stay where they are then.
+    fn starved(&self) -> PyResult<Vec<u32>> {
+        Ok(self.locked()?.starved())
     }
 
     #[getter]

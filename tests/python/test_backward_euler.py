@@ -17,6 +17,9 @@ from shoal.cli import main
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+#: The schedule of the paper but for its first step size, and nothing after it.
+PLAIN = {"step_decay": 1 / 1.01, "step_cap": None, "polish": False}
+
 
 def blobs(n, d, k, seed=0, dtype=np.float64, spread=0.3):
     rng = np.random.default_rng(seed)
@@ -58,7 +61,8 @@ def close_to(dtype):
 def test_partial_fit_is_the_inner_iteration(n, d, k, length, given, weighted, dtype):
     X = blobs(n, d, k, dtype=dtype)
     weights = np.random.default_rng(1).integers(0, 4, size=n) + 0.25 if weighted else None
-    plan = {"step_size": float(k), "step_decay": 1 / 1.01, "averaging": 0.75, "n_inner": 5} | given
+    plan = {"step_size": float(k), "step_decay": 1 / 1.01, "averaging": 0.75, "n_inner": 5, "step_cap": None}
+    plan |= given
     slow = sbe_reference.BackwardEuler(X[:k], **plan, dtype=dtype)
     fast = BackwardEulerKMeans(k, init=X[:k], **plan)
     for batch, at in enumerate(range(0, n, length)):
@@ -75,9 +79,10 @@ def test_partial_fit_is_the_inner_iteration(n, d, k, length, given, weighted, dt
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_fit_is_the_algorithm_on_rows_that_are_drawn(dtype):
     X = blobs(500, 4, 6, dtype=dtype)
-    plan = {"n_inner": 3, "step_decay": 0.95, "averaging": 0.6, "step_size": 5.0}
+    plan = {"n_inner": 3, "step_decay": 0.95, "averaging": 0.6, "step_size": 5.0, "step_cap": None}
     slow = sbe_reference.BackwardEuler(X[:6], **plan, dtype=dtype)
-    model = BackwardEulerKMeans(6, init=X[:6], batch_size=40, max_iter=12, random_state=7, **plan)
+    given = {"init": X[:6], "batch_size": 40, "max_iter": 12, "random_state": 7, "polish": False}
+    model = BackwardEulerKMeans(6, **given, **plan)
     before, drawn = slow.x, 0
     for step in model.iter_fit(X):
         slow.inertia = 0.0
@@ -102,11 +107,11 @@ def test_a_fit_is_the_algorithm_on_rows_that_are_drawn(dtype):
 def test_a_batch_of_all_rows_is_the_deterministic_step(batch_size, weighted):
     X = blobs(500, 3, 4)
     weights = np.random.default_rng(3).random(500) if weighted else None
-    plan = {"n_inner": 8, "step_decay": 1.0, "averaging": 0.5, "step_size": 3.0}
+    plan = {"n_inner": 8, "step_decay": 1.0, "averaging": 0.5, "step_size": 3.0, "step_cap": None}
     slow = sbe_reference.BackwardEuler(X[:4], **plan)
     for _ in range(5 * 8):
         slow.feed(X, weights)
-    given = {"init": X[:4], "batch_size": batch_size, "max_iter": 5, **plan}
+    given = {"init": X[:4], "batch_size": batch_size, "max_iter": 5, "polish": False, **plan}
     one, other = (
         BackwardEulerKMeans(4, random_state=seed, **given).fit(X, sample_weight=weights) for seed in (0, 1)
     )
@@ -124,7 +129,7 @@ def test_the_implicit_equation_is_solved_and_the_objective_falls():
     step_size = 0.9
     x = X[:5]
     for _ in range(4):
-        plan = {"step_size": step_size, "step_decay": 1.0, "averaging": 0.0, "n_inner": 400}
+        plan = PLAIN | {"step_size": step_size, "step_decay": 1.0, "averaging": 0.0, "n_inner": 400}
         model = BackwardEulerKMeans(5, init=x, batch_size=400, max_iter=1, **plan).fit(X)
         y = model.cluster_centers_
         residual = y + step_size * sbe_reference.gradient(X, y) - x
@@ -149,9 +154,8 @@ def test_the_inner_iteration_descends():
 def test_one_cluster_goes_to_where_anchor_and_mean_pull_alike():
     X = blobs(200, 3, 2)
     x, step_size = X[:1], 0.8
-    model = BackwardEulerKMeans(
-        1, init=x, step_size=step_size, averaging=0.0, n_inner=300, max_iter=1, batch_size=200
-    ).fit(X)
+    given = {"averaging": 0.0, "n_inner": 300, "max_iter": 1, "batch_size": 200, "polish": False}
+    model = BackwardEulerKMeans(1, init=x, step_size=step_size, **given).fit(X)
     expected = (x[0] + step_size * X.mean(axis=0)) / (1 + step_size)
     np.testing.assert_allclose(model.cluster_centers_[0], expected, rtol=1e-12)
 
@@ -160,13 +164,14 @@ def test_one_cluster_goes_to_where_anchor_and_mean_pull_alike():
 @pytest.mark.parametrize("still", [{"step_size": 0.0}, {"averaging": 1.0}])
 def test_without_a_step_or_with_nothing_but_the_average_centers_stay_to_the_bit(still, dtype):
     X = blobs(300, 3, 4, dtype=dtype) / 3
-    model = BackwardEulerKMeans(4, init=X[:4], batch_size=50, max_iter=6, random_state=0, **still).fit(X)
+    given = {"init": X[:4], "batch_size": 50, "max_iter": 6, "random_state": 0, "polish": False}
+    model = BackwardEulerKMeans(4, **given, **still).fit(X)
     assert (model.cluster_centers_ == X[:4]).all()
 
 
 def test_without_average_the_last_iterate_is_the_result():
     X = blobs(300, 3, 4)
-    plan = {"step_size": 3.0, "step_decay": 1.0, "averaging": 0.0, "n_inner": 4}
+    plan = {"step_size": 3.0, "step_decay": 1.0, "averaging": 0.0, "n_inner": 4, "step_cap": None}
     slow = sbe_reference.BackwardEuler(X[:4], **plan)
     model = BackwardEulerKMeans(4, init=X[:4], **plan)
     for batch in np.split(X[:240], 4):
@@ -187,6 +192,7 @@ def test_mini_batch_gradients_are_unbiased():
     squares = np.zeros((3, 2))
     for seed in range(n):
         given = {"step_size": 1.0, "averaging": 0.0, "n_inner": 1, "max_iter": 1, "compute_labels": False}
+        given["polish"] = False
         model = BackwardEulerKMeans(3, init=centers, batch_size=size, random_state=seed, n_jobs=1, **given)
         move = centers - model.fit(X).cluster_centers_
         moves += move / n
@@ -260,12 +266,12 @@ def test_a_center_that_never_gets_rows_stays_and_a_warning_says_so():
     init = np.vstack([X[:2], [[1e3, 1e3]]])
     given = {"init": init, "batch_size": 50, "max_iter": 20, "random_state": 0}
     with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):
-        model = BackwardEulerKMeans(3, **given).fit(X)
+        model = BackwardEulerKMeans(3, polish=False, **given).fit(X)
     assert model.cluster_centers_[2].tolist() == [1e3, 1e3]
     assert model.counts_[2] == 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        polished = BackwardEulerKMeans(3, polish=True, **given).fit(X)
+        polished = BackwardEulerKMeans(3, **given).fit(X)
     assert (polished.counts_ > 0).all()
 
 
@@ -274,7 +280,7 @@ def test_rows_are_drawn_by_weight():
     weights = np.zeros(200)
     weights[[3, 70, 199]] = [1.0, 2.0, 5.0]
     plan = {"init": [[0.0]], "batch_size": 199, "step_size": 1.0, "step_decay": 1.0, "averaging": 0.99}
-    given = {**plan, "max_iter": 800, "random_state": 0}
+    given = {**plan, "max_iter": 800, "random_state": 0, "polish": False}
     model = BackwardEulerKMeans(1, **given, n_inner=1).fit(X, sample_weight=weights)
     assert model.cluster_centers_[0, 0] == pytest.approx((3 * 1 + 70 * 2 + 199 * 5) / 8, rel=0.01)
     again = BackwardEulerKMeans(1, **given, n_inner=1).fit(X, sample_weight=1024 * weights)
@@ -284,7 +290,7 @@ def test_rows_are_drawn_by_weight():
 def test_weights_of_a_stream_count_and_batches_without_any_are_none():
     X = blobs(400, 3, 4)
     weights = np.r_[np.zeros(100), np.random.default_rng(0).integers(0, 3, size=300)].astype(float)
-    given = {"init": X[:4], "batch_size": 50, "max_iter": 3, "n_inner": 4}
+    given = {"init": X[:4], "batch_size": 50, "max_iter": 3, "n_inner": 4, "step_size": 4.0, **PLAIN}
     stream = BackwardEulerKMeans(4, **given).fit(lambda: iter(np.split(X, 8)), sample_weight=weights)
     slow = sbe_reference.BackwardEuler(X[:4], 4.0, 1 / 1.01, 0.75, 4)
     for batch in (2, 3, 4, 5, 6, 7) * 2:
@@ -311,14 +317,14 @@ def said(action):
 @pytest.mark.parametrize("step_size", [1e39, 1e150, 1.7e308])
 def test_steps_that_diverge_end_with_a_warning_and_finite_centers(step_size, dtype):
     X = blobs(300, 3, 4, dtype=dtype)
-    model = BackwardEulerKMeans(4, step_size=step_size, batch_size=50, random_state=0)
+    model = BackwardEulerKMeans(4, step_size=step_size, batch_size=50, random_state=0, **PLAIN)
     assert "left the rows far behind" in said(lambda: model.fit(X))
     assert model.stop_reason_ == "diverged"
     assert np.isfinite(model.cluster_centers_).all()
     assert np.isfinite(model.inertia_)
     assert (model.labels_ == model.predict(X)).all()
     assert len(model.step_sizes_) == model.n_iter_ == len(model.history_) - 1
-    stream = BackwardEulerKMeans(4, step_size=step_size, init=X[:4])
+    stream = BackwardEulerKMeans(4, step_size=step_size, init=X[:4], **PLAIN)
     assert "left the rows far behind" in said(lambda: [stream.partial_fit(X) for _ in range(60)])
     assert np.isfinite(stream.cluster_centers_).all()
 
@@ -327,7 +333,7 @@ def test_steps_that_diverge_end_with_a_warning_and_finite_centers(step_size, dty
 @pytest.mark.parametrize("step_size", [16.0, 25.0, 50.0, 100.0])
 def test_steps_that_diverge_are_found_out_while_they_are_finite(step_size, dtype):
     X = blobs(600, 3, 4, dtype=dtype)
-    model = BackwardEulerKMeans(4, step_size=step_size, n_inner=10, random_state=0, max_iter=100)
+    model = BackwardEulerKMeans(4, step_size=step_size, n_inner=10, random_state=0, max_iter=100, **PLAIN)
     warning = said(lambda: model.fit(X))
     assert f"step_size={step_size}" in warning
     assert f"after {model.n_iter_} outer steps" in warning
@@ -343,9 +349,8 @@ def test_what_is_of_use_does_not_count_as_divergence():
     iris = load_iris().data
     for step_size, n_inner in ((6.0, 5), (8.0, 5), (6.0, 10)):
         for seed in range(8):
-            model = BackwardEulerKMeans(
-                3, step_size=step_size, n_inner=n_inner, batch_size=60, max_iter=60, random_state=seed
-            )
+            given = {"n_inner": n_inner, "batch_size": 60, "max_iter": 60, "random_state": seed, **PLAIN}
+            model = BackwardEulerKMeans(3, step_size=step_size, **given)
             assert model.fit(iris).stop_reason_ == "max-iter"
     # Rows far from all others, and a stream that goes elsewhere.
     X = blobs(600, 3, 4)
@@ -354,7 +359,8 @@ def test_what_is_of_use_does_not_count_as_divergence():
     given = {"batch_size": 60, "random_state": 1, "max_iter": 60}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        assert BackwardEulerKMeans(4, **given).fit(far).stop_reason_ == "max-iter"
+        for plan in ({"polish": False}, {"step_size": 4.0, **PLAIN}):
+            assert BackwardEulerKMeans(4, **given, **plan).fit(far).stop_reason_ == "max-iter"
     stream = BackwardEulerKMeans(4, random_state=0)
     for place in (0.0, 1e6, -1e9, 0.0):
         assert said(lambda place=place: [stream.partial_fit(X + place) for _ in range(7)]) == ""
@@ -362,7 +368,7 @@ def test_what_is_of_use_does_not_count_as_divergence():
 
 def test_the_scale_that_divergence_is_measured_by_is_kept(tmp_path):
     X = blobs(600, 3, 4)
-    given = {"step_size": 30.0, "n_inner": 10, "batch_size": 80, "random_state": 0}
+    given = {"step_size": 30.0, "n_inner": 10, "batch_size": 80, "random_state": 0, **PLAIN}
     whole = BackwardEulerKMeans(4, **given)
     ends = said(lambda: whole.fit(X))
     path = tmp_path / "run.safetensors"
@@ -372,6 +378,85 @@ def test_the_scale_that_divergence_is_measured_by_is_kept(tmp_path):
     assert said(lambda: again.append(shoal.resume(path, X))) == ends
     assert same(whole, again[0])
     assert again[0].stop_reason_ == "diverged"
+
+
+# ---------------------------------------------------------------- the defaults
+
+
+def test_the_schedule_by_default_is_three_times_the_clusters_down_to_a_twentieth_under_a_cap():
+    X = blobs(900, 3, 5, spread=1.0)
+    given = {"batch_size": 60, "max_iter": 30, "random_state": 0}
+    spelt = {"step_size": 15.0, "step_decay": 20 ** (-1 / 30), "step_cap": 1.8, "polish": True}
+    for inner, cap in ((5, 1.8), (6, 1.5)):
+        auto = BackwardEulerKMeans(5, n_inner=inner, **given).fit(X)
+        other = BackwardEulerKMeans(5, n_inner=inner, **given, **spelt | {"step_cap": cap}).fit(X)
+        np.testing.assert_allclose(auto.cluster_centers_, other.cluster_centers_, rtol=1e-9)
+        np.testing.assert_allclose(auto.step_sizes_, 15.0 * 20 ** (-np.arange(30) / 30))
+        assert (auto.stop_reason_, len(auto.history_) > 30) == (other.stop_reason_, True)
+
+
+def test_rows_that_can_be_read_again_are_polished_and_those_of_an_iterator_are_not():
+    X = blobs(900, 3, 5, spread=1.0)
+    given = {"batch_size": 60, "max_iter": 3, "random_state": 0}
+    for rows in (X, lambda: iter([X])):
+        assert len(BackwardEulerKMeans(5, **given).fit(rows).history_) > 3
+        assert len(BackwardEulerKMeans(5, polish=False, **given).fit(rows).history_) == 3
+    assert len(BackwardEulerKMeans(5, **given).fit(iter([X])).history_) == 3
+
+
+def test_by_default_it_ends_no_higher_than_lloyd_from_the_same_starts():
+    rng = np.random.default_rng(1)
+    # Many rows in few clusters, few rows in many: random starts miss some of these.
+    sizes = [2000, 1500, 400, 300, 200, 150, 100, 100]
+    centers = 8 * rng.normal(size=(8, 2))
+    X = np.vstack([c + rng.normal(size=(m, 2)) for c, m in zip(centers, sizes, strict=True)])
+    ours, theirs = [], []
+    for seed in range(12):
+        start = X[np.random.default_rng(seed).choice(len(X), 8, replace=False)]
+        model = BackwardEulerKMeans(8, init=start, batch_size=500, max_iter=60, random_state=seed).fit(X)
+        ours.append(model.inertia_)
+        theirs.append(shoal.KMeans(8, init=start, n_init=1, tol=0.0).fit(X).inertia_)
+    assert np.mean(ours) < 0.95 * np.mean(theirs)
+
+
+# ---------------------------------------------------------------- clusters that starve
+
+
+@pytest.fixture
+def far_from_one():
+    """Rows about two places and three rows far away, and centers, the third near these three."""
+    X = blobs(6000, 2, 2)
+    X[:3] = 500.0
+    return X, np.vstack([X[10:12], [[490.0, 490.0]]])
+
+
+def test_a_cluster_that_starves_is_warned_of(far_from_one):
+    X, init = far_from_one
+    given = {"init": init, "batch_size": 500, "max_iter": 20, "random_state": 0}
+    text = r"1 of 3 clusters starve: .* hardly moved \(clusters 2\)"
+    with pytest.warns(ConvergenceWarning, match=text):
+        model = BackwardEulerKMeans(3, polish=False, **given).fit(X)
+    assert model.counts_[2] == 3
+    with pytest.warns(ConvergenceWarning, match=text):
+        BackwardEulerKMeans(3, polish=False, compute_labels=False, **given).fit(X)
+    with pytest.warns(ConvergenceWarning, match=text):
+        BackwardEulerKMeans(3, **given).fit(iter(np.split(X, 12)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        polished = BackwardEulerKMeans(3, **given).fit(X)
+    np.testing.assert_allclose(polished.cluster_centers_[2], [500.0, 500.0])
+
+
+def test_batches_of_a_stream_warn_of_it_now_and_then_and_a_state_remembers(far_from_one):
+    X, init = far_from_one
+    model = BackwardEulerKMeans(3, init=init, random_state=0)
+    assert said(lambda: [model.partial_fit(X[:50]) for _ in range(99)]) == ""
+    model = pickle.loads(pickle.dumps(model))
+    # What it remembers is 99 batches old.
+    assert said(lambda: model.partial_fit(X[100:200])).count("starve") == 0
+    assert said(lambda: [model.partial_fit(X[100:200]) for _ in range(99)]) == ""
+    # By now the batches that had rows for the third cluster have faded.
+    assert said(lambda: [model.partial_fit(X[3:]) for _ in range(101)]).count("1 of 3 clusters starve") == 1
 
 
 # ---------------------------------------------------------------- fits, sources, files
@@ -395,8 +480,9 @@ def test_labels_inertia_counts_and_centers_belong_together(dtype, polish):
 
 def test_the_polish_is_exact_k_means_from_where_the_outer_steps_end():
     X = blobs(2000, 3, 6, spread=1.5)
-    given = {"batch_size": 100, "max_iter": 20, "random_state": 2}
-    plain = BackwardEulerKMeans(6, **given).fit(X)
+    given = {"batch_size": 100, "max_iter": 20, "random_state": 2, "step_size": 6.0}
+    given |= {"step_decay": 1 / 1.01, "step_cap": None}
+    plain = BackwardEulerKMeans(6, polish=False, **given).fit(X)
     exact = shoal.KMeans(6, init=plain.cluster_centers_, n_init=1).fit(X)
     polished = BackwardEulerKMeans(6, polish=True, **given).fit(X)
     assert (polished.cluster_centers_ == exact.cluster_centers_).all()
@@ -417,7 +503,7 @@ def test_the_polish_is_exact_k_means_from_where_the_outer_steps_end():
 
 def test_fit_is_iter_fit_starts_afresh_and_may_be_left():
     X = blobs(2000, 3, 5)
-    given = {"random_state": 0, "batch_size": 100, "max_iter": 12}
+    given = {"random_state": 0, "batch_size": 100, "max_iter": 12, "polish": False}
     one = BackwardEulerKMeans(5, **given).fit(X)
     other = BackwardEulerKMeans(5, **given).partial_fit(X[:50] + 9)
     for step in other.iter_fit(X):
@@ -445,7 +531,8 @@ def test_fit_is_iter_fit_starts_afresh_and_may_be_left():
 def test_the_same_bits_for_every_number_of_threads_and_place_of_the_rows(n_jobs, tmp_path):
     X = blobs(9000, 30, 40, dtype=np.float32)
     np.save(tmp_path / "rows.npy", X)
-    given = {"random_state": 2, "batch_size": 3000, "max_iter": 4, "n_inner": 2, "polish": n_jobs == 2}
+    given = {"random_state": 2, "batch_size": 3000, "max_iter": 4, "n_inner": 2, "step_size": 40.0}
+    given |= {"step_decay": 1 / 1.01, "step_cap": None, "polish": n_jobs == 2}
     alone = BackwardEulerKMeans(40, n_jobs=1, **given).fit(X)
     for rows in (X, np.load(tmp_path / "rows.npy", mmap_mode="r"), tmp_path / "rows.npy"):
         model = BackwardEulerKMeans(40, n_jobs=n_jobs, **given).fit(rows)
@@ -457,6 +544,7 @@ def test_the_same_bits_for_every_number_of_threads_and_place_of_the_rows(n_jobs,
 def test_a_stream_is_taken_in_consecutive_batches_whatever_its_blocks():
     X = blobs(1700, 3, 5)
     given = {"init": X[:5], "batch_size": 300, "n_inner": 4, "max_iter": 6, "compute_labels": False}
+    given["polish"] = False
     batches = BackwardEulerKMeans(5, **given)
     for _ in range(4):
         for start in range(0, 1700, 300):
@@ -534,7 +622,7 @@ def test_pickled_saved_and_deep_copied_in_the_midst_it_goes_on_to_the_same_bits(
     assert type(file) is BackwardEulerKMeans
     assert same(plain, kept)
     assert same(plain, file)
-    fitted = BackwardEulerKMeans(8, random_state=5, max_iter=9, init=X[:8]).fit(X)
+    fitted = BackwardEulerKMeans(8, random_state=5, max_iter=9, init=X[:8], step_decay=1 / 1.01).fit(X)
     fitted.save(tmp_path / "model.safetensors")
     again = shoal.load(tmp_path / "model.safetensors")
     assert same(fitted, again)
@@ -546,7 +634,7 @@ def test_pickled_saved_and_deep_copied_in_the_midst_it_goes_on_to_the_same_bits(
 def test_parameters_that_change_between_batches_count_from_then_on():
     X = blobs(300, 3, 4)
     slow = sbe_reference.BackwardEuler(X[:4], 4.0, 0.5, 0.75, 2)
-    model = BackwardEulerKMeans(4, init=X[:4], step_decay=0.5, n_inner=2)
+    model = BackwardEulerKMeans(4, init=X[:4], step_size=4.0, step_decay=0.5, n_inner=2, step_cap=None)
     for batch in np.split(X, 6):
         slow.feed(batch)
         model.partial_fit(batch)
@@ -601,16 +689,17 @@ def test_a_fit_that_was_left_is_resumed_to_the_same_bits(after, stream, tmp_path
         ({"step_size": float("nan")}, "step_size"),
         ({"step_size": "big"}, "step_size"),
         ({"step_size": None}, "step_size"),
-        ({"step_decay": 0.0}, "step_decay must be a number above 0 and at most 1, got 0.0"),
+        ({"step_decay": 0.0}, "step_decay must be 'auto' or a number above 0 and at most 1, got 0.0"),
         ({"step_decay": 1.5}, "step_decay"),
         ({"step_decay": "slow"}, "step_decay"),
         ({"averaging": -0.1}, "averaging must be a number from 0 to 1, got -0.1"),
         ({"averaging": 1.1}, "averaging"),
         ({"n_inner": 0}, "n_inner must be an integer of at least 1"),
         ({"max_iter": 0}, "max_iter"),
-        ({"step_cap": 0.0}, "step_cap must be None or a finite number above 0, got 0.0"),
+        ({"step_cap": 0.0}, "step_cap must be 'auto', None or a finite number above 0, got 0.0"),
         ({"step_cap": float("inf")}, "step_cap"),
-        ({"polish": "yes"}, "polish must be True or False"),
+        ({"polish": "yes"}, "polish must be 'auto', True or False"),
+        ({"polish": None}, "polish must be 'auto', True or False, got None"),
         ({"compute_labels": 1}, "compute_labels must be True or False"),
         ({"n_clusters": 0}, "n_clusters"),
         ({"init": "best"}, "init must be one of"),

@@ -59,7 +59,14 @@ METHODS = {
     "variance-reduced, rough": shoal.VarianceReducedKMeans(
         12, variant="vrkm", polish=False, tol=0, epoch_size=0.3, max_iter=6, random_state=3
     ),
-    "backward Euler": shoal.BackwardEulerKMeans(12, batch_size=200, n_inner=3, max_iter=9, random_state=3),
+    "variance-reduced, doubling": shoal.VarianceReducedKMeans(
+        12, epoch_size="doubling", max_iter=15, random_state=3
+    ),
+    "nested, random": shoal.NestedMiniBatchKMeans(12, init="random", batch_size=200, random_state=3),
+    "backward Euler": shoal.BackwardEulerKMeans(
+        12, batch_size=200, n_inner=3, max_iter=9, polish=False, random_state=3
+    ),
+    "backward Euler, auto": shoal.BackwardEulerKMeans(12, batch_size=200, max_iter=6, random_state=3),
     "backward Euler, polished": shoal.BackwardEulerKMeans(
         12, batch_size=200, n_inner=2, max_iter=6, polish=True, random_state=3
     ),

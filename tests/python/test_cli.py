@@ -582,7 +582,9 @@ def test_a_model_of_every_method(capsys, rows, tmp_path, method):
     assert json.loads(run(capsys, "info", model, "--json")[1])["clusters"] == 3
     # The command line makes a last checkpoint only where it is interrupted.
     callback = shoal.callbacks.Checkpoint(kept, every_steps=1)
-    type(loaded)(3, max_iter=2, random_state=0, callbacks=[callback]).fit(np.load(rows))
+    # Sweeps after the outer steps of backward Euler would be steps too.
+    more = {"polish": False} if method == "sbe" else {}
+    type(loaded)(3, max_iter=2, random_state=0, callbacks=[callback], **more).fit(np.load(rows))
     found = json.loads(run(capsys, "info", kept, "--json")[1])
     assert found["kind"].endswith("-checkpoint")
     assert (found["rows"], found["columns"], found["steps"]) == (150, 3, 2)

@@ -437,6 +437,33 @@ def test_clusters_without_rows_keep_their_place():
     assert model.inertia_ == 0.0
 
 
+# ---------------------------------------------------------------- doubling epochs
+
+
+def test_doubling_epochs_have_two_steps_then_four_up_to_as_many_as_rows():
+    X = np.random.default_rng(0).random((2000, 3))
+    given = {"init": X[:20], "epoch_size": "doubling", "learning_rate": 0.02, "random_state": 0}
+    model = VarianceReducedKMeans(20, tol=0, max_iter=13, **given).fit(X)
+    # A sweep over all rows, and the steps.
+    steps = np.diff(model.history_["rows_seen"], prepend=0) - 2000
+    assert steps.tolist() == [*(2**epoch for epoch in range(1, 11)), 2000, 2000, 2000]
+    # A tolerance that no epoch meets ends the fit with the second whole epoch.
+    model = VarianceReducedKMeans(20, tol=0.9, **given).fit(X)
+    assert (model.stop_reason_, model.n_iter_) == ("tolerance", 13)
+    assert (model.labels_ == model.predict(X)).all()
+
+
+def test_doubling_epochs_over_a_stream_and_with_weights():
+    X = blobs(600, 3, 4, width=2.0)
+    weights = np.random.default_rng(0).random(600)
+    given = {"epoch_size": "doubling", "random_state": 0}
+    model = VarianceReducedKMeans(6, **given).fit(X, sample_weight=weights)
+    start = shoal.KMeans(6, n_init=1, max_iter=1, random_state=0).fit(X, sample_weight=weights)
+    assert model.inertia_ < start.inertia_
+    stream = VarianceReducedKMeans(6, init=X[:6], **given).fit(lambda: iter(np.split(X, 4)))
+    assert stream.inertia_ < 1.05 * VarianceReducedKMeans(6, init=X[:6], **given).fit(X).inertia_
+
+
 # ---------------------------------------------------------------- files, parameters
 
 
@@ -546,6 +573,8 @@ def test_bad_parameters_are_listed_together():
         {"epoch_size": False},
         {"epoch_size": 1e300},
         {"epoch_size": 10**18 + 1},
+        {"epoch_size": "halving"},
+        {"epoch_size": np.array("doubling")},
         {"variant": "VRKM"},
         {"polish": None},
     ],
@@ -569,10 +598,11 @@ def test_on_the_command_line(method, tmp_path, capsys):
 
     model, kept = tmp_path / "model.safetensors", tmp_path / "run.safetensors"
     given = ["fit", tmp_path / "rows.npy", "-k", 6, "--method", method, "--seed", 3, "--quiet", "--json"]
-    given += ["--max-iter", 5, "--tol", 0, "--set", "epoch_size=0.5"]
+    epochs = 0.5 if method == "vrkm" else "doubling"
+    given += ["--max-iter", 5, "--tol", 0, "--set", f"epoch_size={epochs}"]
     status, out, _ = run(*given, "-o", model)
     result = json.loads(out)
-    plan = {"variant": method, "epoch_size": 0.5, "max_iter": 5, "tol": 0, "random_state": 3}
+    plan = {"variant": method, "epoch_size": epochs, "max_iter": 5, "tol": 0, "random_state": 3}
     here = VarianceReducedKMeans(6, **plan).fit(X)
     assert (status, result["method"], result["inertia"]) == (0, method, here.inertia_)
     assert (shoal.load(model).cluster_centers_ == here.cluster_centers_).all()

@@ -42,15 +42,15 @@ SETTINGS = (
     ("mnist", 12, 500, 100, 5),
 )
 #: First step size in parts of the number of clusters, the most that a center is pulled, and what the step
-#: size is divided by until the end (None: 1.01 after every outer step). OWN is the estimator's. CAPPED pulls
-#: the centers of small clusters as hard as those of large ones for long, and leaves hardly any noise of
-#: batches at the end. ``steps`` says which is best.
+#: size is divided by until the end (None: 1.01 after every outer step). PLAIN is that of the paper. CAPPED,
+#: which is the estimator's default, pulls the centers of small clusters as hard as those of large ones for
+#: long, and leaves hardly any noise of batches at the end. ``steps`` says which is best.
 Schedule = tuple[float, float | None, float | None]
-OWN: Schedule = (1.0, None, None)
+PLAIN: Schedule = (1.0, None, None)
 CAPPED: Schedule = (3.0, 1.8, 20.0)
 SCHEDULES: tuple[Schedule, ...] = (
     (0.7, None, None),
-    OWN,
+    PLAIN,
     (1.3, None, None),
     (1.5, None, 8.0),
     (2.0, None, None),
@@ -107,7 +107,8 @@ def phi(X: np.ndarray, centers: np.ndarray) -> float:
 def sbe(k: int, seed: int, batch: int, outer: int, inner: int, **more: Any) -> Any:
     """An estimator as the paper runs it."""
     given = {"batch_size": batch, "max_iter": outer, "n_inner": inner, "compute_labels": False}
-    return shoal.BackwardEulerKMeans(k, random_state=seed, **given, **more)
+    plain = {"step_size": float(k), "step_decay": 1 / 1.01, "step_cap": None, "polish": False}
+    return shoal.BackwardEulerKMeans(k, random_state=seed, **given, **plain | more)
 
 
 def spread(values: list[float]) -> dict[str, Any]:
@@ -272,7 +273,7 @@ def fitted(
     batch, outer, inner = setting
     k, begun = len(start), time.perf_counter()
     if method.startswith("sbe"):
-        more = given(schedule or (CAPPED if method == "sbe, capped" else OWN), k, outer, inner)
+        more = given(schedule or (CAPPED if method == "sbe, capped" else PLAIN), k, outer, inner)
         model: Any = sbe(k, seed, batch, outer, inner, init=start, n_jobs=threads, **more).fit(X)
     elif method == "lloyd":
         model = shoal.KMeans(k, init=start, n_init=1, max_iter=50, tol=0.0, n_jobs=threads).fit(X)
@@ -315,7 +316,7 @@ def large(name: str, args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
             row |= {"starts": len(runs), **found, "s": common.median(seconds for _, seconds in runs)}
             theirs = PAPER.get((name, k, batch, method.partition(",")[0]))
             if method.startswith("sbe"):
-                row |= given(CAPPED if method == "sbe, capped" else OWN, k, outer, inner)
+                row |= given(CAPPED if method == "sbe, capped" else PLAIN, k, outer, inner)
             if theirs:
                 row |= dict(zip(("paper min", "paper max", "paper mean"), theirs, strict=True))
             if theirs and method.startswith("sbe") and name == "mnist":

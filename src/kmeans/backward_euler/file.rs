@@ -22,6 +22,7 @@ impl<T: Compute> State<T> {
         }
         keep(&mut contents, "middle", Array::new(&[scale.middle.len()], &scale.middle));
         keep(&mut contents, "given", Array::new(&[self.given.len()], &self.given));
+        keep(&mut contents, "recent", Array::new(&[self.recent.len()], &self.recent));
         self.waiting.to_file(&mut contents);
         let numbers = json!({
             "dim": dim,
@@ -60,7 +61,8 @@ impl<T: Compute> State<T> {
         }
         let k = if centers.is_empty() { 0 } else { centers.len() / dim };
         let given: Vec<f64> = contents.values("given", &[k])?;
-        if !given.iter().all(|x| x.is_finite() && *x >= 0.0) {
+        let recent: Vec<f64> = contents.values("recent", &[k])?;
+        if !given.iter().chain(&recent).all(|x| x.is_finite() && *x >= 0.0) {
             return Err("it holds a weight that is negative or not finite".into());
         }
         let middle: Vec<f64> = list(contents, "middle")?;
@@ -80,6 +82,7 @@ impl<T: Compute> State<T> {
             centers,
             trajectory: Trajectory { dim, anchor, iterate, mean, inner: count(&numbers, "inner")?, scale },
             given,
+            recent,
             waiting: Waiting::of_file(contents, dim)?,
             seeded_by: text(&numbers, "seeded_by")?,
             seed: count(&numbers, "seed")?,

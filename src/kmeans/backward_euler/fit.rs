@@ -69,7 +69,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
             }
             if once {
                 if self.state.trajectory.inner > 0 {
-                    self.state.close(self.params.step_decay);
+                    self.state.close(self.params.decay());
                 }
                 return Ok((all, true));
             }
@@ -135,10 +135,11 @@ impl<T: Compute> BackwardEulerSolver<T> {
         let mut fade = kept.fade;
         for _ in kept.n_iter..self.state.n_iter {
             self.step_sizes.push(self.params.first_step_size() * fade);
-            fade *= self.params.step_decay;
+            fade *= self.params.decay();
         }
         self.state.steps += 1;
-        let over = last || (self.state.n_iter >= self.params.max_iter && !self.params.polish);
+        let over =
+            last || (self.state.n_iter >= self.params.max_iter && !self.params.polishes(data.access()));
         let stop = if self.rejected {
             Some(StopReason::Diverged)
         } else {

@@ -47,17 +47,21 @@ impl BackwardEuler {
             seed: 0,
             batch_size: 1000,
             step_size: None,
-            step_decay: 1.0 / 1.01,
+            step_decay: None,
             averaging: 0.75,
             n_inner: 5,
             max_iter: 150,
             step_cap: None,
-            polish: false,
+            polish: None,
             compute_labels: true,
             threads: None,
         }
     }
 }
+
+/// The first step size by default, in numbers of clusters, and the share of it that is left in the end (`papers/sbe.py`, steps; `defaults.py`).
+const AUTO_STEP: f64 = 3.0;
+const AUTO_END: f64 = 1.0 / 20.0;
 
 /// The parameters of stochastic backward Euler; checked all together before any work.
 ///
@@ -69,12 +73,12 @@ pub struct BackwardEulerParams {
     seed: u64,
     batch_size: u64,
     step_size: Option<f64>,
-    step_decay: f64,
+    step_decay: Option<f64>,
     averaging: f64,
     n_inner: u64,
     max_iter: u64,
     step_cap: Option<f64>,
-    polish: bool,
+    polish: Option<bool>,
     compute_labels: bool,
     threads: Option<usize>,
 }
@@ -101,17 +105,33 @@ impl BackwardEulerParams {
         self
     }
 
-    /// The first step size, gamma (default `None`: the number of clusters, where clusters of one size are pulled to their means once).
+    /// The first step size, gamma (default `None`: three times the number of clusters). A cluster with the share `p` of a batch is pulled to
+    /// the mean of its rows by `p` times the step size, up to the [cap](BackwardEulerParams::step_cap).
+    ///
+    /// The schedule of the paper is the number of clusters here, a [decay](BackwardEulerParams::step_decay) of 1 / 1.01, and no cap.
     #[must_use]
     pub fn step_size(mut self, size: Option<f64>) -> Self {
         self.step_size = size;
         self
     }
 
-    /// What the step size is multiplied by after each outer step, beta (default 1 / 1.01).
+    /// What the step size is multiplied by after each outer step, beta (default `None`: what leaves a twentieth of it after
+    /// [`max_iter`](BackwardEulerParams::max_iter) outer steps).
+    ///
+    /// ```
+    /// use shoal::{BackwardEuler, Executor};
+    /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
+    /// let mut run = BackwardEuler::params(2).max_iter(4).start(&rows).unwrap();
+    /// let cx = Executor::new(None).unwrap();
+    /// while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// // From 3 times 2, in 4 steps to a twentieth.
+    /// let expected = [0.0, 0.25, 0.5, 0.75].map(|share| 6.0 * 20f64.powf(-share));
+    /// let sizes = run.step_sizes();
+    /// assert!(sizes.iter().zip(&expected).all(|(size, expected)| (size / expected - 1.0).abs() < 1e-12));
+    /// ```
     #[must_use]
-    pub fn step_decay(mut self, factor: f64) -> Self {
-        self.step_decay = factor;
+    pub fn step_decay(mut self, factor: impl Into<Option<f64>>) -> Self {
+        self.step_decay = factor.into();
         self
     }
 
@@ -136,17 +156,19 @@ impl BackwardEulerParams {
         self
     }
 
-    /// The most that step size times share of the batch may be for a center (default `None`: no limit).
+    /// The most that step size times share of the batch may be for a center (default `None`: 1.8, or 1.5 with more than 5 inner iterations;
+    /// infinity: no limit).
     #[must_use]
     pub fn step_cap(mut self, most: Option<f64>) -> Self {
         self.step_cap = most;
         self
     }
 
-    /// Whether a fit goes on with sweeps of exact k-means until these have converged (default false). It takes rows that can be read again.
+    /// Whether a fit goes on with sweeps of exact k-means until these have converged (default `None`: where the rows can be read again). `true`
+    /// takes rows that can be read again.
     #[must_use]
-    pub fn polish(mut self, wanted: bool) -> Self {
-        self.polish = wanted;
+    pub fn polish(mut self, wanted: impl Into<Option<bool>>) -> Self {
+        self.polish = wanted.into();
         self
     }
 
@@ -166,12 +188,28 @@ impl BackwardEulerParams {
 
     /// The step size of the first outer step.
     fn first_step_size(&self) -> f64 {
-        self.step_size.unwrap_or(self.n_clusters as f64)
+        self.step_size.unwrap_or(AUTO_STEP * self.n_clusters as f64)
+    }
+
+    /// What each outer step multiplies the step size by.
+    fn decay(&self) -> f64 {
+        self.step_decay.unwrap_or_else(|| AUTO_END.powf(1.0 / self.max_iter as f64))
+    }
+
+    /// The most that a center is pulled.
+    fn cap(&self) -> f64 {
+        // A pull of more than 1 is amplified by every inner iteration.
+        self.step_cap.unwrap_or(if self.n_inner > 5 { 1.5 } else { 1.8 })
     }
 
     /// The access that a fit needs.
     fn needs(&self) -> Access {
-        if self.polish { Access::Replay } else { Access::Once }
+        if self.polish == Some(true) { Access::Replay } else { Access::Once }
+    }
+
+    /// Whether a fit to rows that can be read like that ends with sweeps.
+    fn polishes(&self, access: Access) -> bool {
+        self.polish.unwrap_or(access > Access::Once)
     }
 
     /// Checks the parameters against data of `d` columns and, where that is known, `n` rows.
@@ -203,14 +241,14 @@ impl BackwardEulerParams {
         if let Some(size) = self.step_size.filter(|&size| !(size.is_finite() && size >= 0.0)) {
             wrong.push(format!("step_size must be a finite number of at least 0, or none, got {size}"));
         }
-        if !(self.step_decay > 0.0 && self.step_decay <= 1.0) {
-            wrong.push(format!("step_decay must be above 0 and at most 1, got {}", self.step_decay));
+        if let Some(factor) = self.step_decay.filter(|&factor| !(factor > 0.0 && factor <= 1.0)) {
+            wrong.push(format!("step_decay must be above 0 and at most 1, or none, got {factor}"));
         }
         if !(0.0..=1.0).contains(&self.averaging) {
             wrong.push(format!("averaging must be from 0 to 1, got {}", self.averaging));
         }
-        if let Some(most) = self.step_cap.filter(|&most| !(most.is_finite() && most > 0.0)) {
-            wrong.push(format!("step_cap must be a finite number above 0, or none, got {most}"));
+        if let Some(most) = self.step_cap.filter(|&most| most.is_nan() || most <= 0.0) {
+            wrong.push(format!("step_cap must be above 0, infinity, or none, got {most}"));
         }
         if d == 0 {
             wrong.push("X must have at least 1 column, got 0".into());
@@ -243,7 +281,8 @@ impl BackwardEulerParams {
     /// ```
     /// use shoal::{BackwardEuler, Executor, solver::StopReason};
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
-    /// let mut run = BackwardEuler::params(2).step_size(Some(1e200)).start(&rows).unwrap();
+    /// let params = BackwardEuler::params(2).step_size(Some(1e200)).step_cap(Some(f64::INFINITY));
+    /// let mut run = params.start(&rows).unwrap();
     /// let cx = Executor::new(None).unwrap();
     /// assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Diverged));
     /// assert!(run.centers::<f64>().iter().all(|c| c.is_finite()));
@@ -264,6 +303,7 @@ impl BackwardEulerParams {
     /// use shoal::{BackwardEuler, Executor, Seeding};
     /// let cx = Executor::new(None).unwrap();
     /// let params = BackwardEuler::params(1).seeding(Seeding::Given(vec![0.0])).averaging(0.0).n_inner(2);
+    /// let params = params.step_size(Some(1.0)).step_decay(1.0);
     /// let mut run = params.stream(&[[0.0f64]]).unwrap();
     /// run.partial_fit(&[[4.0f64], [8.0]], &cx).unwrap();
     /// assert_eq!(run.centers::<f64>(), [6.0]);

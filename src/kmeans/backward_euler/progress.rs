@@ -3,6 +3,7 @@
 use super::trajectory::Trajectory;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
+use crate::tuning::{RECENT_ROWS, RECENT_STAYS, STARVED};
 
 /// Everything that the next batch depends on.
 #[derive(Clone, Debug)]
@@ -12,6 +13,8 @@ pub(in crate::kmeans) struct State<T> {
     pub(super) trajectory: Trajectory,
     /// Weight of everything that each cluster was ever given.
     pub(super) given: Vec<f64>,
+    /// Rows of each cluster in the last batches, older ones faded.
+    pub(super) recent: Vec<f64>,
     /// Rows that came before there were enough to seed from.
     pub(super) waiting: Waiting<T>,
     pub(super) seeded_by: String,
@@ -35,6 +38,7 @@ impl<T: Compute> State<T> {
             centers: Vec::new(),
             trajectory: Trajectory::default(),
             given: Vec::new(),
+            recent: Vec::new(),
             waiting: Waiting::default(),
             seeded_by: String::new(),
             seed,
@@ -45,6 +49,25 @@ impl<T: Compute> State<T> {
             rows_seen: 0,
             position: 0,
         }
+    }
+
+    /// Takes note of a batch of so many rows and that `weight`, of which each cluster was given some.
+    pub(super) fn note(&mut self, rows: u64, given: &[f64], weight: f64) {
+        let each = self.given.iter_mut().zip(&mut self.recent).zip(given);
+        for ((all, recent), more) in each {
+            *all += more;
+            *recent = *recent * RECENT_STAYS + rows as f64 * (more / weight);
+        }
+    }
+
+    /// The clusters that batches have hardly any rows of, once enough rows came to tell.
+    pub(super) fn starved(&self) -> Vec<u32> {
+        let mean = self.recent.iter().sum::<f64>() / self.recent.len().max(1) as f64;
+        if mean < RECENT_ROWS {
+            return Vec::new();
+        }
+        let shares = self.recent.iter().enumerate();
+        shares.filter(|(_, rows)| **rows < STARVED * mean).map(|(j, _)| j as u32).collect()
     }
 
     /// Goes on from other centers.

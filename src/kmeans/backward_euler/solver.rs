@@ -168,7 +168,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
         self.state.trajectory.dim = data.dim();
         self.state.place(&seeds.centers);
-        self.state.given = vec![0.0; k];
+        (self.state.given, self.state.recent) = (vec![0.0; k], vec![0.0; k]);
         self.state.seeded_by = seeds.method;
         self.before = seeds.centers;
         self.timings.seeding += begun.elapsed().as_secs_f64();
@@ -196,17 +196,17 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         let weight: f64 = sums.weights().iter().sum();
         let moved = Moved { rows, weight, objective: sums.energy(), sq_shift: 0.0 };
         let pull =
-            Pull { step_size: self.step_size(), cap: self.params.step_cap, averaging: self.params.averaging };
+            Pull { step_size: self.step_size(), cap: self.params.cap(), averaging: self.params.averaging };
         let state = &mut self.state;
         state.rows_seen += rows;
         if weight > 0.0 {
             state.n_steps += 1;
-            state.given.iter_mut().zip(sums.weights()).for_each(|(given, weight)| *given += weight);
+            state.note(rows, sums.weights(), weight);
             if !state.trajectory.pull::<T>(&sums, weight, &pull) {
                 state.trajectory.reject();
                 self.rejected = true;
             } else if state.trajectory.inner >= self.params.n_inner {
-                state.close(self.params.step_decay);
+                state.close(self.params.decay());
             }
             state.centers.clear();
             state.centers.extend(state.trajectory.mean.iter().map(|&x| T::from_f64(x)));
@@ -221,11 +221,11 @@ impl<T: Compute> Solver<T> for BackwardEulerSolver<T> {
     type Model = KMeansModel;
 
     fn needs(&self) -> Access {
-        if self.params.polish { Access::Replay } else { Access::Once }
+        self.params.needs()
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        if self.params.polish && self.state.n_iter >= self.params.max_iter {
+        if self.params.polishes(data.access()) && self.state.n_iter >= self.params.max_iter {
             self.polish_step(data, cx)
         } else {
             self.outer_step(data, cx)
@@ -283,6 +283,11 @@ impl<T: Compute> CenterSolver<T> for BackwardEulerSolver<T> {
 
     fn step_sizes(&self) -> &[f64] {
         &self.step_sizes
+    }
+
+    fn starved(&self) -> Vec<u32> {
+        // Sweeps give every cluster its rows.
+        if self.polish.is_some() { Vec::new() } else { self.state.starved() }
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {

@@ -13,8 +13,14 @@ use crate::seeding::Seeding;
 use crate::solver::StopReason;
 use crate::stats::ClusterSums;
 
+/// The schedule of the paper, and nothing after it.
+fn plain(k: usize) -> BackwardEulerParams {
+    let params = BackwardEuler::params(k).step_size(Some(k as f64)).step_decay(1.0 / 1.01);
+    params.step_cap(Some(f64::INFINITY)).polish(false)
+}
+
 fn given(centers: &[f64]) -> BackwardEulerParams {
-    BackwardEuler::params(centers.len()).seeding(Seeding::Given(centers.to_vec()))
+    plain(centers.len()).seeding(Seeding::Given(centers.to_vec()))
 }
 
 /// Sums of rows of one column by their nearest of `centers`.
@@ -46,7 +52,7 @@ proptest! {
                 y[j] = centers[j] - step_size * gradient;
                 mean[j] = averaging * mean[j] + (1.0 - averaging) * y[j];
             }
-            trajectory.pull::<f64>(&sums, rows.len() as f64, &Pull { step_size, cap: None, averaging });
+            trajectory.pull::<f64>(&sums, rows.len() as f64, &Pull { step_size, cap: f64::INFINITY, averaging });
             // Labels must not differ by a rounding.
             y.copy_from_slice(&trajectory.iterate);
             let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
@@ -62,7 +68,7 @@ proptest! {
 fn a_cap_limits_the_pull_of_each_center() {
     let sums = summed(&[1.0, 1.0, 1.0, 11.0], &[0.0, 10.0]);
     let mut trajectory = Trajectory::new(1, &[0.0f64, 10.0]);
-    trajectory.pull::<f64>(&sums, 4.0, &Pull { step_size: 2.0, cap: Some(0.75), averaging: 0.0 });
+    trajectory.pull::<f64>(&sums, 4.0, &Pull { step_size: 2.0, cap: 0.75, averaging: 0.0 });
     // Uncapped they would be 1.5 and 0.5 of the way.
     assert_eq!(trajectory.iterate, [0.75, 10.5]);
 }
@@ -97,11 +103,7 @@ fn a_step_diverges_long_before_numbers_end_and_rows_far_away_are_no_divergence()
     let rows: Vec<[f64; 1]> =
         (0..600).map(|i| [f64::from(i % 4) * 9.0 + f64::from(i * 37 % 101) / 50.0]).collect();
     let end = |step_size: f64, n_inner: u64, rows: &[[f64; 1]]| {
-        let params = BackwardEuler::params(4)
-            .step_size(Some(step_size))
-            .n_inner(n_inner)
-            .max_iter(100)
-            .batch_size(100);
+        let params = plain(4).step_size(Some(step_size)).n_inner(n_inner).max_iter(100).batch_size(100);
         let mut run = params.rng_seed(3).start(&rows).unwrap();
         while run.advance(&rows, &cx).unwrap().is_some() {}
         run.finish(&rows, &cx).unwrap();
@@ -180,4 +182,62 @@ fn an_interrupted_step_was_not_begun() {
     assert_eq!(whole.centers::<f64>(), plain.centers::<f64>());
     assert_eq!((whole.inertia(), whole.labels()), (plain.inertia(), plain.labels()));
     assert_eq!(plain.history().last().unwrap().stop_reason, stopped.history().last().unwrap().stop_reason);
+}
+
+#[test]
+fn the_schedule_by_default_goes_from_three_times_the_clusters_to_a_twentieth_under_a_cap() {
+    let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(i * 37 % 101)]).collect();
+    let auto = BackwardEuler::params(4).batch_size(50).max_iter(40).rng_seed(3);
+    let spelt = auto.clone().step_size(Some(12.0)).step_decay(0.05f64.powf(1.0 / 40.0)).step_cap(Some(1.8));
+    let centers = |params: &BackwardEulerParams| params.fit(&rows).unwrap().centers::<f64>();
+    assert_eq!(centers(&auto), centers(&spelt.clone().polish(true)));
+    // Before sweeps may have made them alike. More inner iterations bear less.
+    let rough = auto.clone().polish(false);
+    assert_ne!(centers(&rough), centers(&rough.clone().step_cap(Some(f64::INFINITY))));
+    let spelt = spelt.polish(false).n_inner(6).step_cap(Some(1.5));
+    assert_eq!(centers(&rough.clone().n_inner(6)), centers(&spelt));
+    let cx = Executor::new(Some(1)).unwrap();
+    let mut run = auto.start(&rows).unwrap();
+    while run.advance(&rows, &cx).unwrap().is_some() {}
+    assert_eq!((run.step_sizes()[0], run.step_sizes().len()), (12.0, 40));
+    assert!((run.step_sizes()[39] * auto.decay() - 0.6).abs() < 1e-12);
+}
+
+#[test]
+fn rows_that_can_be_read_again_are_polished_unless_that_is_not_wanted() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows: Vec<f64> = (0..200).map(|i| f64::from(i * 37 % 101)).collect();
+    let pieces = || rows.chunks(30).map(|piece| Ok(Chunk::from(piece.to_vec())));
+    let auto = BackwardEuler::params(3).batch_size(40).max_iter(5).n_inner(1);
+    let steps = |params: &BackwardEulerParams, stream: &Chunks<'_, f64>| {
+        let mut run = params.start(stream).unwrap();
+        std::iter::from_fn(|| run.advance(stream, &cx).unwrap()).count()
+    };
+    assert!(steps(&auto, &Chunks::replay(1, || Box::new(pieces()))) > 5);
+    assert_eq!(steps(&auto.clone().polish(false), &Chunks::replay(1, || Box::new(pieces()))), 5);
+    assert_eq!(steps(&auto, &Chunks::once(1, pieces())), 5);
+}
+
+#[test]
+fn clusters_that_get_no_rows_starve_once_enough_rows_came_and_a_checkpoint_knows_it() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(i % 7)]).collect();
+    // 200 rows for each cluster: after the sixth batch.
+    let params = given(&[1.0, 4.0, 1e3]).batch_size(100).n_inner(1).max_iter(9);
+    let mut run = params.start(&rows).unwrap();
+    for step in 1..=9 {
+        run.advance(&rows, &cx).unwrap().unwrap();
+        // Older rows have faded a little.
+        assert_eq!(run.starved(), if step <= 6 { vec![] } else { vec![2] }, "{step}");
+        let again = params.resume_fit(&run.checkpoint(&rows).unwrap(), &rows).unwrap();
+        assert_eq!(run.starved(), again.starved());
+    }
+    let mut polished = params.polish(true).start(&rows).unwrap();
+    while polished.advance(&rows, &cx).unwrap().is_some() {}
+    assert!(polished.starved().is_empty());
+    // One that gets a hundredth of the rows, 3% of what the mean cluster gets, does not.
+    let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(if i % 100 == 0 { 9 } else { i % 4 })]).collect();
+    let mut fed = given(&[0.0, 3.0, 9.0]).n_inner(1).max_iter(20).step_size(Some(0.0)).start(&rows).unwrap();
+    while fed.advance(&rows, &cx).unwrap().is_some() {}
+    assert!(fed.starved().is_empty());
 }

@@ -10,7 +10,7 @@ pub(super) struct Pull {
     /// The paper's gamma.
     pub(super) step_size: f64,
     /// The most that a center is pulled to the mean of its rows, in parts of its distance from it.
-    pub(super) cap: Option<f64>,
+    pub(super) cap: f64,
     /// The share of the average that stays: the paper's alpha.
     pub(super) averaging: f64,
 }
@@ -89,8 +89,7 @@ impl Trajectory {
             let range = j * *dim..(j + 1) * *dim;
             let (x, y) = (&anchor[range.clone()], &mut iterate[range.clone()]);
             if of_j > 0.0 {
-                let t = by.step_size * (of_j / weight);
-                let t = by.cap.map_or(t, |cap| t.min(cap));
+                let t = (by.step_size * (of_j / weight)).min(by.cap);
                 for ((y, x), sum) in y.iter_mut().zip(x).zip(sums.sum(j)) {
                     *y = x - t * (*y - sum / of_j);
                 }

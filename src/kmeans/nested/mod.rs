@@ -204,7 +204,8 @@ impl<T: Compute> Nested<T> {
         let seeding = &self.params.seeding;
         let seeds = with_batch(data, &self.rows, self.batch(), |batch| {
             let mut seeds = seeding.choose(batch, k, seed, 0, cx)?;
-            if *seeding == crate::Seeding::Random {
+            // Of rows, not of centers that were given.
+            if !seeds.rows.is_empty() {
                 params::make_distinct(&mut seeds, batch, seed)?;
             }
             Ok(seeds)

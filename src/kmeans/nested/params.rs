@@ -33,7 +33,7 @@ impl NestedMiniBatch {
     pub fn params(n_clusters: usize) -> NestedParams {
         NestedParams {
             n_clusters,
-            seeding: Seeding::Random,
+            seeding: Seeding::Auto,
             seed: 0,
             batch_size: 5000,
             rho: 100.0,
@@ -133,8 +133,8 @@ pub struct NestedParams {
 }
 
 impl NestedParams {
-    /// How the first centers are chosen among the rows of the first batch (default [`Seeding::Random`], which takes distinct values where
-    /// there are enough).
+    /// How the first centers are chosen among the rows of the first batch, with distinct values where there are enough (default
+    /// [`Seeding::Auto`]: greedy k-means++). [`Seeding::Random`] begins sooner, and is as good where clusters are of similar size.
     #[must_use]
     pub fn seeding(mut self, seeding: Seeding) -> Self {
         self.seeding = seeding;

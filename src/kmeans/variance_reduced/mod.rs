@@ -117,7 +117,8 @@ impl Variant {
 ///
 /// ```
 /// use shoal::kmeans::EpochSize;
-/// assert_eq!((EpochSize::Share(0.5).steps(7), EpochSize::Steps(3).steps(7)), (4, 3));
+/// assert_eq!((EpochSize::Share(0.5).steps(7, 1), EpochSize::Steps(3).steps(7, 1)), (4, 3));
+/// assert_eq!([1, 2, 3, 50].map(|epoch| EpochSize::Doubling.steps(7, epoch)), [2, 4, 7, 7]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EpochSize {
@@ -125,15 +126,25 @@ pub enum EpochSize {
     Share(f64),
     /// So many.
     Steps(u64),
+    /// Two in the first epoch, then twice as many as in the epoch before, up to as many as there are rows.
+    Doubling,
 }
 
 impl EpochSize {
-    /// The steps of an epoch over `n` rows.
-    pub fn steps(self, n: u64) -> u64 {
+    /// The steps over `n` rows of an epoch, the first of which is number 1.
+    pub fn steps(self, n: u64, epoch: u64) -> u64 {
         match self {
             Self::Share(share) => (share * n as f64).round() as u64,
             Self::Steps(steps) => steps,
+            Self::Doubling => {
+                u32::try_from(epoch).ok().and_then(|e| 1u64.checked_shl(e)).map_or(n, |steps| steps.min(n))
+            }
         }
+    }
+
+    /// Whether no later epoch has more steps.
+    fn is_whole(self, n: u64, epoch: u64) -> bool {
+        self.steps(n, epoch) == self.steps(n, u64::MAX)
     }
 }
 
@@ -185,7 +196,8 @@ impl VarianceReducedParams {
         self
     }
 
-    /// Steps of an epoch (default as many as there are rows). 0 makes every epoch one iteration of Lloyd's algorithm.
+    /// Steps of an epoch (default as many as there are rows). 0 makes every epoch one iteration of Lloyd's algorithm. With
+    /// [`EpochSize::Doubling`] the [tolerance](VarianceReducedParams::tolerance) counts once epochs have as many steps as there are rows.
     #[must_use]
     pub fn epoch_size(mut self, size: EpochSize) -> Self {
         self.epoch_size = size;
@@ -253,6 +265,7 @@ impl VarianceReducedParams {
         let (shown, steps) = match self.epoch_size {
             EpochSize::Share(share) => (share.to_string(), share * n as f64),
             EpochSize::Steps(steps) => (steps.to_string(), steps as f64),
+            EpochSize::Doubling => ("doubling".into(), n as f64),
         };
         if !(0.0..=MOST_STEPS).contains(&steps) {
             wrong.push(format!(

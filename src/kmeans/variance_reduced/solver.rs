@@ -154,7 +154,8 @@ impl<T: Compute> VarianceReducedSolver<T> {
         } else {
             None
         };
-        let steps = if stop.is_some() || rate == 0.0 { 0 } else { self.params.epoch_size.steps(n) };
+        let idle = stop.is_some() || rate == 0.0;
+        let steps = if idle { 0 } else { self.params.epoch_size.steps(n, self.iteration + 1) };
         let mut now = means.clone();
         if steps > 0 {
             let done = self.steps(&swept, (&centers, &means), (rate, steps), data, cx);
@@ -210,7 +211,10 @@ impl<T: Compute> VarianceReducedSolver<T> {
     /// Epochs in a row without enough progress, with one of that energy.
     fn stalled_by(&self, energy: f64) -> u64 {
         let enough = self.params.tolerance * self.energy;
-        if self.iteration > 0 && self.params.tolerance > 0.0 && self.energy - energy < enough {
+        // Short epochs are hardly more than sweeps: that these lead no further says nothing of longer ones.
+        let n = self.labels.of_rows.len() as u64;
+        let whole = self.params.epoch_size.is_whole(n, self.iteration);
+        if self.iteration > 0 && whole && self.params.tolerance > 0.0 && self.energy - energy < enough {
             self.stalled + 1
         } else {
             0

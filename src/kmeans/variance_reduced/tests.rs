@@ -7,6 +7,7 @@ use super::moving::Moving;
 use super::*;
 use crate::data::{AnySource, Block, Csr, DataSource, Dense};
 use crate::rng::{Purpose, Rng};
+use crate::solver::StopReason;
 use crate::tuning::STEPS_CHECKED;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {
@@ -274,4 +275,27 @@ fn the_last_steps_are_taken_back_too() {
     let rough = params.polish(false).fit(&rows).unwrap();
     assert_eq!(rough.centers::<f64>(), means.centers::<f64>());
     assert_eq!((rough.labels(), rough.inertia().to_bits()), (means.labels(), means.inertia().to_bits()));
+}
+
+#[test]
+fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
+    let (n, d, k) = (2000, 3, 20);
+    let values = noise(n * d, 5);
+    let rows = Dense::new(&values, d).unwrap();
+    let cx = Executor::new(Some(1)).unwrap();
+    let params = VarianceReduced::params(k).seeding(Seeding::Random).epoch_size(EpochSize::Doubling);
+    // Any epoch is one without progress.
+    let params = params.tolerance(0.9).max_iter(20).learning_rate(Some(0.02));
+    let mut run = params.start(&rows).unwrap();
+    let mut seen = 0;
+    let mut steps = Vec::new();
+    while let Some(step) = run.advance(&rows, &cx).unwrap() {
+        steps.push(step.rows_seen - seen - n as u64);
+        seen = step.rows_seen;
+    }
+    // 2048 is above 2000: epochs are whole from the eleventh on, and the sweeps of the next two see no progress.
+    assert_eq!(steps, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2000, 2000, 0]);
+    assert_eq!(run.history().last().unwrap().stop_reason, Some(StopReason::Tolerance));
+    let long: Vec<u64> = [63, 64, u64::MAX].map(|epoch| EpochSize::Doubling.steps(1 << 62, epoch)).into();
+    assert_eq!(long, [1 << 62; 3]);
 }
