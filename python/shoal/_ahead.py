@@ -57,8 +57,8 @@ class Ahead:
         """
         if os.getpid() != self._process:
             raise RuntimeError(
-                "this process was forked in the middle of a pass over a stream, whose blocks the parent pulls: "
-                "begin a fit of its own in the child, or fork before the pass"
+                "this process was forked in the middle of a pass over a stream, whose blocks only the parent "
+                "pulls: begin a fit of its own in the child, or fork before the pass"
             )
         try:
             pulled = self._pulled.get(timeout=seconds)

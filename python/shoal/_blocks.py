@@ -132,9 +132,7 @@ class Passes:
         Rows of every pass, if they are known.
     """
 
-    def __init__(
-        self, make: Callable[[], Blocks], cols: int, dtype: np.dtype[Any], rows: int | None
-    ) -> None:
+    def __init__(self, make: Callable[[], Blocks], cols: int, dtype: np.dtype[Any], rows: int | None) -> None:
         self._make, self._cols, self._dtype, self._rows = make, cols, dtype, rows
         # Of the first pass that went to its end.
         self._found: int | None = None

@@ -153,6 +153,7 @@ class TemporaryFolder:
     def close(self) -> None: ...
 
 def leftovers(folder: str | os.PathLike[str], remove: bool) -> list[Path]: ...
+
 @final
 class LightweightCoreset:
     def __new__(

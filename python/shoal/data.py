@@ -329,6 +329,12 @@ def open(
     is read at once; a callable is called once more for that. What the iterator raises is raised as it is. A
     generator is closed at the end of each pass, also of one that ends early.
 
+    The columns of a table keep their names: estimators note them in ``feature_names_in_``, and refuse a table
+    with others, or with the same in another order. One column of vectors has no names. Of a stream of frames
+    the names are those of the first block, which later frames must have too.
+
+    A source that gives another number of rows than it announced ends in a ``ValueError``, whoever reads it.
+
     Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
     checked at once, the others when they are read: a pass over a damaged file ends in an error.
 
@@ -567,9 +573,9 @@ def header_of(obj: Any) -> Any:
 def table_of(obj: Any) -> Any:
     """Give a batch of pyarrow as a table, in place: scikit-learn takes the names of tables alone."""
     if type(obj).__name__ == "RecordBatch" and type(obj).__module__.startswith("pyarrow"):
-        import pyarrow
+        import pyarrow as pa
 
-        return pyarrow.Table.from_batches([obj])
+        return pa.Table.from_batches([obj])
     return obj
 
 

@@ -224,7 +224,9 @@ class StreamingCoreset(BaseEstimator):
         mine = self.__dict__.get("_state")
         own, names = (getattr(each, "feature_names_in_", None) for each in (self, other))
         if own is not None and names is not None and own.tolist() != names.tolist():
-            raise ValueError(f"the other coreset is of the features {names.tolist()}, this one of {own.tolist()}")
+            raise ValueError(
+                f"the other coreset is of the features {names.tolist()}, this one of {own.tolist()}"
+            )
         begun = mine is not None
         if mine is None:
             mine = self._begun_with(size, theirs.compute)

@@ -71,9 +71,7 @@ def refuse_cut(name: str, contents: mmap.mmap) -> None:
     """Refuse a file that was made shorter: what is gone cannot be read, and the process would end."""
     found = contents.size()
     if found < len(contents):
-        raise ValueError(
-            f"{name}: was cut while it was open: it had {len(contents)} bytes, {found} are left"
-        )
+        raise ValueError(f"{name}: was cut while it was open: it had {len(contents)} bytes, {found} are left")
 
 
 def is_indexed(name: str, buffer: Any) -> bool:
