@@ -130,10 +130,20 @@ class Passes:
         Columns and type of every block that has rows.
     rows : int or None
         Rows of every pass, if they are known.
+    name : str
+        What messages call the rows.
     """
 
-    def __init__(self, make: Callable[[], Blocks], cols: int, dtype: np.dtype[Any], rows: int | None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Blocks],
+        cols: int,
+        dtype: np.dtype[Any],
+        rows: int | None,
+        name: str = "X",
+    ) -> None:
         self._make, self._cols, self._dtype, self._rows = make, cols, dtype, rows
+        self._name = name
         # Of the first pass that went to its end.
         self._found: int | None = None
 
@@ -157,18 +167,18 @@ class Passes:
                     )
                 found += len(block)
                 if rows is not None and found > rows:
-                    raise ValueError(f"X gave at least {found} rows, where {rows} were announced")
+                    raise ValueError(f"{self._name} gave at least {found} rows, where {rows} were announced")
                 yield block
         finally:
             if isinstance(blocks, Generator):
                 blocks.close()
         if rows is not None and found != rows:
-            raise ValueError(f"X gave {found} rows, where {rows} were announced")
+            raise ValueError(f"{self._name} gave {found} rows, where {rows} were announced")
         before = self._found = found if self._found is None else self._found
         if found != before:
             raise ValueError(
-                f"X gave {before} rows in one pass and {found} in another: the callable must return a fresh "
-                "iterator over the same rows each time"
+                f"{self._name} gave {before} rows in one pass and {found} in another: the callable must return "
+                "a fresh iterator over the same rows each time"
             )
 
 

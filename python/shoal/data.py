@@ -552,7 +552,7 @@ def stream_source(
     -------
     DataSource
     """
-    passes = Passes(make, cols, np.dtype(dtype), rows)
+    passes = Passes(make, cols, np.dtype(dtype), rows, name="X" if path is None else f"{name}: X")
     source = Source.from_stream(lambda: Ahead(passes()), once, cols, np.dtype(dtype).name, rows)
     return DataSource(source, name, passes, path, header)
 

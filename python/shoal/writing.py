@@ -48,9 +48,9 @@ def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
 
     Notes
     -----
-    A process that is killed leaves a temporary file beside `out`, whose name begins with ``.shoal-``. The next
-    run that writes `out` removes it; ``shoal info DIR --clean`` removes all of them in a folder. Files of a live
-    process are locked, and stay.
+    A process that is killed leaves a temporary file beside `out`, whose name begins with ``.shoal-``. The
+    next run that writes `out` removes it; ``shoal info DIR --clean`` removes all such files in a folder.
+    Files of a live process are locked, and stay.
 
     Examples
     --------
@@ -116,8 +116,8 @@ def shuffle(
     -----
     Rows that do not fit into memory are read once, and written and read twice: dealt out at random to buckets
     in a folder beside `out`, then put in order a bucket at a time. The folder takes as much space as the rows
-    and 8 bytes for each, and is emptied while the file is written. What a killed process leaves of it is removed
-    as for :func:`shoal.write`.
+    and 8 bytes for each, and is emptied while the file is written. What a killed process leaves of it is
+    removed as for :func:`shoal.write`.
 
     References
     ----------

@@ -179,7 +179,7 @@ def test_one_column_of_vectors_has_no_names(tmp_path):
 
 def test_blocks_of_a_stream_have_the_names_of_the_first():
     frame, swapped = TABLE.to_pandas(), SWAPPED.to_pandas()
-    with pytest.raises(ValueError, match=r"block 1 of X: its features are b, a, those of X are a, b"):
+    with pytest.raises(ValueError, match="block 1 of X: its features are 'b', 'a', those of X are 'a', 'b'"):
         KMeans(3).fit(lambda: iter([frame, swapped]))
     # Arrays among them have none.
     model = KMeans(3, random_state=0).fit(lambda: iter([frame, X]))
