@@ -177,8 +177,8 @@ class Passes:
         before = self._found = found if self._found is None else self._found
         if found != before:
             raise ValueError(
-                f"{self._name} gave {before} rows in one pass and {found} in another: the callable must return "
-                "a fresh iterator over the same rows each time"
+                f"{self._name} gave {before} rows in one pass and {found} in another: the callable must "
+                "return a fresh iterator over the same rows each time"
             )
 
 

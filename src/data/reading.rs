@@ -44,19 +44,19 @@ fn counted<T: Float>(
     let (mut seen, mut ended) = (first, false);
     let refused = |seen: u64, n: u64| {
         let found = if seen > n { format!("more than {n}") } else { seen.to_string() };
-        Err(Error::Source(format!("the source gave {found} rows in one pass, and announced {n}")))
+        Error::Source(format!("the source gave {found} rows in one pass, and announced {n}"))
     };
     pass(&mut |block| {
         seen += block.len as u64;
         if let Some(n) = announced.filter(|&n| seen > n) {
-            return refused(seen, n);
+            return Err(refused(seen, n));
         }
         let next = f(block)?;
         ended = next.is_break();
         Ok(next)
     })?;
     match announced {
-        Some(n) if !ended && seen != n => refused(seen, n),
+        Some(n) if !ended && seen != n => Err(refused(seen, n)),
         _ => Ok(()),
     }
 }

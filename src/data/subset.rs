@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::failure::Failure;
 use super::raw::one_block;
-use super::{Access, Block, DataSource, TileReader, copy_to, gather, no_such_row};
+use super::{Access, Block, DataSource, TileReader, gather, no_such_row};
 use crate::error::Result;
 use crate::float::Float;
 use crate::matrix::MatRef;
