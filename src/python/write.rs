@@ -185,7 +185,7 @@ pub(super) struct TemporaryFolder(Mutex<Option<Folder>>);
 impl TemporaryFolder {
     #[new]
     fn new(path: PathBuf) -> PyResult<Self> {
-        let folder = Folder::beside(&path).map_err(|e| Error::io(folder_of(&path), e))?;
+        let folder = Folder::beside(&path).map_err(|e| Error::io(path, e))?;
         Ok(Self(Mutex::new(Some(folder))))
     }
 
@@ -206,5 +206,5 @@ impl TemporaryFolder {
 /// The temporary files and folders in `folder` that no process holds any more; removed, if that is wished.
 #[pyfunction]
 pub(super) fn leftovers(folder: PathBuf, remove: bool) -> PyResult<Vec<PathBuf>> {
-    Ok(all_leftovers(&folder, remove).map_err(|e| Error::io(&folder, e))?)
+    Ok(all_leftovers(&folder, remove).map_err(|e| Error::io(folder, e))?)
 }

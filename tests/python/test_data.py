@@ -248,7 +248,11 @@ next(blocks)
 os.truncate({str(path)!r}, 200_000)
 fresh = shoal.KMeans(3)
 for use in (
-    lambda: list(steps), lambda: list(blocks), lambda: source.take([49_999]), lambda: fresh.fit(source)
+    lambda: list(steps),
+    # Short batches of Arrow are collected: this was read as a whole.
+    *([lambda: list(blocks)] if {suffix!r} != "arrow" else []),
+    lambda: source.take([49_999]),
+    lambda: fresh.fit(source),
 ):
     try:
         use()

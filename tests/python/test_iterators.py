@@ -578,9 +578,8 @@ next(pulled)
 assert child(lambda: next(pulled)) == 0
 assert len(list(pulled)) == 7
 
-for given, cls in ((blocks, shoal.BackwardEulerKMeans), (blocks(), shoal.MiniBatchKMeans)):
-    method = cls(3, batch_size=700)
-    steps = method.iter_fit(given)
+for given in (blocks, blocks()):
+    steps = shoal.MiniBatchKMeans(3, batch_size=700).iter_fit(given)
     next(steps)
     assert child(lambda: list(steps)) == 0
     # The parent goes on, and a fit of its own works in a child.
