@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,8 @@ class Ahead:
         self._room = threading.Semaphore(1)
         self._pulled: queue.SimpleQueue[npt.NDArray[Any] | BaseException] = queue.SimpleQueue()
         self._closed = False
+        # A fork has no thread but the one that forked.
+        self._process = os.getpid()
         threading.Thread(target=self._pull, name="shoal-read-ahead", daemon=True).start()
 
     def _pull(self) -> None:
@@ -47,9 +50,16 @@ class Ahead:
         ------
         StopIteration
             After the last block.
+        RuntimeError
+            In a process that was forked during the pass.
         BaseException
             What the iterator raised.
         """
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                "this process was forked in the middle of a pass over a stream, whose blocks only the parent "
+                "pulls: begin a fit of its own in the child, or fork before the pass"
+            )
         try:
             pulled = self._pulled.get(timeout=seconds)
         except queue.Empty:
@@ -81,4 +91,6 @@ class Ahead:
     def close(self) -> None:
         """Pull no more; a block that is on its way is dropped."""
         self._closed = True
-        self._room.release()
+        # In a fork the lock may be held by a thread that is not there.
+        if os.getpid() == self._process:
+            self._room.release()

@@ -94,6 +94,34 @@ def source_of(rows: Any) -> Source:
     return rows._source if isinstance(rows, DataSource) else source_of_values(rows)
 
 
+def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
+    """Give `X` as an array of numbers, a CSR matrix or an open source.
+
+    The number and the names of its features are checked or, with `reset`, noted: by scikit-learn, also where
+    it does not know the rows.
+    """
+    source = opened(X)
+    if source is None:
+        return as_rows(X, partial(validate_data, estimator, reset=reset, accept_sparse="csr"))
+    known = source if source._header is None else source._header
+    validate_data(estimator, known, reset=reset, skip_check_array=True)
+    return source
+
+
+@contextmanager
+def features_unless_refused(estimator: BaseEstimator) -> Iterator[None]:
+    """Note the features of rows that a fit takes; where it refuses them, those of the last fit remain."""
+    noted = ("n_features_in_", "feature_names_in_")
+    before = {name: value for name, value in vars(estimator).items() if name in noted}
+    try:
+        yield
+    except BaseException:
+        for name in noted:
+            estimator.__dict__.pop(name, None)
+        estimator.__dict__.update(before)
+        raise
+
+
 class Clusterer(BaseEstimator, ABC):
     """Base of the estimators: one run loop, with callbacks and history."""
 
@@ -111,32 +139,7 @@ class Clusterer(BaseEstimator, ABC):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         """Give `X` as an array of numbers, a CSR matrix or an open source, checked as for `_rows`."""
-        source = opened(X)
-        if source is not None:
-            found = source.shape[1]
-            if reset:
-                self.n_features_in_ = found
-                self.__dict__.pop("feature_names_in_", None)
-            elif found != self.n_features_in_:
-                raise ValueError(
-                    f"X has {found} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input."
-                )
-            return source
-        return as_rows(X, partial(validate_data, self, reset=reset, accept_sparse="csr"))
-
-    @contextmanager
-    def _features_unless_refused(self) -> Iterator[None]:
-        """Note the features of rows that a fit takes; where it refuses them, those of the last fit remain."""
-        noted = ("n_features_in_", "feature_names_in_")
-        before = {name: value for name, value in vars(self).items() if name in noted}
-        try:
-            yield
-        except BaseException:
-            for name in noted:
-                self.__dict__.pop(name, None)
-            self.__dict__.update(before)
-            raise
+        return checked_rows(self, X, reset=reset)
 
     # ---------------------------------------------------------------- the loop
 

@@ -117,22 +117,69 @@ def put_back(
         blocks.close()
 
 
-def checked(blocks: Blocks, cols: int, dtype: np.dtype[Any]) -> Generator[npt.NDArray[Any]]:
-    """Give blocks that all have `cols` columns and one type; those without rows are left out."""
-    try:
-        for i, block in enumerate(blocks):
-            if not len(block):
-                continue
-            if block.shape[1] != cols:
-                raise ValueError(f"block {i} of X has {block.shape[1]} columns, the first one has {cols}")
-            if block.dtype != dtype:
-                raise ValueError(
-                    f"block {i} of X holds {block.dtype}, the first one {dtype}: make them one type"
-                )
-            yield block
-    finally:
-        if isinstance(blocks, Generator):
-            blocks.close()
+class Passes:
+    """The blocks of a stream, for each pass anew: all of one width and type, and as many rows as announced.
+
+    Whoever reads a stream, in Python or in the compiled half, reads it through this.
+
+    Parameters
+    ----------
+    make : callable
+        Gives the blocks of one pass.
+    cols, dtype
+        Columns and type of every block that has rows.
+    rows : int or None
+        Rows of every pass, if they are known.
+    name : str
+        What messages call the rows.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Blocks],
+        cols: int,
+        dtype: np.dtype[Any],
+        rows: int | None,
+        name: str = "X",
+    ) -> None:
+        self._make, self._cols, self._dtype, self._rows = make, cols, dtype, rows
+        self._name = name
+        # Of the first pass that went to its end.
+        self._found: int | None = None
+
+    def __call__(self) -> Generator[npt.NDArray[Any]]:
+        """Begin a pass."""
+        return self._pass(self._make())
+
+    def _pass(self, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
+        cols, dtype, rows = self._cols, self._dtype, self._rows
+        found = 0
+        try:
+            for i, block in enumerate(blocks):
+                # Blocks without rows may have any width.
+                if not len(block):
+                    continue
+                if block.shape[1] != cols:
+                    raise ValueError(f"block {i} of X has {block.shape[1]} columns, the first one has {cols}")
+                if block.dtype != dtype:
+                    raise ValueError(
+                        f"block {i} of X holds {block.dtype}, the first one {dtype}: make them one type"
+                    )
+                found += len(block)
+                if rows is not None and found > rows:
+                    raise ValueError(f"{self._name} gave at least {found} rows, where {rows} were announced")
+                yield block
+        finally:
+            if isinstance(blocks, Generator):
+                blocks.close()
+        if rows is not None and found != rows:
+            raise ValueError(f"{self._name} gave {found} rows, where {rows} were announced")
+        before = self._found = found if self._found is None else self._found
+        if found != before:
+            raise ValueError(
+                f"{self._name} gave {before} rows in one pass and {found} in another: the callable must "
+                "return a fresh iterator over the same rows each time"
+            )
 
 
 def recut(blocks: Blocks, rows: int) -> Generator[npt.NDArray[Any]]:

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
-from ._base import Clusterer, source_of
+from ._base import Clusterer, features_unless_refused, source_of
 from ._blocks import refuse_once
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Source, Step
@@ -140,7 +140,7 @@ class CenterFitter(Clusterer):
         self._check()
         if not self._one_pass:
             refuse_once(X, type(self).__name__)
-        with self._features_unless_refused():
+        with features_unless_refused(self):
             rows = self._checked(X, reset=True)
             source = source_of(rows)
             n = source.shape[0]

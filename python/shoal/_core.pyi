@@ -1,6 +1,8 @@
 """The compiled half of shoal; private."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -18,6 +20,8 @@ __all__ = [
     "Source",
     "Step",
     "StreamingCoreset",
+    "TemporaryFile",
+    "TemporaryFolder",
     "available_isas",
     "backward_euler",
     "default_threads",
@@ -28,6 +32,7 @@ __all__ = [
     "kmodes",
     "kmodes_responsibilities",
     "knn_graph",
+    "leftovers",
     "load_model",
     "minibatch",
     "mixture",
@@ -131,6 +136,23 @@ class ShuffledWriter:
     def write_some(self) -> int | None: ...
     def finish(self) -> int: ...
     def close(self) -> None: ...
+
+@final
+class TemporaryFile:
+    def __new__(cls, path: str | os.PathLike[str]) -> TemporaryFile: ...
+    @property
+    def name(self) -> Path: ...
+    def finish(self) -> None: ...
+    def close(self) -> None: ...
+
+@final
+class TemporaryFolder:
+    def __new__(cls, path: str | os.PathLike[str]) -> TemporaryFolder: ...
+    @property
+    def name(self) -> Path: ...
+    def close(self) -> None: ...
+
+def leftovers(folder: str | os.PathLike[str], remove: bool) -> list[Path]: ...
 
 @final
 class LightweightCoreset:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,8 @@ from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from . import _core
 
 SPECIAL = "is a device, a pipe or a socket, which no file can replace"
 
@@ -48,7 +49,8 @@ def check_place(path: str | os.PathLike[str]) -> None:
 def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Give a file to write to that takes the name `path` once it is whole and on the disk.
 
-    Whatever ends the block early, a kill too, leaves an older file of that name as it was.
+    Whatever ends the block early, a kill too, leaves an older file of that name as it was. A kill leaves the
+    temporary file behind, until another file of that name is written.
 
     Parameters
     ----------
@@ -66,35 +68,20 @@ def whole(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         When the file cannot be written.
     """
     name = Path(path)
-    if is_special(name):
-        raise OSError(errno.EINVAL, SPECIAL, str(name))
-    temporary = name.with_name(f".shoal-{secrets.token_hex(6)}.tmp")
-    try:
-        descriptor = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666
-        )
-    except OSError as error:
-        # The user knows the file by this name.
-        raise type(error)(error.errno, error.strerror, str(name)) from None
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(name)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.strerror and error.filename in (None, str(temporary)):
-            raise type(error)(error.errno, error.strerror, str(name)) from error
-        raise
-    if os.name == "posix":
-        folder = os.open(name.parent, os.O_RDONLY)
+    temporary = _core.TemporaryFile(name)
+    with contextlib.closing(temporary):
         try:
-            # Some network file systems do not know this for folders.
-            with contextlib.suppress(OSError):
-                os.fsync(folder)
-        finally:
-            os.close(folder)
+            # The file is there: opening it makes none where somebody has removed it.
+            with Path(temporary.name).open("r+b") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            # The user knows the file by another name.
+            if error.strerror and error.filename in (None, str(temporary.name)):
+                raise type(error)(error.errno, error.strerror, str(name)) from error
+            raise
+        temporary.finish()
 
 
 def write_npy(path: str | os.PathLike[str], values: npt.NDArray[Any]) -> None:

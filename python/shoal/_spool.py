@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import _core
 from ._base import opened
 from ._blocks import refuse_once
 from .writing import write
@@ -30,13 +29,15 @@ def at_any_place(X: Any, who: str) -> Any:
     refuse_once(rows, who)
     if rows.access == "random":
         return rows
-    folder = tempfile.mkdtemp(prefix="shoal-")
-    remove = partial(shutil.rmtree, folder, ignore_errors=True)
+    # A process that is killed leaves its folder to the next one that makes such a copy.
+    folder = _core.TemporaryFolder(Path(tempfile.gettempdir()) / "copied-rows")
     try:
-        return write(rows, Path(folder) / "rows.npy")
+        copy = write(rows, Path(folder.name) / "rows.npy")
+        copy._header = rows._header
+        return copy
     finally:
         # What is mapped stays readable without a name, but not everywhere.
         if os.name == "posix":
-            remove()
+            folder.close()
         else:
-            atexit.register(remove)
+            atexit.register(folder.close)

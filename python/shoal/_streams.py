@@ -64,10 +64,14 @@ class StreamClusterer(CenterClusterer):
             As :meth:`fit`, and for another number of features than before.
         """
         self._check()
-        stream = self._stream_at_hand()
-        rows = self._checked(X, reset=stream is None)
+        rows = self._checked(X, reset=self._stream_at_hand() is None)
         if isinstance(rows, DataSource) and rows.access != "random":
             return self._take_blocks(rows, sample_weight)
+        return self._learn(rows, sample_weight)
+
+    def _learn(self, rows: Any, sample_weight: Any) -> Self:
+        """Learn from one batch, whose features were checked."""
+        stream = self._stream_at_hand()
         source = source_of(rows)
         weights = _params.weights(sample_weight, source.shape[0])
         if stream is None:
@@ -95,7 +99,7 @@ class StreamClusterer(CenterClusterer):
         with rows._ahead() as blocks:
             for block in blocks:
                 try:
-                    self.partial_fit(block)
+                    self._learn(block, None)
                 except ValueError as error:
                     # It counts the rows of the block.
                     raise ValueError(f"block of X from row {first} on: {error}") from error

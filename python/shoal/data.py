@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from . import formats
 from ._ahead import Ahead
-from ._blocks import Blocks, Fresh, Single, begun, checked, converted, is_once, is_stream, recut
+from ._blocks import Blocks, Fresh, Passes, Single, begun, converted, is_once, is_stream, recut
 from ._core import Source
 from ._params import shown, whole
-from .formats.stream import Stream
+from .formats.stream import Stream, listed
 
 __all__ = ["DataSource", "open"]
 
@@ -59,12 +59,17 @@ class DataSource:
         Whether the rows are sparse: only the values that are stored are there, and zeros cost nothing.
     nbytes : int or None
         Size of all rows as stored, in bytes; None where the number of rows is.
+    feature_names : list of str or None
+        Names of the columns of a table; None for arrays, for one column of vectors, and where they are no
+        texts. Estimators note them in ``feature_names_in_`` and check them.
 
     Notes
     -----
     A file should stay as it is while it is open. When another process changes it, results are undefined but
-    memory is safe; when another process makes it shorter, the operating system ends this process as soon as
-    it reads a row that is gone (``SIGBUS`` on Unix). Write a new file and rename it over the old one instead.
+    memory is safe. When another process makes it shorter, reading it raises ``ValueError``: the length of a
+    mapped file is looked at every 256 KiB of a pass. Only rows that are read before that look, from a part
+    that was cut off a moment ago, still make the operating system end this process (``SIGBUS`` on Unix).
+    Write a new file and rename it over the old one instead.
 
     An array is not copied, unless its byte order is foreign: do not write to it while something is computed
     from it.
@@ -76,8 +81,11 @@ class DataSource:
         name: str = "array",
         make: Callable[[], Blocks] | None = None,
         path: str | None = None,
+        header: Any = None,
     ) -> None:
         self._open: Source | None = source
+        # A frame without rows whose columns are the features, where these have names.
+        self._header = header
         self._name = name
         # The file or folder that rows are read from, of slices too; the working directory may change.
         self._path = None if path is None else Path(path).absolute()
@@ -116,6 +124,11 @@ class DataSource:
         """Size of all rows as stored, in bytes; None where their number is not known."""
         return self._source.nbytes
 
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns of a table, None where they have none."""
+        return names_of(self._header)
+
     def __len__(self) -> int:
         """Give the number of rows."""
         rows = self.shape[0]
@@ -151,7 +164,7 @@ class DataSource:
         size = None if rows is None else whole("rows", rows, 1)
         n, d = source.shape
         if self._make is not None:
-            blocks = checked(self._make(), d, self.dtype)
+            blocks = self._make()
             return blocks if size is None else recut(blocks, size)
         assert n is not None
         if size is None:
@@ -231,7 +244,9 @@ class DataSource:
         start, stop = whole("start", start, 0), whole("stop", stop, 0)
         if not start <= stop <= n:
             raise IndexError(f"rows {start}..{stop} do not lie within 0..{n}")
-        part = DataSource(self._source.slice(start, stop), f"{self._name}, rows {start}..{stop}")
+        part = DataSource(
+            self._source.slice(start, stop), f"{self._name}, rows {start}..{stop}", header=self._header
+        )
         part._path = self._path
         return part
 
@@ -314,6 +329,12 @@ def open(
     is read at once; a callable is called once more for that. What the iterator raises is raised as it is. A
     generator is closed at the end of each pass, also of one that ends early.
 
+    The columns of a table keep their names: estimators note them in ``feature_names_in_``, and refuse a table
+    with others, or with the same in another order. One column of vectors has no names. Of a stream of frames
+    the names are those of the first block, which later frames must have too.
+
+    A source that gives another number of rows than it announced ends in a ``ValueError``, whoever reads it.
+
     Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
     checked at once, the others when they are read: a pass over a damaged file ends in an error.
 
@@ -355,9 +376,10 @@ def open(
     from sklearn.utils.validation import check_array
 
     # Rows may be none at all here: what works on them says how many it needs.
+    header = header_of(obj)
     rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
     name = "sparse matrix" if is_sparse(rows) else "array"
-    return DataSource(source_of_values(rows), name, path=file_of(rows))
+    return DataSource(source_of_values(rows), name, path=file_of(rows), header=header)
 
 
 def says_itself(name: str) -> bool:
@@ -437,7 +459,14 @@ def found_source(found: Stream | Source, name: str, path: str | None = None) -> 
         return DataSource(found, name, path=path)
     make = Single(found.blocks()) if found.once else found.blocks
     return stream_source(
-        make, found.cols, found.dtype, name=found.name, once=found.once, rows=found.rows, path=path
+        make,
+        found.cols,
+        found.dtype,
+        name=found.name,
+        once=found.once,
+        rows=found.rows,
+        path=path,
+        header=found.header,
     )
 
 
@@ -445,18 +474,47 @@ def open_stream(obj: Any) -> DataSource:
     """Open an iterator of blocks, or a callable that returns a fresh one for each pass."""
     from sklearn.utils.validation import check_array
 
+    names = SameNames()
+
     def rows_of(block: Any) -> npt.NDArray[Any]:
-        return native(as_rows(block, partial(check_array, ensure_min_samples=0)))
+        rows = native(as_rows(block, partial(check_array, ensure_min_samples=0)))
+        if len(rows):
+            names.check(block)
+        return rows
 
     if is_once(obj):
         first, blocks = begun(converted(obj, rows_of))
-        return stream_source(Single(blocks), first.shape[1], first.dtype, name="iterator", once=True)
-    fresh = Fresh(obj)
-    first, blocks = begun(converted(fresh(), rows_of))
-    blocks.close()
-    return stream_source(
-        lambda: converted(fresh(), rows_of), first.shape[1], first.dtype, name="callable", once=False
-    )
+        make: Callable[[], Blocks] = Single(blocks)
+        name, once = "iterator", True
+    else:
+        fresh = Fresh(obj)
+        first, blocks = begun(converted(fresh(), rows_of))
+        blocks.close()
+        name, once = "callable", False
+
+        def make() -> Blocks:
+            return converted(fresh(), rows_of)
+
+    return stream_source(make, first.shape[1], first.dtype, name=name, once=once, header=names.header)
+
+
+class SameNames:
+    """The names of features in the first block of a stream; others that have names must have the same."""
+
+    def __init__(self) -> None:
+        self.header: Any = None
+        self._names: list[str] | None = None
+        self._begun = False
+
+    def check(self, block: Any) -> None:
+        """Refuse a block with other names than the first one."""
+        header = header_of(block)
+        if not self._begun:
+            self.header, self._names, self._begun = header, names_of(header), True
+        elif header is not None and self._names is not None:
+            names = names_of(header)
+            if names is not None and names != self._names:
+                raise ValueError(f"its features are {listed(names)}, those of X are {listed(self._names)}")
 
 
 def stream_source(
@@ -468,6 +526,7 @@ def stream_source(
     once: bool = False,
     rows: int | None = None,
     path: str | None = None,
+    header: Any = None,
 ) -> DataSource:
     """Make a source of blocks that are pulled one ahead of the work, in another thread.
 
@@ -486,13 +545,51 @@ def stream_source(
         Number of rows, if it is known; every pass must give as many.
     path : str, optional
         File or folder that the blocks are read from.
+    header : frame, optional
+        A frame without rows whose columns are the features, where these have names.
 
     Returns
     -------
     DataSource
     """
-    source = Source.from_stream(lambda: Ahead(make()), once, cols, np.dtype(dtype).name, rows)
-    return DataSource(source, name, make, path)
+    passes = Passes(make, cols, np.dtype(dtype), rows, name="X" if path is None else f"{name}: X")
+    source = Source.from_stream(lambda: Ahead(passes()), once, cols, np.dtype(dtype).name, rows)
+    return DataSource(source, name, passes, path, header)
+
+
+#: Libraries whose frames name their columns.
+FRAMES = {"cudf", "modin", "pandas", "polars", "pyarrow"}
+
+
+def header_of(obj: Any) -> Any:
+    """Give a frame without rows that has the columns of `obj`; None for what is no frame."""
+    libraries = {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
+    if not libraries & FRAMES or not hasattr(obj, "columns") or not hasattr(obj, "shape"):
+        return None
+    # As frames of pandas have it, else as those of polars and pyarrow.
+    return obj.iloc[:0] if hasattr(obj, "iloc") else table_of(obj).slice(0, 0)
+
+
+def table_of(obj: Any) -> Any:
+    """Give a batch of pyarrow as a table, in place: scikit-learn takes the names of tables alone."""
+    if type(obj).__name__ == "RecordBatch" and type(obj).__module__.startswith("pyarrow"):
+        import pyarrow as pa
+
+        return pa.Table.from_batches([obj])
+    return obj
+
+
+def names_of(header: Any) -> list[str] | None:
+    """Give the names that scikit-learn finds in a frame; None where there are none, or they are no texts."""
+    if header is None:
+        return None
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import validate_data
+
+    noted = BaseEstimator()
+    validate_data(noted, header, skip_check_array=True)
+    names = getattr(noted, "feature_names_in_", None)
+    return None if names is None else list(names)
 
 
 def file_of(X: Any) -> str | None:
@@ -625,6 +722,7 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
     `check` is one of scikit-learn's.
     """
     refuse_unreadable(obj)
+    obj = table_of(obj)
     if is_sparse(obj):
         warn_of_format(obj)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core, _params
-from ._base import Clusterer, source_of
+from ._base import Clusterer, features_unless_refused, source_of
 from ._centers import INITS
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import ModesRun, Source, Step
@@ -295,7 +295,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
             As :meth:`fit`.
         """
         self._check()
-        with self._features_unless_refused():
+        with features_unless_refused(self):
             if self.affinity != "precomputed":
                 if features is not None:
                     raise ValueError(

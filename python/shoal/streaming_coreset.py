@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -13,7 +14,8 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from . import _core, _params
-from ._base import as_source
+from ._base import checked_rows, source_of
+from ._claims import Claims, need
 from ._warn import warn
 from ._watch import watched
 from .coreset import Coreset, coreset_of
@@ -57,6 +59,8 @@ class StreamingCoreset(BaseEstimator):
     ----------
     n_features_in_ : int
         Columns of a row.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, when X has any that are strings.
     n_rows_ : int
         Rows so far.
     n_kept_ : int
@@ -119,16 +123,28 @@ class StreamingCoreset(BaseEstimator):
             For parameters, shapes or values that are refused.
         """
         size, threads = self._checked()
-        rows = X if isinstance(X, DataSource) else None
-        if rows is None and (_is_stream(X) or isinstance(X, np.memmap)):
+        if isinstance(X, np.memmap):
             from .data import open as open_rows
 
-            rows = open_rows(X)
+            X = open_rows(X)
+        try:
+            self._take_all(X, sample_weight, size, threads)
+        except BaseException:
+            if "_state" not in self.__dict__:
+                for noted in ("n_features_in_", "feature_names_in_"):
+                    self.__dict__.pop(noted, None)
+            raise
+        return self
+
+    def _take_all(self, X: Any, sample_weight: Any, size: int, threads: int | None) -> None:
+        """Take rows in, in batches where they are no array."""
+        given = checked_rows(self, X, reset="_state" not in self.__dict__)
+        rows = given if isinstance(given, DataSource) else None
         with watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
             lies = rows is None or rows.access == "random"
             if rows is None or (lies and sample_weight is not None):
-                self._take(X, sample_weight, size, threads, tell)
-                return self
+                self._take(given, sample_weight, size, threads, tell)
+                return
             if sample_weight is not None:
                 raise ValueError(
                     "sample_weight does not go with a stream here: call partial_fit with each of its blocks, "
@@ -145,22 +161,16 @@ class StreamingCoreset(BaseEstimator):
                     if ended:
                         break
                     first += len(block)
-        return self
 
     def _take(
-        self, X: Any, sample_weight: Any, size: int, threads: int | None, tell: Callable[[int], bool]
+        self, rows: Any, sample_weight: Any, size: int, threads: int | None, tell: Callable[[int], bool]
     ) -> bool:
-        """Take a batch in; whether that is to be the last one."""
-        source = as_source(X)
+        """Take a batch in, whose features were checked; whether that is to be the last one."""
+        source = source_of(rows)
         weights = _params.weights(sample_weight, source.shape[0])
         state = self.__dict__.get("_state")
         if state is None:
             state = self._begun_with(size, source.compute)
-        elif source.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {source.shape[1]} features, but StreamingCoreset is expecting {self.n_features_in_} "
-                "features as input."
-            )
         before = state.size[0]
         state.partial_fit(source, weights, threads)
         self._know(state, size)
@@ -212,10 +222,18 @@ class StreamingCoreset(BaseEstimator):
         if theirs is None:
             return self
         mine = self.__dict__.get("_state")
+        own, names = (getattr(each, "feature_names_in_", None) for each in (self, other))
+        if own is not None and names is not None and own.tolist() != names.tolist():
+            raise ValueError(
+                f"the other coreset is of the features {names.tolist()}, this one of {own.tolist()}"
+            )
+        begun = mine is not None
         if mine is None:
             mine = self._begun_with(size, theirs.compute)
         mine.merge(theirs, threads)
         self._know(mine, size)
+        if names is not None and not begun:
+            self.feature_names_in_ = names
         if self._seed == other._seed:
             warn(
                 "both coresets were drawn with one random_state: their errors are alike, not independent",
@@ -261,19 +279,24 @@ class StreamingCoreset(BaseEstimator):
         """
         self._begun()
         kind, arrays, meta = self._state.state()
-        _core.save_model(os.fsdecode(path), kind, arrays, {**meta, "compute": self._state.compute})
+        names = getattr(self, "feature_names_in_", None)
+        about = {"feature_names": None if names is None else names.tolist()}
+        texts = {"compute": self._state.compute, "features": json.dumps(about)}
+        _core.save_model(os.fsdecode(path), kind, arrays, {**meta, **texts})
 
     @classmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
         """Make one of what a file holds."""
-        import json
-
         state = _core.StreamingCoreset.of_state(meta.get("compute", "float64"), KIND, arrays, meta)
         numbers = json.loads(meta["state"])
         size = int(numbers["n_samples"])
         made = cls(size)
         made._seed = int(numbers["seed"])
         made._know(state, size)
+        names = Claims.read({"features": "{}", **meta}, "features").texts("feature_names", optional=True)
+        if names is not None:
+            need(len(names) == made.n_features_in_, f"it has names for {len(names)} columns")
+            made.feature_names_in_ = np.array(names, dtype=object)
         return made
 
     def __getstate__(self) -> dict[str, Any]:
@@ -305,11 +328,6 @@ class StreamingCoreset(BaseEstimator):
                 "this and begin anew"
             )
         return found[0], found[1]
-
-
-def _is_stream(X: Any) -> bool:
-    """Whether X is opened rather than taken as an array: a path, an iterator or the like."""
-    return isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or callable(X)
 
 
 def _parts(rows: DataSource) -> Iterator[DataSource]:

@@ -41,9 +41,16 @@ def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
     Raises
     ------
     ValueError, TypeError
-        For blocks that are not alike, no rows at all, or sparse rows.
+        For blocks that are not alike, another number of rows than the source announced, no rows at all, or
+        sparse rows. An older file is as it was then.
     OSError
         When the file cannot be written.
+
+    Notes
+    -----
+    A process that is killed leaves a temporary file beside `out`, whose name begins with ``.shoal-``. The
+    next run that writes `out` removes it; ``shoal info DIR --clean`` removes all such files in a folder.
+    Files of a live process are locked, and stay.
 
     Examples
     --------
@@ -99,7 +106,8 @@ def shuffle(
     Raises
     ------
     ValueError, TypeError
-        For parameters and rows that are refused, sparse ones among them.
+        For parameters and rows that are refused, sparse ones among them, and for another number of rows than
+        the source announced.
     OSError
         When there is no space left, which is looked at first where the number of rows is known, or the file
         cannot be written. Nothing is left behind then.
@@ -108,7 +116,8 @@ def shuffle(
     -----
     Rows that do not fit into memory are read once, and written and read twice: dealt out at random to buckets
     in a folder beside `out`, then put in order a bucket at a time. The folder takes as much space as the rows
-    and 8 bytes for each, and is emptied while the file is written.
+    and 8 bytes for each, and is emptied while the file is written. What a killed process leaves of it is
+    removed as for :func:`shoal.write`.
 
     References
     ----------

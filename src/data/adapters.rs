@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 use super::failure::Failure;
 use super::raw::one_block;
 use super::reblock::Reblock;
-use super::{Access, Block, DataSource, TileReader, no_such_row};
+use super::{Access, Block, DataSource, TileReader, Visit, gather, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -142,9 +142,6 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
         self.source.copy(rows, out)
     }
 }
-
-/// What is called with every block.
-type Visit<'a, T> = dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>> + 'a;
 
 impl<S> Weighted<'_, S> {
     /// Runs `f` on the blocks of `pass`, which begins with row `row`, with their weights.
@@ -449,15 +446,13 @@ impl<T: Float, S: DataSource<T>, I: RowIndex> TileReader<T> for Permuted<S, I> {
         scratch.clear();
         let n = rows.len();
         let order = self.order[rows].iter().copied();
-        if let Err(e) = Self::some_at_a_time(order, |rows| self.source.gather(rows, scratch)) {
+        if let Err(e) = Self::some_at_a_time(order, |rows| gather(&self.source, rows, scratch)) {
             self.failure.note(e);
         }
         // What could not be read is anything, for the pass ends in the error.
         scratch.resize(n * self.source.dim(), T::ZERO);
         MatRef::new(scratch, self.source.dim())
     }
-    /// # Panics
-    /// As `tile`.
     fn sparse<'s>(
         &'s self,
         rows: Range<usize>,
@@ -467,9 +462,10 @@ impl<T: Float, S: DataSource<T>, I: RowIndex> TileReader<T> for Permuted<S, I> {
         self.source.most_values()?;
         scratch.begin_sparse(self.source.dim());
         let order = self.order[rows].iter().copied();
-        if let Err(e) = Self::some_at_a_time(order, |rows| self.source.copy(rows, scratch)) {
-            panic!("rows that are there cannot be read: {e}");
-        }
+        let _ = Self::some_at_a_time(order, |rows| {
+            self.failure.copied(&self.source, rows, scratch);
+            Ok(())
+        });
         scratch.as_sparse()
     }
 }

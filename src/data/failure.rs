@@ -2,7 +2,10 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use super::{DataSource, copy_to};
 use crate::error::{Error, Result};
+use crate::float::Float;
+use crate::rows::RowBuf;
 
 /// The first error that was met while tiles were read.
 #[derive(Debug, Default)]
@@ -19,6 +22,21 @@ impl Failure {
     /// Remembers an error, if it is the first.
     pub(super) fn note(&self, error: Error) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+
+    /// Appends sparse rows of a source; where they cannot be read, empty ones stand in their place.
+    pub(super) fn copied<T: Float, S: DataSource<T> + ?Sized>(
+        &self,
+        source: &S,
+        rows: &[u64],
+        out: &mut RowBuf<T>,
+    ) {
+        let before = out.len();
+        if let Err(error) = copy_to(source, rows, out) {
+            self.note(error);
+            out.truncate(before);
+            rows.iter().for_each(|_| out.end_row());
+        }
     }
 
     /// How a pass ended: in what its tiles met, for whatever else it came to was made of rows that are none.

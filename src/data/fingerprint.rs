@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Access, DataSource};
+use super::{Access, DataSource, copy_to, gather, read};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rng::mix;
@@ -30,7 +30,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
                 (0..some).map(|i| (u128::from(i) * u128::from(n) / u128::from(some)) as u64).collect();
             if data.most_values().is_some() {
                 let mut copied = RowBuf::sparse(dim);
-                data.copy(&rows, &mut copied)?;
+                copy_to(data, &rows, &mut copied)?;
                 for (columns, values) in copied.as_sparse().iter().flat_map(SparseRef::iter) {
                     for (&column, x) in columns.iter().zip(values) {
                         add(u64::from(column.cast_unsigned()));
@@ -43,7 +43,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
             let mut values = Vec::new();
             for rows in rows.chunks((VALUES / dim.max(1)).max(1)) {
                 values.clear();
-                data.gather(rows, &mut values)?;
+                gather(data, rows, &mut values)?;
                 look_at(&values);
             }
         }
@@ -51,7 +51,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
         _ => {
             let mut look_at = |values: &[T]| values.iter().for_each(|x| add(x.to_f64().to_bits()));
             let (mut left, mut scratch) = (ROWS as usize, Vec::new());
-            data.for_each_block(1, &mut |block| {
+            read(data, 1, &mut |block| {
                 let some = left.min(block.len);
                 for row in 0..some {
                     block.rows.tile(row..row + 1, &mut scratch).iter().for_each(&mut look_at);

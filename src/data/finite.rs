@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Converted, DataSource, row_values};
+use super::{Converted, DataSource, read, row_values};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::parallel::Executor;
@@ -28,9 +28,9 @@ pub fn check_finite<T: Float>(source: &dyn DataSource<T>, executor: &Executor) -
         return Ok(());
     }
     let tile_rows = (TILE_VALUES / row_values(source)).max(1);
-    source.for_each_block(tile_rows, &mut |block| {
+    read(source, tile_rows, &mut |block| {
         executor.for_each((0..block.len).step_by(tile_rows), Converted::default, |start, scratch| {
-            let tile = scratch.read(block.rows, start..block.len.min(start + tile_rows), None);
+            let tile = scratch.read(block.rows, start..block.len.min(start + tile_rows), None)?;
             match tile.first_not_finite() {
                 None => Ok(()),
                 Some((i, column, value)) => Err(Error::NotFinite {

@@ -26,6 +26,7 @@ mod memory;
 pub mod npy;
 pub(crate) mod pass;
 pub mod raw;
+mod reading;
 mod reblock;
 mod shuffler;
 mod stretch;
@@ -42,6 +43,7 @@ pub(crate) use fingerprint::fingerprint;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
+pub(crate) use reading::{Visit, copy_to, gather, read, read_from};
 use reblock::Reblock;
 pub use shuffler::Shuffler;
 pub(crate) use stretch::Stretch;
@@ -116,19 +118,28 @@ pub(crate) struct Converted<T> {
 
 impl<T: Float> Converted<T> {
     /// The rows of `rows` as they are, or those of them that are `picked`: see [`TileReader::tile_of`].
+    ///
+    /// # Errors
+    /// [`Error::Source`] when the reader gives another number of rows.
     pub(crate) fn read<'s>(
         &'s mut self,
         reader: &'s dyn TileReader<T>,
         rows: Range<usize>,
         picked: Option<&[u32]>,
-    ) -> Rows<'s, T> {
-        if let Some(rows) = reader.sparse(rows.clone(), picked, &mut self.sparse) {
-            return rows.into();
+    ) -> Result<Rows<'s, T>> {
+        let n = rows.len();
+        let found: Rows<'s, T> = if let Some(rows) = reader.sparse(rows.clone(), picked, &mut self.sparse) {
+            rows.into()
+        } else {
+            match picked {
+                None => reader.tile(rows, &mut self.dense).into(),
+                Some(picked) => reader.tile_of(rows, picked, &mut self.dense).into(),
+            }
+        };
+        if found.rows() == n {
+            return Ok(found);
         }
-        match picked {
-            None => reader.tile(rows, &mut self.dense).into(),
-            Some(picked) => reader.tile_of(rows, picked, &mut self.dense).into(),
-        }
+        Err(Error::Source(format!("the source gave {} rows of a tile of {n} rows", found.rows())))
     }
 }
 
@@ -158,7 +169,7 @@ pub trait DataSource<T: Float>: Sync {
     /// Columns of a row; at least 1.
     fn dim(&self) -> usize;
 
-    /// Number of rows; `None` when only a pass can tell.
+    /// Number of rows; `None` when only a pass can tell. A pass that gives another number is an error of whoever makes it.
     fn rows(&self) -> Option<u64>;
 
     /// How the source can be read.
@@ -228,7 +239,7 @@ pub trait DataSource<T: Float>: Sync {
     /// As [`DataSource::gather`].
     fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
         let mut values = Vec::new();
-        self.gather(rows, &mut values)?;
+        gather(self, rows, &mut values)?;
         out.extend(MatRef::new(&values, self.dim()).into());
         Ok(())
     }
@@ -285,7 +296,7 @@ pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result
     let mut out = Vec::new();
     make_room(&mut out, "copied rows", rows.len() as u64, d)?;
     if source.access() == Access::Random {
-        source.gather(rows, &mut out)?;
+        gather(source, rows, &mut out)?;
         return Ok(out);
     }
     let mut order: Vec<usize> = (0..rows.len()).collect();
@@ -293,7 +304,7 @@ pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result
     out.resize(rows.len() * d, T::ZERO);
     let mut wanted = order.into_iter().peekable();
     let mut scratch = Vec::new();
-    source.for_each_block(1, &mut |block| {
+    read(source, 1, &mut |block| {
         while let Some(&i) = wanted.peek() {
             let Some(at) = rows[i].checked_sub(block.first_row).filter(|&at| at < block.len as u64) else {
                 break;
@@ -330,7 +341,7 @@ pub(crate) fn copy<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result
         return Ok(RowBuf::of_values(take(source, rows)?, source.dim()));
     }
     let mut out = RowBuf::sparse(source.dim());
-    source.copy(rows, &mut out)?;
+    copy_to(source, rows, &mut out)?;
     Ok(out)
 }
 
@@ -345,7 +356,7 @@ pub(crate) fn weights_of<T: Float>(source: &dyn DataSource<T>) -> Result<Option<
         return Ok(source.weights().map(Cow::Borrowed));
     }
     let mut all = Vec::new();
-    source.for_each_block(1, &mut |block| match block.weights {
+    read(source, 1, &mut |block| match block.weights {
         Some(weights) => {
             all.extend_from_slice(weights);
             Ok(ControlFlow::Continue(()))
@@ -361,7 +372,7 @@ pub(crate) fn count_rows<T: Float>(source: &dyn DataSource<T>) -> Result<u64> {
         return Ok(n);
     }
     let mut n = 0;
-    source.for_each_block(1, &mut |block| {
+    read(source, 1, &mut |block| {
         n += block.len as u64;
         Ok(ControlFlow::Continue(()))
     })?;

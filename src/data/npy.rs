@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Dtype;
 use super::raw::{Element, Layout, Mapped, bytes_of, file_length};
 use crate::error::{Error, Result};
-use crate::whole_file::{Temporary, refuse_special, sync_folder, temporary_in};
+use crate::whole_file::{Temporary, folder_of, refuse_special, sync_folder, temporary_for};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Headers of two-dimensional arrays of numbers take 128 bytes; what claims to be longer than this is not one
@@ -256,7 +256,6 @@ fn dtype_of(descr: &str) -> Result<Dtype, String> {
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
-    folder: PathBuf,
     file: BufWriter<Temporary>,
     dtype: Dtype,
     descr: &'static str,
@@ -300,16 +299,12 @@ impl Writer {
         let Some(descr) = dtype.npy_descr() else {
             return Err(Error::param(format!("dtype {dtype} cannot be written to .npy files, use float32")));
         };
-        let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
         let io = |e| Error::io(path, e);
         refuse_special(path).map_err(io)?;
-        let file = temporary_in(&folder).map_err(io)?;
+        let file = temporary_for(path).map_err(io)?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
         file.write_all(&[0; WRITTEN_HEADER]).map_err(io)?;
-        Ok(Self { path: path.to_owned(), folder, file, dtype, descr, cols, rows: 0 })
+        Ok(Self { path: path.to_owned(), file, dtype, descr, cols, rows: 0 })
     }
 
     /// Appends rows as they are stored: little-endian values, row after row.
@@ -387,14 +382,14 @@ impl Writer {
     /// ```
     pub fn finish(self) -> Result<u64> {
         let (header, rows) = (self.header(), self.rows);
-        let Self { path, folder, file, .. } = self;
+        let Self { path, file, .. } = self;
         let store = || -> io::Result<()> {
             let mut file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
             file.seek(SeekFrom::Start(0))?;
             file.write_all(&header)?;
             file.as_file().sync_all()?;
             file.persist(&path)?;
-            sync_folder(&folder)
+            sync_folder(folder_of(&path))
         };
         store().map_err(|e| Error::io(&path, e))?;
         Ok(rows)

@@ -96,7 +96,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         if waiting > 0 || short {
             let full = if short { self.block_rows } else { waiting.next_multiple_of(self.tile_rows) };
             let some = rows.len().min(full - waiting);
-            self.keep(piece, rows.start..rows.start + some, &mut weights);
+            self.keep(piece, rows.start..rows.start + some, &mut weights)?;
             rows.start += some;
             if waiting + some == full && self.flush()?.is_break() {
                 return Ok(ControlFlow::Break(()));
@@ -119,7 +119,7 @@ impl<'f, T: Float> Reblock<'f, T> {
                 return Ok(ControlFlow::Break(()));
             }
         }
-        self.keep(piece, rows, &mut weights);
+        self.keep(piece, rows, &mut weights)?;
         Ok(ControlFlow::Continue(()))
     }
 
@@ -128,17 +128,23 @@ impl<'f, T: Float> Reblock<'f, T> {
         self.flush().map(|_| ())
     }
 
-    fn keep(&mut self, piece: &dyn TileReader<T>, rows: Range<usize>, weights: &mut Option<&[f64]>) {
+    fn keep(
+        &mut self,
+        piece: &dyn TileReader<T>,
+        rows: Range<usize>,
+        weights: &mut Option<&[f64]>,
+    ) -> Result<()> {
         let n = rows.len();
         for start in rows.clone().step_by(self.tile_rows) {
             let tile = start..rows.end.min(start + self.tile_rows);
-            self.waiting.extend(self.scratch.read(piece, tile, None));
+            self.waiting.extend(self.scratch.read(piece, tile, None)?);
         }
         if let Some(all) = weights {
             let (these, others) = all.split_at(n);
             self.waiting_weights.extend_from_slice(these);
             *weights = Some(others);
         }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<ControlFlow<()>> {

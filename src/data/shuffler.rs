@@ -9,13 +9,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::Dtype;
 use super::npy::Writer;
 use crate::error::{Error, Result};
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
+use crate::whole_file::TemporaryFolder;
 
 /// Bytes of a key, which goes before its row.
 const KEY: usize = 8;
@@ -58,7 +57,7 @@ fn cut(low: u64, width: u128, parts: u64) -> Vec<Bucket> {
 /// Writes rows to an `.npy` file in a uniformly random order, in bounded memory, however many there are.
 ///
 /// The file appears under its name only in [`Shuffler::finish`], whole. What does not fit into memory waits in a folder beside it, which is
-/// removed in any case. The order depends on the seed and the number of rows alone, not on the memory.
+/// removed at the end; what a process that was killed left of both, the next one removes that writes a file of that name. The order depends on the seed and the number of rows alone, not on the memory.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -93,7 +92,7 @@ pub struct Shuffler {
     writing: bool,
     /// Bytes in the buffers of all buckets.
     buffered: u64,
-    folder: Option<TempDir>,
+    folder: Option<TemporaryFolder>,
     n_files: u64,
 }
 
@@ -187,11 +186,7 @@ impl Shuffler {
         let folder = if let Some(folder) = &self.folder {
             folder
         } else {
-            let beside = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let made =
-                tempfile::Builder::new().prefix(".shoal-").tempdir_in(beside.unwrap_or(Path::new(".")));
-            // The name of the folder would say nothing to the user.
-            self.folder.insert(made.map_err(|e| io(e.kind().into()))?)
+            self.folder.insert(TemporaryFolder::beside(&self.path).map_err(io)?)
         };
         for bucket in self.open.iter_mut().chain(&mut self.closed).filter(|bucket| !bucket.buffer.is_empty())
         {

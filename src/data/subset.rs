@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, Range};
 
 use super::failure::Failure;
 use super::raw::one_block;
-use super::{Access, Block, DataSource, TileReader, no_such_row};
+use super::{Access, Block, DataSource, TileReader, gather, no_such_row};
 use crate::error::Result;
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -126,7 +126,7 @@ impl<T: Float> TileReader<T> for Subset<'_, T> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
         scratch.clear();
         let n = rows.len();
-        if let Err(e) = self.source.gather(&self.rows[rows], scratch) {
+        if let Err(e) = gather(self.source, &self.rows[rows], scratch) {
             self.failure.note(e);
         }
         // What could not be read is anything, for the pass ends in the error.
@@ -140,7 +140,7 @@ impl<T: Float> TileReader<T> for Subset<'_, T> {
         let (n, cols) = (rows.len(), self.source.dim());
         let chosen: Vec<u64> = picked.iter().map(|&r| self.rows[rows.start + r as usize]).collect();
         let mut values = Vec::with_capacity(chosen.len() * cols);
-        if let Err(e) = self.source.gather(&chosen, &mut values) {
+        if let Err(e) = gather(self.source, &chosen, &mut values) {
             self.failure.note(e);
         }
         let out = room(n, cols, scratch);
@@ -149,8 +149,6 @@ impl<T: Float> TileReader<T> for Subset<'_, T> {
         }
         MatRef::new(out, cols)
     }
-    /// # Panics
-    /// As `tile`.
     fn sparse<'s>(
         &'s self,
         rows: Range<usize>,
@@ -159,9 +157,7 @@ impl<T: Float> TileReader<T> for Subset<'_, T> {
     ) -> Option<SparseRef<'s, T>> {
         self.source.most_values()?;
         Self::put_together((&self.rows[rows], self.source.dim()), picked, scratch, |rows, out| {
-            if let Err(e) = self.source.copy(rows, out) {
-                panic!("rows that are there cannot be read: {e}");
-            }
+            self.failure.copied(self.source, rows, out);
         })
     }
 }

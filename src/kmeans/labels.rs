@@ -366,7 +366,7 @@ impl Labels {
             let near = rules.near(old, &mut bounds, work);
             // Sums that are made afresh are those of all rows.
             let all = afresh || unknown || moments.is_some();
-            let rows = if all { chunk.read() } else { chunk.read_of(near) };
+            let rows = if all { chunk.read()? } else { chunk.read_of(near)? };
             part.distances += rules.label(rows.rows, old, bounds, work);
             let absorbed = if unknown {
                 moved.new.clear();
@@ -377,7 +377,10 @@ impl Labels {
                 part.absorb_changes(&rows, labels, &work.changes, packed, afresh, moved)
             };
             part.absorb_moments(&rows, moments, &mut moved.new);
-            absorbed.map_err(|_| chunk.read().not_finite())
+            if absorbed.is_err() {
+                return Err(chunk.read()?.not_finite());
+            }
+            Ok(())
         };
         let cut =
             Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(row_values(data).min(dim))) };

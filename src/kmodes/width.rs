@@ -3,7 +3,7 @@
 use super::affinity::Affinity;
 use super::exponent::Exponent;
 use super::params::{KModesParams, Shift};
-use crate::data::DataSource;
+use crate::data::{self, DataSource};
 use crate::error::{Error, Result};
 use crate::kernel::sq_dist;
 use crate::parallel::Executor;
@@ -23,7 +23,7 @@ pub(super) fn mean_sq_dist<T: Exponent>(
         let later = columns.iter().zip(weights).filter(|&(&q, &w)| q as usize > p && w > 0.0);
         let rows: Vec<u64> = std::iter::once(p as u64).chain(later.map(|(&q, _)| u64::from(q))).collect();
         values.clear();
-        data.gather(&rows, &mut values)?;
+        data::gather(data, &rows, &mut values)?;
         let (own, others) = values.split_at(data.dim());
         sum += others.chunks_exact(data.dim()).map(|other| sq_dist(own, other)).sum::<f64>();
         pairs += rows.len() as u64 - 1;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::array::Array;
 use crate::data::Dtype;
 use crate::error::{Error, Result};
-use crate::whole_file::{refuse_special, sync_folder, temporary_in};
+use crate::whole_file::{folder_of, refuse_special, sync_folder, temporary_for};
 
 /// Longest header, in bytes. A model's takes a few hundred, and more only for the names of its columns.
 const LONGEST_HEADER: u64 = 64 << 20;
@@ -152,13 +152,9 @@ pub(super) fn write(
             header.len()
         )));
     }
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     let store = || -> io::Result<()> {
         refuse_special(path)?;
-        let mut file = BufWriter::with_capacity(1 << 20, temporary_in(folder)?);
+        let mut file = BufWriter::with_capacity(1 << 20, temporary_for(path)?);
         file.write_all(&(header.len() as u64).to_le_bytes())?;
         file.write_all(&header)?;
         for (_, array) in &order {
@@ -167,7 +163,7 @@ pub(super) fn write(
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.as_file().sync_all()?;
         file.persist(path)?;
-        sync_folder(folder)
+        sync_folder(folder_of(path))
     };
     store().map_err(|e| Error::io(path, e))
 }

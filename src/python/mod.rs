@@ -51,6 +51,9 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<step::Step>()?;
     m.add_class::<write::NpyWriter>()?;
     m.add_class::<write::ShuffledWriter>()?;
+    m.add_class::<write::TemporaryFile>()?;
+    m.add_class::<write::TemporaryFolder>()?;
+    m.add_function(wrap_pyfunction!(write::leftovers, m)?)?;
     m.add_class::<run::Run>()?;
     m.add_class::<coreset::LightweightCoreset>()?;
     m.add_class::<coreset::StreamingCoreset>()?;

@@ -213,6 +213,7 @@ impl Source {
 
 /// The stored bytes of consecutive rows.
 fn copied(file: &Mapped, rows: Range<usize>) -> Result<Vec<u8>> {
+    file.check_length()?;
     file.check_leads(rows.clone())?;
     file.view().copy_bytes(rows)
 }

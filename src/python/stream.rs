@@ -1,7 +1,6 @@
 //! This module knows rows that Python makes, a block at a time: each pass pulls them anew, one block ahead of the work.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
 
 use numpy::PyUntypedArray;
 use pyo3::exceptions::PyStopIteration;
@@ -19,15 +18,14 @@ const WAIT: f64 = 0.05;
 
 /// What a pass has to read: all of it in Python, which is only entered to take a block over.
 pub(super) struct Stream {
-    /// Makes what a pass pulls from, a `shoal._ahead.Ahead` of 2-D arrays; refuses a second pass over what can be read once.
+    /// Makes what a pass pulls from, a `shoal._ahead.Ahead` of the checked blocks of `shoal._blocks.Passes`; refuses a second pass over what can
+    /// be read once.
     make: Py<PyAny>,
     once: bool,
     dtype: Dtype,
     cols: usize,
     /// As told at the start.
     rows: Option<usize>,
-    /// Rows of the first pass that went to the end.
-    found: Arc<OnceLock<u64>>,
     open: OpenPass<Blocks, Array>,
 }
 
@@ -42,7 +40,7 @@ impl Stream {
         if cols == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));
         }
-        Ok(Self { make, once, dtype, cols, rows, found: Arc::default(), open: OpenPass::default() })
+        Ok(Self { make, once, dtype, cols, rows, open: OpenPass::default() })
     }
 
     pub(super) fn dtype(&self) -> Dtype {
@@ -64,23 +62,13 @@ impl Stream {
     /// A pass at its first row.
     fn pass(&self) -> Result<Pass<Blocks, Array>> {
         let ahead = Python::attach(|py| self.make.call0(py)).map_err(Error::foreign)?;
-        let Self { dtype, cols, rows, .. } = *self;
-        let found = Arc::clone(&self.found);
-        Ok(Pass::new(Blocks { ahead, dtype, cols, told: rows, found, pulled: 0, rows: 0, over: false }))
+        Ok(Pass::new(Blocks { ahead, over: false }))
     }
 }
 
 /// The blocks of one pass.
 struct Blocks {
     ahead: Py<PyAny>,
-    dtype: Dtype,
-    cols: usize,
-    /// Rows that there should be.
-    told: Option<usize>,
-    found: Arc<OnceLock<u64>>,
-    /// Blocks and rows so far.
-    pulled: u64,
-    rows: u64,
     over: bool,
 }
 
@@ -90,7 +78,6 @@ impl Iterator for Blocks {
     fn next(&mut self) -> Option<Result<Array>> {
         while !self.over {
             match self.pull() {
-                // Blocks without rows may have any width.
                 Ok(Some(block)) if block.rows().layout().rows == 0 => (),
                 Ok(Some(block)) => return Some(Ok(block)),
                 Ok(None) => self.over = true,
@@ -132,50 +119,11 @@ impl Blocks {
                 Ok(Some(Some(Array::new(block.bind(py).cast::<PyUntypedArray>()?)?)))
             });
             match found.map_err(Error::foreign)? {
-                Some(Some(block)) => return self.checked(block).map(Some),
+                Some(Some(block)) => return Ok(Some(block)),
                 Some(None) => (),
-                None => return self.end().map(|()| None),
+                None => return Ok(None),
             }
         }
-    }
-
-    fn checked(&mut self, block: Array) -> Result<Array> {
-        let found = block.rows().layout();
-        let i = self.pulled;
-        self.pulled += 1;
-        self.rows += found.rows as u64;
-        if found.rows == 0 {
-            return Ok(block);
-        }
-        if found.cols != self.cols {
-            return Err(Error::Shape(format!(
-                "block {i} of X has {} columns, the first one has {}",
-                found.cols, self.cols
-            )));
-        }
-        if found.dtype != self.dtype {
-            return Err(Error::Shape(format!(
-                "block {i} of X holds {}, the first one {}: make them one type",
-                found.dtype, self.dtype
-            )));
-        }
-        Ok(block)
-    }
-
-    /// Refuses a pass that ended with other rows than were told, or found before.
-    fn end(&self) -> Result<()> {
-        let rows = self.rows;
-        if let Some(told) = self.told.filter(|&told| told as u64 != rows) {
-            return Err(Error::Source(format!("X gave {rows} rows, where {told} were announced")));
-        }
-        let before = *self.found.get_or_init(|| rows);
-        if before == rows {
-            return Ok(());
-        }
-        Err(Error::Source(format!(
-            "X gave {before} rows in one pass and {rows} in another: the callable must return a fresh iterator over the \
-             same rows each time"
-        )))
     }
 }
 

@@ -1,5 +1,6 @@
-//! This module knows files of rows that Python writes: as they come, or in random order.
+//! This module knows files that Python writes: rows as they come, rows in random order, anything under a temporary name.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use numpy::PyUntypedArray;
@@ -11,6 +12,10 @@ use super::enter::enter;
 use crate::data::npy::Writer;
 use crate::data::{Dtype, Shuffler};
 use crate::error::{Error, Result};
+use crate::whole_file::{
+    Temporary, TemporaryFolder as Folder, all_leftovers, folder_of, refuse_special, sync_folder,
+    temporary_for,
+};
 
 /// What a writer needs to know of its rows, and the writer itself until it is finished.
 struct Open<W> {
@@ -133,4 +138,73 @@ impl ShuffledWriter {
         *self.0.locked()? = None;
         Ok(())
     }
+}
+
+/// A new file beside `path` that Python writes to by its name, and that takes the name `path` once it is finished.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct TemporaryFile {
+    path: PathBuf,
+    file: Mutex<Option<Temporary>>,
+}
+
+#[pymethods]
+impl TemporaryFile {
+    #[new]
+    fn new(path: PathBuf) -> PyResult<Self> {
+        let made = refuse_special(&path).and_then(|()| temporary_for(&path));
+        let file = made.map_err(|e| Error::io(&path, e))?;
+        Ok(Self { path, file: Mutex::new(Some(file)) })
+    }
+
+    /// The name to write to.
+    #[getter]
+    fn name(&self) -> PyResult<PathBuf> {
+        let file = self.file.lock().map_err(|_| finished())?;
+        Ok(file.as_ref().ok_or_else(finished)?.path().to_owned())
+    }
+
+    /// Gives the file, which was written and synced, its name.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let file = self.file.lock().map_err(|_| finished())?.take().ok_or_else(finished)?;
+        let named = || file.persist(&self.path).and_then(|()| sync_folder(folder_of(&self.path)));
+        py.detach(named).map_err(|e| Error::io(&self.path, e).into())
+    }
+
+    /// Leaves nothing of a file that is not finished.
+    fn close(&self) -> PyResult<()> {
+        *self.file.lock().map_err(|_| finished())? = None;
+        Ok(())
+    }
+}
+
+/// A new folder beside `path` for what is needed for a while; `close` removes it.
+#[pyclass(frozen, module = "shoal._core")]
+pub(super) struct TemporaryFolder(Mutex<Option<Folder>>);
+
+#[pymethods]
+impl TemporaryFolder {
+    #[new]
+    fn new(path: PathBuf) -> PyResult<Self> {
+        let folder = Folder::beside(&path).map_err(|e| Error::io(path, e))?;
+        Ok(Self(Mutex::new(Some(folder))))
+    }
+
+    /// The folder's name.
+    #[getter]
+    fn name(&self) -> PyResult<PathBuf> {
+        let folder = self.0.lock().map_err(|_| finished())?;
+        Ok(folder.as_ref().ok_or_else(finished)?.path().to_owned())
+    }
+
+    /// Removes it, with all that is in it.
+    fn close(&self) -> PyResult<()> {
+        *self.0.lock().map_err(|_| finished())? = None;
+        Ok(())
+    }
+}
+
+/// The temporary files and folders in `folder` that no process holds any more; removed, if that is wished.
+#[pyfunction]
+pub(super) fn leftovers(folder: PathBuf, remove: bool) -> PyResult<Vec<PathBuf>> {
+    Ok(all_leftovers(&folder, remove).map_err(|e| Error::io(folder, e))?)
 }

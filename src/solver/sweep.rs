@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::data::{Block, Converted, DataSource, row_values};
+use crate::data::{self, Block, Converted, DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::parallel::Executor;
@@ -27,15 +27,19 @@ pub(crate) struct Unread<'a, T: Float> {
 
 impl<T: Float> Unread<'_, T> {
     /// The chunk.
-    pub(crate) fn read(&mut self) -> Chunk<'_, T> {
-        let rows = self.converted.read(self.block.rows, self.rows.clone(), None);
-        Chunk { first_row: self.first_row, rows, weights: self.block.weights.map(|w| &w[self.rows.clone()]) }
+    pub(crate) fn read(&mut self) -> Result<Chunk<'_, T>> {
+        self.read_rows(None)
     }
 
     /// The chunk, for a caller that only looks at the rows `picked` of it.
-    pub(crate) fn read_of(&mut self, picked: &[u32]) -> Chunk<'_, T> {
-        let rows = self.converted.read(self.block.rows, self.rows.clone(), Some(picked));
-        Chunk { first_row: self.first_row, rows, weights: self.block.weights.map(|w| &w[self.rows.clone()]) }
+    pub(crate) fn read_of(&mut self, picked: &[u32]) -> Result<Chunk<'_, T>> {
+        self.read_rows(Some(picked))
+    }
+
+    fn read_rows(&mut self, picked: Option<&[u32]>) -> Result<Chunk<'_, T>> {
+        let rows = self.converted.read(self.block.rows, self.rows.clone(), picked)?;
+        let weights = self.block.weights.map(|w| &w[self.rows.clone()]);
+        Ok(Chunk { first_row: self.first_row, rows, weights })
     }
 }
 
@@ -155,7 +159,7 @@ pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
     merge: impl Fn(&mut P, &mut P) + Sync,
 ) -> Result<()> {
     let absorb = |mut chunk: Unread<'_, T>, state: R, part: &mut P, scratch: &mut S| {
-        absorb(chunk.read(), state, part, scratch)
+        absorb(chunk.read()?, state, part, scratch)
     };
     sweep_unread(data, cx, cut, state, total, (empty, scratch), absorb, merge)
 }
@@ -184,7 +188,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
             if expected.is_some_and(|n| seen > n) { "more".into() } else { seen.to_string() },
         ))
     };
-    data.for_each_block(tile_rows, &mut |block: Block<'_, T>| {
+    data::read(data, tile_rows, &mut |block: Block<'_, T>| {
         seen += block.len;
         if expected.is_some_and(|n| seen > n) {
             return Err(other_length(seen));

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::coreset::{Coreset, Law, cut, look_at};
 use super::moments::Moments;
-use crate::data::{Converted, DataSource, Weighted, too_heavy};
+use crate::data::{self, Converted, DataSource, Weighted, too_heavy};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -107,13 +107,13 @@ impl<T: Compute> MergeReduce<T> {
         self.fits(data.dim())?;
         self.whole(|state, spent| {
             let mut buffer = Converted::default();
-            data.for_each_block(STRIP_ROWS, &mut |block| {
+            data::read(data, STRIP_ROWS, &mut |block| {
                 for start in (0..block.len).step_by(STRIP_ROWS) {
                     cx.check()?;
                     let range = start..block.len.min(start + STRIP_ROWS);
                     let weights = block.weights.map(|weights| &weights[range.clone()]);
                     let first_row = block.first_row + start as u64;
-                    let rows = buffer.read(block.rows, range, None);
+                    let rows = buffer.read(block.rows, range, None)?;
                     summable(&Chunk { first_row, rows, weights })?;
                     for i in 0..rows.rows() {
                         let row = state.n;

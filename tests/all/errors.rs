@@ -5,13 +5,16 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use shoal::data::{
-    self, Access, AnySource, Block, Chunk, Chunks, DataSource, Dense, Dtype, Mapped, Own, Source, TileReader,
-    Weighted, npy, raw,
+    self, Access, AnySource, Block, Chunk, Chunks, DataSource, Dense, Dtype, Mapped, Own, Permuted, Source,
+    TileReader, Weighted, npy, raw,
 };
 use shoal::gmm::{CoresetSize, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
 use shoal::stats::{MergeReduce, lightweight_coreset};
-use shoal::{Error, Executor, Interrupt, KMeans, KMeansModel, MatRef, Metric, Result, Seeding};
+use shoal::{
+    BackwardEuler, Error, Executor, Interrupt, KMeans, KMeansModel, MatRef, Metric, MiniBatch,
+    NestedMiniBatch, Result, Seeding, VarianceReduced,
+};
 
 const ROWS: [[f32; 2]; 6] = [[0.0, 0.1], [0.2, 0.0], [0.1, 0.1], [5.0, 5.1], [5.2, 5.0], [5.1, 5.1]];
 
@@ -425,6 +428,146 @@ fn a_stream_that_is_not_the_same_every_time() {
         let params = KMeans::params(3).seeding(Seeding::Given(vec![0.0, 1.0, 2.0])).tolerance(0.0);
         let message = refused(params.fit(&Any(AnySource::F64(&stream))));
         assert!(message.contains("5000 rows in one pass"), "{message}");
+    }
+}
+
+/// Rows of one column that are announced, and other numbers of them that come.
+struct Miscounted {
+    announced: u64,
+    /// In a pass, in one block.
+    passed: usize,
+    /// Values that `gather` leaves out.
+    withheld: usize,
+    /// Rows that a tile leaves out.
+    short: usize,
+    access: Access,
+}
+
+impl Miscounted {
+    const EXACT: Self = Self { announced: 2000, passed: 2000, withheld: 0, short: 0, access: Access::Random };
+
+    fn value(row: u64) -> f32 {
+        (row % 3) as f32 * 10.0 + (row % 7) as f32
+    }
+}
+
+impl TileReader<f32> for Miscounted {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<f32>) -> MatRef<'s, f32> {
+        scratch.clear();
+        let rows = rows.start..rows.end.saturating_sub(self.short).max(rows.start);
+        scratch.extend(rows.map(|row| Self::value(row as u64)));
+        MatRef::new(scratch, 1)
+    }
+}
+
+impl DataSource<f32> for Miscounted {
+    fn dim(&self) -> usize {
+        1
+    }
+    fn rows(&self) -> Option<u64> {
+        Some(self.announced)
+    }
+    fn access(&self) -> Access {
+        self.access
+    }
+    fn for_each_block(
+        &self,
+        _tile_rows: usize,
+        f: &mut dyn FnMut(Block<'_, f32>) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        f(Block { first_row: 0, len: self.passed, rows: self, weights: None }).map(drop)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<f32>) -> Result<()> {
+        out.extend(rows.iter().take(rows.len().saturating_sub(self.withheld)).map(|&row| Self::value(row)));
+        Ok(())
+    }
+}
+
+impl Source for Miscounted {
+    fn any(&self) -> AnySource<'_> {
+        AnySource::F32(self)
+    }
+}
+
+#[test]
+fn another_number_of_rows_than_announced_is_refused_by_every_consumer() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let exact = Miscounted { access: Access::Replay, ..Miscounted::EXACT };
+    let model = KMeans::params(3).fit(&Miscounted::EXACT).unwrap();
+    for (passed, found) in [(500, "500 rows"), (2500, "more than 2000 rows")] {
+        let source = Miscounted { passed, access: Access::Replay, ..Miscounted::EXACT };
+        let mut coreset = MergeReduce::new(50, 0).unwrap();
+        let mut stream = MiniBatch::params(3).stream(&source).unwrap();
+        let outcomes = [
+            KMeans::params(3).fit(&source).map(drop),
+            KMeans::params(3).seeding(Seeding::Given(vec![0.0, 1.0, 2.0])).fit(&source).map(drop),
+            MiniBatch::params(3).fit(&source).map(drop),
+            BackwardEuler::params(3).fit(&source).map(drop),
+            NestedMiniBatch::params(3).shuffle(false).fit(&source).map(drop),
+            VarianceReduced::params(3).fit(&source).map(drop),
+            lightweight_coreset(&source, 50, 0, &cx).map(drop),
+            coreset.absorb(&source, &cx),
+            data::check_finite(&source, &cx),
+            model.predict(&source).map(drop),
+            model.inertia_of(&source).map(drop),
+        ];
+        for (i, outcome) in outcomes.into_iter().enumerate() {
+            let message = outcome.expect_err(&format!("consumer {i} of {passed} rows")).to_string();
+            assert_eq!(message, format!("the source gave {found} in one pass, and announced 2000"), "{i}");
+        }
+        assert!(stream.partial_fit(&source, &cx).is_err());
+        // What was refused has left nothing.
+        assert_eq!(coreset.rows(), 0);
+        coreset.absorb(&exact, &cx).unwrap();
+        assert_eq!(coreset.rows(), 2000);
+    }
+}
+
+#[test]
+fn rows_that_a_source_withholds_are_missed() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let few = Miscounted { withheld: 1, ..Miscounted::EXACT };
+    let outcomes = [
+        KMeans::params(3).seeding(Seeding::Random).fit(&few).map(drop),
+        KMeans::params(3).seeding(Seeding::AfkMc2 { chain: 20 }).fit(&few).map(drop),
+        MiniBatch::params(3).fit(&few).map(drop),
+        NestedMiniBatch::params(3).fit(&few).map(drop),
+        BackwardEuler::params(3).fit(&few).map(drop),
+        VarianceReduced::params(3).fit(&few).map(drop),
+        data::check_finite::<f32>(&Permuted::new::<f32>(&few, vec![5u32, 1, 0]).unwrap(), &cx),
+    ];
+    for (i, outcome) in outcomes.into_iter().enumerate() {
+        let message = outcome.expect_err(&format!("consumer {i}")).to_string();
+        assert!(
+            message.starts_with("the source gave") && message.ends_with("rows of 1 columns"),
+            "{i}: {message}"
+        );
+    }
+    let short = Miscounted { short: 1, ..Miscounted::EXACT };
+    let given = KMeans::params(3).seeding(Seeding::Given(vec![0.0, 1.0, 2.0]));
+    assert!(refused(given.fit(&short)).contains("rows of a tile of"));
+    assert!(data::check_finite(&short, &cx).unwrap_err().to_string().contains("rows of a tile of"));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_cut_while_it_is_open_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let values: Vec<f32> = (0..200_000).map(|i| (i % 17) as f32).collect();
+    let cx = Executor::new(Some(2)).unwrap();
+    let rows = file(&folder, "rows.npy", &values, 2);
+    let mut run = KMeans::params(3).seeding(Seeding::Random).start(&rows).unwrap();
+    run.advance(&rows, &cx).unwrap();
+    let path = folder.path().join("rows.npy");
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100_000).unwrap();
+    let message = "was cut while it was open: its rows need 800128 bytes, 100000 are left";
+    let cut = [
+        run.advance(&rows, &cx).map(drop),
+        DataSource::<f32>::gather(&rows, &[99_999], &mut Vec::new()),
+        data::check_finite::<f32>(&rows, &cx),
+    ];
+    for outcome in cut {
+        assert!(outcome.unwrap_err().to_string().ends_with(message));
     }
 }
 

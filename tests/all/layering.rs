@@ -22,6 +22,12 @@ const STRANGERS: [(&str, &str); 2] = [("kernel", "data"), ("data", "kernel")];
 /// Where `unsafe` may stand.
 const UNSAFE_ROOMS: [&str; 3] = ["src/kernel/", "src/data/raw/", "src/python/array.rs"];
 
+/// What a source is asked for through the functions of `crate::data` that count what comes: `read`, `read_from`, `gather`.
+const COUNTED: [&str; 3] = ["for_each_block", "for_each_block_from", "gather"];
+
+/// Where sources are made of others, which count nothing themselves.
+const SOURCES: [&str; 2] = ["src/data/", "src/python/rows.rs"];
+
 #[derive(Clone, Debug, PartialEq)]
 struct Token {
     line: usize,
@@ -181,6 +187,12 @@ fn offences(path: &str, source: &str, reexports: &HashMap<String, String>) -> Ve
         let lines = tokens.iter().filter(|t| t.text == "unsafe").map(|t| t.line);
         found.extend(lines.map(|line| format!("{path}:{line}: `unsafe` outside {UNSAFE_ROOMS:?}")));
     }
+    if !SOURCES.iter().any(|sources| path.starts_with(sources)) && !path.ends_with("/tests.rs") {
+        let calls = tokens.windows(2).filter(|t| t[0].text == "." && COUNTED.contains(&t[1].text.as_str()));
+        found.extend(
+            calls.map(|t| format!("{path}:{}: `{}` of a source counts no rows", t[1].line, t[1].text)),
+        );
+    }
     let inside: Vec<&str> = path.trim_start_matches("src/").trim_end_matches(".rs").split('/').collect();
     if inside == ["lib"] {
         return found;
@@ -282,6 +294,16 @@ fn unknown_names_and_modules_are_found() {
     assert_eq!(lines("src/gmm/mod.rs", "use crate::helpers::x;\nuse crate::*;"), [1, 2]);
     assert_eq!(lines("src/helpers.rs", "\nfn f() {}"), [1]);
     assert_eq!(lines("src/data/mod.rs", "use super::solver::Step;"), [1]);
+}
+
+#[test]
+fn rows_that_nobody_counts_are_found() {
+    let source =
+        "fn f() {\n data.for_each_block(1, f);\n data::gather(data, rows, out);\n data.gather(rows, out) }";
+    assert_eq!(lines("src/solver/sweep.rs", source), [2, 4]);
+    for path in ["src/data/subset.rs", "src/python/rows.rs", "src/kmeans/nested/tests.rs"] {
+        assert_eq!(lines(path, source), [0; 0]);
+    }
 }
 
 #[test]

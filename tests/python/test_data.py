@@ -1,5 +1,9 @@
 """Sources of rows: what `shoal.open` gives."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -215,3 +219,49 @@ def test_rows_that_are_not_there(use, error, text, kind, tmp_path):
 def test_options_that_do_not_fit(given, text):
     with pytest.raises(ValueError, match=text):
         shoal.open(made("uint8"), **given)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a mapped file cannot be cut elsewhere")
+@pytest.mark.parametrize("suffix", ["npy", "fvecs", "fbin", "arrow"])
+def test_a_file_that_is_cut_while_it_is_open_is_an_error(suffix, tmp_path):
+    X = made("float32", 50_000, 8)
+    path = tmp_path / f"x.{suffix}"
+    if suffix == "npy":
+        np.save(path, X)
+    elif suffix == "fvecs":
+        path.write_bytes(np.column_stack([np.full(len(X), 8, "<i4").view("f4"), X]).tobytes())
+    elif suffix == "fbin":
+        path.write_bytes(np.array(X.shape, "<u4").tobytes() + X.tobytes())
+    else:
+        pa = pytest.importorskip("pyarrow")
+        table = pa.table({f"c{j}": X[:, j] for j in range(8)})
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=1000)
+    # In a process of its own, which the system would end.
+    code = f"""
+import os, numpy as np, shoal
+source = shoal.open({str(path)!r})
+steps = shoal.KMeans(3, random_state=0, max_iter=50, tol=0).iter_fit(source)
+next(steps)
+blocks = source.blocks(100)
+next(blocks)
+os.truncate({str(path)!r}, 200_000)
+fresh = shoal.KMeans(3)
+for use in (
+    lambda: list(steps),
+    # Short batches of Arrow are collected: this was read as a whole.
+    *([lambda: list(blocks)] if {suffix!r} != "arrow" else []),
+    lambda: source.take([49_999]),
+    lambda: fresh.fit(source),
+):
+    try:
+        use()
+    except ValueError as error:
+        assert "x.{suffix}" in str(error), error
+    else:
+        raise AssertionError("nothing was said")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -151,6 +151,8 @@ def streamed(X, rows):
         lambda: MiniBatchKMeans(7, random_state=0, batch_size=64, max_iter=2),
     ],
 )
+# Some of the files name their features, the array has none.
+@pytest.mark.filterwarnings("ignore:X has feature names")
 @pytest.mark.parametrize("dtype", ["uint8", "float64"])
 def test_fits_of_one_access_are_the_same_bits(make, dtype, tmp_path, monkeypatch):
     X = (np.random.default_rng(1).normal(size=(5003, 6)) * 20 + 100).astype(dtype)

@@ -552,3 +552,46 @@ def test_streams_are_pickled_only_by_their_models():
     del steps
     gc.collect()
     assert gone()
+
+
+FORKED = """
+import os, sys
+import numpy as np, shoal
+X = np.random.default_rng(0).normal(size=(4000, 3))
+def blocks():
+    for start in range(0, len(X), 500):
+        yield X[start : start + 500]
+def child(work):
+    pid = os.fork()
+    if not pid:
+        try:
+            work()
+            os._exit(3)
+        except RuntimeError as error:
+            os._exit(0 if "forked in the middle of a pass" in str(error) else 4)
+        except BaseException:
+            os._exit(5)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+pulled = shoal.open(blocks)._ahead()
+next(pulled)
+assert child(lambda: next(pulled)) == 0
+assert len(list(pulled)) == 7
+
+for given in (blocks, blocks()):
+    steps = shoal.MiniBatchKMeans(3, batch_size=700).iter_fit(given)
+    next(steps)
+    assert child(lambda: list(steps)) == 0
+    # The parent goes on, and a fit of its own works in a child.
+    list(steps)
+    def fresh():
+        shoal.KMeans(3).fit(blocks)
+        raise RuntimeError("forked in the middle of a pass, not")
+    assert child(fresh) == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_in_the_middle_of_a_pass_is_an_error_in_the_child():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], timeout=120, check=False)
+    assert done.returncode == 0

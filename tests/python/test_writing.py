@@ -256,3 +256,78 @@ def test_sparse_rows_are_refused(tmp_path, write):
     with pytest.raises(TypeError, match="sparse rows"):
         write(sparse.csr_matrix(ROWS), tmp_path / "out.npy")
     assert left(tmp_path) == []
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np, shoal
+verb, out = sys.argv[1:]
+def blocks():
+    for i in range(200):
+        yield np.full((2000, 64), i, dtype="f4")
+        if i == 100:
+            os.kill(os.getpid(), signal.SIGKILL)
+if verb == "write":
+    shoal.write(blocks(), out)
+elif verb == "shuffle":
+    shoal.shuffle(blocks(), out, memory_limit="1MB")
+else:
+    from shoal._files import whole
+    with whole(out) as file:
+        file.write(b"some")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
+@pytest.mark.parametrize("verb", ["write", "shuffle", "whole"])
+def test_the_next_run_removes_what_a_killed_one_left(verb, tmp_path):
+    from shoal._files import whole
+
+    out, other = tmp_path / "rows.npy", tmp_path / "other.npy"
+    for killed in (out, other):
+        done = subprocess.run([sys.executable, "-c", KILLED, verb, str(killed)], check=False)
+        assert done.returncode == -signal.SIGKILL
+    litter = left(tmp_path)
+    assert len(litter) == (4 if verb == "shuffle" else 2)
+    assert all(name.startswith(".shoal-") for name in litter)
+    # Those of another name may be of another command, which has not been begun again.
+    if verb == "whole":
+        with whole(out) as file:
+            file.write(b"all")
+    else:
+        getattr(shoal, verb)(ROWS, out)
+    assert len(left(tmp_path)) == 1 + len(litter) // 2
+    assert "rows.npy" in left(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
+def test_files_of_a_live_process_are_no_litter(tmp_path):
+    from shoal import _core
+    from shoal._files import whole
+
+    out = tmp_path / "rows.npy"
+    with whole(out) as file, whole(out) as again:
+        file.write(b"one")
+        again.write(b"two")
+        assert _core.leftovers(tmp_path, remove=True) == []
+        shoal.write(ROWS, out)
+        assert len(left(tmp_path)) == 3
+    assert out.read_bytes() == b"one"
+    assert left(tmp_path) == ["rows.npy"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
+def test_info_clean_lists_and_removes_litter(tmp_path):
+    def cleaned(*more):
+        command = [sys.executable, "-m", "shoal", "info", str(tmp_path), "--clean", *more]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    subprocess.run([sys.executable, "-c", KILLED, "write", str(tmp_path / "x.npy")], check=False)
+    (litter,) = tmp_path.iterdir()
+    (tmp_path / "kept").touch()
+    with shoal._files.whole(tmp_path / "busy"):
+        assert cleaned() == f"removed {litter}\n"
+        assert cleaned("--json").split() == ["{", '"folder":', f'"{tmp_path}",', '"removed":', "[]", "}"]
+    assert left(tmp_path) == ["busy", "kept"]

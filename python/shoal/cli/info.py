@@ -23,7 +23,13 @@ def add(verbs: Verbs) -> None:
         "file",
         type=file_of,
         metavar="FILE",
-        help="a file of rows, a model, a checkpoint, a coreset, or a raw file with --shape and --dtype",
+        help="a file of rows, a model, a checkpoint, a coreset, or a raw file with --shape and --dtype; "
+        "with --clean a folder",
+    )
+    info.add_argument(
+        "--clean",
+        action="store_true",
+        help="remove the temporary files that killed runs left in the folder FILE, and list them",
     )
     add_layout(info)
     add_json(info)
@@ -34,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     from shoal import _core
     from shoal.data import says_itself
 
+    if args.clean:
+        return clean(args)
     described = not (args.shape is args.dtype is args.key is None)
     if not described and may_be_a_model(args.file):
         try:
@@ -76,6 +84,19 @@ def run(args: argparse.Namespace) -> int:
             "access": source.access,
         }
     show(args, result)
+    return 0
+
+
+def clean(args: argparse.Namespace) -> int:
+    """Remove what killed runs left in a folder."""
+    from shoal import _core
+
+    removed = [str(path) for path in _core.leftovers(args.file, remove=True)]
+    show(
+        args,
+        {"folder": args.file, "removed": removed},
+        "\n".join(f"removed {name}" for name in removed) or f"{args.file}: nothing is left over",
+    )
     return 0
 
 

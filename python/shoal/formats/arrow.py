@@ -77,6 +77,13 @@ class Columns:
         if among > 1:
             raise ValueError(f"{what} holds vectors, and there are other columns beside it; {REMEDY}")
 
+    def header(self) -> Any:
+        """Give a table without rows whose columns are the features; None for vectors, which have no names."""
+        if self.is_vector:
+            return None
+        pa = pyarrow(self._name)
+        return pa.schema([(column, pa.null()) for column in self.names]).empty_table()
+
     def told(self) -> str:
         """Say what the rows are, for messages."""
         what = f"vectors {self.names[0]!r}" if self.is_vector else listed(self.names)

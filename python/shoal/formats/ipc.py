@@ -23,7 +23,7 @@ def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
     """Open an ``.arrow`` or ``.feather`` file."""
     pa = pyarrow(name)
     with told_of(name):
-        buffer = mapped(name, pa)
+        buffer = pa.py_buffer(mapped(name))
         indexed = is_indexed(name, buffer)
         reader = pa.ipc.open_file(buffer) if indexed else pa.ipc.open_stream(buffer)
         schema = reader.schema
@@ -37,16 +37,18 @@ def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
 
     def blocks() -> Iterator[Block]:
         with told_of(name):
-            buffer = mapped(name, pa)
-            for block in found.blocks(batches(pa, buffer, fields, indexed=is_indexed(name, buffer))):
+            contents = mapped(name)
+            buffer = pa.py_buffer(contents)
+            indexed = is_indexed(name, buffer)
+            for block in found.blocks(whole(name, contents, batches(pa, buffer, fields, indexed=indexed))):
                 if found.is_vector:
                     read_in(block)
                 yield block
 
-    return Stream(name, rows, found.cols, found.dtype, blocks)
+    return Stream(name, rows, found.cols, found.dtype, blocks, header=found.header())
 
 
-def mapped(name: str, pa: Any) -> Any:
+def mapped(name: str) -> mmap.mmap:
     """Map a file; it stays mapped as long as something of it is in use."""
     with Path(name).open("rb") as file:
         try:
@@ -55,7 +57,21 @@ def mapped(name: str, pa: Any) -> Any:
             raise ValueError(f"{name}: is empty") from error
     if hasattr(mmap, "MADV_SEQUENTIAL"):
         contents.madvise(mmap.MADV_SEQUENTIAL)
-    return pa.py_buffer(contents)
+    return contents
+
+
+def whole(name: str, contents: mmap.mmap, batches: Iterator[Any]) -> Iterator[Any]:
+    """Give batches as long as the file is not shorter than what is mapped of it."""
+    for batch in batches:
+        refuse_cut(name, contents)
+        yield batch
+
+
+def refuse_cut(name: str, contents: mmap.mmap) -> None:
+    """Refuse a file that was made shorter: what is gone cannot be read, and the process would end."""
+    found = contents.size()
+    if found < len(contents):
+        raise ValueError(f"{name}: was cut while it was open: it had {len(contents)} bytes, {found} are left")
 
 
 def is_indexed(name: str, buffer: Any) -> bool:

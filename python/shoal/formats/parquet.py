@@ -31,7 +31,8 @@ def open_parquet(name: str, columns: Sequence[Any] | None) -> Stream:
         for part, columns in zip(parts, found, strict=True):
             yield from part.blocks(columns)
 
-    return Stream(name, sum(part.rows for part in parts), first.cols, first.dtype, blocks)
+    rows = sum(part.rows for part in parts)
+    return Stream(name, rows, first.cols, first.dtype, blocks, header=first.header())
 
 
 def parts_of(name: str) -> list[str]:

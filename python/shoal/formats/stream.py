@@ -41,6 +41,8 @@ class Stream:
         Gives a generator of blocks of that width and type. Nothing stays open after its end.
     once : bool
         Whether there is only one pass.
+    header : pyarrow.Table or None
+        A table without rows whose columns are the features; None where these have no names.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Stream:
     dtype: np.dtype[Any]
     blocks: Callable[[], Iterator[Block]]
     once: bool = False
+    header: Any = None
 
 
 def block_rows(cols: int, dtype: np.dtype[Any]) -> int:

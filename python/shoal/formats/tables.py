@@ -116,4 +116,4 @@ def streamed(
     def blocks() -> Iterator[Block]:
         return found.blocks(batches())
 
-    return Stream(name, rows, found.cols, found.dtype, blocks, once)
+    return Stream(name, rows, found.cols, found.dtype, blocks, once, found.header())

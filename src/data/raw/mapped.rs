@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use memmap2::Mmap;
 
@@ -25,6 +25,8 @@ pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
 /// Linux cuts each request to the largest one of the device (at least 128 KiB, commonly 1.25 MiB): larger
 /// ones are asked for in parts.
 const READ_AHEAD_PART: usize = 1 << 20;
+/// A pass looks at the length of the file whenever it has gone on by so many bytes: a look costs 0.1 to 0.2 µs, so many bytes at least 20 µs.
+const LENGTH_STEP: usize = 256 << 10;
 
 /// Rows in a memory-mapped file; a source for both compute types, cheap to clone.
 ///
@@ -33,9 +35,11 @@ const READ_AHEAD_PART: usize = 1 << 20;
 ///
 /// * When another process *changes* it, rows read before and after the change differ. Labels computed from
 ///   such a file are undefined, but in range.
-/// * When it is made *shorter*, the operating system stops this process (with `SIGBUS` on Unix) as soon as it
-///   reads a row that is gone. Memory cannot be corrupted by it, but nothing can be saved either. Write a new
-///   file and rename it over the old one instead: an open source keeps the file that it opened.
+/// * When it is made *shorter*, the next look at its length finds it, and the pass or [`DataSource::gather`] ends in
+///   [`Error::Format`]. A pass looks every 256 KiB. Rows that are read before that look, from a part that was cut
+///   off a moment ago, make the operating system stop this process (with `SIGBUS` on Unix): memory cannot be
+///   corrupted by it, but nothing can be saved either. Write a new file and rename it over the old one instead: an
+///   open source keeps the file that it opened.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -62,7 +66,13 @@ pub struct Mapped {
 #[derive(Debug)]
 struct MappedFile {
     map: Mmap,
+    /// What is mapped, to look at its length.
+    file: File,
     path: PathBuf,
+    /// The length that the rows need.
+    needed: u64,
+    /// The length that was found where it is too short by now.
+    shrunk: AtomicU64,
     /// The access pattern that the system was last told of.
     advised: AtomicU8,
     /// The first row that was found to have another number of columns.
@@ -143,11 +153,59 @@ impl Mapped {
         }
         let file = MappedFile {
             map,
+            file,
             path: path.to_owned(),
+            needed: expected,
+            shrunk: AtomicU64::new(u64::MAX),
             advised: AtomicU8::new(0),
             misfit: AtomicUsize::new(usize::MAX),
         };
         Ok(Self { file: Arc::new(file), offset: offset as usize, layout, led: false })
+    }
+
+    /// Refuses a file that is shorter than it was.
+    ///
+    /// # Errors
+    /// [`Error::Format`].
+    pub(crate) fn check_length(&self) -> Result<()> {
+        // Nothing else moves this place; a seek costs half of what the system takes to describe a file.
+        let found = (&self.file.file).seek(SeekFrom::End(0)).map_err(|e| Error::io(&self.file.path, e))?;
+        if found < self.file.needed {
+            self.file.shrunk.store(found, Ordering::Relaxed);
+        }
+        self.length_found()
+    }
+
+    /// What the last look at the length came to.
+    fn length_found(&self) -> Result<()> {
+        match self.file.shrunk.load(Ordering::Relaxed) {
+            u64::MAX => Ok(()),
+            found => {
+                let needed = self.file.needed;
+                let problem =
+                    format!("was cut while it was open: its rows need {needed} bytes, {found} are left");
+                Err(Error::format(&self.file.path, problem))
+            }
+        }
+    }
+
+    /// Whether the rows can still be read, looked up where they cross a step. The pass ends in the error.
+    fn still_there(&self, rows: &Range<usize>) -> bool {
+        let Layout { row_stride, cols, dtype, .. } = self.layout;
+        let step = |row: usize| row * row_stride.unsigned_abs() / LENGTH_STEP;
+        let scattered = row_stride.unsigned_abs() < cols * dtype.size();
+        if scattered || step(rows.start) != step(rows.end) {
+            self.check_length().is_ok()
+        } else {
+            self.length_found().is_ok()
+        }
+    }
+
+    /// Zeros in place of rows that are gone.
+    fn zeros<'s, T: Float>(&self, rows: usize, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        scratch.clear();
+        scratch.resize(rows * self.layout.cols, T::ZERO);
+        MatRef::new(scratch, self.layout.cols)
     }
 
     /// The same rows, each led by an `i32` that must be their number of columns; there must be room for one before the first.
@@ -293,11 +351,17 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 
 impl<T: Float> TileReader<T> for Mapped {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        if !self.still_there(&rows) {
+            return self.zeros(rows.len(), scratch);
+        }
         self.read_ahead(&rows);
         self.note_misfits(rows.clone());
         self.view().read(rows, scratch)
     }
     fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+        if !picked.is_empty() && !self.still_there(&rows) {
+            return self.zeros(rows.len(), scratch);
+        }
         if 8 * picked.len() > rows.len() {
             self.read_ahead(&rows);
         }
@@ -325,7 +389,9 @@ impl<T: Float> DataSource<T> for Mapped {
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         self.advise(Pattern::Sequential);
+        self.check_length()?;
         let outcome = one_block(self, self.layout.rows, f);
+        self.length_found()?;
         match self.file.misfit.load(Ordering::Relaxed) {
             usize::MAX => outcome,
             // Whatever else the pass came to, it came of rows that are none.
@@ -335,6 +401,7 @@ impl<T: Float> DataSource<T> for Mapped {
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         // Sequential advice would read some hundred kilobytes for every single row.
         self.advise(Pattern::Random);
+        self.check_length()?;
         if self.led {
             let all = self.layout.rows;
             self.check_leads(rows.iter().map(|&row| row as usize).filter(|&row| row < all))?;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::data::{Converted, DataSource, Weighted};
+use crate::data::{Converted, DataSource, Weighted, read_from};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -27,7 +27,7 @@ pub(in crate::kmeans) fn go_on<T: Compute>(
     take: &mut dyn FnMut(&dyn DataSource<T>, u64) -> Result<bool>,
 ) -> Result<Left> {
     let (mut at, mut enough, mut over, mut buffer) = (from, false, true, Converted::default());
-    let read = data.for_each_block_from(from, size, &mut |block| {
+    let read = read_from(data, from, size, &mut |block| {
         for start in (0..block.len).step_by(size) {
             if enough {
                 over = false;
@@ -35,7 +35,7 @@ pub(in crate::kmeans) fn go_on<T: Compute>(
             }
             cx.check()?;
             let range = start..block.len.min(start + size);
-            let rows = buffer.read(block.rows, range.clone(), None);
+            let rows = buffer.read(block.rows, range.clone(), None)?;
             let weights = block.weights.map(|weights| &weights[range.clone()]);
             let named = |error| match error {
                 Error::NotFinite { what, value, row, column } => {
@@ -47,9 +47,6 @@ pub(in crate::kmeans) fn go_on<T: Compute>(
             let batch = weighted.as_ref().map_or(&rows as &dyn DataSource<T>, |weighted| weighted);
             enough = take(batch, at + range.len() as u64).map_err(named)?;
             at += range.len() as u64;
-            if data.rows() == Some(at) {
-                return Ok(ControlFlow::Break(()));
-            }
         }
         Ok(ControlFlow::Continue(()))
     });
@@ -63,10 +60,5 @@ pub(in crate::kmeans) fn go_on<T: Compute>(
             None
         }
     };
-    if over && let Some(n) = data.rows().filter(|&n| n != at) {
-        return Err(Error::Source(format!(
-            "the source gave {at} rows in a pass, and {n} were expected: every pass must give the same ones"
-        )));
-    }
     Ok(Left { enough, over, failed })
 }

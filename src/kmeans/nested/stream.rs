@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::Nested;
-use crate::data::{Converted, DataSource, Weighted, count_rows, weights_of};
+use crate::data::{self, Converted, DataSource, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -90,13 +90,13 @@ impl<T: Compute> Kept<T> {
         // A block may be the whole source: what is converted at a time is not.
         let tile = tile_rows(1);
         let (rows, mut scratch) = (&mut self.rows, Converted::default());
-        let read = more.for_each_block(1, &mut |block| {
+        let read = data::read(more, 1, &mut |block| {
             let (first, last) = (block.first_row, block.first_row + block.len as u64);
             let range = start.max(first)..end.min(last);
             if range.start < range.end {
                 let within = (range.start - first) as usize..(range.end - first) as usize;
                 for first in within.clone().step_by(tile) {
-                    rows.extend(scratch.read(block.rows, first..within.end.min(first + tile), None));
+                    rows.extend(scratch.read(block.rows, first..within.end.min(first + tile), None)?);
                 }
             }
             Ok(if last >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })

@@ -1,6 +1,6 @@
 //! This module knows which rows the steps of an epoch are made by, and where their values come from.
 
-use crate::data::DataSource;
+use crate::data::{self, DataSource};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rng::Rng;
@@ -55,11 +55,11 @@ impl<T: Float> Origin<'_, T> {
         match self {
             Self::Source(data) if data.most_values().is_some() => {
                 out.begin_sparse(dim);
-                data.copy(rows, out)
+                data::copy_to(data, rows, out)
             }
             Self::Source(data) => {
                 out.clear(dim);
-                data.gather(rows, &mut out.values)
+                data::gather(data, rows, &mut out.values)
             }
             Self::Stretch(first, all) => {
                 out.clear(dim);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::draws::{Draws, Origin};
 use super::inner::{Done, Inner, Start};
 use super::{VarianceReducedSolver, Variant};
-use crate::data::{Access, Converted, DataSource, row_bytes};
+use crate::data::{self, Access, Converted, DataSource, row_bytes};
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::labels::{Swept, sum_labelled};
@@ -104,7 +104,7 @@ fn stretch_by_stretch<T: Compute>(
 ) -> Result<()> {
     let length = stretch_rows(row_bytes(data));
     let (mut passed, mut made, mut buffer) = (0.0, 0, Converted::default());
-    data.for_each_block(length, &mut |block| {
+    data::read(data, length, &mut |block| {
         for start in (0..block.len).step_by(length) {
             cx.check()?;
             let range = start..block.len.min(start + length);
@@ -117,7 +117,7 @@ fn stretch_by_stretch<T: Compute>(
             }
             let odds = weights.map(Odds::new);
             let odds = odds.as_ref().zip(weights);
-            let rows = buffer.read(block.rows, range.clone(), None);
+            let rows = buffer.read(block.rows, range.clone(), None)?;
             let first = block.first_row + start as u64;
             let mut draws = Draws::new((first, range.len() as u64), odds, rng, due - made);
             inner.run(&mut draws, Origin::Stretch(first, rows))?;
