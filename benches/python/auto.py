@@ -11,8 +11,8 @@ take longer, there are fewer sweeps, down to 50, then fewer rows (a random part)
 fewer sweeps again, down to 20. The columns ``n`` and ``most sweeps`` say so.
 
 The thresholds in ``src/tuning.rs`` were set on the sets in `TUNED`, the costs in ``src/kmeans/costs.rs`` on
-single sweeps of these and some others; what is not in `TUNED` is for validation. Each line of the table is kept as soon as it is there, and a run that finds lines in its
-``--csv`` goes on behind them.
+single sweeps of these and some others; what is not in `TUNED` is for validation. Each line of the table is
+kept as soon as it is there, and a run that finds lines in its ``--csv`` goes on behind them.
 
     python benches/python/auto.py --csv auto.csv                          # the whole table, 25 minutes
     python benches/python/auto.py --csv auto.csv --threads 1 --seconds 0.2 --clusters 20 50 100 1024
