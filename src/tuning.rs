@@ -73,30 +73,49 @@ pub(crate) const fn chunk_rows(dim: usize) -> usize {
     }
 }
 
-/// Share of labels that may have changed in a sweep for bounded ones to begin: until then most bounds fail, and cost more than they save.
-pub(crate) const BOUNDED_CHANGES: f64 = 0.15;
+/// Columns from which a bound for every center pays with any number of centers: it is read and written for every doubtful row, and lets two thirds as
+/// many panels through as one for each panel does (`auto.py`: level at 100 and 128 columns).
+pub(crate) const FINE_DIM: usize = 160;
 
-/// Share of the distances of a plain sweep above which a bounded one is no gain.
-pub(crate) const BOUNDED_SHARE: f64 = 0.6;
+/// Centers up to which it pays with fewer columns too.
+pub(crate) const FINE_CENTERS: usize = 64;
 
-/// Whether bounds save more than they cost, for `panels` panels of centers, when that share of the labels has changed: each is one test a row, and
-/// saves the distances of a panel.
-pub(crate) fn panels_pay(dim: usize, panels: usize, changed: f64) -> bool {
-    dim > ROWS_IN_LANES_DIM && panels >= 4 && changed <= BOUNDED_CHANGES
+/// Values of all centers from which rows of few columns have bounds by panel instead of one: from 512 centers on in 16 columns, 1024 in 8.
+pub(crate) const GROUPED_VALUES: usize = 8192;
+
+/// Centers from which one bound a row pays in few columns: fewer are met as fast as a bound is tested.
+pub(crate) const SINGLE_CENTERS: usize = 24;
+
+/// What a bounded sweep may be expected to cost for bounds to begin, relative to a plain one, and what it may cost for them to stay: with one bound
+/// a row.
+pub(crate) const SINGLE_AT_FIRST: f64 = 1.15;
+
+/// See [`SINGLE_AT_FIRST`].
+pub(crate) const SINGLE_LATER: f64 = 1.3;
+
+/// The same with bounds by panel or center. They save more with every sweep, and are worth a loss at first (`auto.py`).
+pub(crate) const BOUNDED_AT_FIRST: f64 = 2.0;
+
+/// See [`BOUNDED_AT_FIRST`].
+pub(crate) const BOUNDED_LATER: f64 = 2.0;
+
+/// Plain sweeps that bounds may cost more than they save before they are given up.
+pub(crate) const BOUNDED_LOSS: f64 = 3.0;
+
+/// What a bounded sweep may be expected to cost for bounds to begin again after they were given up.
+pub(crate) const BOUNDED_AGAIN: f64 = 0.9;
+
+/// Sweeps without bounds after they were given up, at least; else half as many as there were.
+pub(crate) const BOUNDED_PAUSE: u64 = 3;
+
+/// Whether rows of few columns may meet only centers about their own one: the distances between all centers, made before each sweep, want rows to
+/// be made up for, and each label of a tile wants a list of the centers near its own, which takes what some hundred distances do.
+pub(crate) fn balls_pay(n: usize, k: usize) -> bool {
+    (192..=n / 64).contains(&k)
 }
 
-/// Columns from which a bound for every center pays: it is read for every doubtful row, and lets two thirds as many panels through as one
-/// for each panel does (images and features of images, k = 256).
-pub(crate) const FINE_DIM: usize = 256;
-
-/// Whether one bound a row saves more than it costs for `n` rows, with few columns, where all distances of a row cost little: a row whose bound fails
-/// costs what some hundred distances do, and the rows whose bounds fail are ten times those whose labels change. The distances between all centers, made before
-/// each sweep, want rows to be made up for.
-pub(crate) fn balls_pay(dim: usize, n: usize, k: usize, changed: f64) -> bool {
-    dim <= ROWS_IN_LANES_DIM
-        && (BALL_CENTERS..=n / 64).contains(&k)
-        && changed <= (k as f64 / 20_000.0).min(0.05)
-}
+/// Rows of one label that stand together for such lists to pay.
+pub(crate) const BALL_RUN: usize = 4;
 
 /// Share of the distances of a plain sweep above which one with balls is no gain: distances that are measured one by one cost the more in comparison the fewer
 /// columns there are. Sweep by sweep (bench `bounded.py --by-sweep`) both take the same time at 4% with 2 columns, 3% with 3, 11% with 10, and 15% with 16.
@@ -181,6 +200,9 @@ pub(crate) const CORESET_STEP_BYTES: usize = 256 << 20;
 /// Share of the rows of a file from which they are read in a pass that reads ahead: below it, most of what such a pass reads would be for
 /// nothing (pages of 4 KiB hold 4 to 40 rows of usual length).
 pub(crate) const SUBSET_SHARE: f64 = 1.0 / 8.0;
+
+/// Share of labels that may have changed in a round of nested batches for bounds to begin: until then most bounds fail, and cost more than they save.
+pub(crate) const NESTED_BOUNDS_CHANGES: f64 = 0.15;
 
 /// Columns from which bounds of nested batches save more than they cost, however few the centers: with 50 and 256 of them, rounds take 0.7 to
 /// 1.1 times as long without bounds at 3 and 8 columns, 1.1 to 1.7 at 12, 1.2 to 2.8 at 16, 2.8 to 3.1 at 24.

@@ -54,10 +54,13 @@ class KMeans(CenterClusterer):
         measures all distances. ``"yinyang"`` keeps a bound for every row and every few dozen centers, and
         measures those that the bounds do not rule out: less and less as centers settle. ``"elkan"`` keeps a
         bound for every row and center. ``"hamerly"`` keeps one bound a row, and ``"exponion"`` also looks
-        only among the centers near the row's own one, in up to 16 dimensions. ``"auto"`` begins with plain
-        sweeps and takes bounds once they pay: ``"exponion"`` in up to 16 dimensions, ``"yinyang"`` for many
-        clusters in more, ``"elkan"`` from 256 on; it gives them up where they save little. On sparse
-        rows it takes none: they rule next to nothing out there.
+        only among the centers near the row's own one, in up to 16 dimensions. ``"auto"`` begins with a plain
+        sweep. It takes bounds as soon as they are expected to pay, by the share of the labels that changed:
+        with more than 16 dimensions ``"elkan"`` (from 160 dimensions on, or for up to 64 clusters) or
+        ``"yinyang"``; with fewer, from 24 clusters on, ``"hamerly"``, ``"exponion"`` or ``"yinyang"``. It
+        counts the distances that bounded sweeps measure, and gives the bounds up for a while where they cost
+        more than they save. No clock takes part. On sparse rows it takes no bounds: they rule next to
+        nothing out there.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
         sphere.

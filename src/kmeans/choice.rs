@@ -1,11 +1,12 @@
 //! This module knows which bounds exact sweeps have, when they begin, and when they are given up.
 
-use super::labels::Labels;
-use super::panel_bounds::PanelBounds;
+use super::costs::Costs;
+use super::labels::{Labels, Swept};
+use super::panel_bounds::{PanelBounds, rounding_of};
 use super::params::Algorithm;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
-use crate::tuning::{BOUNDED_SHARE, FINE_DIM, ball_share, balls_pay, panels_pay};
+use crate::tuning::{BALL_RUN, BOUNDED_AGAIN, BOUNDED_LOSS, BOUNDED_PAUSE, balls_pay};
 
 /// The bounds of a run of sweeps over the same rows.
 #[derive(Clone, Debug)]
@@ -17,9 +18,13 @@ pub(super) struct Choice {
     pub(super) algorithm: Algorithm,
     /// Labels that changed in the last sweep.
     pub(super) changed: u64,
-    /// Sweeps since bounds began, and the share of all distances above which they save too little.
+    /// Sweeps since bounds began, and what they cost more than plain ones would have, in plain sweeps.
     bounded_sweeps: u64,
-    most_share: f64,
+    lost: f64,
+    /// How many times as many distances as expected the last bounds measured that were given up.
+    harder: f64,
+    /// Most rows lie so near their centers that rounding hides it from bounds.
+    blurred: bool,
     /// Bounds saved too little: no new ones before this sweep.
     pub(super) unbounded_until: u64,
 }
@@ -32,7 +37,9 @@ impl Choice {
             algorithm: Algorithm::Lloyd,
             changed: 0,
             bounded_sweeps: 0,
-            most_share: 1.0,
+            lost: 0.0,
+            harder: 1.0,
+            blurred: false,
             unbounded_until: 0,
         }
     }
@@ -51,11 +58,11 @@ impl Choice {
         }
         let n = labels.of_rows.len();
         let mut wanted = match self.asked {
-            Algorithm::Auto if sweeps < self.unbounded_until => Algorithm::Lloyd,
-            Algorithm::Auto => {
-                let changed = self.changed as f64 / n as f64;
-                worthwhile::<T>((n, centers.cols()), centers.rows(), changed, sparse)
+            Algorithm::Auto if sparse => {
+                // Rows of many columns that are mostly zeros are about equally far from all centers: bounds rule nothing out (`sparse.py`).
+                Algorithm::Lloyd
             }
+            Algorithm::Auto => self.worthwhile(&labels.of_rows, centers, sweeps),
             named => named,
         };
         labels.bounds = match wanted {
@@ -70,47 +77,88 @@ impl Choice {
             labels.bounds = PanelBounds::new(centers, n, self.memory);
         }
         if labels.bounds.is_some() {
-            (self.algorithm, self.bounded_sweeps) = (wanted, 0);
-            self.most_share =
-                if wanted == Algorithm::Exponion { ball_share(centers.cols()) } else { BOUNDED_SHARE };
+            (self.algorithm, self.bounded_sweeps, self.lost) = (wanted, 0, 0.0);
         }
     }
 
-    /// Takes note of sweep number `sweeps`, of `k` centers. Gives bounds up for a while when they save too little: a sweep that measures
-    /// most distances is better plain.
-    pub(super) fn watch(
+    /// What [`Algorithm::Auto`] takes for the next sweep.
+    fn worthwhile<T: Compute>(&self, labels: &[u32], centers: MatRef<'_, T>, sweeps: u64) -> Algorithm {
+        if self.blurred || sweeps < self.unbounded_until {
+            return Algorithm::Lloyd;
+        }
+        let (n, dim, k) = (labels.len(), centers.cols(), centers.rows());
+        let costs = Costs::new::<T>(dim, k);
+        let expected = self.harder * costs.expected(self.changed as f64 / n as f64);
+        let most = if self.unbounded_until > 0 { BOUNDED_AGAIN } else { costs.most_at_first };
+        if costs.ratio(expected) > most {
+            Algorithm::Lloyd
+        } else if costs.algorithm == Algorithm::Hamerly && balls_pay(n, k) && come_in_runs(labels) {
+            Algorithm::Exponion
+        } else {
+            costs.algorithm
+        }
+    }
+
+    /// Takes note of a sweep, the last of `sweeps`. Gives bounds up for a while when they save too little: a sweep that measures most distances is
+    /// better plain.
+    pub(super) fn watch<T: Compute>(
         &mut self,
         labels: &mut Labels,
-        k: usize,
+        packed: &PackedCenters<T>,
+        swept: &Swept,
         sweeps: u64,
-        (changed, distances): (u64, u64),
     ) {
-        self.changed = changed;
-        if labels.bounds.is_none() || self.asked != Algorithm::Auto {
+        let before = std::mem::replace(&mut self.changed, swept.changed);
+        if self.asked != Algorithm::Auto {
+            return;
+        }
+        self.blurred = is_blurred(packed, swept);
+        if labels.bounds.is_none() {
             return;
         }
         self.bounded_sweeps += 1;
-        let all = labels.of_rows.len() as f64 * k as f64;
+        let (n, dim, k) = (labels.of_rows.len() as f64, packed.dim(), packed.n_centers());
+        let expected = Costs::new::<T>(dim, k).expected(before as f64 / n);
+        let costs = match self.algorithm {
+            Algorithm::Exponion => Costs::new::<T>(dim, k).with_balls(dim),
+            _ => Costs::new::<T>(dim, k),
+        };
         // The first bounded sweep has nothing to go by, and the groups of many bounds are not all renewed by the second.
-        let settled = if self.algorithm == Algorithm::Exponion { 2 } else { 3 };
-        if self.bounded_sweeps >= settled && distances as f64 > self.most_share * all {
+        let one_bound = matches!(self.algorithm, Algorithm::Hamerly | Algorithm::Exponion);
+        let settled = if one_bound { 2 } else { 3 };
+        if self.bounded_sweeps < settled {
+            return;
+        }
+        let share = swept.distances as f64 / (n * k as f64);
+        let ratio = costs.ratio(share);
+        self.lost = (self.lost + ratio - 1.0).max(0.0);
+        if ratio > costs.most_later || self.lost > BOUNDED_LOSS || self.blurred {
             labels.bounds = None;
             self.algorithm = Algorithm::Lloyd;
-            self.unbounded_until = 2 * sweeps;
+            self.harder = (share / expected.max(1e-6)).max(1.0);
+            self.unbounded_until = sweeps + (sweeps / 2).max(BOUNDED_PAUSE);
         }
     }
 }
 
-/// What [`Algorithm::Auto`] takes when that share of the labels has changed in a sweep.
-fn worthwhile<T: Compute>((n, dim): (usize, usize), k: usize, changed: f64, sparse: bool) -> Algorithm {
-    if sparse {
-        // Rows of many columns that are mostly zeros are about equally far from all centers: bounds rule nothing out (`sparse.py`).
-        Algorithm::Lloyd
-    } else if balls_pay(dim, n, k, changed) {
-        Algorithm::Exponion
-    } else if panels_pay(dim, k / PackedCenters::<T>::panel_centers(), changed) {
-        if dim >= FINE_DIM { Algorithm::Elkan } else { Algorithm::Yinyang }
-    } else {
-        Algorithm::Lloyd
+/// Whether most rows belong to clusters whose spread is lost in the rounding of tile values, so that bounds cannot tell centers apart: where columns of
+/// very different ranges have not been scaled.
+fn is_blurred<T: Compute>(packed: &PackedCenters<T>, swept: &Swept) -> bool {
+    let norm = packed.largest_norm() / packed.scale();
+    let gamma = rounding_of(packed, packed.dim());
+    let (mut rows, mut blurred) = (0.0, 0.0);
+    for (&energy, &weight) in swept.clusters.energies().iter().zip(swept.clusters.weights()) {
+        let spread = if weight > 0.0 { (energy / weight).max(0.0) } else { 0.0 };
+        let margin = 4.0 * gamma * ((norm + spread.sqrt()).powi(2) + norm * norm);
+        rows += weight;
+        // Bounds lose to rounding what they have room for once a spread is twice the margin.
+        blurred += if spread < 4.0 * margin { weight } else { 0.0 };
     }
+    2.0 * blurred > rows
+}
+
+/// Whether rows of one label mostly stand together, as in files that are sorted by it.
+fn come_in_runs(labels: &[u32]) -> bool {
+    let runs = labels.windows(2).filter(|two| two[0] != two[1]).count();
+    runs * BALL_RUN <= labels.len()
 }

@@ -7,6 +7,7 @@ mod backward_euler;
 mod batches;
 mod checkpoint;
 mod choice;
+mod costs;
 mod empty;
 mod file;
 mod labels;

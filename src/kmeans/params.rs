@@ -64,7 +64,8 @@ impl KMeans {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// What is likely the fastest for the data.
+    /// What is likely the fastest for the data: begins with plain sweeps, takes bounds once the share of labels that change says that they pay, and gives
+    /// them up where the distances that they measure say that they do not.
     #[default]
     Auto,
     /// All distances.
@@ -77,8 +78,8 @@ pub enum Algorithm {
     Elkan,
     /// Choose when bounds must be few: one a row (Hamerly, 2010); rows for which it fails meet all centers.
     Hamerly,
-    /// Choose for many clusters in up to 16 columns: as [`Algorithm::Hamerly`], but rows meet only centers about their own one (Newling and
-    /// Fleuret, 2016). With more columns it is the same as that.
+    /// Choose for hundreds of clusters in up to 16 columns, if rows of one cluster come together: as [`Algorithm::Hamerly`], but rows meet only
+    /// centers about their own one (Newling and Fleuret, 2016). With more columns it is the same as that.
     Exponion,
 }
 

@@ -174,6 +174,52 @@ fn every_kind_of_data() {
     }
 }
 
+/// The distances that a fit measures, relative to those of all its sweeps.
+fn measured(algorithm: Algorithm, values: &[f32], d: usize, k: usize) -> f64 {
+    let dense = Dense::new(values, d).unwrap();
+    let source = &f32::own(&dense);
+    let cx = Executor::new(Some(2)).unwrap();
+    let params = KMeans::params(k).seeding(Seeding::Random).max_iter(60).tolerance(0.0).algorithm(algorithm);
+    let mut run: KMeansRun = params.start(source).unwrap();
+    let (mut distances, mut all) = (0, 0);
+    while let Some(step) = run.advance(source, &cx).unwrap() {
+        distances += step.n_distances;
+        all += (values.len() / d * k) as u64;
+    }
+    distances as f64 / all as f64
+}
+
+#[test]
+fn auto_takes_bounds_for_few_clusters() {
+    // Blobs that run into each other, so that a fit takes dozens of sweeps.
+    let loose = |n: usize, d: usize| -> Vec<f32> {
+        let mut draws = Draws::new(1);
+        let middles: Vec<f64> = (0..40 * d).map(|_| 8.0 * draws.unit()).collect();
+        let row = |_| {
+            let blob = (draws.unit() * 40.0) as usize;
+            let row = middles[blob * d..][..d].iter().map(|m| (m + 12.0 * draws.unit()) as f32);
+            row.collect::<Vec<f32>>()
+        };
+        (0..n).flat_map(row).collect()
+    };
+    for (n, d, k) in [(4000, 32, 24), (4000, 32, 48), (6000, 2, 100)] {
+        let found = measured(Algorithm::Auto, &loose(n, d), d, k);
+        assert!(found < 0.85, "n={n} d={d} k={k}: {found}");
+    }
+}
+
+#[test]
+fn auto_takes_no_bounds_that_rounding_blurs() {
+    // One column is so wide that tile values lose what the others say.
+    for (n, d, k) in [(3000, 40, 60), (6000, 5, 60)] {
+        let mut draws = Draws::new(2);
+        let mut value =
+            |i: usize| if i % d == 0 { 1e6 * (draws.unit() * 20.0).floor() } else { draws.unit() };
+        let values: Vec<f32> = (0..n * d).map(|i| value(i) as f32).collect();
+        assert_eq!(measured(Algorithm::Auto, &values, d, k), 1.0, "n={n} d={d} k={k}");
+    }
+}
+
 #[test]
 fn weights() {
     let (n, d, k) = (2500, 24, 100);

@@ -248,8 +248,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.weights = swept.clusters.weights().to_vec();
         let (changed, distances) = (swept.changed, swept.distances);
         self.iteration += 1;
-        let measured = (changed, distances);
-        self.choice.watch(&mut self.labels, self.params.n_clusters, self.iteration, measured);
+        self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
         self.rows_seen += n;
         self.carried = carry.then(|| swept.into_carried());
         // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh, or `finish` changed the labels meanwhile.

@@ -13,7 +13,7 @@ use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::{Seeding, Seeds};
 use crate::shuffle::Shuffle;
-use crate::tuning::{BOUNDED_CHANGES, NESTED_BOUNDS_DIM};
+use crate::tuning::{NESTED_BOUNDS_CHANGES, NESTED_BOUNDS_DIM};
 
 /// Nested mini-batch k-means: as fast as mini-batch in the beginning, exact in the end. [`NestedMiniBatch::params`] is where it starts.
 ///
@@ -100,7 +100,7 @@ impl Bounds {
     pub(super) fn begin(self, dim: usize, changed: u64, batch: u64, sparse: bool) -> Option<usize> {
         match self {
             Self::Auto => {
-                let settled = changed as f64 <= BOUNDED_CHANGES * batch as f64;
+                let settled = changed as f64 <= NESTED_BOUNDS_CHANGES * batch as f64;
                 // Among sparse rows they rule nothing out.
                 (settled && dim >= NESTED_BOUNDS_DIM && !sparse).then_some(1)
             }

@@ -192,7 +192,7 @@ impl PanelBounds {
         new.rows.reset(n, 0);
         (new.group_panels, new.n_groups, new.fine) = (1, slots, true);
         new.drift = vec![0.0; slots];
-        new.forget();
+        // The lower bounds are made when centers are packed first.
         Some(new)
     }
 

@@ -6,7 +6,7 @@ use super::VarianceReducedParams;
 use super::ending::Finished;
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
-use crate::kernel::Compute;
+use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::choice::Choice;
 use crate::kmeans::labels::{Carried, Labels, Swept};
 use crate::kmeans::lloyd::{Timings, to_means};
@@ -62,7 +62,8 @@ pub struct VarianceReducedSolver<T> {
 }
 
 /// A sweep by some centers, and the means of what it labelled.
-pub(super) struct Pass<T> {
+pub(super) struct Pass<T: Compute> {
+    pub(super) packed: PackedCenters<T>,
     pub(super) swept: Swept,
     pub(super) means: Vec<T>,
 }
@@ -120,12 +121,12 @@ impl<T: Compute> VarianceReducedSolver<T> {
         // A center without rows stays.
         let mut means = centers.data().to_vec();
         to_means(&mut means, centers.cols(), Metric::Euclidean, &swept.clusters);
-        Ok(Pass { swept, means })
+        Ok(Pass { packed, swept, means })
     }
 
     /// One epoch.
     fn epoch(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let (n, dim, k) = (self.labels.of_rows.len() as u64, self.dim, self.params.n_clusters);
+        let (n, dim) = (self.labels.of_rows.len() as u64, self.dim);
         let sparse = data.most_values().is_some();
         let mut rate = self.rate.unwrap_or_else(|| self.params.first_rate(n));
         let (mut distances, mut visited) = (0, n);
@@ -143,7 +144,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             let carried = self.carried_about(MatRef::new(&centers, dim));
             pass = Self::pass(&mut self.labels, MatRef::new(&centers, dim), carried, data, cx)?;
         }
-        let Pass { mut swept, means } = pass;
+        let Pass { packed, mut swept, means } = pass;
         distances += swept.distances;
         let energy = swept.clusters.energy();
         let stalled = self.stalled_by(energy);
@@ -180,7 +181,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         self.iteration += 1;
         self.rows_seen += visited;
         let changed = swept.changed;
-        self.choice.watch(&mut self.labels, k, self.iteration, (changed, swept.distances));
+        self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
         // To sum stored values afresh costs less than to keep sums of all columns.
         let carry = !sparse && swept.pays_to_carry(n);
         self.carried = carry.then(|| swept.into_carried());
