@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from ._centers import INITS
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import ModesRun, Source, Step
 from ._results import label_into
+from ._spectral import spectral_labels
 from ._spool import at_any_place
 from ._warn import warn
 from .data import DataSource
@@ -29,6 +31,9 @@ __all__ = ["LaplacianKModes"]
 MODE_UPDATES = ("byproduct", "mean-shift")
 AFFINITIES = ("knn", "gaussian", "precomputed")
 ON_COLLAPSE = ("restore", "reduce")
+SPECTRAL = "spectral"
+#: Ways to find a start by their names.
+STARTS = (SPECTRAL, *INITS)
 #: Keys of `timings_`.
 PHASES = ("graph", "seeding", "iterations")
 #: What a run keeps: its kind, arrays and texts.
@@ -199,7 +204,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         self,
         n_clusters: int = 8,
         *,
-        laplacian_weight: float = 1.0,
+        laplacian_weight: Any = "auto",
         mode_update: str = "byproduct",
         n_neighbors: int = 5,
         bandwidth: Any = "auto",
@@ -207,7 +212,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         diagonal_shift: Any = "auto",
         on_collapse: str = "restore",
         normalize: bool = True,
-        init: Any = "k-means++",
+        init: Any = "spectral",
         max_iter: int = 100,
         graph_method: str = "auto",
         responsibilities_memory: str | int | None = "1GB",
@@ -294,6 +299,10 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         ValueError, TypeError, OSError, KeyboardInterrupt
             As :meth:`fit`.
         """
+        return self._iter_fit(X, features, None)
+
+    def _iter_fit(self, X: Any, features: Any, labels: npt.NDArray[np.int32] | None) -> Iterator[Step]:
+        """Give the iterations of a fit; `labels` are those of ``init="spectral"``, where they are known."""
         self._check()
         with self._features_unless_refused():
             if self.affinity != "precomputed":
@@ -302,7 +311,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                         'features are the rows for affinity="precomputed", where X is the affinity'
                     )
                 source, rows = self._taken(X)
-                return self._begun(source, rows, None)
+                return self._begun(source, rows, None, labels)
             affinity = matrix_of(X)
             if features is None:
                 raise ValueError('affinity="precomputed" needs the rows too: fit(affinity, features=rows)')
@@ -311,16 +320,50 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 raise ValueError(
                     f"X is an affinity of {affinity.shape[0]} rows, and features has {source.shape[0]}"
                 )
-            return self._begun(source, rows, affinity)
+            return self._begun(source, rows, affinity, labels)
 
-    def _begun(self, source: Source, rows: Any, affinity: Any) -> Iterator[Step]:
+    def _begun(
+        self, source: Source, rows: Any, affinity: Any, labels: npt.NDArray[np.int32] | None
+    ) -> Iterator[Step]:
         self._by_callable = False
-        run = self._start(source, rows, _params.seed(self.random_state), affinity, None)
-        return self._iterate_over(run, source, rows)
+        seed = _params.seed(self.random_state)
+        run = self._start(source, rows, seed, affinity, None)
+        return self._iterate_over(run, source, rows, seed if self._is_spectral else None, labels)
 
-    def _iterate_over(self, run: Any, source: Source, rows: Any) -> Iterator[Step]:
+    def _iterate_over(
+        self,
+        run: ModesRun,
+        source: Source,
+        rows: Any,
+        seed: int | None = None,
+        labels: npt.NDArray[np.int32] | None = None,
+    ) -> Iterator[Step]:
+        """Iterate; with a `seed` from the labels of spectral clustering."""
+        if seed is not None:
+            self._begin_with_spectral(run, seed, labels)
         self._fit_rows = rows
         yield from self._iterate(run, source, None)
+
+    @property
+    def _is_spectral(self) -> bool:
+        return isinstance(self.init, str) and self.init == SPECTRAL
+
+    def _begin_with_spectral(self, run: ModesRun, seed: int, labels: npt.NDArray[np.int32] | None) -> None:
+        """Give a run the labels of spectral clustering on its own graph."""
+        run.prepare()
+        begun = time.perf_counter()
+        if labels is None:
+            graph = affinity_of(run)
+            labels = spectral_labels(graph, int(self.n_clusters), seed=seed, n_jobs=self.n_jobs)
+        if labels is not None:
+            run.begin_with(labels, SPECTRAL, time.perf_counter() - begun)
+            return
+        warn(
+            "most rows lie in components of the neighbour graph that are much smaller than a cluster: "
+            'init="spectral" finds no clusters there, and init="k-means++" is used instead. Duplicate rows '
+            "are a common reason; more neighbours (n_neighbors) may help.",
+            RuntimeWarning,
+        )
 
     def _taken(self, X: Any, sample_weight: Any = None) -> tuple[Source, Any]:
         """Check parameters and rows of a fit."""
@@ -346,7 +389,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         return self._iterate_over(self._start(source, rows, 0, None, state), source, rows)
 
     def _start(self, source: Source, rows: Any, seed: int, affinity: Any, state: State | None) -> ModesRun:
-        seeding, centers = "k-means++" if not isinstance(self.init, str) else self.init, None
+        seeding = self.init if isinstance(self.init, str) and not self._is_spectral else "k-means++"
+        centers = None
         if state is None and not isinstance(self.init, str):
             centers = self.init
             if callable(centers):
@@ -364,7 +408,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         return _core.kmodes(
             source,
             n_clusters=int(self.n_clusters),
-            laplacian_weight=float(self.laplacian_weight),
+            laplacian_weight=None if isinstance(self.laplacian_weight, str) else float(self.laplacian_weight),
             mode_update=self.mode_update,
             n_neighbors=max(1, min(int(self.n_neighbors), most)),
             bandwidth=None if isinstance(self.bandwidth, str) else float(self.bandwidth),
@@ -389,7 +433,11 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         """Refuse parameters of a wrong type or range, all together."""
         p, problems = _params, _params.Problems()
         problems.check(p.whole, "n_clusters", self.n_clusters, 1)
-        problems.check(p.at_least_0, "laplacian_weight", self.laplacian_weight)
+        weight = self.laplacian_weight
+        if not (isinstance(weight, str) and weight == "auto") and not (p.is_number(weight) and weight >= 0):
+            problems.add(
+                f"laplacian_weight must be 'auto' or a finite number of at least 0, got {p.shown(weight)}"
+            )
         problems.check(p.one_of, "mode_update", self.mode_update, MODE_UPDATES)
         problems.check(p.whole, "n_neighbors", self.n_neighbors, 1)
         if not (isinstance(self.bandwidth, str) and self.bandwidth == "auto") and not (
@@ -406,9 +454,9 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         problems.check(p.one_of, "on_collapse", self.on_collapse, ON_COLLAPSE)
         if not isinstance(self.normalize, (bool, np.bool_)):
             problems.add(f"normalize must be True or False, got {p.shown(self.normalize)}")
-        if isinstance(self.init, str) and self.init not in INITS:
+        if isinstance(self.init, str) and self.init not in STARTS:
             problems.add(
-                f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
+                f"init must be one of {', '.join(STARTS)}, an array or a callable, got {p.shown(self.init)}"
             )
         problems.check(p.whole, "max_iter", self.max_iter, 1)
         problems.check(p.one_of, "graph_method", self.graph_method, METHODS)
@@ -425,9 +473,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         kept, clusters = run.responsibilities()
         self.responsibilities_ = kept_of(kept, clusters, len(self.modes_))
         if not hasattr(self, "affinity_"):
-            starts, columns, weights = run.affinity()
-            n = len(starts) - 1
-            self.affinity_ = csr_matrix((weights, columns, starts), shape=(n, n))
+            self.affinity_ = affinity_of(run)
         self.relaxed_energies_ = run.relaxed_energies()
         self.energies_ = run.energies()
         self.bandwidth_, self.laplacian_weight_, self.graph_recall_ = run.figures()
@@ -452,13 +498,18 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 RuntimeWarning,
             )
         elif self.collapsed_:
+            weight = (
+                self.laplacian_weight
+                if isinstance(self.laplacian_weight, str)
+                else f"{self.laplacian_weight:g}"
+            )
             done = (
                 f"its weight was reduced to {self.laplacian_weight_:g}"
                 if self.on_collapse == "reduce"
                 else "the clusters of the iteration before were restored"
             )
             warn(
-                f"a cluster lost its last row with laplacian_weight={self.laplacian_weight:g}: {done}. Fewer "
+                f"a cluster lost its last row with laplacian_weight={weight}: {done}. Fewer "
                 "clusters, a smaller weight or another random_state may help.",
                 ConvergenceWarning,
             )
@@ -667,6 +718,13 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         model.init_ = str(about.text("init"))
         model._recall_history(arrays, about)
         return model
+
+
+def affinity_of(run: ModesRun) -> csr_matrix:
+    """Give the affinity of a run as a matrix."""
+    starts, columns, weights = run.affinity()
+    n = len(starts) - 1
+    return csr_matrix((weights, columns, starts), shape=(n, n))
 
 
 def kept_of(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int32], k: int) -> Any:
