@@ -30,7 +30,7 @@ def spectral_labels(
 ) -> npt.NDArray[np.int32] | None:
     """Cluster the rows of a symmetric affinity by its leading eigenvectors.
 
-    They are those of ``D**-1/2 W D**-1/2``, each row scaled to length 1 (Ng, Jordan and Weiss, 2002), under
+    They are those of ``D**-1/2 W D**-1/2``, each row scaled to length 1 (Ng, Jordan and Weiss, 2001), under
     our k-means. The eigenvalue 1 has an eigenvector for every connected component, which is known and
     given, so that the solver finds the others whatever their number.
 

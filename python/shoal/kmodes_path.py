@@ -56,9 +56,7 @@ def laplacian_path(
 
     Labels are never looked at. A weight is worth choosing where clusters are stable, none is tiny and nothing
     has collapsed; among those, where the cut falls steeply for a small loss of the kernel term: the energy
-    grows with the weight, and dips where groups of neighbours come together. On images of digits and objects
-    that was near the weight whose labels agreed best with the classes: 1 to 2 with five neighbours, 1.3 to 2
-    with four (``benches/python/papers/slk.py``).
+    grows with the weight, and dips where groups of neighbours come together.
 
     Parameters
     ----------
@@ -97,7 +95,8 @@ def laplacian_path(
 
     Notes
     -----
-    The neighbour graph is made once, for all weights, and once for each resample.
+    The neighbour graph, and the labels of ``init="spectral"``, are made once for all weights, and once for
+    each resample.
 
     Examples
     --------

@@ -458,22 +458,32 @@ def nmi(truth, labels):
     return shoal.metrics.normalized_mutual_info_score(truth, labels)
 
 
-@pytest.mark.parametrize("k", [4, 20, 50])
+@pytest.mark.parametrize("k", [2, 3, 20, 30, 50])
 def test_the_default_weight_grows_with_the_clusters(k):
-    # With a weight of 1 the labels of many clusters were those of no weight: shares were nearly equal everywhere.
-    X, _ = blobs(n=40 * k, d=6, k=k, seed=k, apart=1.0)
-    seeds = {"init": "k-means++", "random_state": 0, "normalize": False}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        none, some = (LaplacianKModes(k, laplacian_weight=weight, **seeds).fit(X) for weight in (0.0, "auto"))
-        start = LaplacianKModes(k, random_state=0, normalize=False).fit(X)
-    transition = 2 * (k - 1) / (k - 2) * np.log(k - 1)
+    # With a weight of 1, responsibilities for many clusters stay near 1 / k: labels are those of weight 0.
+    X = DIGITS.data
+    found = {}
+    for init, weight in (("spectral", "auto"), ("spectral", 0.0), ("spectral", 1.0), ("k-means++", "auto")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = LaplacianKModes(k, laplacian_weight=weight, init=init, random_state=0)
+            found[init, weight] = model.fit(X)
+    transition = 2 * (k - 1) / (k - 2) * np.log(k - 1) if k > 2 else 2.0
     # The mean sum of a row is the number of neighbours.
-    assert some.laplacian_weight_ == pytest.approx(max(transition, k / 2) / 5, rel=1e-12)
-    assert start.laplacian_weight_ == pytest.approx(2 * transition / 5, rel=1e-12)
-    assert not some.collapsed_
-    assert (some.labels_ != none.labels_).mean() > 0.1
-    assert some.get_params()["laplacian_weight"] == "auto"
+    seeded, model = found["k-means++", "auto"], found["spectral", "auto"]
+    assert seeded.laplacian_weight_ == pytest.approx(max(transition, k / 2) / 5, rel=1e-12)
+    assert model.laplacian_weight_ == pytest.approx(2 * transition / 5, rel=1e-12)
+    assert not model.collapsed_
+    assert model.get_params()["laplacian_weight"] == "auto"
+    pairs = model.affinity_.tocoo()
+
+    def cut(labels):
+        return pairs.data[labels[pairs.row] != labels[pairs.col]].sum()
+
+    if k >= 20:
+        without, one = (found["spectral", weight].labels_ for weight in (0.0, 1.0))
+        assert cut(model.labels_) < 0.6 * cut(without)
+        assert cut(model.labels_) < 0.7 * cut(one)
 
 
 def test_the_default_weight_is_that_of_the_affinity():
