@@ -17,8 +17,8 @@ from .kmeans import KMeans
 
 #: Residual of an eigenvector, relative to its eigenvalue: far below what tells clusters apart.
 TOLERANCE = 1e-4
-#: Rows up to which all eigenvectors are found at once, which is faster.
-DENSE_ROWS = 400
+#: Rows up to which all eigenvectors are found at once, which is faster; and where a fourth of all is wanted.
+DENSE_ROWS, DENSE_ROWS_OF_MANY = 400, 4000
 #: Components with fewer rows than this share of a mean cluster are no cluster, and get no eigenvector.
 TOO_SMALL = 0.1
 #: Starts of k-means on the eigenvectors: it is quick, and its seeds differ more than its results should.
@@ -89,7 +89,7 @@ def embedding(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
     known = np.sqrt(degrees / np.bincount(parts, weights=degrees)[parts])
     # The order in which threads add up would show in the last bits.
     with threadpool_limits(1, user_api="blas"):
-        if n <= DENSE_ROWS or 4 * k >= n:
+        if n <= DENSE_ROWS or n <= min(DENSE_ROWS_OF_MANY, 4 * k):
             vectors = np.linalg.eigh(A.toarray())[1][:, : -k - 1 : -1]
         else:
             U = csr_matrix((known, (np.arange(n), parts)), shape=(n, n_parts))

@@ -125,6 +125,7 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
     def after(weight: float) -> Any:
         fit = shoal.LaplacianKModes(
             10,
+            init="k-means++",
             laplacian_weight=weight,
             n_neighbors=m,
             affinity="precomputed",
@@ -371,6 +372,7 @@ def monotone(args: argparse.Namespace) -> list[dict[str, Any]]:
         X = rng.normal(size=(n, 3))
         model = shoal.LaplacianKModes(
             k,
+            init="k-means++",
             laplacian_weight=weight,
             affinity="precomputed",
             diagonal_shift=shift,
@@ -412,6 +414,7 @@ def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
         X = X.astype(np.float32) + rng.normal(scale=0.5, size=X.shape).astype(np.float32)
         model = shoal.LaplacianKModes(
             10,
+            init="k-means++",
             laplacian_weight=0.5,
             normalize=False,
             graph_method=args.growth_method,
@@ -666,7 +669,7 @@ def main() -> None:
     parser.add_argument("--last", type=int, default=640_000)
     parser.add_argument("--default-sets", nargs="+", default=[*TUNED, *OTHERS], help="of the defaults part")
     parser.add_argument("--default-seeds", type=int, default=3)
-    parser.add_argument("--most-rows", type=int, default=10_000, help="of a set in the defaults part")
+    parser.add_argument("--most-rows", type=int, default=6000, help="of a set in the defaults part")
     parser.add_argument("--threads", type=int, default=common.cores())
     parser.add_argument("--csv", help="where to keep the table")
     parser.add_argument("--quick", action="store_true", help="a smoke run; its numbers mean nothing")
