@@ -49,11 +49,11 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     objects, and where one row should represent each cluster. Where clusters are round,
     :class:`~shoal.KMeans` finds them faster.
 
-    By default the fit begins with spectral clustering of the neighbour graph. It then ends within about 0.01
-    of the NMI of spectral clustering, above it more often than below, and adds modes and labels for new
-    rows. On images, objects and speech both are far above k-means
-    (``benches/python/papers/slk.py --part defaults``). Where the neighbour graph does not follow the
-    classes, as for very short texts, both are below k-means.
+    By default the fit begins with spectral clustering of the neighbour graph. It ends within about 0.01 of
+    the NMI of spectral clustering, above or below, and adds modes and labels for new rows. On images of
+    digits, objects, speech and long texts both are far above k-means. On short texts and on tables of
+    measurements the neighbour graph follows the classes less: there k-means, or ``init="k-means++"``, is
+    better (``benches/python/papers/slk.py --part defaults``).
 
     Parameters
     ----------

@@ -604,6 +604,8 @@ def about_defaults(rows: list[dict[str, Any]]) -> list[str]:
         sets = [of_set for (found, _), of_set in values.items() if found == tuned]
         for other in ("spectral", "k-means", "SLK from seeds", "SLK from seeds, weight 1"):
             both = [of_set for of_set in sets if other in of_set]
+            if not both:
+                continue
             for at, score in enumerate(("NMI", "accuracy")):
                 gaps = [
                     np.mean([one[at] for one in of_set["SLK"]]) - np.mean([one[at] for one in of_set[other]])
@@ -613,7 +615,7 @@ def about_defaults(rows: list[dict[str, Any]]) -> list[str]:
                 text = (
                     f"SLK against {other}, {len(both)} sets ({kind}), {score}: ahead on {ahead}, behind on "
                 )
-                text += f"{behind}; in the mean {np.mean(gaps) if gaps else 0.0:+.3f}"
+                text += f"{behind}; in the mean {np.mean(gaps):+.3f}"
                 lines.append(verdict(ahead > behind, text))
     return lines
 
