@@ -529,8 +529,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 else "the clusters of the iteration before were restored"
             )
             warn(
-                f"a cluster lost its last row with laplacian_weight={weight}: {done}. Fewer "
-                "clusters, a smaller weight or another random_state may help.",
+                f"a cluster lost its last row with laplacian_weight={weight}: {done}. A "
+                'smaller weight, on_collapse="reduce", init="spectral" or fewer clusters may help.',
                 ConvergenceWarning,
             )
 

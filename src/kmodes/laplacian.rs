@@ -380,7 +380,7 @@ mod tests {
         let affinity = Affinity::symmetrised(&[0, 0, 0], &[], &[]).unwrap();
         let problem = Problem { near: &near, k: 2, affinity: &affinity, lambda: 3.0, shift: &[] };
         let mut buffers = [Shares::new(2, 2), Shares::new(2, 2)];
-        problem.relax(&mut buffers, false, &Executor::new(Some(1)).unwrap()).unwrap();
+        problem.relax(&mut buffers, false, false, &Executor::new(Some(1)).unwrap()).unwrap();
         for (z, a) in buffers[0].whole().chunks_exact(2).zip(near.chunks_exact(2)) {
             assert!((z[1] - 1.0 / (1.0 + (a[0] - a[1]).exp())).abs() < 1e-15);
         }
