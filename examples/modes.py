@@ -21,7 +21,7 @@ def main(picture: str, data: str | None = None) -> None:
     with np.load(path) as archive:
         images = archive["X"] if "X" in archive.files else archive[archive.files[0]]
     X = images.reshape(len(images), -1)
-    modes = shoal.LaplacianKModes(10, laplacian_weight=0.5, random_state=1, on_collapse="reduce")
+    modes = shoal.LaplacianKModes(10, random_state=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         modes.fit(X)

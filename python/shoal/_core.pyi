@@ -222,6 +222,8 @@ class Run:
 
 @final
 class ModesRun:
+    def prepare(self) -> None: ...
+    def begin_with(self, labels: npt.NDArray[np.int32], name: str, seconds: float) -> None: ...
     def step(self) -> Step | None: ...
     def stop(self, reason: str) -> None: ...
     def history(self) -> list[Step]: ...
@@ -396,7 +398,7 @@ def kmodes(
     source: Source,
     *,
     n_clusters: int,
-    laplacian_weight: float,
+    laplacian_weight: float | None,
     mode_update: str,
     n_neighbors: int,
     bandwidth: float | None,

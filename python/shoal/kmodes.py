@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from ._centers import INITS
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import ModesRun, Source, Step
 from ._results import label_into
+from ._spectral import spectral_labels
 from ._spool import at_any_place
 from ._warn import warn
 from .data import DataSource
@@ -29,6 +31,9 @@ __all__ = ["LaplacianKModes"]
 MODE_UPDATES = ("byproduct", "mean-shift")
 AFFINITIES = ("knn", "gaussian", "precomputed")
 ON_COLLAPSE = ("restore", "reduce")
+SPECTRAL = "spectral"
+#: Ways to find a start by their names.
+STARTS = (SPECTRAL, *INITS)
 #: Keys of `timings_`.
 PHASES = ("graph", "seeding", "iterations")
 #: What a run keeps: its kind, arrays and texts.
@@ -38,29 +43,36 @@ State = tuple[str, Arrays, Texts]
 class LaplacianKModes(ClusterMixin, Clusterer):
     """Scalable Laplacian K-modes (SLK): a mode for every cluster, and one label for rows that are neighbours.
 
-    What is minimised is ``E = - sum_p k(x_p, mode of p's cluster) + laplacian_weight * sum_pq w_pq [labels
+    The fit minimises ``E = - sum_p k(x_p, mode of p's cluster) + laplacian_weight * sum_pq w_pq [labels
     of p and q differ]``, with a Gaussian kernel `k` and an affinity `w` of neighbours. Choose it for
-    clusters that are not round but hang together, such as images of digits or objects, and where each
-    cluster should be shown by one of its rows. Where clusters are round, :class:`~shoal.KMeans` finds them
-    faster. On the images of MNIST, begun with the centers of k-means, labels agree with the digits by an NMI
-    of 0.77 and an accuracy of 0.70 (with ``mode_update="mean-shift"`` 0.80 and 0.74), those of k-means by
-    0.50 and 0.55 (``benches/python/papers/slk.py``). Of some thousand rows spectral clustering is as good or
-    better, and takes as long.
+    clusters of any shape whose rows are linked through near neighbours, such as images of digits or
+    objects, and where one row should represent each cluster. Where clusters are round,
+    :class:`~shoal.KMeans` finds them faster.
+
+    By default the fit begins with spectral clustering of the neighbour graph. It ends within about 0.01 of
+    the NMI of spectral clustering, above or below, and adds modes and labels for new rows. On images of
+    digits, objects, speech and long texts both are far above k-means. On short texts and on tables of
+    measurements the neighbour graph follows the classes less: there k-means, or ``init="k-means++"``, is
+    better (``benches/python/papers/slk.py --part defaults``).
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of distinct rows.
-    laplacian_weight : float, default=1.0
-        How much neighbours count (lambda), at least 0. 0 is K-modes. The paper tunes it between 0.1 and 4
-        with labels; nothing here looks at labels, see :func:`shoal.laplacian_path` for a choice without
-        any. Below some value neighbours hardly matter, and well above it labels get worse: on images 1 to
-        2 was best with five neighbours, 1.3 to 2 with four. Too large a weight lets the largest clusters
-        swallow the others: see `on_collapse`.
+    laplacian_weight : "auto" or float, default="auto"
+        How much neighbours count (lambda), at least 0. 0 is K-modes. ``"auto"`` follows from `n_clusters`
+        and the mean row sum of the affinity, `s`. Neighbours can hold a common label from
+        ``c = 2 (k - 1) / (k - 2) ln(k - 1)`` of ``laplacian_weight * s`` on (2 for two clusters). With
+        ``init="spectral"`` the weight is ``2 c / s``, enough for the rows that have half of the mean sum.
+        With every other `init` it is ``max(c, k / 2) / s``: 1 for 10 clusters and five neighbours, 2 for 20,
+        5 for 50. A smaller weight gives nearly the labels of weight 0. Far above it, the largest clusters of
+        a seeded start absorb the others: see `on_collapse`. :func:`shoal.laplacian_path` compares weights
+        without labels.
     mode_update : {"byproduct", "mean-shift"}, default="byproduct"
-        ``"byproduct"`` (SLK-BO): a mode is the row that its cluster is surest of, which costs nothing.
-        ``"mean-shift"`` (SLK-MS): a mode is a mean that is shifted to where the rows of its cluster are
-        densest; no row, and slower.
+        ``"byproduct"`` (SLK-BO): a mode is the row of which its cluster is most certain, at no cost.
+        ``"mean-shift"`` (SLK-MS): a mode is a mean, shifted to where the rows of its cluster are densest. It
+        is not a row, and the fit is slower. Each row counts in the mean of its own cluster only, by its
+        label: the authors' program does the same, while the paper weights every row by its responsibility.
     n_neighbors : int, default=5
         Neighbours of a row in the graph, itself not among them.
     bandwidth : "auto" or float, default="auto"
@@ -79,15 +91,21 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         Both set `collapsed_`.
     normalize : bool, default=True
         Whether rows are scaled to length 1 as they are read, as the authors' program does.
-    init : {"k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||"}, \
-            array-like or callable, default="k-means++"
-        First modes, as of :class:`~shoal.KMeans`. The centers of a fit of that, with ``metric="cosine"`` if
-        rows are normalized, are often a better start: NMI was 0.77 from centers of k-means
-        and 0.73 from k-means++ seeds on MNIST, 0.86 and 0.80 on small digits, 0.63 and 0.66 on USPS (weight
-        1, five neighbours). Of modes that are drawn, one that coincides with another
-        gives way to the row that is farthest from all. With ``mode_update="byproduct"`` each is replaced by
-        the row of its cluster where the rows are densest; of more than 1,024 rows that many, evenly spaced,
-        stand for all.
+    init : {"spectral", "k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||"}, \
+            array-like or callable, default="spectral"
+        The start. ``"spectral"``: the labels of k-means on the `n_clusters` leading eigenvectors of the
+        normalized affinity, each row scaled to length 1. The first modes are the densest rows of these
+        clusters, and each iteration continues from the responsibilities of the iteration before. Connected
+        components with fewer rows than a tenth of ``n_samples / n_clusters`` get no eigenvector; their rows
+        join the nearest mode. With `n_clusters` components or more above that size, the largest ones are
+        the clusters. Where most rows lie in smaller components, as with many duplicates, ``"k-means++"``
+        replaces it with a warning.
+
+        All other starts are first modes, as of :class:`~shoal.KMeans`; an array holds one mode per row. Each
+        iteration then begins with the responsibilities of the modes alone, as in the paper. Of modes that
+        are drawn, one that coincides with another is replaced by the row that is farthest from all.
+        With ``mode_update="byproduct"`` each is replaced by the row of its cluster where the rows are
+        densest. In clusters of more than 1,024 rows that many, evenly spaced, represent all.
     max_iter : int, default=100
         Most iterations; at least 1. Each has up to 1,000 updates of all responsibilities.
     graph_method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
@@ -111,14 +129,15 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     ----------
     labels_ : ndarray of shape (n_samples,), int32
         The cluster that is most responsible for each row; the lowest among equals. Not what ``predict(X)``
-        gives, which takes rows as new ones. After a collapse in the first iteration: as without a
-        Laplacian, about the first modes.
+        gives, which takes rows as new ones. After a collapse in the first iteration: the labels of the start
+        with ``init="spectral"``, else those of the first modes without a Laplacian.
     modes_ : ndarray of shape (n_clusters, n_features), float32 or float64
         Modes, of rows of length 1 with `normalize`.
     mode_indices_ : ndarray of shape (n_clusters,), int64
         The rows that modes are; only with ``mode_update="byproduct"``.
     responsibilities_ : ndarray or csr_matrix of shape (n_samples, n_clusters), float32 or float64
-        Positive, of sum 1 in each row. Above `responsibilities_memory` a sparse matrix of the largest ones of
+        Positive, of sum 1 in each row; 0 and 1 after a collapse in the first iteration of a spectral start.
+        Above `responsibilities_memory` a sparse matrix of the largest ones of
         each row; what their sum lacks of 1 is shared equally by the other clusters.
     affinity_ : scipy.sparse.csr_matrix of shape (n_samples, n_samples)
         The affinity, symmetric.
@@ -136,7 +155,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     shifted_ : bool
         Whether ``diagonal_shift="auto"`` was switched on.
     laplacian_weight_ : float
-        The weight in use: lower than the parameter after a collapse, with ``on_collapse="reduce"``.
+        The weight in use: what ``"auto"`` chose; lower than the parameter after a collapse, with
+        ``on_collapse="reduce"``.
     graph_method_, graph_recall_ : str, float
         How neighbours were found, and which share of them.
     n_iter_ : int
@@ -149,7 +169,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     timings_ : dict of str to float
         Seconds by phase: ``graph``, ``seeding``, ``iterations``.
     init_ : str
-        How the first modes were chosen.
+        The start that was made.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -158,18 +178,23 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     Notes
     -----
     Cost: the neighbour graph, see :func:`shoal.knn_graph`, then in each iteration ``n n_clusters d`` for the
-    kernel and ``n n_neighbors n_clusters`` for each of some dozens of updates. Not for rows in streams, not
-    where clusters are round, nor for thousands of clusters.
+    kernel and ``n n_neighbors n_clusters`` for each of some dozens of updates. ``init="spectral"`` adds some
+    hundred products of the affinity with a vector, each followed by ``n n_clusters`` operations, and five
+    runs of k-means in `n_clusters` columns. Not for rows in streams, not where clusters are round, nor for
+    thousands of clusters.
 
     Memory beyond the rows: about ``28 n_clusters`` bytes a row for float32 rows (56 for float64; less where
     the largest responsibilities are kept only), and ``90 n_neighbors`` for the graph, the affinity and its
-    copies. The rows must be readable at any place: arrays, sparse matrices and files, no streams. `predict`
-    needs the rows of the fit: an array is kept, not copied, and goes along when the model is pickled or
-    saved; so do rows that were read from a file when the model is saved, but not when it is pickled.
+    copies. While eigenvectors are found, about ``40 n_clusters`` bytes a row. The rows must be readable at
+    any place: arrays, sparse matrices and files, no streams. `predict` needs the rows of the fit: an array
+    is kept, not copied, and goes along when the model is pickled or saved; so do rows that were read from a
+    file when the model is saved, but not when it is pickled.
 
     References
     ----------
     I. M. Ziko, E. Granger and I. Ben Ayed, "Scalable Laplacian K-modes", NeurIPS 2018.
+
+    A. Y. Ng, M. I. Jordan and Y. Weiss, "On spectral clustering: analysis and an algorithm", NIPS 2001.
 
     Examples
     --------
@@ -199,7 +224,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         self,
         n_clusters: int = 8,
         *,
-        laplacian_weight: float = 1.0,
+        laplacian_weight: Any = "auto",
         mode_update: str = "byproduct",
         n_neighbors: int = 5,
         bandwidth: Any = "auto",
@@ -207,7 +232,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         diagonal_shift: Any = "auto",
         on_collapse: str = "restore",
         normalize: bool = True,
-        init: Any = "k-means++",
+        init: Any = "spectral",
         max_iter: int = 100,
         graph_method: str = "auto",
         responsibilities_memory: str | int | None = "1GB",
@@ -294,6 +319,10 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         ValueError, TypeError, OSError, KeyboardInterrupt
             As :meth:`fit`.
         """
+        return self._iter_fit(X, features, None)
+
+    def _iter_fit(self, X: Any, features: Any, labels: npt.NDArray[np.int32] | None) -> Iterator[Step]:
+        """Give the iterations of a fit; `labels` are those of ``init="spectral"``, where they are known."""
         self._check()
         with features_unless_refused(self):
             if self.affinity != "precomputed":
@@ -302,7 +331,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                         'features are the rows for affinity="precomputed", where X is the affinity'
                     )
                 source, rows = self._taken(X)
-                return self._begun(source, rows, None)
+                return self._begun(source, rows, None, labels)
             affinity = matrix_of(X)
             if features is None:
                 raise ValueError('affinity="precomputed" needs the rows too: fit(affinity, features=rows)')
@@ -311,16 +340,50 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 raise ValueError(
                     f"X is an affinity of {affinity.shape[0]} rows, and features has {source.shape[0]}"
                 )
-            return self._begun(source, rows, affinity)
+            return self._begun(source, rows, affinity, labels)
 
-    def _begun(self, source: Source, rows: Any, affinity: Any) -> Iterator[Step]:
+    def _begun(
+        self, source: Source, rows: Any, affinity: Any, labels: npt.NDArray[np.int32] | None
+    ) -> Iterator[Step]:
         self._by_callable = False
-        run = self._start(source, rows, _params.seed(self.random_state), affinity, None)
-        return self._iterate_over(run, source, rows)
+        seed = _params.seed(self.random_state)
+        run = self._start(source, rows, seed, affinity, None)
+        return self._iterate_over(run, source, rows, seed if self._is_spectral else None, labels)
 
-    def _iterate_over(self, run: Any, source: Source, rows: Any) -> Iterator[Step]:
+    def _iterate_over(
+        self,
+        run: ModesRun,
+        source: Source,
+        rows: Any,
+        seed: int | None = None,
+        labels: npt.NDArray[np.int32] | None = None,
+    ) -> Iterator[Step]:
+        """Iterate; with a `seed` from the labels of spectral clustering."""
+        if seed is not None:
+            self._begin_with_spectral(run, seed, labels)
         self._fit_rows = rows
         yield from self._iterate(run, source, None)
+
+    @property
+    def _is_spectral(self) -> bool:
+        return isinstance(self.init, str) and self.init == SPECTRAL
+
+    def _begin_with_spectral(self, run: ModesRun, seed: int, labels: npt.NDArray[np.int32] | None) -> None:
+        """Give a run the labels of spectral clustering on its own graph."""
+        run.prepare()
+        begun = time.perf_counter()
+        if labels is None:
+            graph = affinity_of(run)
+            labels = spectral_labels(graph, int(self.n_clusters), seed=seed, n_jobs=self.n_jobs)
+        if labels is not None:
+            run.begin_with(labels, SPECTRAL, time.perf_counter() - begun)
+            return
+        warn(
+            "most rows lie in components of the neighbour graph that are much smaller than a cluster: "
+            'init="spectral" finds no clusters there, and init="k-means++" is used instead. Duplicate rows '
+            "are a common reason; more neighbours (n_neighbors) may help.",
+            RuntimeWarning,
+        )
 
     def _taken(self, X: Any, sample_weight: Any = None) -> tuple[Source, Any]:
         """Check parameters and rows of a fit."""
@@ -346,7 +409,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         return self._iterate_over(self._start(source, rows, 0, None, state), source, rows)
 
     def _start(self, source: Source, rows: Any, seed: int, affinity: Any, state: State | None) -> ModesRun:
-        seeding, centers = "k-means++" if not isinstance(self.init, str) else self.init, None
+        seeding = self.init if isinstance(self.init, str) and not self._is_spectral else "k-means++"
+        centers = None
         if state is None and not isinstance(self.init, str):
             centers = self.init
             if callable(centers):
@@ -364,7 +428,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         return _core.kmodes(
             source,
             n_clusters=int(self.n_clusters),
-            laplacian_weight=float(self.laplacian_weight),
+            laplacian_weight=None if isinstance(self.laplacian_weight, str) else float(self.laplacian_weight),
             mode_update=self.mode_update,
             n_neighbors=max(1, min(int(self.n_neighbors), most)),
             bandwidth=None if isinstance(self.bandwidth, str) else float(self.bandwidth),
@@ -389,7 +453,11 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         """Refuse parameters of a wrong type or range, all together."""
         p, problems = _params, _params.Problems()
         problems.check(p.whole, "n_clusters", self.n_clusters, 1)
-        problems.check(p.at_least_0, "laplacian_weight", self.laplacian_weight)
+        weight = self.laplacian_weight
+        if not (isinstance(weight, str) and weight == "auto") and not (p.is_number(weight) and weight >= 0):
+            problems.add(
+                f"laplacian_weight must be 'auto' or a finite number of at least 0, got {p.shown(weight)}"
+            )
         problems.check(p.one_of, "mode_update", self.mode_update, MODE_UPDATES)
         problems.check(p.whole, "n_neighbors", self.n_neighbors, 1)
         if not (isinstance(self.bandwidth, str) and self.bandwidth == "auto") and not (
@@ -406,9 +474,9 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         problems.check(p.one_of, "on_collapse", self.on_collapse, ON_COLLAPSE)
         if not isinstance(self.normalize, (bool, np.bool_)):
             problems.add(f"normalize must be True or False, got {p.shown(self.normalize)}")
-        if isinstance(self.init, str) and self.init not in INITS:
+        if isinstance(self.init, str) and self.init not in STARTS:
             problems.add(
-                f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
+                f"init must be one of {', '.join(STARTS)}, an array or a callable, got {p.shown(self.init)}"
             )
         problems.check(p.whole, "max_iter", self.max_iter, 1)
         problems.check(p.one_of, "graph_method", self.graph_method, METHODS)
@@ -425,9 +493,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         kept, clusters = run.responsibilities()
         self.responsibilities_ = kept_of(kept, clusters, len(self.modes_))
         if not hasattr(self, "affinity_"):
-            starts, columns, weights = run.affinity()
-            n = len(starts) - 1
-            self.affinity_ = csr_matrix((weights, columns, starts), shape=(n, n))
+            self.affinity_ = affinity_of(run)
         self.relaxed_energies_ = run.relaxed_energies()
         self.energies_ = run.energies()
         self.bandwidth_, self.laplacian_weight_, self.graph_recall_ = run.figures()
@@ -452,14 +518,19 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 RuntimeWarning,
             )
         elif self.collapsed_:
+            weight = (
+                self.laplacian_weight
+                if isinstance(self.laplacian_weight, str)
+                else f"{self.laplacian_weight:g}"
+            )
             done = (
                 f"its weight was reduced to {self.laplacian_weight_:g}"
                 if self.on_collapse == "reduce"
                 else "the clusters of the iteration before were restored"
             )
             warn(
-                f"a cluster lost its last row with laplacian_weight={self.laplacian_weight:g}: {done}. Fewer "
-                "clusters, a smaller weight or another random_state may help.",
+                f"a cluster lost its last row with laplacian_weight={weight}: {done}. A "
+                'smaller weight, on_collapse="reduce", init="spectral" or fewer clusters may help.',
                 ConvergenceWarning,
             )
 
@@ -667,6 +738,13 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         model.init_ = str(about.text("init"))
         model._recall_history(arrays, about)
         return model
+
+
+def affinity_of(run: ModesRun) -> csr_matrix:
+    """Give the affinity of a run as a matrix."""
+    starts, columns, weights = run.affinity()
+    n = len(starts) - 1
+    return csr_matrix((weights, columns, starts), shape=(n, n))
 
 
 def kept_of(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int32], k: int) -> Any:

@@ -16,9 +16,10 @@ from sklearn.utils.validation import check_array
 
 from . import _params
 from ._base import opened
+from ._spectral import spectral_labels
 from ._spool import at_any_place
 from .data import DataSource, as_rows
-from .kmodes import LaplacianKModes
+from .kmodes import SPECTRAL, LaplacianKModes
 
 __all__ = ["PATH_DTYPE", "laplacian_path", "plot_path"]
 
@@ -36,7 +37,8 @@ FIELDS: tuple[tuple[str, str], ...] = (
     ("n_iter", "i8"),
 )
 PATH_DTYPE = np.dtype(list(FIELDS))
-WEIGHTS = (0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
+#: Weights to try, as multiples of that of ``"auto"``.
+MULTIPLES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 #: Share of the rows in a resample.
 RESAMPLED = 0.8
 
@@ -54,9 +56,7 @@ def laplacian_path(
 
     Labels are never looked at. A weight is worth choosing where clusters are stable, none is tiny and nothing
     has collapsed; among those, where the cut falls steeply for a small loss of the kernel term: the energy
-    grows with the weight, and dips where groups of neighbours come together. On images of digits and objects
-    that was near the weight whose labels agreed best with the classes: 1 to 2 with five neighbours, 1.3 to 2
-    with four (``benches/python/papers/slk.py``).
+    grows with the weight, and dips where groups of neighbours come together.
 
     Parameters
     ----------
@@ -65,7 +65,8 @@ def laplacian_path(
     n_clusters : int
         Number of clusters.
     weights : iterable of float, optional
-        Weights to try, at least 0. Default: 0, 0.1, 0.25, 0.5, 1, 1.5, 2 and 3.
+        Weights to try, at least 0. Default: 0, 0.25, 0.5, 0.75, 1, 1.5, 2 and 3 times the weight of
+        ``laplacian_weight="auto"``.
     n_resamples : int, default=5
         Fits of four fifths of the rows, drawn at random, for each weight; 0: no stability is measured.
     random_state : int, RandomState, Generator or None, default=None
@@ -94,7 +95,8 @@ def laplacian_path(
 
     Notes
     -----
-    The neighbour graph is made once, for all weights, and once for each resample.
+    The neighbour graph, and the labels of ``init="spectral"``, are made once for all weights, and once for
+    each resample.
 
     Examples
     --------
@@ -105,19 +107,22 @@ def laplacian_path(
     >>> table["stability"].tolist(), table["sizes"].tolist()
     ([1.0, 1.0], [[40, 40], [40, 40]])
     """
-    grid = _weights_of(weights)
+    given = None if weights is None else _weights_of(weights)
     resamples = _params.whole("n_resamples", n_resamples, 0)
     seed = _params.seed(random_state)
     for name in ("laplacian_weight", "affinity", "random_state"):
         if name in params:
             raise TypeError(f"{name} cannot be given: laplacian_path says it itself")
     # Refuses what no fit would take.
-    model = LaplacianKModes(n_clusters, laplacian_weight=grid[-1], random_state=seed, **params)
+    most = "auto" if given is None else given[-1]
+    model = LaplacianKModes(n_clusters, laplacian_weight=most, random_state=seed, **params)
     model._check()
     X = at_any_place(X, "laplacian_path")
     source = opened(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
-    found = _fits(rows, model, grid)
+    begun = _begin(rows, model)
+    grid = [multiple * begun.laplacian_weight_ for multiple in MULTIPLES] if given is None else given
+    found = _fits(rows, model, grid, begun)
     table = np.zeros(len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))]))
     for at, one in enumerate(found):
         sizes = np.sort(np.bincount(one.labels, minlength=int(n_clusters)))[::-1]
@@ -143,7 +148,8 @@ def laplacian_path(
         alike = np.empty((len(grid), resamples))
         for trial in range(resamples):
             picked = np.sort(draws.choice(n, size, replace=False))
-            for at, one in enumerate(_fits(_some(rows, picked), model, grid)):
+            some = _some(rows, picked)
+            for at, one in enumerate(_fits(some, model, grid, _begin(some, model))):
                 alike[at, trial] = adjusted_rand_score(found[at].labels[picked], one.labels)
         table["stability"], table["stability_std"] = alike.mean(axis=1), alike.std(axis=1)
     return table
@@ -205,8 +211,8 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
         figure.savefig(file, format="png", dpi=110)
 
 
-def _weights_of(weights: Iterable[float] | None) -> list[float]:
-    given = WEIGHTS if weights is None else list(weights)
+def _weights_of(weights: Iterable[float]) -> list[float]:
+    given = list(weights)
     if len(given) == 0:
         raise _params.ParameterError("weights must not be empty")
     return sorted(_params.at_least_0("weights", weight) for weight in given)
@@ -233,19 +239,28 @@ class _Fit(NamedTuple):
     n_iter: int
 
 
-def _fits(rows: Any, model: LaplacianKModes, grid: list[float]) -> list[_Fit]:
-    """Fit all weights to the same rows, with one graph for all of them."""
+def _begin(rows: Any, model: LaplacianKModes) -> LaplacianKModes:
+    """Give a fit of one iteration, for its graph, its bandwidth and the weight of ``"auto"``."""
+    given = {"laplacian_weight": "auto", "max_iter": 1, "on_collapse": "restore", "callbacks": None}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return LaplacianKModes(**{**model.get_params(), **given}).fit(rows)
+
+
+def _fits(rows: Any, model: LaplacianKModes, grid: list[float], begun: LaplacianKModes) -> list[_Fit]:
+    """Fit all weights to the same rows, with one graph and one start for all of them."""
     fitted: list[_Fit] = []
-    graph, bandwidth = None, model.bandwidth
+    labels = None
+    if begun.init_ == SPECTRAL:
+        seed = _params.seed(model.random_state)
+        labels = spectral_labels(begun.affinity_, int(model.n_clusters), seed=seed, n_jobs=model.n_jobs)
+    given = {"affinity": "precomputed", "bandwidth": begun.bandwidth_}
     for weight in grid:
-        one = LaplacianKModes(**{**model.get_params(), "laplacian_weight": weight})
+        one = LaplacianKModes(**{**model.get_params(), **given, "laplacian_weight": weight})
         with warnings.catch_warnings():
             # It is in the table.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            if graph is None:
-                one.fit(rows)
-                graph, bandwidth = one.affinity_, one.bandwidth_
-            else:
-                one.set_params(affinity="precomputed", bandwidth=bandwidth).fit(graph, features=rows)
+            for _ in one._iter_fit(begun.affinity_, rows, labels):
+                pass
         fitted.append(_Fit(one.labels_, one.energy_, _cut(one), one.collapsed_, one.n_iter_))
     return fitted

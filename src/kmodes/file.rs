@@ -10,6 +10,9 @@ use super::solver::KModesSolver;
 use crate::persist::kept::{count, figure, flag, keep, list, number, rows as kept_values, stored_rows, text};
 use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 
+/// What the responsibilities that are kept of a row leave for each of the others.
+const RESTS: &str = "responsibilities_rest";
+
 impl<T: Exponent> KModesSolver<T> {
     /// All that the next step depends on, but for the rows.
     pub(super) fn checkpoint(&self) -> Contents {
@@ -21,6 +24,10 @@ impl<T: Exponent> KModesSolver<T> {
         let (kept, clusters) = self.z.kept();
         keep(&mut contents, "responsibilities", stored_rows(&kept, (kept.len() / n.max(1)).max(1)));
         keep(&mut contents, "responsibilities_clusters", Array::new(&[clusters.len()], clusters));
+        let rests = self.z.rests();
+        if !rests.is_empty() {
+            keep(&mut contents, RESTS, stored_rows(&rests, 1));
+        }
         if let Some(affinity) = &self.affinity {
             let (starts, columns, weights) = affinity.parts();
             let starts: Vec<u64> = starts.iter().map(|&start| start as u64).collect();
@@ -45,6 +52,7 @@ impl<T: Exponent> KModesSolver<T> {
             "n_iter": self.n_iter,
             "rows_seen": self.rows_seen,
             "seeded_by": self.seeded_by,
+            "goes_on": self.goes_on,
             "timings": self.timings,
         });
         contents.meta.insert("solver".into(), about.to_string());
@@ -69,7 +77,10 @@ impl<T: Exponent> KModesSolver<T> {
         let top = params.kept(n as u64, size_of::<T>());
         let clusters: Vec<u32> = list(contents, "responsibilities_clusters")?;
         let kept = kept_values(contents, "responsibilities", top)?;
+        let some = contents.arrays.contains_key(RESTS);
+        let rests = if some { kept_values(contents, RESTS, 1)? } else { Vec::new() };
         let z = Shares::of_kept(k, kept, clusters, n).filter(|z| z.is_whole() == (top == k));
+        let z = z.and_then(|z| z.with_rests(&rests));
         let lengths: Vec<u64> = list(contents, "loops")?;
         let mut watched = list::<f64>(contents, "watched")?.into_iter();
         let relaxed: Vec<Vec<f64>> =
@@ -95,6 +106,7 @@ impl<T: Exponent> KModesSolver<T> {
             n_iter: count(&about, "n_iter")?,
             rows_seen: count(&about, "rows_seen")?,
             seeded_by: text(&about, "seeded_by")?,
+            goes_on: flag(&about, "goes_on")?,
             timings: std::array::from_fn(|at| about["timings"][at].as_f64().unwrap_or(0.0)),
             spare: [Shares::new(k, top), Shares::new(k, top)],
             ..Self::new(params, None)

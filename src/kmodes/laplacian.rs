@@ -98,10 +98,11 @@ impl<T: Exponent> Problem<'_, T> {
         self.shift.len() == n && self.shift.iter().enumerate().all(enough)
     }
 
-    /// Runs the loop from `softmax(a)`.
+    /// Runs the loop from `softmax(a)`, or from the update of what the second buffer holds.
     pub(super) fn relax(
         &self,
         buffers: &mut [Shares<T>; 2],
+        going_on: bool,
         leave_when_it_rises: bool,
         cx: &Executor,
     ) -> Result<Relaxed> {
@@ -111,7 +112,7 @@ impl<T: Exponent> Problem<'_, T> {
         let slack = if buffers[0].is_whole() { T::EPSILON } else { LEFT_OUT };
         let sure = cfg!(debug_assertions) && buffers[0].is_whole() && self.goes_down();
         let [now, next] = buffers;
-        let mut free = self.update(None, now, cx)?.free;
+        let mut free = self.update(going_on.then_some(&*next), now, cx)?.free;
         let mut watched: Vec<f64> = Vec::new();
         let mut rose = false;
         loop {
@@ -359,7 +360,7 @@ mod tests {
             let shift: Vec<f64> = (0..n).map(|p| (affinity.degree(p) - 2.0 / lambda).max(0.0)).collect();
             let problem = Problem { near: &near, k, affinity: &affinity, lambda, shift: &shift };
             let mut buffers = [Shares::new(k, k), Shares::new(k, k)];
-            let relaxed = problem.relax(&mut buffers, true, &cx).unwrap();
+            let relaxed = problem.relax(&mut buffers, false, true, &cx).unwrap();
             assert!(!relaxed.rose && relaxed.watched.len() > 1, "{seed}");
             let last = *relaxed.watched.last().unwrap();
             assert!(
@@ -379,7 +380,7 @@ mod tests {
         let affinity = Affinity::symmetrised(&[0, 0, 0], &[], &[]).unwrap();
         let problem = Problem { near: &near, k: 2, affinity: &affinity, lambda: 3.0, shift: &[] };
         let mut buffers = [Shares::new(2, 2), Shares::new(2, 2)];
-        problem.relax(&mut buffers, false, &Executor::new(Some(1)).unwrap()).unwrap();
+        problem.relax(&mut buffers, false, false, &Executor::new(Some(1)).unwrap()).unwrap();
         for (z, a) in buffers[0].whole().chunks_exact(2).zip(near.chunks_exact(2)) {
             assert!((z[1] - 1.0 / (1.0 + (a[0] - a[1]).exp())).abs() < 1e-15);
         }
@@ -393,8 +394,8 @@ mod tests {
         let problem = Problem { near: &near, k: 2, affinity: &affinity, lambda: 20.0, shift: &[] };
         let mut buffers = [Shares::new(2, 2), Shares::new(2, 2)];
         let cx = Executor::new(Some(1)).unwrap();
-        assert!(problem.relax(&mut buffers, false, &cx).unwrap().rose);
-        let left = problem.relax(&mut buffers, true, &cx).unwrap();
+        assert!(problem.relax(&mut buffers, false, false, &cx).unwrap().rose);
+        let left = problem.relax(&mut buffers, false, true, &cx).unwrap();
         assert!(left.rose && left.watched.windows(2).all(|pair| pair[1] <= pair[0]));
     }
 }

@@ -69,10 +69,14 @@ pub(super) fn nearness<T: Exponent>(
     sweep(data, cx, tile_rows(k), state, &mut (), (|| (), Default::default), absorb, |(), ()| ())
 }
 
-/// Rows by their labels, ascending.
-fn members(labels: &[u32], k: usize) -> Vec<Vec<u64>> {
+/// Rows by their labels, ascending; those without one are nowhere.
+fn members(labels: &[Option<u32>], k: usize) -> Vec<Vec<u64>> {
     let mut of = vec![Vec::new(); k];
-    labels.iter().enumerate().for_each(|(i, &label)| of[label as usize].push(i as u64));
+    for (i, label) in labels.iter().enumerate() {
+        if let Some(label) = label {
+            of[*label as usize].push(i as u64);
+        }
+    }
     of
 }
 
@@ -127,7 +131,7 @@ pub(super) fn is_blind<T: Exponent>(near: &[T], k: usize) -> bool {
 /// When a cluster has no rows.
 pub(super) fn densest<T: Exponent>(
     data: &dyn DataSource<T>,
-    labels: &[u32],
+    labels: &[Option<u32>],
     k: usize,
     gauss: Gauss,
     cx: &Executor,

@@ -58,7 +58,7 @@ pub enum Collapse {
 #[derive(Clone, Debug)]
 pub struct KModesParams {
     pub(super) n_clusters: usize,
-    pub(super) laplacian_weight: f64,
+    pub(super) laplacian_weight: Option<f64>,
     pub(super) mode_update: ModeUpdate,
     pub(super) n_neighbors: usize,
     pub(super) bandwidth: Option<f64>,
@@ -79,13 +79,13 @@ const COPIES: u64 = 3;
 const LEAST_KEPT: usize = 2;
 
 impl LaplacianKModes {
-    /// Parameters with the defaults of the Python class.
+    /// Parameters with the defaults of the Python class, but for the start: k-means++ seeds. [`KModesRun::begin_with`] takes labels.
     ///
     /// See [`KModesParams`] for an example.
     pub fn params(n_clusters: usize) -> KModesParams {
         KModesParams {
             n_clusters,
-            laplacian_weight: 1.0,
+            laplacian_weight: None,
             mode_update: ModeUpdate::ByProduct,
             n_neighbors: 5,
             bandwidth: None,
@@ -115,8 +115,9 @@ macro_rules! setters {
 
 impl KModesParams {
     setters! {
-        /// Weight `lambda` of the Laplacian term; 0 is K-modes.
-        laplacian_weight: f64,
+        /// Weight `lambda` of the Laplacian term; 0 is K-modes. `None`: the least at which neighbours decide, from the number of clusters and the mean
+        /// sum of a row of the affinity.
+        laplacian_weight: Option<f64>,
         /// What modes are.
         mode_update: ModeUpdate,
         /// Neighbours of a row in the graph.
@@ -160,7 +161,7 @@ impl KModesParams {
     /// Refuses parameters outside their range, for `n` rows; all problems at once.
     ///
     /// ```
-    /// let refused = shoal::kmodes::LaplacianKModes::params(0).laplacian_weight(-1.0).check(10).unwrap_err().to_string();
+    /// let refused = shoal::kmodes::LaplacianKModes::params(0).laplacian_weight(Some(-1.0)).check(10).unwrap_err().to_string();
     /// assert!(refused.contains("n_clusters") && refused.contains("laplacian_weight"));
     /// ```
     ///
@@ -185,7 +186,9 @@ impl KModesParams {
                 problems.push(format!("{name} must be finite and at least 0, got {value}"));
             }
         };
-        not_negative("laplacian_weight", self.laplacian_weight);
+        if let Some(weight) = self.laplacian_weight {
+            not_negative("laplacian_weight", weight);
+        }
         if let Shift::By(shift) = self.shift {
             not_negative("diagonal_shift", shift);
         }

@@ -26,6 +26,7 @@ use crate::solver::{Run, Step, StopReason};
 pub struct KModesRun {
     typed: Typed,
     normalize: bool,
+    n_clusters: usize,
     rows: u64,
     /// By which the rows are known again, once somebody has asked.
     print: Option<u64>,
@@ -85,7 +86,7 @@ impl KModesRun {
             AnySource::F32(_) => Typed::F32(Run::new(KModesSolver::new(params, affinity))),
             AnySource::F64(_) => Typed::F64(Run::new(KModesSolver::new(params, affinity))),
         };
-        Ok(Self { typed, normalize: params.normalize, rows: n, print: None })
+        Ok(Self { typed, normalize: params.normalize, n_clusters: params.n_clusters, rows: n, print: None })
     }
 
     pub(super) fn resumed<S: Source + ?Sized>(
@@ -108,7 +109,13 @@ impl KModesRun {
                 history,
             )),
         };
-        Ok(Self { typed, normalize: params.normalize, rows: n, print: Some(print) })
+        Ok(Self {
+            typed,
+            normalize: params.normalize,
+            n_clusters: params.n_clusters,
+            rows: n,
+            print: Some(print),
+        })
     }
 
     /// One more step over the rows that the run was made for; `None` once it is over. Its objective is the energy of the labels.
@@ -126,6 +133,83 @@ impl KModesRun {
             }
             _ => Err(Error::Source("the run was made for rows of the other floating-point type".into())),
         }
+    }
+
+    /// Makes the neighbour graph now, not in the first step: for those who find labels in it to begin with. Does nothing where it is there.
+    ///
+    /// See [`KModesRun::begin_with`] for an example.
+    ///
+    /// # Errors
+    /// As [`KModesRun::advance`].
+    pub fn prepare<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<()> {
+        match (&mut self.typed, rows.any()) {
+            (Typed::F32(run), AnySource::F32(data)) => {
+                seen(self.normalize, data, |data| run.solver_mut().prepare(data, cx))
+            }
+            (Typed::F64(run), AnySource::F64(data)) => {
+                seen(self.normalize, data, |data| run.solver_mut().prepare(data, cx))
+            }
+            _ => Err(Error::Source("the run was made for rows of the other floating-point type".into())),
+        }
+    }
+
+    /// The affinity of the rows; none before it is made.
+    pub fn affinity(&self) -> Option<&Affinity> {
+        either!(&self.typed, run => run.solver().snapshot().affinity)
+    }
+
+    /// Begins with labels instead of seeds: the first modes are the rows of the clusters where their rows are densest, and each iteration goes on from
+    /// the responsibilities that the one before ended with. A row without a label gets that of the nearest mode.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// use shoal::Executor;
+    /// let rows = [[0.0f64, 1.0], [0.1, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.1], [1.0, 0.2]];
+    /// let cx = Executor::new(None).unwrap();
+    /// let mut run = LaplacianKModes::params(2).n_neighbors(2).start(&rows, None).unwrap();
+    /// run.prepare(&rows, &cx).unwrap();
+    /// assert_eq!(run.affinity().unwrap().row(0).0, [1, 2]);
+    /// run.begin_with(vec![Some(1), Some(1), None, Some(0), None, Some(0)]).unwrap();
+    /// while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// assert_eq!(run.labels(), [1, 1, 1, 0, 0, 0]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for another number of labels than of rows; [`Error::InvalidParam`] for a label that is no cluster, for a cluster without rows,
+    /// and after the first step.
+    pub fn begin_with(&mut self, labels: Vec<Option<u32>>) -> Result<()> {
+        self.begin_with_those(labels, ("labels", 0.0))
+    }
+
+    /// The same with a name for how they were found, and the seconds that it took.
+    pub(crate) fn begin_with_those(&mut self, labels: Vec<Option<u32>>, found: (&str, f64)) -> Result<()> {
+        if labels.len() as u64 != self.rows {
+            return Err(Error::Shape(format!(
+                "there are {} labels to begin with, and {} rows",
+                labels.len(),
+                self.rows
+            )));
+        }
+        if !self.history().is_empty() {
+            return Err(Error::param("labels to begin with must come before the first step"));
+        }
+        let mut used = vec![false; self.n_clusters];
+        for &label in labels.iter().flatten() {
+            let Some(used) = used.get_mut(label as usize) else {
+                return Err(Error::param(format!(
+                    "labels to begin with must be below n_clusters={}, got {label}",
+                    self.n_clusters
+                )));
+            };
+            *used = true;
+        }
+        if let Some(l) = used.iter().position(|used| !used) {
+            return Err(Error::param(format!(
+                "labels to begin with must name every cluster, and none is {l}"
+            )));
+        }
+        either!(&mut self.typed, run => run.solver_mut().begin_with(labels, found));
+        Ok(())
     }
 
     /// Ends the run after its last step.

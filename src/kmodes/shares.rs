@@ -30,6 +30,29 @@ impl<T: Exponent> Shares<T> {
         Self { k, top: k, values, clusters: Vec::new() }
     }
 
+    /// All of each row's for its label.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub(super) fn of_labels(k: usize, top: usize, labels: &[u32]) -> Result<Self> {
+        let mut shares = Self::new(k, top);
+        shares.resize(labels.len())?;
+        let width = shares.width();
+        for (p, &label) in labels.iter().enumerate() {
+            let at = if shares.is_whole() {
+                label as usize
+            } else {
+                // The label, and the lowest of the others.
+                let kept = &mut shares.clusters[p * top..][..top];
+                (0..).zip(&mut *kept).for_each(|(l, kept)| *kept = l);
+                kept[top - 1] = kept[top - 1].max(label);
+                (label as usize).min(top - 1)
+            };
+            shares.values[p * width + at] = T::from_f64(1.0);
+        }
+        Ok(shares)
+    }
+
     /// Those of rows of which `clusters` are kept, or all where there are no `clusters`; `None` for what does not fit together.
     pub(crate) fn of_kept(k: usize, kept: Vec<T>, clusters: Vec<u32>, n: usize) -> Option<Self> {
         if clusters.is_empty() {
@@ -112,6 +135,25 @@ impl<T: Exponent> Shares<T> {
         (rows.flat_map(|row| &row[..self.top]).copied().collect(), &self.clusters)
     }
 
+    /// What is left of each row for each of the others, to the bit; nothing where all are kept.
+    pub(super) fn rests(&self) -> Vec<T> {
+        if self.is_whole() {
+            return Vec::new();
+        }
+        self.values.chunks_exact(self.top + 1).map(|row| row[self.top]).collect()
+    }
+
+    /// The same with what [`rests`](Self::rests) gave; `None` for another number of them.
+    pub(super) fn with_rests(mut self, rests: &[T]) -> Option<Self> {
+        let n = if self.is_whole() { 0 } else { self.n_rows() };
+        if rests.len() != n {
+            return None;
+        }
+        let top = self.top;
+        self.values.chunks_exact_mut(top + 1).zip(rests).for_each(|(row, &rest)| row[top] = rest);
+        Some(self)
+    }
+
     /// Parts of `rows` rows, in which the largest of rows can be written with [`keep`].
     pub(super) fn parts(&mut self, rows: usize) -> impl Iterator<Item = (&mut [T], &mut [u32])> + Send {
         let (width, top) = (self.top + 1, self.top);
@@ -164,6 +206,26 @@ impl<T: Exponent> Shares<T> {
             self.spread(p, &mut row);
             f(p, &row);
         }
+    }
+
+    /// Makes it the rows of `other`: those that `order` names, in that order.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory).
+    pub(super) fn take_from(&mut self, other: &Self, order: Option<&[u32]>) -> Result<()> {
+        fn put<V: Copy>(from: &[V], order: Option<&[u32]>, width: usize, out: &mut [V]) {
+            let Some(order) = order else {
+                out.copy_from_slice(from);
+                return;
+            };
+            for (row, &place) in out.chunks_exact_mut(width.max(1)).zip(order) {
+                row.copy_from_slice(&from[place as usize * width..][..width]);
+            }
+        }
+        self.resize(other.n_rows())?;
+        put(&other.values, order, other.width(), &mut self.values);
+        put(&other.clusters, order, other.kept_clusters(), &mut self.clusters);
+        Ok(())
     }
 
     /// Writes its rows into `out`, each to the place that `order` has for it.
@@ -226,5 +288,26 @@ mod tests {
         again.spread(0, &mut sum);
         assert!(sum.iter().zip(row).all(|(sum, z)| (sum - z).abs() < 1e-15));
         assert!(Shares::of_kept(5, vec![0.4f64, 0.3], vec![1, 5], 1).is_none());
+    }
+
+    #[test]
+    fn those_of_labels_are_one_for_each_row() {
+        let labels = [4, 0, 2, 1, 3];
+        for top in [2, 3, 5] {
+            let shares = Shares::<f64>::of_labels(5, top, &labels).unwrap();
+            let mut out = [0.5; 5];
+            for (p, &label) in labels.iter().enumerate() {
+                shares.spread(p, &mut out);
+                let wanted: [f64; 5] = std::array::from_fn(|l| f64::from(l == label as usize));
+                assert_eq!(out, wanted);
+            }
+            let order = [3, 1, 4, 0, 2];
+            let (mut moved, mut back) = (Shares::new(5, top), Shares::of_labels(5, top, &[0; 5]).unwrap());
+            moved.take_from(&shares, Some(&order)).unwrap();
+            moved.put_back(&order, &mut back);
+            assert_eq!(back.kept(), shares.kept());
+            moved.take_from(&shares, None).unwrap();
+            assert_eq!(moved.kept(), shares.kept());
+        }
     }
 }

@@ -9,11 +9,12 @@ use super::modes::{Gauss, densest, first_labels, is_blind, nearness, shift, sure
 use super::outside::{Known, Pull};
 use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
 use super::shares::Shares;
-use super::width::{mean_sq_dist, refuse_overflow, sound_variance};
+use super::width::{mean_sq_dist, refuse_overflow, sound_variance, weight_for};
 use crate::data::{Access, DataSource, count_rows, normalize_rows, take};
 use crate::error::Result;
 use crate::graph::{About, knn_graph};
 use crate::kernel::sq_dist;
+use crate::kmeans::{Metric, nearest};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::seeding::Seeding;
@@ -73,6 +74,10 @@ pub(super) struct KModesSolver<T> {
     /// The affinity in an order that keeps neighbours together, and that order; of many rows only.
     pub(super) local: Option<(Affinity, Vec<u32>)>,
     pub(super) lambda: f64,
+    /// Labels to begin with, that of the nearest mode where there is none.
+    pub(super) first: Vec<Option<u32>>,
+    /// Whether responsibilities go on from those before, instead of beginning with those of the modes.
+    pub(super) goes_on: bool,
     /// Whether the diagonal is shifted, where that is left to the run.
     pub(super) shifted: bool,
     /// `-sum z a - lambda sum w z.z` of the iteration before.
@@ -105,7 +110,9 @@ impl<T: Exponent> KModesSolver<T> {
             z: Shares::new(0, 0),
             spare: [Shares::new(0, 0), Shares::new(0, 0)],
             local: None,
-            lambda: params.laplacian_weight,
+            lambda: params.laplacian_weight.unwrap_or(0.0),
+            first: Vec::new(),
+            goes_on: false,
             shifted: false,
             expected: None,
             relaxed: Vec::new(),
@@ -164,47 +171,100 @@ impl<T: Exponent> KModesSolver<T> {
         Gauss::new(self.variance)
     }
 
-    /// The graph, the kernel's width and the first modes.
-    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        let (k, n, d) = (self.params.n_clusters, count_rows(data)?, data.dim());
+    /// Makes the graph, if none was given, and finds the kernel's width.
+    pub(super) fn prepare(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        if self.variance > 0.0 {
+            return Ok(());
+        }
         let begun = Instant::now();
         let (made, variance) = self.prepared(data, cx)?;
-        let for_graph = begun.elapsed().as_secs_f64();
-        let begun = Instant::now();
-        let gauss = Gauss::new(variance);
-        let mut near = Vec::new();
-        make_room(&mut near, "kernel values", n, k)?;
-        near.resize(n as usize * k, T::ZERO);
-        let kept = self.params.kept(n, size_of::<T>());
-        let spare = [Shares::new(k, kept), Shares::new(k, kept)];
-        let mut seeds = self.params.seeding.choose(data, k, self.params.rng_seed, 0, cx)?;
-        let given = matches!(self.params.seeding, Seeding::Given(_));
-        if self.params.normalize && given {
-            normalize_rows(&mut seeds.centers, d);
-        }
-        let labels = first_labels(data, &mut seeds.centers, given, cx)?;
-        let (modes, mode_rows) = match self.params.mode_update {
-            ModeUpdate::ByProduct => {
-                let rows = densest(data, &labels, k, gauss, cx)?;
-                (take(data, &rows)?, rows)
-            }
-            ModeUpdate::MeanShift => (seeds.centers, Vec::new()),
-        };
-        nearness(data, &modes, gauss, &mut near, cx)?;
-        // From here on nothing can fail: a beginning that is interrupted leaves nothing behind.
         if let Some((affinity, About { method, recall, .. })) = made {
             self.affinity = Some(affinity);
             self.about = method.name().into();
             self.recall = recall;
         }
-        (self.dim, self.variance, self.near) = (d, variance, near);
-        (self.z, self.spare) = (Shares::new(k, kept), spare);
+        self.variance = variance;
+        self.timings[0] += begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Begins with labels, found in `seconds`, and goes on from the responsibilities that each iteration ends with.
+    pub(super) fn begin_with(&mut self, labels: Vec<Option<u32>>, (name, seconds): (&str, f64)) {
+        self.first = labels;
+        self.goes_on = true;
+        self.seeded_by = name.into();
+        self.timings[1] += seconds;
+    }
+
+    /// The graph, the kernel's width and the first modes.
+    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
+        let (k, n, d) = (self.params.n_clusters, count_rows(data)?, data.dim());
+        self.prepare(data, cx)?;
+        let begun = Instant::now();
+        let gauss = self.gauss();
+        let mut near = Vec::new();
+        make_room(&mut near, "kernel values", n, k)?;
+        near.resize(n as usize * k, T::ZERO);
+        let kept = self.params.kept(n, size_of::<T>());
+        let spare = [Shares::new(k, kept), Shares::new(k, kept)];
+        let degree = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1 / n as f64);
+        let lambda = self.params.laplacian_weight.unwrap_or_else(|| weight_for(k, degree, self.goes_on));
+        let mut z = Shares::new(k, kept);
+        let (modes, mode_rows, labels, seeded_by) = if self.goes_on {
+            let (modes, rows, labels) = self.modes_of_labels(data, cx)?;
+            z = Shares::of_labels(k, kept, &labels)?;
+            let by_product = self.params.mode_update == ModeUpdate::ByProduct;
+            (modes, if by_product { rows } else { Vec::new() }, labels, self.seeded_by.clone())
+        } else {
+            let mut seeds = self.params.seeding.choose(data, k, self.params.rng_seed, 0, cx)?;
+            let given = matches!(self.params.seeding, Seeding::Given(_));
+            if self.params.normalize && given {
+                normalize_rows(&mut seeds.centers, d);
+            }
+            let labels = first_labels(data, &mut seeds.centers, given, cx)?;
+            if self.params.mode_update == ModeUpdate::ByProduct {
+                let rows = densest(data, &each(&labels), k, gauss, cx)?;
+                (take(data, &rows)?, rows, labels, seeds.method)
+            } else {
+                (seeds.centers, Vec::new(), labels, seeds.method)
+            }
+        };
+        nearness(data, &modes, gauss, &mut near, cx)?;
+        // From here on nothing can fail: a beginning that is interrupted leaves nothing behind but the graph.
+        (self.dim, self.near, self.lambda) = (d, near, lambda);
+        (self.z, self.spare) = (z, spare);
         (self.modes, self.mode_rows, self.labels) = (modes, mode_rows, labels);
-        self.seeded_by = seeds.method;
-        self.timings[0] += for_graph;
+        self.seeded_by = seeded_by;
         self.timings[1] += begun.elapsed().as_secs_f64();
         self.begun = true;
         Ok(())
+    }
+
+    /// Modes of the labels to begin with: the row of each cluster where its rows are densest. Rows without a label get that of the nearest mode. Where
+    /// modes coincide, others take their places, and rows the labels of the nearest ones.
+    fn modes_of_labels(
+        &self,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<(Vec<T>, Vec<u64>, Vec<u32>)> {
+        let (k, d) = (self.params.n_clusters, data.dim());
+        let found = |labels: &[Option<u32>]| -> Result<(Vec<T>, Vec<u64>)> {
+            let rows = densest(data, labels, k, self.gauss(), cx)?;
+            Ok((take(data, &rows)?, rows))
+        };
+        let (mut modes, mut rows) = found(&self.first)?;
+        let all: Vec<&[T]> = modes.chunks_exact(d).collect();
+        let labels: Vec<u32> = if (1..k).any(|l| all[..l].contains(&all[l])) {
+            let labels = first_labels(data, &mut modes, false, cx)?;
+            (modes, rows) = found(&each(&labels))?;
+            labels
+        } else if self.first.contains(&None) {
+            let (nearest, _) = nearest(&modes, 1, Metric::Euclidean, data, cx)?;
+            self.first.iter().zip(nearest).map(|(first, near)| first.unwrap_or(near)).collect()
+        } else {
+            self.first.iter().flatten().copied().collect()
+        };
+        Ok((modes, rows, labels))
     }
 
     /// The affinity, if none was given, and the kernel's variance.
@@ -225,19 +285,24 @@ impl<T: Exponent> KModesSolver<T> {
             (Some((affinity, graph.about())), variance)
         };
         let affinity = made.as_ref().map(|(affinity, _)| affinity).or(self.affinity.as_ref());
-        refuse_overflow::<T>(params, affinity.map_or((0.0, 0.0), Affinity::sums))?;
+        let sums = affinity.map_or((0.0, 0.0), Affinity::sums);
+        let degree = sums.1 / count_rows(data)?.max(1) as f64;
+        let weight = params.laplacian_weight.unwrap_or_else(|| {
+            weight_for(params.n_clusters, degree, false).max(weight_for(params.n_clusters, degree, true))
+        });
+        refuse_overflow::<T>(params.shift, weight, sums)?;
         Ok((made, variance))
     }
 
     /// The inner loop for the present kernel values; with the shift from its beginning, where it turns out to be needed.
-    fn relax(&mut self, lambda: f64, shifted: &mut bool, cx: &Executor) -> Result<Relaxed> {
+    fn relax(&mut self, lambda: f64, going_on: bool, shifted: &mut bool, cx: &Executor) -> Result<Relaxed> {
         let k = self.params.n_clusters;
         if self.local.is_none() && size_of_val(&self.near[..]) > NEAR_BYTES {
             let affinity = self.affinity.as_ref().expect("made at the beginning");
             let order = affinity.local_order((NEAR_BYTES / (k * size_of::<T>())).max(1));
             self.local = Some((affinity.in_order(&order), order));
         }
-        let Self { local, affinity, near, spare, params, .. } = self;
+        let Self { local, affinity, near, spare, params, z, .. } = self;
         let affinity = local.as_ref().map(|(affinity, _)| affinity).or(affinity.as_ref());
         let affinity = affinity.expect("made at the beginning");
         let moved = local.as_ref().map(|(_, order)| ordered(near, order, k));
@@ -246,7 +311,10 @@ impl<T: Exponent> KModesSolver<T> {
             let shift = shift_of(params.shift, affinity, lambda, *shifted);
             let problem = Problem { near, k, affinity, lambda, shift: &shift };
             let leave = params.shift == Shift::Auto && !*shifted;
-            match problem.relax(spare, leave, cx) {
+            if going_on {
+                spare[1].take_from(z, local.as_ref().map(|(_, order)| &order[..]))?;
+            }
+            match problem.relax(spare, going_on, leave, cx) {
                 Ok(relaxed) if relaxed.rose && leave => *shifted = true,
                 ended => break ended?,
             }
@@ -279,7 +347,7 @@ impl<T: Exponent> KModesSolver<T> {
         let blind = self.blind || is_blind(&self.near, k);
         let (mut lambda, mut shifted, mut collapses) = (self.lambda, self.shifted, 0);
         let (relaxed, found) = loop {
-            let relaxed = self.relax(lambda, &mut shifted, cx)?;
+            let relaxed = self.relax(lambda, self.goes_on, &mut shifted, cx)?;
             let found = labels(&self.spare[0]);
             let mut used = vec![false; k];
             for &label in &found {
@@ -361,7 +429,7 @@ impl<T: Exponent> KModesSolver<T> {
             self.meet(&modes, data, cx)?;
         }
         if self.z.is_empty() {
-            self.relax(0.0, &mut false, cx)?;
+            self.relax(0.0, false, &mut false, cx)?;
             let Self { z, spare, .. } = self;
             std::mem::swap(z, &mut spare[0]);
             self.labels = labels(&self.z);
@@ -427,6 +495,11 @@ impl<T: Exponent> Solver<T> for KModesSolver<T> {
     }
 
     fn model(&self) {}
+}
+
+/// Labels of which none is missing.
+fn each(labels: &[u32]) -> Vec<Option<u32>> {
+    labels.iter().copied().map(Some).collect()
 }
 
 /// What the diagonal of the affinity is shifted by.

@@ -59,13 +59,17 @@ impl DataSource<f64> for Interrupting<'_> {
 fn end(
     params: &KModesParams,
     values: &[f64],
-    affinity: Option<&Affinity>,
+    (affinity, from_labels): (Option<&Affinity>, bool),
     at: u64,
     always: bool,
 ) -> (KModesSolver<f64>, u64) {
     let cx = Executor::new(Some(1)).unwrap();
     let data = Interrupting { rows: Dense::new(values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
     let mut solver = KModesSolver::new(params, affinity.cloned());
+    if from_labels {
+        let labels = (0..N as u32).map(|i| (i % 7 != 6).then_some(i % 6)).collect();
+        solver.begin_with(labels, ("", 0.0));
+    }
     let (mut interrupted, mut due) = (0, always);
     loop {
         if due {
@@ -103,9 +107,9 @@ fn an_interrupt_anywhere_changes_nothing() {
     let ring: Vec<u32> = (0..N as u32).map(|i| (i + 3) % N as u32).collect();
     let starts: Vec<usize> = (0..=N).collect();
     let ring = Affinity::symmetrised(&starts, &ring, &[1.0; N]).unwrap();
-    let params = LaplacianKModes::params(6).normalize(false).laplacian_weight(2.0);
+    let params = LaplacianKModes::params(6).normalize(false).laplacian_weight(Some(2.0));
     let reducing = params.clone().on_collapse(Collapse::Reduce);
-    let shifting = params.clone().laplacian_weight(8.0);
+    let shifting = params.clone().laplacian_weight(Some(8.0));
     let shifts = ModeUpdate::MeanShift;
     let mut totals = (0, 0, 0);
     for (params, affinity) in [
@@ -118,18 +122,18 @@ fn an_interrupt_anywhere_changes_nothing() {
         (shifting.clone(), None),
         (shifting.mode_update(shifts), None),
     ] {
-        for seed in 0..3 {
-            let values = scattered(seed);
-            let whole = end(&params, &values, affinity, 0, false).0;
+        for (seed, from_labels) in (0..3).flat_map(|seed| [(seed, false), (seed, true)]) {
+            let (values, start) = (scattered(seed), (affinity, from_labels));
+            let whole = end(&params, &values, start, 0, false).0;
             let state = whole.snapshot();
             totals.0 += u64::from(state.shifted);
             totals.1 += u64::from(state.collapsed);
             totals.2 += u64::from(state.n_iter > 2);
-            let (again, interrupted) = end(&params, &values, affinity, 0, true);
+            let (again, interrupted) = end(&params, &values, start, 0, true);
             assert!(interrupted >= state.n_iter && shown(&again) == shown(&whole), "{params:?}");
             // Every read of the first rows, some of the others.
             for at in (1..).step_by(1 + 2 * seed as usize) {
-                let (again, interrupted) = end(&params, &values, affinity, at, false);
+                let (again, interrupted) = end(&params, &values, start, at, false);
                 assert!(shown(&again) == shown(&whole), "read {at}: {params:?}");
                 if interrupted == 0 {
                     assert!(at > 5);

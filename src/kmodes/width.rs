@@ -1,8 +1,8 @@
-//! This module knows the kernel's width where it is left to the fit, and what weights are too large to be summed.
+//! This module knows the kernel's width and the Laplacian's weight where they are left to the fit, and what weights are too large to be summed.
 
 use super::affinity::Affinity;
 use super::exponent::Exponent;
-use super::params::{KModesParams, Shift};
+use super::params::Shift;
 use crate::data::{self, DataSource};
 use crate::error::{Error, Result};
 use crate::kernel::sq_dist;
@@ -43,10 +43,28 @@ pub(super) fn sound_variance<T: Exponent>(mean: f64, normalized: bool) -> Result
     )))
 }
 
+/// The mean sum of a row of a neighbour graph over the least: a row that no other names has half of the weights of its neighbours.
+const MEAN_OVER_LEAST: f64 = 2.0;
+
+/// The weight of the Laplacian for `k` clusters and an affinity whose rows have the sum `degree` in the mean.
+///
+/// Responsibilities that follow their neighbours alone, `z = softmax(lambda degree z)`, are the mean field of a Potts model of `k` states. Below
+/// `2 (k - 1) / (k - 2) ln(k - 1)` of `lambda degree` the best `z` is that of equal shares: neighbours agree on nothing. From there up to `k` labels
+/// hold once they are there, but shares that are nearly equal stay so unless modes say more. A run that goes on from labels takes the former, for rows
+/// of the least sum; one that begins with modes takes half of the latter, where modes still count. `benches/python/papers/slk.py --part defaults` compares.
+pub(super) fn weight_for(k: usize, degree: f64, from_labels: bool) -> f64 {
+    if degree <= 0.0 {
+        return 0.0;
+    }
+    let states = k as f64;
+    let holding = if k <= 2 { 2.0 } else { 2.0 * (states - 1.0) / (states - 2.0) * (states - 1.0).ln() };
+    let pull = if from_labels { MEAN_OVER_LEAST * holding } else { holding.max(0.5 * states) };
+    pull / degree
+}
+
 /// Refuses weights whose sums are no numbers of the type any more, given the largest sum of a row and that of all.
-pub(super) fn refuse_overflow<T: Exponent>(params: &KModesParams, (most, all): (f64, f64)) -> Result<()> {
-    let shift = if let Shift::By(shift) = params.shift { shift } else { 0.0 };
-    let weight = params.laplacian_weight;
+pub(super) fn refuse_overflow<T: Exponent>(shift: Shift, weight: f64, (most, all): (f64, f64)) -> Result<()> {
+    let shift = if let Shift::By(shift) = shift { shift } else { 0.0 };
     let largest = 4.0 * (most + shift + 1.0) * weight.max(1.0);
     if T::from_f64(largest).finite() && (largest * all.max(1.0)).is_finite() {
         return Ok(());
@@ -55,4 +73,23 @@ pub(super) fn refuse_overflow<T: Exponent>(params: &KModesParams, (most, all): (
         "laplacian_weight={weight} and diagonal_shift={shift} are too large for an affinity whose largest sum of a row is {most}: their product \
          overflows"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_grow_with_the_clusters_and_shrink_with_the_sums() {
+        for from_labels in [false, true] {
+            let weights: Vec<f64> = (1..60).map(|k| weight_for(k, 5.0, from_labels)).collect();
+            assert!(weights.is_sorted() && weights[0] > 0.0);
+            assert!(
+                (weight_for(20, 10.0, from_labels) / weight_for(20, 5.0, from_labels) - 0.5).abs() < 1e-15
+            );
+            assert_eq!(weight_for(7, 0.0, from_labels), 0.0);
+        }
+        // The paper tunes between 1 and 4 for 4 to 40 clusters of five neighbours.
+        assert!((weight_for(10, 5.0, false) - 1.0).abs() < 1e-12);
+    }
 }

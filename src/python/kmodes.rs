@@ -59,6 +59,20 @@ impl ModesRun {
         Ok(step.map(Step::from))
     }
 
+    /// Makes the neighbour graph, if it is not there.
+    fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        let mut run = self.locked()?;
+        let run = &mut *run;
+        enter(py, self.threads, self.costs.0, |cx| run.prepare(&self.input, cx))
+    }
+
+    /// Begins with labels, below 0 for rows without one, that were found by `name` in so many seconds.
+    #[expect(clippy::needless_pass_by_value, reason = "as Python passes it")]
+    fn begin_with(&self, labels: PyReadonlyArray1<'_, i32>, name: &str, seconds: f64) -> PyResult<()> {
+        let labels = vector(&labels).into_iter().map(|label| u32::try_from(label).ok()).collect();
+        Ok(self.locked()?.begin_with_those(labels, (name, seconds))?)
+    }
+
     /// Ends the run after its last step.
     fn stop(&self, reason: &str) -> PyResult<()> {
         let reason = reason_of(reason)?;
@@ -179,7 +193,7 @@ pub(super) fn kmodes(
     py: Python<'_>,
     source: &Source,
     n_clusters: usize,
-    laplacian_weight: f64,
+    laplacian_weight: Option<f64>,
     mode_update: &str,
     n_neighbors: usize,
     bandwidth: Option<f64>,

@@ -10,9 +10,10 @@ import scipy.sparse as sp
 import shoal
 from reference import normalized
 from shoal import LaplacianKModes
-from shoal._centers import INITS
+from shoal._spectral import embedding, spectral_labels
 from shoal.callbacks import Checkpoint, EarlyStopping, ValidationCurve
 from shoal.cli import main
+from shoal.kmodes import STARTS
 from shoal.kmodes_path import plot_path
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -150,7 +151,8 @@ def test_the_energy_is_that_of_labels_and_modes():
     X, _ = blobs(seed=5)
     W = affinity(X, 5)
     for variant in ("byproduct", "mean-shift"):
-        model = LaplacianKModes(3, mode_update=variant, normalize=False, random_state=2).fit(X)
+        given = {"laplacian_weight": 1.0, "normalize": False, "random_state": 2}
+        model = LaplacianKModes(3, mode_update=variant, **given).fit(X)
         A = kernel(X, model.modes_, model.bandwidth_**2)
         one_hot = np.eye(3)[model.labels_]
         by_identity = -(one_hot * A).sum() + (W.sum() - (one_hot * (W @ one_hot)).sum())
@@ -270,7 +272,13 @@ def test_the_largest_responsibilities_lead_to_the_same_labels(weight, tmp_path):
 def test_after_a_collapse_in_the_first_iteration_all_belongs_together(variant):
     X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
     model = LaplacianKModes(
-        6, laplacian_weight=40.0, mode_update=variant, normalize=False, random_state=1, diagonal_shift=0
+        6,
+        init="k-means++",
+        laplacian_weight=40.0,
+        mode_update=variant,
+        normalize=False,
+        random_state=1,
+        diagonal_shift=0,
     )
     with pytest.warns(ConvergenceWarning, match="last row"):
         model.fit(X)
@@ -281,7 +289,7 @@ def test_after_a_collapse_in_the_first_iteration_all_belongs_together(variant):
     assert model.energy_ == pytest.approx(energy(model.labels_, A, affinity(X, 5), 40.0), rel=1e-10)
 
 
-@pytest.mark.parametrize("init", INITS)
+@pytest.mark.parametrize("init", STARTS)
 def test_every_way_to_begin(init):
     X, truth = blobs(n=300, seed=9, apart=6.0)
     model = LaplacianKModes(3, laplacian_weight=0.3, init=init, normalize=False, random_state=4).fit(X)
@@ -300,7 +308,8 @@ def test_random_modes_may_coincide():
 
 def test_a_collapse_is_told_and_undone_or_avoided():
     X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
-    given = {"laplacian_weight": 40.0, "random_state": 0, "normalize": False, "diagonal_shift": 0}
+    given = {"init": "k-means++", "random_state": 0, "normalize": False, "diagonal_shift": 0}
+    given["laplacian_weight"] = 40.0
     with pytest.warns(ConvergenceWarning, match="last row"):
         restored = LaplacianKModes(6, **given).fit(X)
     assert restored.collapsed_
@@ -316,7 +325,8 @@ def test_a_collapse_is_told_and_undone_or_avoided():
 
 def test_new_rows_ask_their_modes_and_neighbours():
     X, truth = blobs(n=300, seed=4)
-    model = LaplacianKModes(3, n_neighbors=4, normalize=False, random_state=0).fit(X[:200])
+    given = {"laplacian_weight": 1.0, "n_neighbors": 4, "normalize": False, "random_state": 0}
+    model = LaplacianKModes(3, **given).fit(X[:200])
     new = X[200:]
     d = ((new[:, None, :] - X[None, :200, :]) ** 2).sum(axis=2)
     near = d.argsort(axis=1, kind="stable")[:, :4]
@@ -368,7 +378,8 @@ def test_what_is_saved_is_loaded(tmp_path, variant, sparse):
 
 def test_a_checkpoint_is_gone_on_with(tmp_path):
     X = DIGITS.data[:500]
-    given = {"n_clusters": 8, "laplacian_weight": 0.5, "mode_update": "mean-shift", "random_state": 3}
+    given = {"n_clusters": 8, "init": "k-means++", "laplacian_weight": 0.5, "random_state": 3}
+    given["mode_update"] = "mean-shift"
     whole = LaplacianKModes(**given).fit(X)
     assert whole.n_iter_ > 2
     path = tmp_path / "fit.safetensors"
@@ -389,10 +400,19 @@ def test_a_checkpoint_is_gone_on_with(tmp_path):
     [
         ("", {"laplacian_weight": 1.0}),
         ("", {"laplacian_weight": 4.0, "random_state": 0}),
-        ("shifted_", {"laplacian_weight": 4.0, "mode_update": "mean-shift"}),
+        ("shifted_", {"init": "k-means++", "laplacian_weight": 4.0, "mode_update": "mean-shift"}),
+        ("", {"init": "k-means++", "laplacian_weight": 1.0, "responsibilities_memory": 60_000}),
         ("", {"laplacian_weight": 1.0, "affinity": "precomputed"}),
         ("", {"laplacian_weight": 1.0, "responsibilities_memory": 60_000}),
-        ("collapsed_", {"laplacian_weight": 4.0, "mode_update": "mean-shift", "on_collapse": "reduce"}),
+        (
+            "collapsed_",
+            {
+                "init": "k-means++",
+                "laplacian_weight": 4.0,
+                "mode_update": "mean-shift",
+                "on_collapse": "reduce",
+            },
+        ),
     ],
 )
 def test_whatever_is_kept_is_gone_on_with(tmp_path, kind, given):
@@ -432,6 +452,210 @@ def test_leaving_the_loop_early_leaves_a_fit():
     assert (model.labels_ == one.labels_).all()
     assert (model.predict(X) == one.predict(X)).all()
     assert model.stop_reason_ is None
+
+
+def nmi(truth, labels):
+    return shoal.metrics.normalized_mutual_info_score(truth, labels)
+
+
+@pytest.mark.parametrize("k", [2, 3, 20, 30, 50])
+def test_the_default_weight_grows_with_the_clusters(k):
+    # With a weight of 1, responsibilities for many clusters stay near 1 / k: labels are those of weight 0.
+    X = DIGITS.data
+    found = {}
+    for init, weight in (("spectral", "auto"), ("spectral", 0.0), ("spectral", 1.0), ("k-means++", "auto")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = LaplacianKModes(k, laplacian_weight=weight, init=init, random_state=0)
+            found[init, weight] = model.fit(X)
+    transition = 2 * (k - 1) / (k - 2) * np.log(k - 1) if k > 2 else 2.0
+    # The mean sum of a row is the number of neighbours.
+    seeded, model = found["k-means++", "auto"], found["spectral", "auto"]
+    assert seeded.laplacian_weight_ == pytest.approx(max(transition, k / 2) / 5, rel=1e-12)
+    assert model.laplacian_weight_ == pytest.approx(2 * transition / 5, rel=1e-12)
+    assert not model.collapsed_
+    assert model.get_params()["laplacian_weight"] == "auto"
+    pairs = model.affinity_.tocoo()
+
+    def cut(labels):
+        return pairs.data[labels[pairs.row] != labels[pairs.col]].sum()
+
+    if k >= 20:
+        without, one = (found["spectral", weight].labels_ for weight in (0.0, 1.0))
+        assert cut(model.labels_) < 0.6 * cut(without)
+        assert cut(model.labels_) < 0.7 * cut(one)
+
+
+def test_the_default_weight_is_that_of_the_affinity():
+    X, _ = blobs(n=200, seed=3, apart=1.0)
+    graph = kneighbors_graph(X, 5, mode="connectivity")
+    given = {"affinity": "precomputed", "normalize": False, "bandwidth": 1.5, "random_state": 0}
+    one = LaplacianKModes(3, **given).fit(graph, features=X)
+    twice = LaplacianKModes(3, **given).fit(2 * graph, features=X)
+    assert twice.laplacian_weight_ == pytest.approx(one.laplacian_weight_ / 2, rel=1e-12)
+    assert (twice.labels_ == one.labels_).all()
+    nobody = LaplacianKModes(3, init=X[:3], **given).fit(sp.csr_matrix((200, 200)), features=X)
+    assert nobody.laplacian_weight_ == 0.0
+
+
+def test_the_default_is_above_weight_1_and_k_means_on_digits():
+    X, y = normalized(DIGITS.data), DIGITS.target
+    model = LaplacianKModes(10, random_state=0).fit(X)
+    means = shoal.KMeans(10, random_state=0).fit(X)
+    seeded = LaplacianKModes(10, init="k-means++", random_state=0).fit(X)
+    assert (model.init_, seeded.init_) == ("spectral", "k-means++")
+    assert nmi(y, model.labels_) > 0.89
+    assert nmi(y, seeded.labels_) > nmi(y, means.labels_) + 0.05
+
+
+def test_a_spectral_start_is_spectral_clustering_of_the_graph():
+    X = DIGITS.data[:600]
+    model = LaplacianKModes(8, random_state=0, max_iter=1).fit(X)
+    labels = spectral_labels(model.affinity_, 8, seed=0, n_jobs=1)
+    assert model.init_ == "spectral"
+    assert (labels >= 0).all()
+    # Neighbours hold what they begin with.
+    assert (labels == model.labels_).mean() > 0.9
+    for loop in LaplacianKModes(8, random_state=0, diagonal_shift="auto").fit(X).relaxed_energies_:
+        assert not rises(loop)
+
+
+def test_each_iteration_goes_on_from_the_one_before():
+    X = normalized(DIGITS.data[:500])
+    weight = 1.5
+    one, two = (
+        LaplacianKModes(8, random_state=0, laplacian_weight=weight, max_iter=most, diagonal_shift=0)
+        for most in (1, 2)
+    )
+    one.fit(X)
+    two.fit(X)
+    if two.n_iter_ == 1:
+        pytest.fail("the run is too short to show anything")
+    A = kernel(X, one.modes_, one.bandwidth_**2)
+    W = one.affinity_.toarray()
+    Z = softmax(A + weight * W @ one.responsibilities_)
+    watched = two.relaxed_energies_[1][0]
+    value = (Z * np.log(Z)).sum() - (Z * A).sum() - weight / 2 * (Z * (W @ Z)).sum()
+    assert watched == pytest.approx(value, rel=1e-10)
+
+
+def test_spectral_labels_of_graphs_in_pieces():
+    def ring(n):
+        one = np.arange(n)
+        W = sp.csr_matrix((np.ones(n), (one, (one + 1) % n)), shape=(n, n))
+        return W + W.T
+
+    # As many pieces as clusters, more, and fewer; small ones do not count.
+    pieces = [100, 90, 80, 3]
+    W = sp.block_diag([ring(n) for n in pieces], format="csr")
+    truth = np.repeat(np.arange(4), pieces)
+    for k, large in ((3, 3), (2, 2)):
+        labels = spectral_labels(W, k, seed=0, n_jobs=1)
+        assert (labels[truth < large] == truth[truth < large]).all()
+        assert (labels[truth >= large] == -1).all()
+    labels = spectral_labels(W, 5, seed=0, n_jobs=1)
+    assert sorted(np.unique(labels)) == [-1, 0, 1, 2, 3, 4]
+    assert (labels[truth == 3] == -1).all()
+    for one in range(5):
+        assert len(np.unique(truth[labels == one])) == 1
+    # Large enough for the iterative solver: eight pieces, of which each has an eigenvector of 1.
+    W = sp.block_diag([ring(100)] * 8, format="csr")
+    vectors = embedding(W.astype(float), 20)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-12)
+    labels = spectral_labels(W, 20, seed=0, n_jobs=1)
+    for one in range(20):
+        assert len(np.unique(np.flatnonzero(labels == one) // 100)) == 1
+    # Nothing but pairs.
+    assert spectral_labels(sp.block_diag([np.ones((2, 2))] * 200, format="csr"), 3, seed=0, n_jobs=1) is None
+    assert (spectral_labels(W, 1, seed=0, n_jobs=1) == 0).all()
+
+
+def test_eigenvectors_are_those_of_a_dense_solver():
+    X, _ = blobs(n=700, k=5, seed=4, apart=1.0)
+    graph = kneighbors_graph(X, 5, mode="connectivity")
+    W = sp.csr_matrix((graph + graph.T) / 2)
+    found = embedding(W, 5)
+    scale = 1 / np.sqrt(W.sum(axis=1).A1)
+    vectors = np.linalg.eigh(scale[:, None] * W.toarray() * scale)[1][:, -5:]
+    wanted = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    # The same but for signs and turns.
+    np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=0.02)
+    np.testing.assert_array_equal(found, embedding(W, 5))
+
+
+def test_pieces_of_duplicates_begin_with_seeds():
+    X = np.repeat(np.random.default_rng(0).normal(size=(60, 4)), 8, axis=0)
+    X += np.random.default_rng(1).normal(size=X.shape) * 1e-3
+    with pytest.warns(RuntimeWarning, match="much smaller than a cluster"):
+        model = LaplacianKModes(3, normalize=False, bandwidth=1.0, random_state=0).fit(X)
+    assert model.init_ == "k-means++"
+    assert len(np.unique(model.labels_)) == 3
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("n", "k"), [(3, 1), (3, 2), (3, 3), (12, 11), (12, 12), (30, 20), (60, 2)])
+@pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
+def test_a_spectral_start_with_few_rows(n, k, variant):
+    X, _ = blobs(n=n, seed=n)
+    given = {"n_neighbors": min(5, n - 1), "mode_update": variant, "normalize": False, "random_state": 0}
+    model = LaplacianKModes(k, **given).fit(X)
+    assert model.init_ == "spectral"
+    assert len(np.unique(model.labels_)) == k
+    assert (np.isfinite(model.modes_)).all()
+    # Duplicates, of which there are as many as clusters or less.
+    twice = np.concatenate([X, X])
+    assert len(np.unique(LaplacianKModes(k, **given).fit(twice).modes_, axis=0)) == k
+
+
+@pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
+def test_a_collapse_restores_the_labels_that_a_run_began_with(variant):
+    X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
+    given = {"mode_update": variant, "normalize": False, "random_state": 1}
+    for weight in (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.3):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = LaplacianKModes(10, laplacian_weight=weight, **given).fit(X)
+        if model.collapsed_ and model.n_iter_ == 1:
+            break
+    else:
+        pytest.fail("no weight made a cluster vanish")
+    labels = spectral_labels(model.affinity_, 10, seed=1, n_jobs=1)
+    assert (model.labels_ == labels).all()
+    assert (model.responsibilities_ == np.eye(10)[labels]).all()
+    assert model.stop_reason_ == "collapsed"
+
+
+def test_a_spectral_start_on_a_path_and_the_command_line(tmp_path, capsys):
+    X, _ = blobs(n=200, k=4, seed=3, apart=1.0)
+    table = shoal.laplacian_path(X, 4, n_resamples=1, random_state=0, normalize=False)
+    model = LaplacianKModes(4, random_state=0, normalize=False).fit(X)
+    weights = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0]) * model.laplacian_weight_
+    np.testing.assert_allclose(table["weight"], weights, rtol=1e-12)
+    assert table["energy"][4] == pytest.approx(model.energy_, rel=1e-12)
+    np.save(tmp_path / "rows.npy", X)
+    fit = [
+        "fit",
+        str(tmp_path / "rows.npy"),
+        "-k",
+        "4",
+        "--method",
+        "kmodes",
+        "--init",
+        "spectral",
+        "--quiet",
+    ]
+    assert main([*fit, "--set", "normalize=false", "--set", "laplacian_weight=auto", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["init"], told["laplacian_weight"]) == ("spectral", model.laplacian_weight_)
+    assert told["energy"] == pytest.approx(model.energy_, rel=1e-12)
+
+
+def test_bad_starts_and_weights():
+    X, _ = blobs(n=30)
+    with pytest.raises(ValueError, match=r"laplacian_weight must be 'auto' or.*init must be one of spectral"):
+        LaplacianKModes(3, laplacian_weight="much", init="spectrum").fit(X)
+    with pytest.raises(ValueError, match="init must be one of auto"):
+        shoal.KMeans(3, init="spectral").fit(X)
 
 
 def test_who_asks_for_a_score_is_told_that_there_is_none():

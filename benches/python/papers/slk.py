@@ -7,6 +7,9 @@ spectral clustering where there are few rows, and of both variants for fixed wei
 paper, many seeds, with the runs that collapsed; labels are used for no more. Fits begin
 with greedy seeds, plain ones as in the paper, and with the centers of k-means. ``monotone``: whether what is
 watched ever rises, over random graphs that meet the condition. ``growth``: seconds over the number of rows.
+``defaults``: fits with the default weight, from spectral clustering and from seeds, against k-means, against
+spectral clustering on the same graph, and against a weight of 1; a set says whether the rule for the weight
+was found on it.
 """
 
 from __future__ import annotations
@@ -122,6 +125,7 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
     def after(weight: float) -> Any:
         fit = shoal.LaplacianKModes(
             10,
+            init="k-means++",
             laplacian_weight=weight,
             n_neighbors=m,
             affinity="precomputed",
@@ -368,6 +372,7 @@ def monotone(args: argparse.Namespace) -> list[dict[str, Any]]:
         X = rng.normal(size=(n, 3))
         model = shoal.LaplacianKModes(
             k,
+            init="k-means++",
             laplacian_weight=weight,
             affinity="precomputed",
             diagonal_shift=shift,
@@ -409,6 +414,7 @@ def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
         X = X.astype(np.float32) + rng.normal(scale=0.5, size=X.shape).astype(np.float32)
         model = shoal.LaplacianKModes(
             10,
+            init="k-means++",
             laplacian_weight=0.5,
             normalize=False,
             graph_method=args.growth_method,
@@ -437,6 +443,183 @@ def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
     return rows
 
 
+# ---------------------------------------------------------------- defaults
+
+#: Sets on which the rule for the default weight was found, and others.
+TUNED = (
+    "digits",
+    "usps_11k",
+    "mnist_70k",
+    "fsdd_logmel40_spkA",
+    "resnet18_cifar_16k",
+    "coil20_1440",
+    "letter_20k",
+    "words by speakers",
+    "news20_counts",
+    "sipu/a1",
+    "sipu/d31",
+    "sipu/a3",
+)
+OTHERS = (
+    "cifar10_test10k_rgb",
+    "pairs of digits, 25",
+    "pairs of digits, 40",
+    "stc_stackoverflow_counts",
+    "dblp_titles_counts",
+    "uci/statlog",
+    "uci/yeast",
+    "other/chameleon_t7_10k",
+    "sipu/r15",
+    "sipu/s4",
+    "sipu/worms_2",
+    "shuttle_49k",
+)
+#: Batteries of small sets, whose rows are standardized and not scaled to length 1.
+BATTERIES = ("sipu", "fcps", "uci", "other")
+
+
+def classes(name: str, most: int) -> tuple[Any, np.ndarray, bool]:
+    """At most so many rows, drawn at random, their classes, and whether they are scaled to length 1."""
+    from scipy.sparse import csr_matrix
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    folder = Path(os.environ["SHOAL_DATA"])
+    rng = np.random.default_rng(0)
+    scaled = True
+    if name.startswith("pairs of digits"):
+        images, digits = labelled("usps_11k")
+        pairs = rng.choice(100, int(name.rsplit(maxsplit=1)[-1]), replace=False)
+        y = np.repeat(np.arange(len(pairs)), 150)
+        halves = [
+            [rng.choice(np.flatnonzero(digits == digit)) for digit in side[y]]
+            for side in (pairs // 10, pairs % 10)
+        ]
+        X = np.hstack([images[half] for half in halves])
+    elif name.endswith("_counts"):
+        with np.load(folder / f"{name}.npz") as archive:
+            parts = (archive["data"].astype(np.float64), archive["indices"], archive["indptr"])
+            counts, y = csr_matrix(parts, shape=tuple(archive["shape"])), archive["y"]
+        X = csr_matrix(TfidfTransformer().fit_transform(counts), dtype=np.float32)
+    elif name.split("/", maxsplit=1)[0] in BATTERIES:
+        with np.load(folder / "gagolews_a.npz") as archive:
+            X, y = archive[f"{name}/X"].astype(np.float64), archive[f"{name}/y0"]
+        X, y = X[y > 0], y[y > 0]
+        X = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-12)
+        scaled = False
+    elif name == "words by speakers":
+        with np.load(folder / "fsdd_logmel40_spkA.npz") as archive:
+            X, y = archive["X"].astype(np.float32), 3 * archive["y"].astype(int) + archive["spk"]
+    else:
+        X, y = labelled(name)
+    picked = np.sort(rng.permutation(X.shape[0])[:most])
+    return X[picked], np.unique(y[picked], return_inverse=True)[1], scaled
+
+
+def defaults(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Compare fits with default parameters with what they begin with, and with k-means."""
+    import shoal
+    from scipy.sparse import csr_matrix
+    from shoal._spectral import spectral_labels
+    from sklearn.preprocessing import normalize
+
+    rows: list[dict[str, Any]] = []
+    for name in args.default_sets:
+        X, y, scaled = classes(name, args.most_rows)
+        seen = normalize(X) if scaled else X
+        k = len(np.unique(y))
+        about = {"part": "defaults", "data": name, "found on": name in TUNED}
+        about |= {"rows": X.shape[0], "columns": X.shape[1], "clusters": k}
+        for seed in range(args.default_seeds):
+
+            def kept(
+                what: str,
+                seconds: float,
+                model: Any,
+                about: dict[str, Any] = about,
+                y: np.ndarray = y,
+                seed: int = seed,
+            ) -> None:
+                row = {**about, "what": what, "start": None, "neighbors": None, "seed": seed}
+                row |= {"weight": getattr(model, "laplacian_weight_", None), "seconds": seconds}
+                rows.append({**row, **scores(y, model)})
+
+            model = shoal.KMeans(k, random_state=seed, n_jobs=args.threads)
+            kept("k-means", *timed(model.fit, seen))
+            begun = time.perf_counter()
+            graph = shoal.knn_graph(seen, 5, n_jobs=args.threads)
+            graph.data[:] = 1
+            labels = spectral_labels(csr_matrix((graph + graph.T) / 2), k, seed=seed, n_jobs=args.threads)
+            if labels is not None:
+                found = labels >= 0
+                if not found.all():
+                    shares = csr_matrix((np.ones(found.sum()), (labels[found], np.flatnonzero(found))))
+                    middles = shares @ csr_matrix(seen)[: shares.shape[1]]
+                    middles = np.asarray(middles.todense()) / np.bincount(labels[found])[:, None]
+                    labels[~found] = shoal.nearest(seen[~found], middles)[0]
+                plain = argparse.Namespace(labels_=labels)
+                kept("spectral", time.perf_counter() - begun, plain)
+            fits = {"SLK": {}, "SLK from seeds": {"init": "k-means++"}}
+            fits["SLK from seeds, weight 1"] = {"init": "k-means++", "laplacian_weight": 1.0}
+            for what, given in fits.items():
+                model = shoal.LaplacianKModes(
+                    k, normalize=scaled, random_state=seed, n_jobs=args.threads, **given
+                )
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    kept(what, *timed(model.fit, X))
+        mine = [row for row in rows if row["data"] == name]
+        shown = {**SHOWN, "rows": "d", "clusters": "d", "found on": ""}
+        shown = {key: shown[key] for key in DEFAULTS_SHOWN}
+        table = [{**row, **about, "part": "defaults, means"} for row in means(mine)]
+        for row in table:
+            row["weight"] = next(one["weight"] for one in mine if one["what"] == row["what"])
+        print(common.table(table, shown), flush=True)
+    return rows
+
+
+#: Columns of the table of defaults.
+DEFAULTS_SHOWN = (
+    "data",
+    "found on",
+    "rows",
+    "clusters",
+    "what",
+    "weight",
+    "runs",
+    "collapsed",
+    "nmi",
+    "acc",
+    "seconds",
+)
+
+
+def about_defaults(rows: list[dict[str, Any]]) -> list[str]:
+    """On how many sets the defaults are ahead of the others, by means over seeds."""
+    values: dict[tuple[bool, str], dict[str, list[tuple[float, float]]]] = {}
+    for row in rows:
+        of_set = values.setdefault((row["found on"], row["data"]), {})
+        of_set.setdefault(row["what"], []).append((row["nmi"], row["acc"]))
+    lines = []
+    for tuned, kind in ((True, "on which the weight was found"), (False, "others")):
+        sets = [of_set for (found, _), of_set in values.items() if found == tuned]
+        for other in ("spectral", "k-means", "SLK from seeds", "SLK from seeds, weight 1"):
+            both = [of_set for of_set in sets if other in of_set]
+            if not both:
+                continue
+            for at, score in enumerate(("NMI", "accuracy")):
+                gaps = [
+                    np.mean([one[at] for one in of_set["SLK"]]) - np.mean([one[at] for one in of_set[other]])
+                    for of_set in both
+                ]
+                ahead, behind = sum(gap > 0.001 for gap in gaps), sum(gap < -0.001 for gap in gaps)
+                text = (
+                    f"SLK against {other}, {len(both)} sets ({kind}), {score}: ahead on {ahead}, behind on "
+                )
+                text += f"{behind}; in the mean {np.mean(gaps):+.3f}"
+                lines.append(verdict(ahead > behind, text))
+    return lines
+
+
 def picture(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw the growth."""
     from matplotlib.figure import Figure
@@ -462,7 +645,9 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     """Run the parts that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--part", choices=("graph", "quality", "monotone", "growth", "all"), default="all")
+    parser.add_argument(
+        "--part", choices=("graph", "quality", "monotone", "growth", "defaults", "all"), default="all"
+    )
     parser.add_argument("--data", default="mnist_70k", help="set of the graph part")
     parser.add_argument("--rows", type=int, help="rows of a set, the first ones (default: all)")
     parser.add_argument("--sets", nargs="+", default=list(SETS), help="sets of the quality part")
@@ -484,6 +669,9 @@ def main() -> None:
     parser.add_argument("--growth-method", default="auto", help="of the graph")
     parser.add_argument("--first", type=int, default=20_000)
     parser.add_argument("--last", type=int, default=640_000)
+    parser.add_argument("--default-sets", nargs="+", default=[*TUNED, *OTHERS], help="of the defaults part")
+    parser.add_argument("--default-seeds", type=int, default=3)
+    parser.add_argument("--most-rows", type=int, default=6000, help="of a set in the defaults part")
     parser.add_argument("--threads", type=int, default=common.cores())
     parser.add_argument("--csv", help="where to keep the table")
     parser.add_argument("--quick", action="store_true", help="a smoke run; its numbers mean nothing")
@@ -491,11 +679,13 @@ def main() -> None:
     if args.quick:
         args.data, args.sets, args.rows, args.seeds, args.repeats = "digits", ["digits"], 600, 1, 1
         args.weights, args.first, args.last, args.trials = [0.0, 0.5], 2000, 4000, 20
+        args.default_sets, args.default_seeds, args.most_rows = ["digits"], 1, 600
     parts = {
         "graph": (graphs, about_graphs),
         "quality": (quality, about_quality),
         "monotone": (monotone, about_rises),
         "growth": (growth, lambda _: []),
+        "defaults": (defaults, about_defaults),
     }
     rows: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -509,7 +699,7 @@ def main() -> None:
         lines += say(found)
         if name == "quality":
             rows += means(found)
-        elif name != "monotone":
+        elif name in ("graph", "growth"):
             print(common.table(found, columns), flush=True)
         if name == "growth":
             place = tempfile.mkdtemp() if args.quick else None
