@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_array, validate_data
 from . import _params
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Source, Step
+from ._files import is_name
 from ._params import verbosity
 from ._warn import warn
 from .callbacks import Callback, ProgressBar
@@ -76,7 +77,7 @@ def opened(X: Any) -> DataSource | None:
     """Open a path, a stream or an object that holds rows elsewhere; a source is open. None for an array."""
     if isinstance(X, DataSource):
         return X
-    return open_path(os.fspath(X)) if isinstance(X, (str, os.PathLike)) else open_object(X)
+    return open_path(os.fspath(X)) if is_name(X) else open_object(X)
 
 
 def as_source(X: Any) -> Source:

@@ -9,8 +9,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
+from ._outputs import MODELS, check_suffix
 from ._params import shown
 from .backward_euler import BackwardEulerKMeans
+from .formats.stream import told_of
 from .kmeans import KMeans
 from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
@@ -69,6 +71,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         msg="this %(name)s is not fitted yet: it has no centers to save",
         all_or_any=any,
     )
+    check_suffix("path", path, MODELS)
     # A class derived from one of ours is kept as ours.
     kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))
     arrays, meta = estimator._kept()
@@ -115,10 +118,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise ValueError(
             f"{name}: holds a {kind!r}, which this version cannot load: it knows {', '.join(KINDS)}"
         )
-    try:
+    with told_of(name, "is damaged"):
         return KINDS[kind]._restored(arrays, meta)
-    except ValueError as error:
-        raise ValueError(f"{name}: is damaged: {error}") from error
 
 
 def resume(
@@ -218,7 +219,5 @@ def begun(name: str) -> tuple[Any, Any]:
             f"{name}: holds a {kind!r}, which is no checkpoint of this version: "
             f"it knows {', '.join(CHECKPOINTS)}"
         )
-    try:
+    with told_of(name, "is damaged"):
         return CHECKPOINTS[kind]._of_params(arrays, meta), (kind, arrays, meta)
-    except ValueError as error:
-        raise ValueError(f"{name}: is damaged: {error}") from error

@@ -19,6 +19,7 @@ from ._centers import INITS
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import ModesRun, Source, Step
 from ._results import label_into
+from ._sparse import csr_of
 from ._spool import at_any_place
 from ._warn import warn
 from .data import DataSource
@@ -680,7 +681,7 @@ def kept_of(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int32], k: int) -> 
 
 def matrix_of(affinity: Any) -> Any:
     """Check shape and type of an affinity that the user gives; values are checked where they are used."""
-    matrix = csr_matrix(affinity) if issparse(affinity) else csr_matrix(np.asarray(affinity))
+    matrix = csr_matrix(csr_of(affinity) if issparse(affinity) else np.asarray(affinity))
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f'X must be square with affinity="precomputed", got shape {matrix.shape}')
     if matrix.dtype.kind not in "biuf":

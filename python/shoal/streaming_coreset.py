@@ -14,6 +14,8 @@ from sklearn.exceptions import NotFittedError
 
 from . import _core, _params
 from ._base import as_source
+from ._files import is_name
+from ._outputs import MODELS, check_suffix
 from ._warn import warn
 from ._watch import watched
 from .coreset import Coreset, coreset_of
@@ -260,6 +262,7 @@ class StreamingCoreset(BaseEstimator):
             When the file cannot be written.
         """
         self._begun()
+        check_suffix("path", path, MODELS)
         kind, arrays, meta = self._state.state()
         _core.save_model(os.fsdecode(path), kind, arrays, {**meta, "compute": self._state.compute})
 
@@ -309,7 +312,7 @@ class StreamingCoreset(BaseEstimator):
 
 def _is_stream(X: Any) -> bool:
     """Whether X is opened rather than taken as an array: a path, an iterator or the like."""
-    return isinstance(X, (str, os.PathLike)) or hasattr(X, "__next__") or callable(X)
+    return is_name(X) or hasattr(X, "__next__") or callable(X)
 
 
 def _parts(rows: DataSource) -> Iterator[DataSource]:

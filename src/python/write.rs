@@ -1,5 +1,6 @@
 //! This module knows files of rows that Python writes: as they come, or in random order.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use numpy::PyUntypedArray;
@@ -63,7 +64,7 @@ pub(super) struct NpyWriter(Open<Writer>);
 #[pymethods]
 impl NpyWriter {
     #[new]
-    fn new(path: &str, dtype: &str, cols: Option<usize>) -> PyResult<Self> {
+    fn new(path: PathBuf, dtype: &str, cols: Option<usize>) -> PyResult<Self> {
         let dtype = Dtype::from_name(dtype)?;
         let writer = match cols {
             Some(cols) => Writer::create(path, dtype, cols)?,
@@ -98,7 +99,7 @@ pub(super) struct ShuffledWriter(Open<Shuffler>);
 impl ShuffledWriter {
     #[new]
     fn new(
-        path: &str,
+        path: PathBuf,
         dtype: &str,
         cols: usize,
         rows: Option<u64>,
