@@ -386,7 +386,7 @@ class Clusterer(BaseEstimator, ABC):
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             One safetensors file, which appears whole or not at all. Labels of the rows are not kept:
             ``predict`` gives them.
 

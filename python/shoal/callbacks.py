@@ -129,7 +129,7 @@ class Checkpoint(Callback):
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, bytes or os.PathLike
         The file; one that exists is replaced.
     every : float, default=60.0
         Seconds between two of them, at least 0.

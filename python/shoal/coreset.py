@@ -59,7 +59,7 @@ class Coreset(NamedTuple):
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             The file; one that exists is replaced.
 
         Raises
@@ -84,7 +84,7 @@ class Coreset(NamedTuple):
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             The file.
 
         Returns

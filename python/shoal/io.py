@@ -55,7 +55,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ----------
     estimator : estimator
         Fitted.
-    path : str or os.PathLike
+    path : str, bytes or os.PathLike
         The file; one that exists is replaced.
 
     Raises
@@ -85,7 +85,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, bytes or os.PathLike
         The file.
 
     Returns
@@ -133,7 +133,7 @@ def resume(
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, bytes or os.PathLike
         The file.
     X : rows of shape (n_samples, n_features)
         The same rows, from the same kind of source: memory and memory-mapped files are one, streams that can

@@ -491,7 +491,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         X : rows of shape (n_samples, n_features)
             As for :meth:`fit`; computed in the type of the modes.
         out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go: an array, or an ``.npy`` file, which appears whole or not at all.
+            Where the labels go, as for :meth:`KMeans.predict`.
 
         Returns
         -------

@@ -251,7 +251,7 @@ class StreamingCoreset(BaseEstimator):
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             One safetensors file, which appears whole or not at all.
 
         Raises
