@@ -232,7 +232,7 @@ def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike) -> Outp
 
 
 def write_values(argument: str, path: Name, column: str, values: npt.NDArray[Any]) -> None:
-    """Write values that are in memory to the file that the suffix of `path` names, as :func:`output` does."""
+    """Write values that are in memory, as :func:`output` does block by block."""
     if Path(os.fsdecode(path)).suffix.lower() == ".npy":
         write_npy(path, values)
         return
@@ -242,7 +242,7 @@ def write_values(argument: str, path: Name, column: str, values: npt.NDArray[Any
 
 
 class Mapped:
-    """Values that are put into a nameless file in a folder, and mapped: a result of any size in little memory.
+    """Values in a nameless file in a folder, which is mapped: a result of any size in little memory.
 
     Parameters
     ----------

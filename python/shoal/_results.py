@@ -102,7 +102,7 @@ class InArray(Results):
 
 
 class InFile(Results):
-    """Values in a file, which appears whole or not at all, and a memory map of them where there is a reader."""
+    """Values in a file, which appears whole or not at all, and a memory map of them if they are `read`."""
 
     def __init__(self, name: str, path: Name, dtype: npt.DTypeLike, *, read: bool) -> None:
         with ExitStack() as stack:

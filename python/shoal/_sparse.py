@@ -89,9 +89,8 @@ def check_compressed(matrix: Any, count: int, end: int, along: str, across: str)
     falls = indptr[1:] < indptr[:-1]
     if falls.any():
         at = int(falls.argmax())
-        raise ValueError(
-            f"indptr must not decrease, got {indptr[at + 1]} after {indptr[at]} at {along.partition(' ')[0][:-1]} {at}"
-        )
+        place = "row" if along.startswith("row") else "column"
+        raise ValueError(f"indptr must not decrease, got {indptr[at + 1]} after {indptr[at]} at {place} {at}")
     if int(indptr[-1]) > stored:
         raise ValueError(f"indptr must end within the {stored} stored values, got {indptr[-1]}")
     within("indices", across, matrix.indices, end, int(indptr[-1]))
@@ -113,9 +112,7 @@ def of_bsr(matrix: Any, rows: int, cols: int) -> Any:
     shape = matrix.data.shape
     if len(shape) != 3 or min(shape[1:]) < 1 or rows % shape[1] or cols % shape[2]:
         raise ValueError(f"data must hold blocks that divide the shape {(rows, cols)}, got shape {shape}")
-    check_compressed(
-        matrix, rows // shape[1], cols // shape[2], "rows of blocks", "columns of blocks"
-    )
+    check_compressed(matrix, rows // shape[1], cols // shape[2], "rows of blocks", "columns of blocks")
     return matrix.tocsr()
 
 

@@ -269,8 +269,8 @@ def open(
         A 2-D array (any strides), or anything that becomes one (a numeric frame, a list). A sparse matrix or
         array of SciPy: CSR is read in place, others are converted, with a warning.
 
-        The path of a file: a str, bytes or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``,
-        ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
+        The path of a file: a str, bytes or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``,
+        ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
         a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
         ``scipy.sparse.save_npz`` wrote. Read a block at a time, as often as there are passes:
         ``.parquet`` (or a folder of them, without folders of its own), ``.arrow`` and ``.feather`` (extra
@@ -326,9 +326,10 @@ def open(
 
     A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
     of an HDF5 or zarr array, a whole compressed batch of Arrow. A few bytes of a damaged file can claim a
-    chunk of many gigabytes: `chunk_limit` refuses one before there is memory for it. It counts a chunk of an
-    HDF5 or zarr array together with those beside it in the same rows, a page of a Parquet file, and all arrays
-    of an ``.npz`` file (of which a hundred times the size of the file is always allowed).
+    chunk of many gigabytes. `chunk_limit` bounds the chunks of an HDF5 or zarr array that lie beside each
+    other in the same rows, a page of a Parquet file, and all arrays of an ``.npz`` file together, which may
+    always take a hundred times the size of the file. What takes more is refused before any memory is
+    allocated for it.
 
     Examples
     --------

@@ -260,9 +260,8 @@ def main(folder, kind, count):
         except BaseException as error:  # noqa: BLE001 - that is what is looked for
             end = f"{type(error).__module__}.{type(error).__name__}: {error}"
         came[end] = came.get(end, 0) + 1
-        if end not in ("read", "ValueError") and os.environ.get("KEEP"):
-            if damaged.is_file():
-                shutil.copy(damaged, folder / f"{kind.replace(' ', '_')}-{i}{suffix}")
+        if end not in ("read", "ValueError") and os.environ.get("KEEP") and damaged.is_file():
+            shutil.copy(damaged, folder / f"{kind.replace(' ', '_')}-{i}{suffix}")
     came["grown"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
     print(json.dumps(came))
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -113,7 +114,7 @@ def test_labels_are_not_written_among_the_parts_that_are_read(tmp_path):
     assert names(tmp_path) == ["a.parquet"]
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs a folder that takes no files")
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that takes no files")
 def test_a_folder_that_takes_no_files_is_found_out_before_any_work(tmp_path, capsys, monkeypatch):
     np.save(tmp_path / "rows.npy", X)
     with pytest.raises(OSError, match="/proc/x"):
@@ -175,15 +176,20 @@ def test_the_command_line_refuses_other_names_before_any_work(tmp_path, capsys, 
 # ---------------------------------------------------------------- names that are no text
 
 
+def text(name):
+    """The text that stands for a name that is none."""
+    return os.fsdecode(name)
+
+
 @pytest.fixture
 def odd(tmp_path):
-    """A folder and a file in it whose names are not UTF-8."""
-    folder = os.path.join(os.fsencode(tmp_path), b"f\xff")
+    """A folder, and a file in it, whose names are not UTF-8."""
+    folder = tmp_path / text(b"f\xff")
     try:
-        os.mkdir(folder)
+        folder.mkdir()
     except OSError:
         pytest.skip("names are text here")
-    np.save(os.fsdecode(os.path.join(folder, b"r\xfe.npy")), X)
+    np.save(folder / text(b"r\xfe.npy"), X)
     return folder
 
 
@@ -193,23 +199,23 @@ def test_any_name_in_python(odd):
     import pyarrow.parquet as pq
     import scipy.sparse as sp
 
-    rows = os.path.join(odd, b"r\xfe.npy")
-    for name in (rows, os.fsdecode(rows)):
+    rows = odd / text(b"r\xfe.npy")
+    for name in (rows, str(rows), os.fsencode(rows)):
         assert shoal.open(name).shape == X.shape
         model = shoal.KMeans(7, random_state=0).fit(name)
         assert shoal.StreamingCoreset(10).partial_fit(name).n_rows_ == 3000
 
     def named(suffix):
-        return os.path.join(odd, b"x\xff" + suffix)
+        return odd / text(b"x\xff" + suffix)
 
     for suffix in (b".npy", b".csv", b".txt", b".parquet"):
-        model.predict(rows, out=named(suffix), distances=os.path.join(odd, b"d\xff" + suffix))
-        assert os.path.exists(named(suffix))
-    model.save(named(b".safetensors"))
+        model.predict(rows, out=os.fsencode(named(suffix)), distances=odd / text(b"d\xff" + suffix))
+        assert named(suffix).exists()
+    model.save(os.fsencode(named(b".safetensors")))
     assert shoal.load(named(b".safetensors")).n_clusters == 7
     assert shoal.write(X, named(b".npy")).shape == X.shape
     assert shoal.shuffle(rows, named(b".npy"), random_state=0).shape == X.shape
-    kept = named(b".checkpoint")
+    kept = os.fsencode(named(b".checkpoint"))
     for step in shoal.KMeans(7, random_state=0, callbacks=[Checkpoint(kept)]).iter_fit(rows):
         if step.iteration == 2:
             break
@@ -217,13 +223,14 @@ def test_any_name_in_python(odd):
     shoal.lightweight_coreset(rows, 50, random_state=0).save(named(b".npz"))
     assert shoal.Coreset.load(named(b".npz")).points.shape == (50, 4)
 
-    with open(named(b".parquet"), "wb") as file:
+    with named(b".parquet").open("wb") as file:
         pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1]}), file)
-    with open(named(b".arrow"), "wb") as file, pa.ipc.new_file(file, pa.schema([("a", pa.float32())])) as to:
+    schema = pa.schema([("a", pa.float32())])
+    with named(b".arrow").open("wb") as file, pa.ipc.new_file(file, schema) as to:
         to.write_table(pa.table({"a": X[:, 0]}))
     with h5py.File(named(b".h5"), "w") as file:
         file["X"] = X
-    with open(named(b".npz"), "wb") as file:
+    with named(b".npz").open("wb") as file:
         sp.save_npz(file, sp.csr_array(X))
     for suffix, cols in ((b".parquet", 2), (b".arrow", 1), (b".h5", 4), (b".npz", 4)):
         with shoal.open(named(suffix)) as source:
@@ -232,15 +239,14 @@ def test_any_name_in_python(odd):
 
 
 def test_errors_name_such_a_file(odd):
-    for name, text in ((b"none\xff.npy", "No such file"), (b"bad\xff.npy", "ends within")):
-        path = os.fsdecode(os.path.join(odd, name))
-        if name.startswith(b"bad"):
-            with open(path, "wb") as file:
-                file.write(b"\x93NUMPY")
-        with pytest.raises((OSError, ValueError)) as caught:
-            shoal.KMeans(2).fit(path)
-        assert text in str(caught.value)
-        assert os.fsdecode(name) in (caught.value.filename if text == "No such file" else str(caught.value))
+    none, bad = odd / text(b"none\xff.npy"), odd / text(b"bad\xff.npy")
+    with pytest.raises(FileNotFoundError) as missing:
+        shoal.KMeans(2).fit(none)
+    assert missing.value.filename == str(none)
+    bad.write_bytes(b"\x93NUMPY")
+    with pytest.raises(ValueError, match="ends within") as damaged:
+        shoal.KMeans(2).fit(bad)
+    assert str(bad) in str(damaged.value)
     with pytest.raises(ValueError, match="null character"):
         shoal.open("x\0.npy")
     for empty in (b"", ""):
@@ -260,17 +266,17 @@ def shoal_program(*args, **how):
 
 
 def test_any_name_on_the_command_line(odd):
-    rows, model = os.path.join(odd, b"r\xfe.npy"), os.path.join(odd, b"m\xff.safetensors")
-    labels = os.path.join(odd, b"l\xff.csv")
+    rows, model = odd / text(b"r\xfe.npy"), odd / text(b"m\xff.safetensors")
+    labels = odd / text(b"l\xff.csv")
     done = shoal_program("fit", rows, "-k", "7", "-o", model, "--labels", labels, capture_output=True)
     assert done.returncode == 0, done.stderr
     # As it is, though it is no text.
-    assert rows in done.stdout
-    assert len(pd.read_csv(os.fsdecode(labels))) == 3000
+    assert os.fsencode(rows) in done.stdout
+    assert len(pd.read_csv(labels)) == 3000
     done = shoal_program("info", rows, "--json", capture_output=True)
     assert done.returncode == 0, done.stderr
     assert b'"kind": "rows"' in done.stdout
-    done = shoal_program("info", os.path.join(odd, b"none\xff.npy"), capture_output=True)
+    done = shoal_program("info", odd / text(b"none\xff.npy"), capture_output=True)
     assert done.returncode == 1
     assert done.stderr.startswith(b"shoal: error: ")
     assert b"No such file" in done.stderr

@@ -345,7 +345,9 @@ def test_values_behind_the_last_row_are_nobody_s():
 
 
 def csc(dtype="f4"):
-    return sp.random_array((40, 12), density=0.3, format="csc", dtype=dtype, random_state=np.random.default_rng(0))
+    return sp.random_array(
+        (40, 12), density=0.3, format="csc", dtype=dtype, random_state=np.random.default_rng(0)
+    )
 
 
 def set_index(matrix, name, at, value):

@@ -94,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if sys.stderr is None:
         # It was closed: `print` would take standard output in its place.
-        sys.stderr = Path(os.devnull).open("w")
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the program runs
     args = argparse.Namespace()
     try:
         top = parser()

@@ -123,7 +123,9 @@ def run(args: argparse.Namespace) -> int:
     methods = args.methods or available(CENTERS)
     chosen = {method: chosen_for(method, methods, args) for method in methods}
     starts = {file for params in chosen.values() if (file := centers_file(params))}
-    check_outputs([args.data, *filter(None, [args.validation]), *sorted(starts)], [("--plot", args.plot, PICTURES)])
+    check_outputs(
+        [args.data, *filter(None, [args.validation]), *sorted(starts)], [("--plot", args.plot, PICTURES)]
+    )
     if args.plot:
         from shoal.plot import require_matplotlib
 

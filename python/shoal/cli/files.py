@@ -10,7 +10,6 @@ from typing import Any
 
 from .errors import FailedError, UsageError
 
-
 #: An option, the file that it names, and the suffixes that such a file may have.
 Wanted = tuple[str, str | None, tuple[str, ...]]
 

@@ -51,7 +51,12 @@ def add(verbs: Verbs) -> None:
         help="rows that join in a round of k-means||, by the number of centers (default: 2)",
     )
     seed.add_argument("--n-rounds", type=int, metavar="N", help="rounds of k-means|| (default: 5)")
-    seed.add_argument("--indices", type=file_of, metavar="OUT.npy", help="write which rows they are (int64), as .npy, .csv, .txt or .parquet")
+    seed.add_argument(
+        "--indices",
+        type=file_of,
+        metavar="OUT.npy",
+        help="write which rows they are (int64), as .npy, .csv, .txt or .parquet",
+    )
     seed.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all draws (default: 0)")
     add_common(seed)
 

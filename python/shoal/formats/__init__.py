@@ -11,7 +11,8 @@ from shoal._core import Source
 
 from .stream import Stream
 
-#: What reads files of a suffix: a module here, its function, and which option of `shoal.open` it takes.
+#: What reads files of a suffix: a module here, its function, and which option of `shoal.open` it takes. The
+#: functions of `CHUNKED` take the most bytes of a chunk too.
 SUFFIXES = {
     ".arrow": ("ipc", "open_ipc", "columns"),
     ".feather": ("ipc", "open_ipc", "columns"),
@@ -21,6 +22,7 @@ SUFFIXES = {
     ".safetensors": ("safetensors", "open_safetensors", "key"),
     ".zarr": ("zarr", "open_zarr", "key"),
 }
+CHUNKED = ("hdf5", "parquet", "zarr")
 #: What lies in the folder of a zarr store, of format 3 or 2.
 STORE = ("zarr.json", ".zarray", ".zgroup")
 
@@ -47,7 +49,9 @@ def of_file(
     for other, unwanted in given.items():
         if unwanted is not None:
             raise ValueError(f"{name}: {other}={unwanted!r} does not belong to {suffix} files")
-    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, value, limit)
+    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(
+        name, value, *([limit] if module in CHUNKED else [])
+    )
     return opened
 
 

@@ -14,9 +14,7 @@ from shoal._params import shown
 from .stream import Block, Stream, block_rows, listed, numbers, refuse_large
 
 
-def stream_of(
-    array: Any, name: str, limit: int, opened: Callable[[], AbstractContextManager[Any]]
-) -> Stream:
+def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractContextManager[Any]]) -> Stream:
     """Give a stored array as rows.
 
     Parameters

@@ -20,7 +20,7 @@ OLD = b"FEA1"
 PAGE = 4096
 
 
-def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
+def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
     """Open an ``.arrow`` or ``.feather`` file."""
     pa = pyarrow(name)
     with told_of(name):

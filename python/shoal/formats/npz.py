@@ -74,5 +74,6 @@ def check_member(bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         size = array.tell() + math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or size != member.file_size:
         raise ValueError(
-            f"{member.filename} claims shape {shape} of {dtype}, which does not fit its {member.file_size} bytes"
+            f"{member.filename} claims shape {shape} of {dtype}, which does not fit into "
+            f"{member.file_size} bytes"
         )

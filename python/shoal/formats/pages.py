@@ -1,6 +1,6 @@
 """Headers of the pages of a Parquet file, which claim how much memory each page takes.
 
-The library allocates what a header claims before it looks at the page. Headers are written in Thrift's compact
+pyarrow allocates what a header claims before it looks at the page. Headers are written in Thrift's compact
 protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
 """
 
@@ -96,7 +96,9 @@ class Reader:
         raise self.damaged()
 
 
-def check_pages(file: IO[bytes], name: str, metadata: Any, group: int, wanted: Sequence[str], limit: int) -> None:
+def check_pages(
+    file: IO[bytes], name: str, metadata: Any, group: int, wanted: Sequence[str], limit: int
+) -> None:
     """Refuse a row group with a page that claims more than `limit` bytes.
 
     Parameters

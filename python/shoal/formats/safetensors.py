@@ -33,8 +33,8 @@ DTYPES = {
 LONGEST_HEADER = 100_000_000
 
 
-def open_safetensors(name: str, key: str | None, limit: int) -> Source:
-    """Open the tensor `key` of a file, which needs no name where it is the only one; it is mapped whole."""
+def open_safetensors(name: str, key: str | None) -> Source:
+    """Open the tensor `key` of a file, which needs no name where it is the only one."""
     header, begin, size = header_of(name)
     header.pop("__metadata__", None)
     if not header:

@@ -18,7 +18,7 @@ from shoal._params import memory, shown
 #: A block has about this many bytes: enough work for many threads, little beside the centers and sums. Two
 #: are alive at a time, one that is worked on and one that is read ahead.
 BLOCK_BYTES = 8 << 20
-#: What sets the most bytes that one chunk of a file may take unpacked, and what that is where nothing sets it.
+#: The environment variable that sets the most bytes of one chunk unpacked, and the limit without it.
 CHUNK_LIMIT, DEFAULT_LIMIT = "SHOAL_CHUNK_LIMIT", "1GB"
 #: So many names fit into a message.
 MOST_NAMES = 20
@@ -95,7 +95,7 @@ def told_of(name: str, problem: str = "cannot be read") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # Without a number it is no error of the system; a damaged file makes libraries seek to before its begin.
+        # Without a number it is no error of the system. Damaged files make libraries seek to negative places.
         if error.errno is None or (error.errno == errno.EINVAL and error.filename is None):
             raise ValueError(f"{name}: {problem}: {error}") from error
         if error.filename is None:
