@@ -270,8 +270,8 @@ def open(
         array of SciPy: CSR is read in place, others are converted, with a warning.
 
         The path of a file: a str, bytes or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``,
-        ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
-        a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
+        ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major
+        numbers without a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
         ``scipy.sparse.save_npz`` wrote. Read a block at a time, as often as there are passes:
         ``.parquet`` (or a folder of them, without folders of its own), ``.arrow`` and ``.feather`` (extra
         ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).

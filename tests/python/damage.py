@@ -1,7 +1,8 @@
 """Files with a few bytes changed, opened and read: a program of its own, for a damaged file may end it.
 
-``python damage.py FOLDER KIND COUNT``: writes a valid file of a kind and then COUNT damaged copies of it, one
-after the other, reads each, and prints what came of them as one JSON object.
+``python damage.py FOLDER COUNT KIND...``: writes a valid file of each kind and then COUNT damaged copies of it,
+one after the other, reads each, and prints what came of them as one JSON object. The last line on stderr tells
+which copy is being read.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import resource
 import shutil
 import sys
+import traceback
 import warnings
 from pathlib import Path
 
@@ -229,19 +231,17 @@ def harmed(whole, rng):
     return bytes(data)
 
 
-def main(folder, kind, count):
-    """Damage and read."""
-    warnings.simplefilter("ignore")
-    folder = Path(folder)
+def outcomes(folder, kind, count):
+    """Damage files of a kind and read them; how often each outcome was seen."""
     write, suffix, look = KINDS[kind]
     valid, damaged = folder / f"valid{suffix}", folder / f"damaged{suffix}"
+    shutil.rmtree(valid, ignore_errors=True)
     write(valid)
     look(valid)
     files = [valid] if valid.is_file() else sorted(p for p in valid.rglob("*") if p.is_file())
     rng = np.random.default_rng(len(kind))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     came = {}
-    for i in range(int(count)):
+    for i in range(count):
         chosen = files[int(rng.integers(len(files)))]
         if valid.is_dir():
             shutil.rmtree(damaged, ignore_errors=True)
@@ -252,18 +252,25 @@ def main(folder, kind, count):
         try:
             look(damaged)
             end = "read"
-        except (ValueError, OSError) as error:
-            end = type(error).__name__
-            if "damaged" not in str(error) and end != "ParameterError":
-                # A file that is whole but holds, say, a NaN is refused by who works with it.
-                came.setdefault("unnamed", []).append(str(error))
-        except BaseException as error:  # noqa: BLE001 - that is what is looked for
-            end = f"{type(error).__module__}.{type(error).__name__}: {error}"
+        except ValueError as error:
+            # What is whole but holds, say, a NaN is refused by who works with it.
+            named = damaged.name in str(error) or "NaN and infinity are refused" in str(error)
+            end = "refused" if named else f"names no file: {error}"
+        except BaseException:  # noqa: BLE001 - that is what is looked for
+            end = traceback.format_exc()
         came[end] = came.get(end, 0) + 1
-        if end not in ("read", "ValueError") and os.environ.get("KEEP") and damaged.is_file():
+        if end not in ("read", "refused") and os.environ.get("KEEP") and damaged.is_file():
             shutil.copy(damaged, folder / f"{kind.replace(' ', '_')}-{i}{suffix}")
-    came["grown"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
-    print(json.dumps(came))
+    return came
+
+
+def main(folder, count, *kinds):
+    """Damage and read."""
+    warnings.simplefilter("ignore")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    came = {kind: outcomes(Path(folder), kind, int(count)) for kind in kinds}
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024
+    print(json.dumps({"outcomes": came, "megabytes": grown}))
 
 
 if __name__ == "__main__":
