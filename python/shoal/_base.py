@@ -394,6 +394,8 @@ class Clusterer(BaseEstimator, ABC):
         ------
         sklearn.exceptions.NotFittedError
             When there are no centers yet.
+        ValueError
+            For a suffix of another known format, such as ``.npy``.
         OSError
             When the file cannot be written.
         """

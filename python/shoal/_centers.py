@@ -430,8 +430,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             Before :meth:`fit`.
         ValueError, TypeError, OSError
             As :meth:`fit`, and for another number of features; for an array of another type or length, and a
-            file that cannot be written, before a row is read where that can be told. What an array holds
-            after an error is undefined.
+            file of another suffix or that cannot be written, before a row is read where that can be told.
+            What an array holds after an error is undefined.
         MemoryError
             When the result is larger than memory.
         """

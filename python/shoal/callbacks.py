@@ -139,7 +139,7 @@ class Checkpoint(Callback):
     Raises
     ------
     ValueError
-        For an interval that is none.
+        For an interval that is none; at the begin of a run, for a suffix of another known format.
     OSError
         At the begin of a run, when there can be no such file, and when it cannot be written.
 

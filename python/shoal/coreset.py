@@ -64,6 +64,8 @@ class Coreset(NamedTuple):
 
         Raises
         ------
+        ValueError
+            For a path that does not end in ``.npz``.
         OSError
             When the file cannot be written.
         """
@@ -96,7 +98,8 @@ class Coreset(NamedTuple):
         OSError
             When the file cannot be read.
         ValueError
-            When it is damaged, or holds no coreset.
+            When it is damaged, holds no coreset, or would take more memory than :func:`shoal.open` allows
+            (`chunk_limit` there; ``SHOAL_CHUNK_LIMIT`` in the environment).
         """
         from .formats.npz import checked_npz
         from .formats.stream import chunk_limit, told_of

@@ -62,6 +62,8 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ------
     sklearn.exceptions.NotFittedError
         When there are no centers yet.
+    ValueError
+        For a suffix of another known format, such as ``.npy``.
     OSError
         When the file cannot be written.
     """

@@ -258,6 +258,8 @@ class StreamingCoreset(BaseEstimator):
         ------
         sklearn.exceptions.NotFittedError
             Before the first row.
+        ValueError
+            For a suffix of another known format, such as ``.npy``.
         OSError
             When the file cannot be written.
         """

@@ -1,8 +1,8 @@
 """Files with a few bytes changed, opened and read: a program of its own, for a damaged file may end it.
 
-``python damage.py FOLDER COUNT KIND...``: writes a valid file of each kind and then COUNT damaged copies of it,
-one after the other, reads each, and prints what came of them as one JSON object. The last line on stderr tells
-which copy is being read.
+``python damage.py FOLDER COUNT KIND...`` writes a valid file of each kind and then COUNT damaged copies of
+it, one after the other. It reads each of them, and prints what came of them as one JSON object. The last line
+on stderr tells which copy is being read.
 """
 
 import json
