@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from shoal._files import open_regular
 
@@ -58,9 +58,9 @@ class Part:
         from pyarrow import parquet
 
         self.name, self._limit, self._open = name, limit, parquet.ParquetFile
-        # Row groups whose pages were looked through.
-        self._checked = 0
-        with told_of(name), open_regular(name) as raw, self._open(raw) as file:
+        # Row groups whose pages were looked through, and the first row of the next one.
+        self._checked, self._first_unchecked = 0, 0
+        with told_of(name), open_regular(name) as raw, self._open(self._readable(raw)) as file:
             self._metadata, self.schema, self.rows = file.metadata, file.schema_arrow, file.metadata.num_rows
 
     def blocks(self, columns: Columns) -> Iterator[Block]:
@@ -72,32 +72,38 @@ class Part:
     def _batches(self, columns: Columns) -> Iterator[Any]:
         size = max(1, NUMBERS // columns.cols)
         with (
-            # By the library a name that is not UTF-8 cannot be opened.
             open_regular(self.name) as raw,
             open_regular(self.name) as headers,
             self._open(
-                raw,
+                self._readable(raw),
                 metadata=self._metadata,
                 pre_buffer=False,
                 buffer_size=BUFFER_BYTES,
                 page_checksum_verification=True,
             ) as file,
         ):
-            for groups in self._groups(size):
-                for group in groups:
-                    if group >= self._checked:
-                        check_pages(headers, self.name, self._metadata, group, columns.names, self._limit)
-                        self._checked = group + 1
-                yield from file.iter_batches(size, groups, columns=columns.names, use_threads=False)
+            batches = file.iter_batches(size, columns=columns.names, use_threads=False)
+            done = 0
+            while True:
+                # The next batch may be the last of one row group and the first of another.
+                self._check_upto(done + 2 * size, headers, columns)
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
+                done += batch.num_rows
 
-    def _groups(self, size: int) -> Iterator[list[int]]:
-        """Give the row groups in order, those together that have about as many rows as a batch."""
-        together, rows = list[int](), 0
-        for group in range(self._metadata.num_row_groups):
-            together.append(group)
-            rows += self._metadata.row_group(group).num_rows
-            if rows >= size:
-                yield together
-                together, rows = [], 0
-        if together:
-            yield together
+    def _check_upto(self, row: int, headers: IO[bytes], columns: Columns) -> None:
+        """Look through the pages of the row groups that begin before a row, once."""
+        while self._checked < self._metadata.num_row_groups and self._first_unchecked < row:
+            check_pages(headers, self.name, self._metadata, self._checked, columns.names, self._limit)
+            self._first_unchecked += self._metadata.row_group(self._checked).num_rows
+            self._checked += 1
+
+    def _readable(self, raw: IO[bytes]) -> str | IO[bytes]:
+        """Give what the library opens: the name, which is faster, or the open file where that is not UTF-8."""
+        try:
+            self.name.encode()
+        except UnicodeEncodeError:
+            return raw
+        return self.name
