@@ -101,7 +101,7 @@ class Part:
             self._checked += 1
 
     def _readable(self, raw: IO[bytes]) -> str | IO[bytes]:
-        """Give what the library opens: the name, which is faster, or the open file where that is not UTF-8."""
+        """Give what pyarrow opens: the name, which is faster, or the open file where that is not UTF-8."""
         try:
             self.name.encode()
         except UnicodeEncodeError:
