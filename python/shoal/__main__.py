@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ def main() -> int:
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from .cli import main as run
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files need not be text: they are printed as they are.
+        sys.stdout.reconfigure(errors="surrogateescape")
     try:
         signal.signal(signal.SIGINT, usual)
         return run()

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_array, validate_data
 from . import _params
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import Source, Step
+from ._files import is_name
 from ._params import verbosity
 from ._warn import warn
 from .callbacks import Callback, ProgressBar
@@ -78,7 +79,7 @@ def opened(X: Any) -> DataSource | None:
     """Open a path, a stream or an object that holds rows elsewhere; a source is open. None for an array."""
     if isinstance(X, DataSource):
         return X
-    return open_path(os.fspath(X)) if isinstance(X, (str, os.PathLike)) else open_object(X)
+    return open_path(os.fspath(X)) if is_name(X) else open_object(X)
 
 
 def as_source(X: Any) -> Source:
@@ -390,7 +391,7 @@ class Clusterer(BaseEstimator, ABC):
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             One safetensors file, which appears whole or not at all. Labels of the rows are not kept:
             ``predict`` gives them.
 
@@ -398,6 +399,8 @@ class Clusterer(BaseEstimator, ABC):
         ------
         sklearn.exceptions.NotFittedError
             When there are no centers yet.
+        ValueError
+            For a suffix of another known format, such as ``.npy``.
         OSError
             When the file cannot be written.
         """

@@ -414,17 +414,20 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         X : rows of shape (n_samples, n_features)
             As for :meth:`fit`, an iterator too; computed in the type of the centers.
         out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go: an array, or an ``.npy`` file, which appears whole or not at all and is
-            written block by block, so that the labels of any number of rows take no memory.
+            Where the labels go: an array, or a file that ends in ``.npy``, ``.csv`` (with the column
+            ``label``), ``.txt`` (a label in every line) or ``.parquet`` (with the column ``label``; extra
+            ``arrow``). The file appears whole or not at all and is written block by block, so that the
+            labels of any number of rows take no memory.
         distances : ndarray of shape (n_samples,), float64, or path, optional
-            Where the Euclidean distance of every row to its center goes, likewise; with ``metric="cosine"``
-            that of the normalised row.
+            Where the Euclidean distance of every row to its center goes, likewise (the column is
+            ``distance``); with ``metric="cosine"`` that of the normalised row.
 
         Returns
         -------
         ndarray of shape (n_samples,), int32
             The nearest center of every row; the lower index wins a tie. This is `out` where that is an array,
-            and a read-only memory map where it is a path.
+            and a read-only memory map where it is a path: of the ``.npy`` file, or of a nameless copy beside
+            a file of another format.
 
         Raises
         ------
@@ -432,8 +435,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             Before :meth:`fit`.
         ValueError, TypeError, OSError
             As :meth:`fit`, and for another number of features; for an array of another type or length, and a
-            file that cannot be written, before a row is read where that can be told. What an array holds
-            after an error is undefined.
+            file of another suffix or that cannot be written, before a row is read where that can be told.
+            What an array holds after an error is undefined.
         MemoryError
             When the result is larger than memory.
         """

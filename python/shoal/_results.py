@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from abc import ABC, abstractmethod
 from contextlib import ExitStack
@@ -13,12 +12,16 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
+from . import _params
 from ._core import Source
+from ._files import Name, is_name
+from ._outputs import Mapped, output
 from .data import DataSource, array_source, file_of, is_same_file, refuse_over, source_of_values
 
 #: Rows that are worked on together, of a source that could be read as a whole.
 PART_ROWS = 1 << 20
+#: What the values are called in a file that has names for its columns.
+COLUMNS = {"out": "label", "distances": "distance"}
 
 
 class Results(ABC):
@@ -99,41 +102,57 @@ class InArray(Results):
 
 
 class InFile(Results):
-    """Values in an ``.npy`` file, which appears whole or not at all."""
+    """Values in a file, which appears whole or not at all, and a memory map of them if they are `read`."""
 
-    def __init__(self, path: str, dtype: npt.DTypeLike) -> None:
-        if Path(path).is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        self._path = path
-        self._writer = _core.NpyWriter(path, np.dtype(dtype).name, None)
+    def __init__(self, name: str, path: Name, dtype: npt.DTypeLike, *, read: bool) -> None:
+        with ExitStack() as stack:
+            self._path = Path(os.fsdecode(path))
+            self._output = stack.enter_context(output(name, path, COLUMNS[name], dtype))
+            self._empty = np.empty(0, dtype=dtype)
+            # Only an .npy file can be mapped as it is.
+            self._map_itself = read and self._path.suffix.lower() == ".npy"
+            self._copy = Mapped(self._path.parent, dtype) if read and not self._map_itself else None
+            if self._copy is not None:
+                stack.callback(self._copy.close)
+            self._opened = stack.pop_all()
 
     def expect(self, rows: int) -> None:
         """Any number will do."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
         """Write them."""
-        self._writer.append(values[:, np.newaxis])
+        self._output.append(values)
+        if self._copy is not None:
+            self._copy.append(values)
 
     def finish(self) -> npt.NDArray[Any]:
-        """Give the file its name, and map it."""
-        self._writer.finish()
-        values: npt.NDArray[Any] = np.load(self._path, mmap_mode="r")
+        """Give the file its name, and map the values."""
+        self._output.finish()
+        values = self._empty
+        if self._copy is not None:
+            values = self._copy.finish()
+        elif self._map_itself:
+            values = np.load(self._path, mmap_mode="r")
         return values
 
     def close(self) -> None:
         """Leave nothing of an unfinished file."""
-        self._writer.close()
+        self._opened.close()
 
 
 def results(name: str, given: Any, dtype: npt.DTypeLike) -> Results:
     """Say where values go that the parameter `name` asks for."""
     if given is None:
         return InMemory(dtype)
-    if isinstance(given, (str, os.PathLike)):
-        return InFile(os.fsdecode(given), dtype)
+    if is_name(given):
+        # Distances are written, and nobody asks for them back.
+        return InFile(name, given, dtype, read=name == "out")
     if isinstance(given, np.ndarray):
         return InArray(name, given, dtype)
-    raise TypeError(f"{name} must be an array, the path of a .npy file or None, got {_params.shown(given)}")
+    raise TypeError(
+        f"{name} must be an array, the path of a .npy file or None, got {_params.shown(given)}; a path may "
+        "end in .csv, .txt or .parquet too"
+    )
 
 
 def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
@@ -141,7 +160,7 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
     names = {
         argument: os.fsdecode(given)
         for argument, given in (("out", out), ("distances", distances))
-        if isinstance(given, (str, os.PathLike))
+        if is_name(given)
     }
     for argument, name in names.items():
         refuse_over(X, argument, name)

@@ -24,7 +24,8 @@ from typing import Any
 
 from ._blocks import refuse_once
 from ._core import Step
-from ._files import check_place
+from ._files import check_place, is_name
+from ._outputs import MODELS, check_suffix
 from ._params import ParameterError, is_real, shown, whole
 
 __all__ = [
@@ -128,7 +129,7 @@ class Checkpoint(Callback):
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, bytes or os.PathLike
         The file; one that exists is replaced.
     every : float, default=60.0
         Seconds between two of them, at least 0.
@@ -138,7 +139,7 @@ class Checkpoint(Callback):
     Raises
     ------
     ValueError
-        For an interval that is none.
+        For an interval that is none; at the begin of a run, for a suffix of another known format.
     OSError
         At the begin of a run, when there can be no such file, and when it cannot be written.
 
@@ -160,7 +161,7 @@ class Checkpoint(Callback):
     def __init__(
         self, path: str | os.PathLike[str], every: float = 60.0, every_steps: int | None = None
     ) -> None:
-        if not isinstance(path, (str, bytes, os.PathLike)) or not os.fspath(path):
+        if not is_name(path) or not os.fspath(path):
             raise ParameterError(f"path must be the name of a file, got {shown(path)}")
         if not is_real(every) or not every >= 0:
             raise ParameterError(f"every must be a number of seconds of at least 0, got {shown(every)}")
@@ -172,7 +173,8 @@ class Checkpoint(Callback):
 
     def begin(self, estimator: Any) -> None:
         """See whether there can be such a file."""
-        check_place(os.fsdecode(self.path))
+        check_place(self.path)
+        check_suffix("path", self.path, MODELS)
         if estimator._run is not None:
             # Now, since a stream cannot be read from its beginning while a pass is under way.
             estimator._run.know_rows()

@@ -12,6 +12,8 @@ from . import _core, _params
 from ._base import as_source
 from ._blocks import refuse_once
 from ._files import check_place, whole
+from ._outputs import BUNDLES, check_suffix
+from ._sparse import csr_of
 from ._watch import watched
 
 __all__ = ["Coreset", "lightweight_coreset"]
@@ -57,15 +59,18 @@ class Coreset(NamedTuple):
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             The file; one that exists is replaced.
 
         Raises
         ------
+        ValueError
+            For a path that does not end in ``.npz``.
         OSError
             When the file cannot be written.
         """
         check_place(path)
+        check_suffix("path", path, BUNDLES)
         arrays: dict[str, npt.NDArray[Any]] = {"weights": self.weights, "indices": self.indices}
         if hasattr(self.points, "indptr"):
             arrays |= {f"points_{name}": getattr(self.points, name) for name in ("data", "indices", "indptr")}
@@ -81,7 +86,7 @@ class Coreset(NamedTuple):
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             The file.
 
         Returns
@@ -93,27 +98,30 @@ class Coreset(NamedTuple):
         OSError
             When the file cannot be read.
         ValueError
-            When it is damaged, or holds no coreset.
+            When it is damaged, holds no coreset, or would take more memory than :func:`shoal.open` allows
+            (`chunk_limit` there; ``SHOAL_CHUNK_LIMIT`` in the environment).
         """
-        import zipfile
+        from .formats.npz import checked_npz
+        from .formats.stream import chunk_limit, told_of
 
         name = os.fsdecode(path)
-        try:
-            with np.load(name, allow_pickle=False) as file:
-                arrays = {member: file[member] for member in file.files}
-            if "points" in arrays:
-                points: Any = arrays["points"]
+        with (
+            told_of(name, "holds no coreset as shoal writes it"),
+            checked_npz(name, chunk_limit(None)) as opened,
+            np.load(opened, allow_pickle=False) as file,
+        ):
+            weights, found = file["weights"], file["indices"]
+            if "points" in file.files:
+                points: Any = file["points"]
             else:
-                data, indices, indptr = (arrays[f"points_{part}"] for part in ("data", "indices", "indptr"))
-                rows, cols = (int(side) for side in arrays["points_shape"])
-                points = _csr((data, indices, indptr), (rows, cols))
-            weights, found = arrays["weights"], arrays["indices"]
+                data, indices, indptr = (file[f"points_{part}"] for part in ("data", "indices", "indptr"))
+                rows, cols = (int(side) for side in file["points_shape"])
+                points = csr_of(_csr((data, indices, indptr), (rows, cols)), "it")
             if not (points.ndim == 2 and weights.shape == found.shape == (points.shape[0],)):
                 raise ValueError("its arrays do not fit together")
-        except OSError:
-            raise
-        except (ValueError, TypeError, AttributeError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise ValueError(f"{name}: holds no coreset as shoal writes it: {error}") from error
+            kinds = (points.dtype.kind, weights.dtype.kind, found.dtype.kind)
+            if kinds != ("f", "f", "i") or not (np.isfinite(weights).all() and (weights >= 0).all()):
+                raise ValueError("its weights, points or indices are no numbers that they can be")
         return cls(points, weights, found)
 
 

@@ -17,8 +17,11 @@ from . import formats
 from ._ahead import Ahead
 from ._blocks import Blocks, Fresh, Passes, Single, begun, converted, is_once, is_stream, recut
 from ._core import Source
+from ._files import is_name
 from ._params import shown, whole
+from ._sparse import csr_of, is_sparse
 from .formats.stream import Stream, listed
+from .formats.stream import chunk_limit as limit_of
 
 __all__ = ["DataSource", "open"]
 
@@ -31,7 +34,6 @@ SUPPORTED = (
 #: What opens the files that are mapped or loaded and say themselves what they hold, by the end of their name.
 MAPPED: dict[str, Callable[[str], Source]] = {
     ".npy": Source.open_npy,
-    ".npz": lambda name: sparse_source(load_npz(name)),
     **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), Source.open_vecs),
     **dict.fromkeys((".fbin", ".u8bin", ".i8bin", ".ibin"), Source.open_bin),
 }
@@ -272,6 +274,7 @@ def open(
     dtype: npt.DTypeLike | None = None,
     columns: Sequence[Any] | None = None,
     key: str | None = None,
+    chunk_limit: int | str | None = None,
 ) -> DataSource:
     """Open rows as a source, without loading them.
 
@@ -281,9 +284,9 @@ def open(
         A 2-D array (any strides), or anything that becomes one (a numeric frame, a list). A sparse matrix or
         array of SciPy: CSR is read in place, others are converted, with a warning.
 
-        The path of a file, a str or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``,
-        ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major numbers without
-        a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
+        The path of a file: a str, bytes or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``,
+        ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major
+        numbers without a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
         ``scipy.sparse.save_npz`` wrote. Read a block at a time, as often as there are passes:
         ``.parquet`` (or a folder of them, without folders of its own), ``.arrow`` and ``.feather`` (extra
         ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
@@ -306,6 +309,10 @@ def open(
         Default: all.
     key : str, optional
         Of an HDF5, zarr or safetensors file: the name of the array. Default: the only one.
+    chunk_limit : int or str, optional
+        The most memory that one chunk of a Parquet, HDF5, zarr or ``.npz`` file may take unpacked, as bytes
+        or as text such as ``"4GB"``. Default: what the environment variable ``SHOAL_CHUNK_LIMIT`` says, else
+        1 GB.
 
     Returns
     -------
@@ -339,7 +346,11 @@ def open(
     checked at once, the others when they are read: a pass over a damaged file ends in an error.
 
     A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
-    of an HDF5 or zarr array, a whole compressed batch of Arrow.
+    of an HDF5 or zarr array, a whole compressed batch of Arrow. A few bytes of a damaged file can claim a
+    chunk of many gigabytes. `chunk_limit` bounds the chunks of an HDF5 or zarr array that lie beside each
+    other in the same rows, a page of a Parquet file, and all arrays of an ``.npz`` file together, which may
+    always take a hundred times the size of the file. What takes more is refused before any memory is
+    allocated for it.
 
     Examples
     --------
@@ -354,18 +365,19 @@ def open(
     if columns is not None:
         columns = named(columns)
     if isinstance(obj, DataSource):
-        if any(option is not None for option in (shape, dtype, columns, key)):
+        if any(option is not None for option in (shape, dtype, columns, key, chunk_limit)):
             raise ValueError(
-                "shape, dtype, columns and key belong to what is opened first: this is an open source"
+                "shape, dtype, columns, key and chunk_limit belong to what is opened first: this is an open "
+                "source"
             )
         return obj
-    if isinstance(obj, (str, os.PathLike)):
-        return open_path(os.fspath(obj), shape, dtype, columns, key, argument="obj")
+    if is_name(obj):
+        return open_path(os.fspath(obj), shape, dtype, columns, key, argument="obj", limit=chunk_limit)
     if shape is not None or dtype is not None:
         raise ValueError("shape and dtype describe a raw file: an array has its own")
     if key is not None:
         raise ValueError(f"key={key!r} is for files of several arrays, got {type(obj).__name__}")
-    source = open_object(obj, columns)
+    source = open_object(obj, columns, chunk_limit)
     if source is not None:
         return source
     if columns is not None:
@@ -385,7 +397,7 @@ def open(
 def says_itself(name: str) -> bool:
     """Whether a file of that name says itself what rows it holds."""
     suffix = formats.suffix_of(name)
-    return suffix in MAPPED or suffix in formats.SUFFIXES
+    return suffix in MAPPED or suffix in formats.SUFFIXES or suffix == ".npz"
 
 
 def named(columns: Any) -> list[Any]:
@@ -406,22 +418,28 @@ def open_path(
     key: str | None = None,
     *,
     argument: str = "X",
+    limit: int | str | None = None,
 ) -> DataSource:
-    """Open a file by its name, which came as `argument`."""
+    """Open a file by its name, which came as `argument`; `limit` is that of a chunk."""
     name = os.fsdecode(path)
     if not name:
         raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
+    if "\0" in name:
+        raise ValueError(f"{argument} must be the path of a file, got one with a null character: {path!r}")
+    most = limit_of(limit)
     suffix = formats.suffix_of(name)
-    known = suffix in MAPPED or suffix in formats.SUFFIXES
+    known = says_itself(name)
     if known and (shape is not None or dtype is not None):
         raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
     if suffix in formats.SUFFIXES:
-        return found_source(formats.of_file(name, suffix, columns, key), name, path=name)
+        return found_source(formats.of_file(name, suffix, columns, key, most), name, path=name)
     for option, given in (("columns", columns), ("key", key)):
         if given is not None:
             raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
     if suffix in MAPPED:
         return DataSource(MAPPED[suffix](name), name, path=name)
+    if suffix == ".npz":
+        return DataSource(sparse_source(load_npz(name, most)), name, path=name)
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
@@ -441,9 +459,11 @@ def open_path(
     return DataSource(Source.open_raw(name, stored, rows, cols), name, path=name)
 
 
-def open_object(obj: Any, columns: list[Any] | None = None) -> DataSource | None:
+def open_object(
+    obj: Any, columns: list[Any] | None = None, limit: int | str | None = None
+) -> DataSource | None:
     """Open an object that is neither an array nor array-like: None for those that are."""
-    found = formats.of_object(obj, columns)
+    found = formats.of_object(obj, columns, limit_of(limit))
     if found is not None:
         return found_source(found, type(obj).__name__)
     if not is_stream(obj):
@@ -594,7 +614,7 @@ def names_of(header: Any) -> list[str] | None:
 
 def file_of(X: Any) -> str | None:
     """Give the file or folder that rows are read from; None where they are not, or NumPy does not tell."""
-    if isinstance(X, (str, os.PathLike)):
+    if is_name(X):
         return os.fsdecode(X)
     if isinstance(X, DataSource):
         return None if X._path is None else str(X._path)
@@ -624,9 +644,9 @@ def refuse_over(X: Any, argument: str, name: str) -> None:
         return
     if is_same_file(read, name):
         raise ValueError(f"{argument}={name!r} is the file that is read: choose another name")
-    # No part of rows in a folder is an .npy file.
+    # No part of rows in a folder is an .npy file; a .parquet file would become one.
     folder, file = Path(read).resolve(), Path(name).resolve()
-    if folder in file.parents and file.suffix != ".npy" and file.exists():
+    if folder in file.parents and (file.suffix == ".parquet" or (file.suffix != ".npy" and file.exists())):
         raise ValueError(f"{argument}={name!r} lies in the folder that is read: choose another name")
 
 
@@ -643,16 +663,6 @@ def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def array_source(array: npt.NDArray[Any]) -> Source:
     """Make a source of a 2-D array."""
     return Source.from_array(native(array))
-
-
-def is_sparse(rows: Any) -> bool:
-    """Whether rows are a sparse matrix or array of SciPy."""
-    if not (hasattr(rows, "toarray") and hasattr(rows, "nnz")):
-        # Without an import: most rows are not.
-        return False
-    from scipy.sparse import issparse
-
-    return bool(issparse(rows))
 
 
 def sparse_source(matrix: Any) -> Source:
@@ -682,24 +692,22 @@ def read_csr(source: Source, start: int, stop: int) -> Any:
     return csr_array((data, indices, indptr), shape=(stop - start, source.shape[1]))
 
 
-def load_npz(name: str) -> Any:
+def load_npz(name: str, limit: int) -> Any:
     """Load the sparse matrix that an .npz file holds, in rows."""
-    import zipfile
-
     from scipy.sparse import load_npz as load
 
-    try:
-        matrix = load(name)
-    except OSError:
-        raise
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{name}: holds no sparse matrix as scipy.sparse.save_npz writes it: {error}"
-        ) from error
-    if matrix.ndim != 2:
-        raise ValueError(f"{name}: rows must be a 2-D matrix, got {matrix.ndim}-D")
+    from .formats.npz import checked_npz, most_unpacked
+    from .formats.stream import refuse_large, told_of
+
+    with told_of(name, "holds no sparse matrix as scipy.sparse.save_npz writes it"):
+        with checked_npz(name, limit) as file:
+            matrix = load(file)
+            if matrix.ndim != 2:
+                raise ValueError(f"rows must be a 2-D matrix, got {matrix.ndim}-D")
+            refuse_large(name, "an index of its rows", 8 * (matrix.shape[0] + 1), most_unpacked(name, limit))
+        rows = csr_of(matrix, "it")
     warn_of_format(matrix)
-    return matrix.tocsr()
+    return rows
 
 
 def warn_of_format(matrix: Any) -> None:
@@ -725,6 +733,7 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
     obj = table_of(obj)
     if is_sparse(obj):
         warn_of_format(obj)
+        obj = csr_of(obj)
     if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
         obj = np.from_dlpack(obj)
     try:
@@ -738,6 +747,6 @@ def refuse_unreadable(X: Any) -> None:
     """Refuse foreign sparse matrices and complex numbers with messages of our own."""
     if getattr(getattr(X, "dtype", None), "kind", None) == "c":
         raise ValueError(f"Complex data not supported: X has dtype {X.dtype}")
-    if hasattr(X, "toarray") and hasattr(X, "nnz") and not is_sparse(X):
+    if not is_sparse(X) and hasattr(X, "toarray") and hasattr(X, "nnz"):
         kind = f"{type(X).__module__}.{type(X).__name__}"
         raise TypeError(f"X is sparse, but no matrix or array of scipy.sparse: got {kind}")

@@ -9,8 +9,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
+from ._outputs import MODELS, check_suffix
 from ._params import shown
 from .backward_euler import BackwardEulerKMeans
+from .formats.stream import told_of
 from .kmeans import KMeans
 from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
@@ -53,13 +55,15 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ----------
     estimator : estimator
         Fitted.
-    path : str or os.PathLike
+    path : str, bytes or os.PathLike
         The file; one that exists is replaced.
 
     Raises
     ------
     sklearn.exceptions.NotFittedError
         When there are no centers yet.
+    ValueError
+        For a suffix of another known format, such as ``.npy``.
     OSError
         When the file cannot be written.
     """
@@ -69,6 +73,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         msg="this %(name)s is not fitted yet: it has no centers to save",
         all_or_any=any,
     )
+    check_suffix("path", path, MODELS)
     # A class derived from one of ours is kept as ours.
     kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))
     arrays, meta = estimator._kept()
@@ -82,7 +87,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, bytes or os.PathLike
         The file.
 
     Returns
@@ -115,10 +120,8 @@ def load(path: str | os.PathLike[str]) -> Any:
         raise ValueError(
             f"{name}: holds a {kind!r}, which this version cannot load: it knows {', '.join(KINDS)}"
         )
-    try:
+    with told_of(name, "is damaged"):
         return KINDS[kind]._restored(arrays, meta)
-    except ValueError as error:
-        raise ValueError(f"{name}: is damaged: {error}") from error
 
 
 def resume(
@@ -132,7 +135,7 @@ def resume(
 
     Parameters
     ----------
-    path : str or os.PathLike
+    path : str, bytes or os.PathLike
         The file.
     X : rows of shape (n_samples, n_features)
         The same rows, from the same kind of source: memory and memory-mapped files are one, streams that can
@@ -218,7 +221,5 @@ def begun(name: str) -> tuple[Any, Any]:
             f"{name}: holds a {kind!r}, which is no checkpoint of this version: "
             f"it knows {', '.join(CHECKPOINTS)}"
         )
-    try:
+    with told_of(name, "is damaged"):
         return CHECKPOINTS[kind]._of_params(arrays, meta), (kind, arrays, meta)
-    except ValueError as error:
-        raise ValueError(f"{name}: is damaged: {error}") from error

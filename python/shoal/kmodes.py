@@ -20,6 +20,7 @@ from ._centers import INITS
 from ._claims import Arrays, Claims, Texts, floats, need
 from ._core import ModesRun, Source, Step
 from ._results import label_into
+from ._sparse import csr_of
 from ._spectral import spectral_labels
 from ._spool import at_any_place
 from ._warn import warn
@@ -561,7 +562,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         X : rows of shape (n_samples, n_features)
             As for :meth:`fit`; computed in the type of the modes.
         out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go: an array, or an ``.npy`` file, which appears whole or not at all.
+            Where the labels go, as for :meth:`KMeans.predict`.
 
         Returns
         -------
@@ -758,7 +759,7 @@ def kept_of(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int32], k: int) -> 
 
 def matrix_of(affinity: Any) -> Any:
     """Check shape and type of an affinity that the user gives; values are checked where they are used."""
-    matrix = csr_matrix(affinity) if issparse(affinity) else csr_matrix(np.asarray(affinity))
+    matrix = csr_matrix(csr_of(affinity) if issparse(affinity) else np.asarray(affinity))
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f'X must be square with affinity="precomputed", got shape {matrix.shape}')
     if matrix.dtype.kind not in "biuf":

@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from . import _core, _params
 from ._base import checked_rows, source_of
 from ._claims import Claims, need
+from ._outputs import MODELS, check_suffix
 from ._warn import warn
 from ._watch import watched
 from .coreset import Coreset, coreset_of
@@ -267,17 +268,20 @@ class StreamingCoreset(BaseEstimator):
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             One safetensors file, which appears whole or not at all.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before the first row.
+        ValueError
+            For a suffix of another known format, such as ``.npy``.
         OSError
             When the file cannot be written.
         """
         self._begun()
+        check_suffix("path", path, MODELS)
         kind, arrays, meta = self._state.state()
         names = getattr(self, "feature_names_in_", None)
         about = {"feature_names": None if names is None else names.tolist()}

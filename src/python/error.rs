@@ -1,9 +1,12 @@
 //! This module knows which Python exception every error becomes.
 
 use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 
+use pyo3::PyErrArguments;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::error::Error;
 
@@ -14,8 +17,8 @@ impl From<Error> for PyErr {
             | Error::Shape(_)
             | Error::NotFinite { .. }
             | Error::Empty(_)
-            | Error::Source(_)
-            | Error::Format { .. } => PyValueError::new_err(error.to_string()),
+            | Error::Source(_) => PyValueError::new_err(error.to_string()),
+            Error::Format { path, problem } => PyValueError::new_err(Named { path, problem }),
             Error::Io { path, source } => match errno(&source) {
                 // Python chooses the subclass by the number.
                 Some((number, text)) => PyOSError::new_err((number, text, path.into_os_string())),
@@ -28,6 +31,21 @@ impl From<Error> for PyErr {
             Error::Memory(_) => PyMemoryError::new_err(error.to_string()),
             Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         }
+    }
+}
+
+/// A message that begins with the name of a file, spelled as Python spells it: names need not be UTF-8.
+struct Named {
+    path: PathBuf,
+    problem: String,
+}
+
+impl PyErrArguments for Named {
+    fn arguments(self, py: Python<'_>) -> Py<PyAny> {
+        let text = format!("{}: {}", self.path.display(), self.problem);
+        let exact = self.path.into_os_string().into_pyobject(py);
+        let told = exact.map_err(PyErr::from).and_then(|name| name.add(format!(": {}", self.problem)));
+        told.unwrap_or_else(|_| PyString::new(py, &text).into_any()).unbind()
     }
 }
 

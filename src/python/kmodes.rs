@@ -1,6 +1,7 @@
 //! This module knows Laplacian K-modes as Python drives it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use numpy::PyReadonlyArray1;
@@ -163,7 +164,7 @@ impl ModesRun {
     fn write_checkpoint(
         &self,
         py: Python<'_>,
-        path: &str,
+        path: PathBuf,
         arrays: BTreeMap<String, Bound<'_, PyAny>>,
         meta: BTreeMap<String, String>,
     ) -> PyResult<()> {

@@ -1,6 +1,7 @@
 //! This module knows how arrays and texts of Python become a file of shoal, and back. Reading one runs no code.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -8,6 +9,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use super::enter::enter;
 use crate::data::Dtype;
+use crate::error::Error;
 use crate::persist::{self, Array, Contents};
 
 /// Arrays and texts of Python as contents of a file.
@@ -31,7 +33,7 @@ pub(super) fn of_python(
 #[pyfunction]
 pub(super) fn save_model(
     py: Python<'_>,
-    path: &str,
+    path: PathBuf,
     kind: &str,
     arrays: BTreeMap<String, Bound<'_, PyAny>>,
     meta: BTreeMap<String, String>,
@@ -70,11 +72,11 @@ pub(super) fn as_python(py: Python<'_>, contents: Contents) -> PyResult<Loaded<'
 }
 
 #[pyfunction]
-pub(super) fn load_model<'py>(py: Python<'py>, path: &str) -> PyResult<Loaded<'py>> {
-    let contents = enter(py, Some(1), 0.0, |_| persist::read(path))?;
+pub(super) fn load_model<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Loaded<'py>> {
+    let contents = enter(py, Some(1), 0.0, |_| persist::read(&path))?;
     as_python(py, contents).map_err(|error| {
         if error.is_instance_of::<PyValueError>(py) {
-            PyValueError::new_err(format!("{path}: is damaged: {}", error.value(py)))
+            Error::format(path, format!("is damaged: {}", error.value(py))).into()
         } else {
             error
         }

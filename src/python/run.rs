@@ -1,6 +1,7 @@
 //! This module knows a fit on its way, of any k-means method, as Python drives it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
 use numpy::PyReadonlyArray1;
@@ -262,7 +263,7 @@ impl Run {
     fn write_checkpoint(
         &self,
         py: Python<'_>,
-        path: &str,
+        path: PathBuf,
         arrays: BTreeMap<String, Bound<'_, PyAny>>,
         meta: BTreeMap<String, String>,
     ) -> PyResult<()> {

@@ -1,6 +1,7 @@
 //! This module knows what Python calls a source: an array, a sparse matrix, a file or a stream, with its storage type.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use numpy::{PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
@@ -41,19 +42,19 @@ impl Source {
     }
 
     #[staticmethod]
-    fn open_npy(py: Python<'_>, path: &str) -> PyResult<Self> {
+    fn open_npy(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Ok(Self(Rows::File(py.detach(|| npy::open(path))?)))
     }
 
     /// An `.fvecs`, `.bvecs` or `.ivecs` file.
     #[staticmethod]
-    fn open_vecs(py: Python<'_>, path: &str) -> PyResult<Self> {
+    fn open_vecs(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Ok(Self(Rows::File(py.detach(|| vecs::open(path))?)))
     }
 
     /// An `.fbin`, `.u8bin`, `.i8bin` or `.ibin` file.
     #[staticmethod]
-    fn open_bin(py: Python<'_>, path: &str) -> PyResult<Self> {
+    fn open_bin(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Ok(Self(Rows::File(py.detach(|| bin::open(path))?)))
     }
 
@@ -61,7 +62,7 @@ impl Source {
     #[pyo3(signature = (path, dtype, rows, cols, offset = 0))]
     fn open_raw(
         py: Python<'_>,
-        path: &str,
+        path: PathBuf,
         dtype: &str,
         rows: usize,
         cols: usize,

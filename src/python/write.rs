@@ -68,7 +68,7 @@ pub(super) struct NpyWriter(Open<Writer>);
 #[pymethods]
 impl NpyWriter {
     #[new]
-    fn new(path: &str, dtype: &str, cols: Option<usize>) -> PyResult<Self> {
+    fn new(path: PathBuf, dtype: &str, cols: Option<usize>) -> PyResult<Self> {
         let dtype = Dtype::from_name(dtype)?;
         let writer = match cols {
             Some(cols) => Writer::create(path, dtype, cols)?,
@@ -103,7 +103,7 @@ pub(super) struct ShuffledWriter(Open<Shuffler>);
 impl ShuffledWriter {
     #[new]
     fn new(
-        path: &str,
+        path: PathBuf,
         dtype: &str,
         cols: usize,
         rows: Option<u64>,

@@ -262,7 +262,7 @@ def test_a_full_disk_leaves_an_older_file(capsys, rows, tmp_path, monkeypatch):
 def test_a_full_disk_is_one_line(tmp_path, option):
     X = np.random.default_rng(0).normal(size=(4000, 2000)).astype(np.float32)
     np.save(tmp_path / "rows.npy", X)
-    out = tmp_path / "out.npy"
+    out = tmp_path / ("out.npy" if option == "--labels" else "out.safetensors")
     out.write_text("older")
     # A limit on the size of files fails a write as a full disk does.
     limited = (
@@ -293,7 +293,7 @@ def test_a_full_disk_is_one_line(tmp_path, option):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"shoal: error: {out}: File too large\n"
     assert out.read_text() == "older"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.npy", "rows.npy"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [out.name, "rows.npy"]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")

@@ -339,3 +339,117 @@ def test_values_behind_the_last_row_are_nobody_s():
     matrix.data = np.append(matrix.data, 5.0)
     assert shoal.open(matrix).shape == (3, 3)
     assert shoal.KMeans(3, random_state=0).fit(matrix).inertia_ == 0.0
+
+
+# ---------------------------------------------------------------- what SciPy believes
+
+
+def csc(dtype="f4"):
+    return sp.random_array(
+        (40, 12), density=0.3, format="csc", dtype=dtype, random_state=np.random.default_rng(0)
+    )
+
+
+def set_index(matrix, name, at, value):
+    getattr(matrix, name)[at] = value
+    return matrix
+
+
+def shaped(matrix, shape):
+    matrix._shape = shape
+    return matrix
+
+
+def lil_with(rows=None, values=None):
+    matrix = csc().tolil()
+    if rows is not None:
+        matrix.rows[3] = rows
+    if values is not None:
+        matrix.data[3] = values
+    return matrix
+
+
+def dok_with(key):
+    matrix = csc().todok()
+    matrix._dict[key] = 1.0
+    return matrix
+
+
+#: Made whole, then changed: SciPy looks at nothing again. The first ones ended the process.
+CHANGED = {
+    "csc, index": lambda: set_index(csc(), "indices", 0, 10**6),
+    "csc, negative index": lambda: set_index(csc(), "indices", 5, -1),
+    "csc, pointer": lambda: set_index(csc(), "indptr", -1, 10**8),
+    "csc, falling pointer": lambda: set_index(csc(), "indptr", 3, 10**6),
+    "csc, first pointer": lambda: set_index(csc(), "indptr", 0, -(10**6)),
+    "csc, shape": lambda: shaped(csc(), (3, 12)),
+    "csc, more columns": lambda: shaped(csc(), (40, 10**6)),
+    "csr, index": lambda: set_index(csc().tocsr(), "indices", 0, 10**6),
+    "csr, shape": lambda: shaped(csc().tocsr(), (10**6, 12)),
+    "bsr, index": lambda: set_index(csc().tobsr((4, 3)), "indices", 0, 10**6),
+    "bsr, pointer": lambda: set_index(csc().tobsr((4, 3)), "indptr", -1, 10**6),
+    "bsr, shape": lambda: shaped(csc().tobsr((4, 3)), (41, 12)),
+    "coo, row": lambda: set_index(csc().tocoo(), "row", 0, 10**6),
+    "coo, negative row": lambda: set_index(csc().tocoo(), "row", 0, -5),
+    "coo, column": lambda: set_index(csc().tocoo(), "col", 0, 12),
+    "coo, shape": lambda: shaped(csc().tocoo(), (2, 2)),
+    "dia, offsets": lambda: set_index(sp.dia_array(csc().toarray()), "offsets", slice(None), 1),
+    "dia, fewer offsets": lambda: replaced(sp.dia_array(csc().toarray()), "offsets", np.arange(100)),
+    "lil, column": lambda: lil_with(rows=[10**6], values=[1.0]),
+    "lil, negative column": lambda: lil_with(rows=[-3], values=[1.0]),
+    "lil, more values": lambda: lil_with(rows=[1], values=[1.0] * 10**5),
+    "lil, no list": lambda: lil_with(rows=7),
+    "dok, key": lambda: dok_with((10**6, 0)),
+    "dok, negative key": lambda: dok_with((0, -1)),
+    "dok, no key": lambda: dok_with("x"),
+}
+
+
+def replaced(matrix, name, value):
+    setattr(matrix, name, value)
+    return matrix
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_changed_matrix_is_refused_before_it_is_converted(change):
+    kind = change.partition(",")[0]
+    text = f"is a damaged sparse matrix of format '{kind}': "
+    for use in (
+        KMeans(2).fit,
+        shoal.open,
+        KMeans(2, random_state=0).fit(csc().tocsr()).predict,
+        lambda X: shoal.lightweight_coreset(X, 3),
+        lambda X: shoal.LaplacianKModes(2, affinity="precomputed").fit(X, features=np.zeros((40, 2))),
+    ):
+        with pytest.raises(ValueError, match=text):
+            use(CHANGED[change]())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+@pytest.mark.parametrize("kind", ["csr", "csc", "bsr", "coo", "dia"])
+def test_a_file_with_an_index_out_of_range_is_refused(kind, tmp_path):
+    matrix = csc().asformat(kind)
+    sp.save_npz(tmp_path / "x.npz", matrix)
+    with np.load(tmp_path / "x.npz") as file:
+        arrays = dict(file)
+    indices = {"coo": "row", "dia": "offsets"}.get(kind, "indices")
+    # Out of range is no damage to a diagonal; the same one twice is.
+    for wrong in [arrays[indices][1]] if kind == "dia" else [10**6, -1]:
+        arrays[indices][0] = wrong
+        np.savez(tmp_path / "bad.npz", **arrays)
+        with pytest.raises(ValueError, match=r"bad\.npz: holds no sparse matrix"):
+            shoal.open(tmp_path / "bad.npz")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+def test_whole_matrices_of_all_formats_give_the_same_rows():
+    dense = csc().toarray()
+    far = sp.dia_array((np.ones((3, 12), dtype="f4"), [0, 10**6, -(10**6)]), shape=(40, 12))
+    # SciPy takes diagonals that lie outside.
+    with shoal.open(far) as source:
+        np.testing.assert_array_equal(source.take(range(40)), np.eye(40, 12, dtype="f4"))
+    for kind in (*FORMATS, "csr", "dia"):
+        for container in (sp.csr_array, sp.csr_matrix):
+            with shoal.open(container(dense).asformat(kind)) as source:
+                np.testing.assert_array_equal(source.take(range(40)), dense)

@@ -15,9 +15,10 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from . import compare, coreset, demo, fit, info, knn, predict, seed, shuffle
-from .errors import UsageError, line_of, was_interrupted
+from .errors import FailedError, UsageError, line_of, was_interrupted
 
 __all__ = ["main"]
 
@@ -91,6 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["info", "no-such-file.npy"])
     1
     """
+    if sys.stderr is None:
+        # It was closed: `print` would take standard output in its place.
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the program runs
     args = argparse.Namespace()
     try:
         top = parser()
@@ -105,6 +109,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             *others, last = VERBS
             print(f"shoal: error: say what to do: {', '.join(others)} or {last}", file=sys.stderr)
             return 2
+        if sys.stdout is None:
+            raise FailedError("standard output is closed: redirect it to /dev/null where nobody reads it")
         with stopped_by_sigterm(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(
                 f"shoal: warning: {line_of(message) if isinstance(message, Warning) else message}",

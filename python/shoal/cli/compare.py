@@ -118,11 +118,14 @@ class Outcome:
 def run(args: argparse.Namespace) -> int:
     """Fit and score the methods, one after the other."""
     import shoal
+    from shoal._outputs import PICTURES
 
     methods = args.methods or available(CENTERS)
     chosen = {method: chosen_for(method, methods, args) for method in methods}
     starts = {file for params in chosen.values() if (file := centers_file(params))}
-    check_outputs([args.data, *filter(None, [args.validation]), *sorted(starts)], [args.plot])
+    check_outputs(
+        [args.data, *filter(None, [args.validation]), *sorted(starts)], [("--plot", args.plot, PICTURES)]
+    )
     if args.plot:
         from shoal.plot import require_matplotlib
 

@@ -36,8 +36,9 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw a coreset."""
     import shoal
+    from shoal._outputs import BUNDLES
 
-    check_outputs([args.data], [args.output])
+    check_outputs([args.data], [("--output", args.output, BUNDLES)])
     with rows_of(args, args.data) as source:
         begun = time.perf_counter()
         coreset = shoal.lightweight_coreset(

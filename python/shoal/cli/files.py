@@ -10,13 +10,17 @@ from typing import Any
 
 from .errors import FailedError, UsageError
 
+#: An option, the file that it names, and the suffixes that such a file may have.
+Wanted = tuple[str, str | None, tuple[str, ...]]
 
-def check_outputs(inputs: Sequence[str], outputs: Sequence[str | None]) -> None:
+
+def check_outputs(inputs: Sequence[str], outputs: Sequence[Wanted]) -> None:
     """Refuse, before any work, outputs that could not be written or would overwrite something in use."""
-    from shoal._files import SPECIAL, is_special
+    from shoal._files import SPECIAL, check_place, is_special
+    from shoal._outputs import check_suffix
 
     taken = {Path(name).resolve(): "is also read" for name in inputs}
-    for name in outputs:
+    for option, name, allowed in outputs:
         if name is None:
             continue
         path = Path(name)
@@ -33,6 +37,11 @@ def check_outputs(inputs: Sequence[str], outputs: Sequence[str | None]) -> None:
         if real in taken:
             raise FailedError(f"{name}: {taken[real]}: choose another name")
         taken[real] = "is written twice"
+        try:
+            check_place(name)
+        except OSError as error:
+            raise FailedError(f"{name}: cannot be written: {error.strerror or error}") from error
+        check_suffix(option, name, allowed)
 
 
 def rows_of(args: argparse.Namespace, name: str) -> Any:

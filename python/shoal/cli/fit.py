@@ -28,7 +28,12 @@ def add(verbs: Verbs) -> None:
     fit.add_argument(
         "-o", "--output", type=file_of, metavar="MODEL", help="write the model to this .safetensors file"
     )
-    fit.add_argument("--labels", type=file_of, metavar="OUT.npy", help="write the label of every row (int32)")
+    fit.add_argument(
+        "--labels",
+        type=file_of,
+        metavar="OUT.npy",
+        help="write the label of every row (int32), as .npy, .csv, .txt or .parquet",
+    )
     fit.add_argument(
         "--max-iter",
         type=int,
@@ -86,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from contextlib import ExitStack
 
     import shoal
-    from shoal._files import write_npy
+    from shoal._outputs import MODELS, PICTURES, VALUES, write_values
 
     options = {
         "n_clusters": args.clusters,
@@ -103,7 +108,15 @@ def run(args: argparse.Namespace) -> int:
     if args.resume and not args.checkpoint:
         raise UsageError("--resume needs --checkpoint, the file to go on from")
     read = [name for name in (args.data, args.validation, centers_file(params)) if name]
-    check_outputs(read, [args.output, args.labels, args.plot, args.checkpoint])
+    check_outputs(
+        read,
+        [
+            ("--output", args.output, MODELS),
+            ("--labels", args.labels, VALUES),
+            ("--plot", args.plot, PICTURES),
+            ("--checkpoint", args.checkpoint, MODELS),
+        ],
+    )
     if args.plot:
         from shoal.plot import require_matplotlib
 
@@ -144,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
             # Some models keep their rows.
             model.save(args.output)
     if labels is not None:
-        write_npy(args.labels, labels)
+        write_values("--labels", args.labels, "label", labels)
     if args.plot:
         from shoal.plot import Curve, curves
 

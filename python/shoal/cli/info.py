@@ -102,11 +102,12 @@ def clean(args: argparse.Namespace) -> int:
 
 def may_be_a_model(name: str) -> bool:
     """Whether a file may hold a model; what can be neither that nor rows is refused."""
+    from shoal._files import open_regular
     from shoal.data import says_itself
 
     if says_itself(name):
         return name.lower().endswith(".safetensors")
-    with Path(name).open("rb") as file:
+    with open_regular(name) as file:
         start = file.read(9)
     if start.startswith(b"\x93NUMPY"):
         return False
@@ -232,7 +233,7 @@ def other_array(name: str, problem: str) -> dict[str, Any] | None:
     with Path(name).open("rb") as file:
         try:
             shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
-        except (ValueError, LookupError, TypeError, SyntaxError, RecursionError, MemoryError):
+        except Exception:  # noqa: BLE001 - damaged headers are read by Python's own parser
             return None
         begin, size = file.tell(), os.fstat(file.fileno()).st_size
     # Objects are pickled: how many bytes they take cannot be told.

@@ -44,8 +44,9 @@ def run(args: argparse.Namespace) -> int:
 
     import shoal
     from shoal._files import whole
+    from shoal._outputs import BUNDLES
 
-    check_outputs([args.data], [args.output])
+    check_outputs([args.data], [("--output", args.output, BUNDLES)])
     with rows_of(args, args.data) as source:
         begun = time.perf_counter()
         graph, info = shoal.knn_graph(

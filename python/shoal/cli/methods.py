@@ -139,7 +139,8 @@ def estimator(method: str, params: Mapping[str, Any], *, progress: str | None, w
     params = dict(params)
     file = centers_file(params)
     if file is not None:
-        params["init"] = np.load(file, allow_pickle=False)
+        with shoal.open(file) as source:
+            params["init"] = np.concatenate(list(source.blocks()))
         if "n_init" in settable(method):
             params.setdefault("n_init", 1)
     bar = [] if progress is None else [shoal.callbacks.ProgressBar(progress)]

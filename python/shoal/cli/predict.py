@@ -26,13 +26,13 @@ def add(verbs: Verbs) -> None:
         required=True,
         type=file_of,
         metavar="LABELS.npy",
-        help="the label of every row (int32)",
+        help="the label of every row (int32), as .npy, .csv, .txt or .parquet",
     )
     predict.add_argument(
         "--distances",
         type=file_of,
         metavar="OUT.npy",
-        help="the distance of every row to its center (float64)",
+        help="the distance of every row to its center (float64), likewise",
     )
     add_common(predict)
 
@@ -42,8 +42,10 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     import shoal
+    from shoal._outputs import VALUES
 
-    check_outputs([args.model, args.data], [args.output, args.distances])
+    values = [("--output", args.output, VALUES), ("--distances", args.distances, VALUES)]
+    check_outputs([args.model, args.data], values)
     model = shoal.load(args.model)
     if isinstance(model, shoal.StreamingCoreset):
         raise FailedError(f"{args.model}: holds a coreset, which labels no rows: fit a model to it")

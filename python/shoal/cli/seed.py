@@ -51,7 +51,12 @@ def add(verbs: Verbs) -> None:
         help="rows that join in a round of k-means||, by the number of centers (default: 2)",
     )
     seed.add_argument("--n-rounds", type=int, metavar="N", help="rounds of k-means|| (default: 5)")
-    seed.add_argument("--indices", type=file_of, metavar="OUT.npy", help="write which rows they are (int64)")
+    seed.add_argument(
+        "--indices",
+        type=file_of,
+        metavar="OUT.npy",
+        help="write which rows they are (int64), as .npy, .csv, .txt or .parquet",
+    )
     seed.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all draws (default: 0)")
     add_common(seed)
 
@@ -59,6 +64,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Choose first centers."""
     from shoal._files import write_npy
+    from shoal._outputs import ARRAYS, VALUES, write_values
     from shoal.seeding import How, chosen
 
     given: dict[str, Any] = {
@@ -67,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     for name, value in given.items():
         if value is not None and name not in METHODS[args.method]:
             raise UsageError(f"--{name.replace('_', '-')}: {args.method} has no parameter {name!r}")
-    check_outputs([args.data], [args.output, args.indices])
+    check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
     how = How(args.method, *given.values())
     with rows_of(args, args.data) as source:
         begun = time.perf_counter()
@@ -78,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         (rows, cols), dtype = source.shape, source.dtype.name
     write_npy(args.output, centers)
     if args.indices:
-        write_npy(args.indices, indices)
+        write_values("--indices", args.indices, "index", indices)
     result = {
         "data": args.data,
         "rows": rows,

@@ -31,8 +31,9 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Shuffle rows."""
     import shoal
+    from shoal._outputs import ARRAYS
 
-    check_outputs([args.data], [args.output])
+    check_outputs([args.data], [("--output", args.output, ARRAYS)])
     with rows_of(args, args.data) as source:
         begun = time.perf_counter()
         written = shoal.shuffle(

@@ -11,7 +11,8 @@ from shoal._core import Source
 
 from .stream import Stream
 
-#: What reads files of a suffix: a module here, its function, and which option of `shoal.open` it takes.
+#: What reads files of a suffix: a module here, its function, and which option of `shoal.open` it takes. The
+#: functions of `CHUNKED` take the most bytes of a chunk too.
 SUFFIXES = {
     ".arrow": ("ipc", "open_ipc", "columns"),
     ".feather": ("ipc", "open_ipc", "columns"),
@@ -21,6 +22,7 @@ SUFFIXES = {
     ".safetensors": ("safetensors", "open_safetensors", "key"),
     ".zarr": ("zarr", "open_zarr", "key"),
 }
+CHUNKED = ("hdf5", "parquet", "zarr")
 #: What lies in the folder of a zarr store, of format 3 or 2.
 STORE = ("zarr.json", ".zarray", ".zgroup")
 
@@ -37,19 +39,23 @@ def suffix_of(name: str) -> str:
     return suffix
 
 
-def of_file(name: str, suffix: str, columns: Sequence[Any] | None, key: str | None) -> Stream | Source:
-    """Open a file of one of `SUFFIXES`."""
+def of_file(
+    name: str, suffix: str, columns: Sequence[Any] | None, key: str | None, limit: int
+) -> Stream | Source:
+    """Open a file of one of `SUFFIXES`, no chunk of which may take more than `limit` bytes."""
     module, function, option = SUFFIXES[suffix]
     given = {"columns": columns, "key": key}
     value = given.pop(option)
     for other, unwanted in given.items():
         if unwanted is not None:
             raise ValueError(f"{name}: {other}={unwanted!r} does not belong to {suffix} files")
-    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, value)
+    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(
+        name, value, *([limit] if module in CHUNKED else [])
+    )
     return opened
 
 
-def of_object(obj: Any, columns: Sequence[Any] | None = None) -> Stream | Source | None:
+def of_object(obj: Any, columns: Sequence[Any] | None, limit: int) -> Stream | Source | None:
     """Give an object of another library as rows that stay where they are; None where it is array-like.
 
     Its class tells which library that is, without importing any.
@@ -66,11 +72,11 @@ def of_object(obj: Any, columns: Sequence[Any] | None = None) -> Stream | Source
     if "h5py" in libraries and hasattr(obj, "chunks"):
         from .hdf5 import of_dataset
 
-        return of_dataset(obj)
+        return of_dataset(obj, limit)
     if "zarr" in libraries and hasattr(obj, "chunks"):
         from .zarr import of_array
 
-        return of_array(obj)
+        return of_array(obj, limit)
     if hasattr(obj, "__arrow_c_stream__") and not hasattr(obj, "__array__"):
         from .tables import of_exporter
 

@@ -70,8 +70,8 @@ class Columns:
         value = stored(pa, kind).value_type
         if not is_number(pa, value):
             raise ValueError(f"{what} holds vectors of type {value}: rows are real numbers")
-        if d == 0:
-            raise ValueError(f"{what} holds vectors of length 0")
+        if d < 1:
+            raise ValueError(f"{what} holds vectors of length {d}")
         if isinstance(kind, pa.FixedShapeTensorType) and len(kind.shape) != 1:
             raise ValueError(f"{what} holds tensors of shape {tuple(kind.shape)}: rows are one-dimensional")
         if among > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,10 +11,10 @@ import numpy as np
 
 from shoal._params import shown
 
-from .stream import Block, Stream, block_rows, listed, numbers
+from .stream import Block, Stream, block_rows, listed, numbers, refuse_large
 
 
-def stream_of(array: Any, name: str, opened: Callable[[], AbstractContextManager[Any]]) -> Stream:
+def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractContextManager[Any]]) -> Stream:
     """Give a stored array as rows.
 
     Parameters
@@ -22,6 +23,8 @@ def stream_of(array: Any, name: str, opened: Callable[[], AbstractContextManager
         Anything with a shape, a type and chunks that gives rows by slices.
     name : str
         What messages call it.
+    limit : int
+        Bytes that a chunk, and those beside it in the same rows, may take.
     opened : callable
         Gives a context manager of the array, for every pass anew.
     """
@@ -33,9 +36,13 @@ def stream_of(array: Any, name: str, opened: Callable[[], AbstractContextManager
         raise ValueError(f"{name}: {rows} rows of {cols} columns are nothing to work on")
     dtype = numbers(array.dtype, name)
     most = block_rows(cols, dtype)
+    row = cols * array.dtype.itemsize
+    refuse_large(name, "a row", row, limit)
     chunks = getattr(array, "chunks", None)
     if chunks:
         # A chunk is unpacked as a whole, however little of it is wanted.
+        refuse_large(name, "a chunk", math.prod(map(int, chunks)) * array.dtype.itemsize, limit)
+        refuse_large(name, "a row of chunks", min(rows, int(chunks[0])) * row, limit)
         most = max(1, most // chunks[0]) * chunks[0]
 
     def blocks() -> Iterator[Block]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+
+from shoal._files import open_regular
 
 from . import chunked
 from .stream import Stream, required, told_of
 
 
-def open_hdf5(name: str, key: str | None) -> Stream:
+def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
     """Open the data set `key` of a file, which needs no name where it is the only one."""
     h5py = required("h5py", "hdf5", name)
     # The library's own errors do not say which file is missing.
-    Path(name).open("rb").close()
+    open_regular(name).close()
     with told_of(name), h5py.File(name, "r") as file:
         array = None if key is None else file.get(key)
         if not isinstance(array, h5py.Dataset):
@@ -27,10 +28,10 @@ def open_hdf5(name: str, key: str | None) -> Stream:
             with told_of(name), h5py.File(name, "r") as again:
                 yield again[found]
 
-        return chunked.stream_of(array, f"{name}[{found!r}]", opened)
+        return chunked.stream_of(array, f"{name}[{found!r}]", limit, opened)
 
 
-def of_dataset(array: Any) -> Stream:
+def of_dataset(array: Any, limit: int) -> Stream:
     """Give a data set of an open file, which must stay open as long as it is used."""
     if not array:
         raise ValueError("the HDF5 data set is closed")
@@ -41,7 +42,7 @@ def of_dataset(array: Any) -> Stream:
         with told_of(name):
             yield array
 
-    return chunked.stream_of(array, name, opened)
+    return chunked.stream_of(array, name, limit, opened)
 
 
 def data_sets(h5py: Any, file: Any) -> list[str]:

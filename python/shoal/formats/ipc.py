@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from shoal._files import open_regular
 
 from .arrow import Columns, pyarrow
 from .stream import Block, Stream, told_of
@@ -50,7 +51,7 @@ def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
 
 def mapped(name: str) -> mmap.mmap:
     """Map a file; it stays mapped as long as something of it is in use."""
-    with Path(name).open("rb") as file:
+    with open_regular(name) as file:
         try:
             contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError as error:

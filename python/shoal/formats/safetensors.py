@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 from shoal._core import Source
+from shoal._files import open_regular
 from shoal._params import is_whole, shown
 
 from .chunked import one_of
@@ -58,7 +58,7 @@ def open_safetensors(name: str, key: str | None) -> Source:
 
 def header_of(name: str) -> tuple[dict[str, Any], int, int]:
     """Give the header of a file, where the values begin, and the size of the file."""
-    with Path(name).open("rb") as file:
+    with open_regular(name) as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > min(size - 8, LONGEST_HEADER):

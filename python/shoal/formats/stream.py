@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,11 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._params import shown
+from shoal._params import memory, shown
 
 #: A block has about this many bytes: enough work for many threads, little beside the centers and sums. Two
 #: are alive at a time, one that is worked on and one that is read ahead.
 BLOCK_BYTES = 8 << 20
+#: The environment variable that sets the most bytes of one chunk unpacked, and the limit without it.
+CHUNK_LIMIT, DEFAULT_LIMIT = "SHOAL_CHUNK_LIMIT", "1GB"
 #: So many names fit into a message.
 MOST_NAMES = 20
 
@@ -53,6 +56,11 @@ class Stream:
     once: bool = False
     header: Any = None
 
+    def __post_init__(self) -> None:
+        """Refuse what a damaged file may claim."""
+        if self.rows is not None and not 0 <= self.rows < 1 << 63:
+            raise ValueError(f"{self.name}: claims {self.rows} rows")
+
 
 def block_rows(cols: int, dtype: np.dtype[Any]) -> int:
     """Give the number of rows that make a block."""
@@ -68,21 +76,40 @@ def required(package: str, extra: str, what: str) -> Any:
         raise ImportError(f"{what} needs {missing}: pip install 'shoal[{extra}]'") from error
 
 
+def chunk_limit(given: Any) -> int:
+    """Give the most bytes that one chunk of a file may take unpacked: `given`, or what is set outside."""
+    if given is not None:
+        return memory("chunk_limit", given)
+    return memory(CHUNK_LIMIT, os.environ.get(CHUNK_LIMIT) or DEFAULT_LIMIT)
+
+
+def refuse_large(name: str, what: str, size: int, limit: int) -> None:
+    """Refuse what takes more memory at once than `limit` bytes: a damaged file may claim any size."""
+    if size > limit:
+        raise ValueError(
+            f"{name}: {what} takes {size} bytes unpacked, and at most {limit} are allowed; if the file is as "
+            f"it should be, allow more with shoal.open(..., chunk_limit=) or {CHUNK_LIMIT} in the environment"
+        )
+
+
 @contextmanager
-def told_of(name: str) -> Iterator[None]:
+def told_of(name: str, problem: str = "cannot be read") -> Iterator[None]:
     """Let errors of another library name the file: of damaged contents they raise nearly anything."""
     try:
         yield
     except OSError as error:
-        # Without a number it is no error of the system.
-        if error.errno is None:
-            raise ValueError(f"{name}: cannot be read: {error}") from error
+        # Without a number it is no error of the system. Damaged files make libraries seek to negative places.
+        if error.errno is None or (error.errno == errno.EINVAL and error.filename is None):
+            raise ValueError(f"{name}: {problem}: {error}") from error
         if error.filename is None:
             raise OSError(error.errno, os.strerror(error.errno), name) from error
         raise
-    except (AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+    except ImportError:
+        # It says what to install.
+        raise
+    except Exception as error:
         text = str(error) or type(error).__name__
-        raise ValueError(text if text.startswith(name) else f"{name}: cannot be read: {text}") from error
+        raise ValueError(text if text.startswith(name) else f"{name}: {problem}: {text}") from error
 
 
 def listed(names: list[str]) -> str:

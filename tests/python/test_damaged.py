@@ -1,0 +1,200 @@
+"""Files that are damaged, that are no files, and that claim more memory than they need."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import shoal
+from damage import KINDS
+from shoal.cli import main
+
+for package in ("pyarrow", "h5py", "zarr"):
+    pytest.importorskip(package)
+
+X = np.random.default_rng(0).normal(size=(60, 4)).astype("f4")
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_damaged_file_is_a_value_error(part, tmp_path):
+    """Or it is read, where the damage is to a number. Whatever it claims, it takes little memory."""
+    program, kinds = Path(__file__).with_name("damage.py"), [*KINDS][part::4]
+    done = subprocess.run(
+        [sys.executable, program, tmp_path, "40", *kinds], capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    came = json.loads(done.stdout)
+    assert came["megabytes"] < 400
+    for kind, ends in came["outcomes"].items():
+        assert set(ends) <= {"read", "refused"}, f"{kind}: {ends}"
+        assert ends["refused"] > 5, kind
+
+
+# ---------------------------------------------------------------- no files
+
+READERS = {
+    **{
+        f"x{suffix}": shoal.open
+        for suffix in (".npy", ".npz", ".safetensors", ".parquet", ".arrow", ".feather", ".h5", ".zarr")
+    },
+    **{f"x{suffix}": shoal.open for suffix in (".fvecs", ".fbin")},
+    "coreset.npz": shoal.Coreset.load,
+    "model.safetensors": shoal.load,
+    "rows": lambda path: shoal.open(path, shape=(3, 2), dtype="f4"),
+    "info.npz": lambda path: main(["info", str(path)]),
+    "info": lambda path: main(["info", str(path)]),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+@pytest.mark.parametrize("name", READERS)
+def test_a_pipe_is_refused(name, tmp_path, capsys):
+    """To open it would wait for ever for somebody who writes to it."""
+    os.mkfifo(tmp_path / name)
+    if name.startswith("info"):
+        assert READERS[name](tmp_path / name) == 1
+        assert f"{name}: is not a regular file" in capsys.readouterr().err
+        return
+    with pytest.raises(ValueError, match=f"{name}: .*(is not a regular file|is not a folder)"):
+        READERS[name](tmp_path / name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
+def test_a_pipe_in_a_folder_of_parts(tmp_path):
+    (tmp_path / "parts").mkdir()
+    os.mkfifo(tmp_path / "parts" / "a.parquet")
+    with pytest.raises(ValueError, match=r"a\.parquet: is not a regular file"):
+        shoal.open(tmp_path / "parts")
+
+
+# ---------------------------------------------------------------- memory
+
+
+def large_page(path):
+    """A file whose only page claims 2 GB."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"a": np.arange(100.0)}), path, use_dictionary=False, compression="zstd")
+    at = pq.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
+    data = path.read_bytes()
+    # Field 1, the type; field 2, the size unpacked, in two bytes.
+    assert data[at : at + 3] == b"\x15\x00\x15"
+    assert data[at + 3] >= 0x80 > data[at + 4]
+    path.write_bytes(data[: at + 3] + b"\xfe\xff\xff\xff\x0f" + data[at + 5 :])
+    return path
+
+
+def large_hdf5(path):
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.create_dataset("X", shape=(10**6, 512), chunks=(10**6, 512), dtype="f8")
+    return path
+
+
+def large_zarr(path):
+    import zarr
+
+    zarr.create_array(path, shape=(10**6, 2000), chunks=(10**6, 2000), dtype="f8")
+    return path
+
+
+def wide_zarr(path):
+    import zarr
+
+    zarr.create_array(path, shape=(10**6, 2000), chunks=(10**6, 1), dtype="f8")
+    return path
+
+
+def large_npz(path):
+    import zipfile
+
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle, bundle.open("data.npy", "w") as member:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (5 * 10**6,)}
+        np.lib.format.write_array_header_1_0(member, header)
+        member.write(bytes(4 * 10**7))
+    return path
+
+
+def many_rows(path):
+    """No value, and a thousand million rows."""
+    empty = sp.csc_array((1, 4))
+    np.savez(
+        path,
+        format="csc",
+        shape=np.array([10**9, 4]),
+        data=empty.data,
+        indices=empty.indices,
+        indptr=empty.indptr,
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "limit"),
+    [
+        ("x.parquet", large_page, None),
+        ("x.h5", large_hdf5, None),
+        ("x.zarr", large_zarr, None),
+        ("x.zarr", wide_zarr, None),
+        ("x.npz", large_npz, 1000),
+        ("x.npz", many_rows, None),
+    ],
+)
+def test_what_takes_much_memory_is_refused_before_it_does(name, make, limit, tmp_path, monkeypatch):
+    path = make(tmp_path / name)
+    text = r"unpacked, and at most .* are allowed.*chunk_limit=.*SHOAL_CHUNK_LIMIT"
+    with pytest.raises(ValueError, match=f"{name}.*{text}"), shoal.open(path, chunk_limit=limit) as source:
+        list(source.blocks())
+    monkeypatch.setenv("SHOAL_CHUNK_LIMIT", str(limit or "10MB"))
+    with pytest.raises(ValueError, match=f"{name}.*{text}"):
+        shoal.KMeans(2).fit(str(path))
+
+
+def test_the_limit_can_be_moved(tmp_path, monkeypatch):
+    import h5py
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=(60, 4))
+    size = X.nbytes
+    with pytest.raises(ValueError, match=f"a chunk takes {size} bytes unpacked, and at most {size - 1}"):
+        shoal.open(tmp_path / "x.h5", chunk_limit=size - 1)
+    monkeypatch.setenv("SHOAL_CHUNK_LIMIT", "100")
+    assert shoal.open(tmp_path / "x.h5", chunk_limit=size).shape == X.shape
+    with pytest.raises(ValueError, match="at most 100"):
+        shoal.open(tmp_path / "x.h5")
+    monkeypatch.setenv("SHOAL_CHUNK_LIMIT", "much")
+    with pytest.raises(ValueError, match="SHOAL_CHUNK_LIMIT must be an amount of memory"):
+        shoal.open(tmp_path / "x.h5")
+    with pytest.raises(ValueError, match="chunk_limit must be an amount of memory"):
+        shoal.open(tmp_path / "x.h5", chunk_limit="much")
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("vectors", [False, True])
+def test_pages_of_whole_files_are_understood(version, vectors, tmp_path):
+    """With statistics, dictionaries, checksums and lists of many elements in their headers."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = np.random.default_rng(0).integers(0, 50, size=(5000, 3)).astype("f4")
+    columns = {f"c{j}": rows[:, j] for j in range(3)}
+    if vectors:
+        columns = {"text": ["long " * 100] * 5000, "v": pa.FixedSizeListArray.from_arrays(rows.ravel(), 3)}
+    pq.write_table(
+        pa.table(columns),
+        tmp_path / "x.parquet",
+        row_group_size=700,
+        data_page_size=500,
+        data_page_version=version,
+        write_page_checksum=True,
+        write_page_index=True,
+        compression="snappy",
+    )
+    source = shoal.open(tmp_path / "x.parquet", columns=["v"] if vectors else None)
+    np.testing.assert_array_equal(np.concatenate(list(source.blocks())), rows)
