@@ -84,7 +84,8 @@ def cloned(estimator: E) -> E:
     bare = object.__new__(type(estimator))
     bare.__dict__.update(vars(estimator), callbacks=None)
     made: E = BaseEstimator.__sklearn_clone__(bare)
-    return made.set_params(callbacks=copied_or_same(estimator.callbacks))
+    made.callbacks = copied_or_same(estimator.callbacks)
+    return made
 
 
 def copied_or_same(callbacks: Any) -> Any:

@@ -219,8 +219,8 @@ class StreamClusterer(CenterClusterer):
         source, weights, print_of_rows = batch
         if source.glance() != print_of_rows:
             raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name + '_'!r}: the rows of the last batch have "
-                "changed since partial_fit, call predict(X) or score(X)"
+                f"{type(self).__name__!r} object has no attribute {name + '_'!r}: the rows of the last batch "
+                "have changed since partial_fit, call predict(X) or score(X)"
             )
         labels, inertia = self._measure(source, weights)
         # One of them may have been assigned.

@@ -257,9 +257,7 @@ class DataSource:
         part._reopened_with, part._slices = self._reopened_with, (*self._slices, (start, stop))
         return part
 
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Copy all rows into an array, for ``numpy.asarray``."""
         if self.sparse:
             raise TypeError(
@@ -288,8 +286,8 @@ class DataSource:
         rows = self._source
         if self._reopened_with is None:
             raise TypeError(
-                f"the source ({self._name}) was not opened by the path of a file, and cannot be pickled or copied: "
-                "pass a path, or what it was made from"
+                f"the source ({self._name}) was not opened by the path of a file, and cannot be pickled or "
+                "copied: pass a path, or what it was made from"
             )
         shape = (rows.shape, rows.dtype)
         return _reopened, (str(self._path), self._reopened_with, self._slices, shape, self._name)
@@ -436,8 +434,9 @@ def _reopened(
     """Open a file again, where a source of it was pickled or copied."""
     source = open_path(path, **options, argument="source")
     for start, stop in slices:
-        if stop > len(source):
-            raise ValueError(f"{path}: has {len(source)} rows, and the source that was pickled had {stop} or more")
+        n = len(source)
+        if stop > n:
+            raise ValueError(f"{path}: has {n} rows, and had {stop} or more when the source was pickled")
         source = source.slice(start, stop)
     found = (source._source.shape, source._source.dtype)
     if found != shape:

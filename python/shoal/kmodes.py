@@ -546,6 +546,10 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         """There is none: modes are no means."""
         raise AttributeError("'LaplacianKModes' object has no attribute 'inertia_': see energy_")
 
+    @inertia_.setter
+    def inertia_(self, inertia: float) -> None:
+        raise AttributeError("'LaplacianKModes' object has no attribute 'inertia_': see energy_")
+
     @property
     def energy_(self) -> float:
         """The energy of `labels_` and `modes_`."""

@@ -62,8 +62,8 @@ class MiniBatchKMeans(StreamClusterer):
         for rows that can be read once.
     init_size : int or None, default=None
         Rows of the random samples that first centers are chosen from and compared on; fewer than `n_clusters`
-        warns, and is ``3 * n_clusters``. None: 3 batches, or 16 rows a cluster if that is more, for ``init="auto"`` and for
-        comparing, and all rows for other names. A callable gets all rows.
+        warns, and is ``3 * n_clusters``. None: 3 batches, or 16 rows a cluster if that is more, for
+        ``init="auto"`` and for comparing, and all rows for other names. A callable gets all rows.
     compute_labels : bool, default=True
         Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`, and whether
         they are there after :meth:`partial_fit`.

@@ -773,6 +773,10 @@ mod tests {
     #[test]
     fn refusals_name_what_is_wrong() {
         let rows = || Dense::new(&[1.0f32, 2.0, 3.0], 1).unwrap();
+        let unit = Weighted::new(rows(), vec![1.0; 3]).unwrap();
+        assert_eq!((unit.weights(), read(&unit, 1).1), (None, vec![]));
+        let alike = Weighted::new(rows(), vec![2.0; 3]).unwrap();
+        assert_eq!((alike.weights(), read(&alike, 1).1), (Some(&[2.0; 3][..]), vec![2.0; 3]));
         let weights = |w: Vec<f64>| Weighted::new(rows(), w).unwrap_err().to_string();
         assert_eq!(weights(vec![1.0; 2]), "sample_weight has 2 values, X has 3 rows");
         assert_eq!(

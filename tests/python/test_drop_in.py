@@ -171,7 +171,7 @@ def test_init_size():
     seen = MiniBatchKMeans(5, init="k-means++", init_size=77, random_state=0).fit(X)
     assert seen.init_ == "k-means++ on 77 sampled rows"
     assert MiniBatchKMeans(5, init="random", init_size=9999, random_state=0).fit(X).init_ == "random"
-    with pytest.warns(RuntimeWarning, match=r"init_size=3 should be at least n_clusters=5: 15 is used instead"):
+    with pytest.warns(RuntimeWarning, match=r"init_size=3 should be at least n_clusters=5: 15 is used"):
         few = MiniBatchKMeans(5, init_size=3, random_state=0).fit(X)
     assert few.init_ == "k-means++ on 15 sampled rows"
     weights = np.zeros(len(X))
@@ -282,9 +282,9 @@ def test_a_file_that_has_changed_is_not_taken_for_the_one_that_was_pickled(tmp_p
     np.save(path, X)
     kept, part = pickle.dumps(shoal.open(path)), pickle.dumps(shoal.open(path).slice(5, 1000))
     np.save(path, X[:500])
-    with pytest.raises(ValueError, match=r"rows\.npy: holds \(500, 4\) float32, and held \(2000, 4\) float32"):
+    with pytest.raises(ValueError, match=r"rows\.npy: holds \(500, 4\) float32, and held \(2000, 4\)"):
         pickle.loads(kept)
-    with pytest.raises(ValueError, match=r"rows\.npy: has 500 rows, and the source that was pickled had 1000"):
+    with pytest.raises(ValueError, match=r"rows\.npy: has 500 rows, and had 1000 or more"):
         pickle.loads(part)
 
 

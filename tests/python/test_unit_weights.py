@@ -22,10 +22,16 @@ ONES = np.ones(len(X))
 def fits():
     for init in ("auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"):
         yield f"KMeans-{init}", KMeans(20, init=init, n_init=2, random_state=5, max_iter=5)
-        yield f"MiniBatchKMeans-{init}", MiniBatchKMeans(20, init=init, random_state=5, batch_size=100, n_init=2)
+        yield (
+            f"MiniBatchKMeans-{init}",
+            MiniBatchKMeans(20, init=init, random_state=5, batch_size=100, n_init=2),
+        )
     yield "KMeans-cosine", KMeans(20, metric="cosine", random_state=5)
-    yield "MiniBatchKMeans-all", MiniBatchKMeans(
-        20, random_state=5, batch_size=64, init_size=100, tol=1e-3, half_life=500, reassignment_ratio=0.5
+    yield (
+        "MiniBatchKMeans-all",
+        MiniBatchKMeans(
+            20, random_state=5, batch_size=64, init_size=100, tol=1e-3, half_life=500, reassignment_ratio=0.5
+        ),
     )
     yield "NestedMiniBatchKMeans", NestedMiniBatchKMeans(20, random_state=5, batch_size=100)
     yield "BackwardEulerKMeans", BackwardEulerKMeans(20, random_state=5, batch_size=100, max_iter=8)
@@ -129,7 +135,10 @@ def test_a_checkpoint_of_either_goes_on_with_the_other(tmp_path):
 
 
 def test_wrong_weights_are_refused_as_before():
-    for bad, match in [(np.ones(5), "sample_weight has 5 values, X has 3000 rows"), (0.0, "zero for every row")]:
+    for bad, match in [
+        (np.ones(5), "sample_weight has 5 values, X has 3000 rows"),
+        (0.0, "zero for every row"),
+    ]:
         with pytest.raises(ValueError, match=match):
             KMeans(3).fit(X, sample_weight=bad)
     with pytest.raises(ValueError, match="sample_weight has 4 values, X has 3000 rows"):
