@@ -154,10 +154,19 @@ def test_the_environment_says_how_many_threads_none_is(variables, threads):
 def test_threads_are_as_many_as_the_environment_says():
     fit = """
     KMeans(30, init="random", n_init=1, max_iter=2).fit(X)
-    print(ours())
+    print(settled({}))
     """
-    assert script(COUNTING + fit, OMP_NUM_THREADS="5,2").strip() == "5"
-    assert script(COUNTING + fit, SHOAL_NUM_THREADS="1", OMP_NUM_THREADS="7").strip() == "0"
+    assert script(COUNTING + fit.format(5), OMP_NUM_THREADS="5,2").strip() == "5"
+    assert script(COUNTING + fit.format(0), SHOAL_NUM_THREADS="1", OMP_NUM_THREADS="7").strip() == "0"
+
+
+def test_workers_of_joblib_share_the_cores(monkeypatch):
+    joblib = pytest.importorskip("joblib")
+    monkeypatch.delenv("SHOAL_NUM_THREADS", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    with joblib.parallel_config("loky", inner_max_num_threads=1):
+        found = joblib.Parallel(n_jobs=2)(joblib.delayed(_params.threads)(None) for _ in range(4))
+    assert found == [1] * 4
 
 
 @pytest.mark.parametrize("name", ["SHOAL_NUM_THREADS", "OMP_NUM_THREADS"])
