@@ -281,6 +281,12 @@ class DataSource:
             raise ValueError(f"the source ({self._name}) has {n} rows, and gave {end}")
         return rows
 
+    def __copy__(self) -> DataSource:
+        """Give another one of the same rows."""
+        made = object.__new__(type(self))
+        made.__dict__.update(vars(self))
+        return made
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Say how the file is opened again; no rows are kept."""
         rows = self._source

@@ -292,7 +292,9 @@ def test_other_sources_say_that_they_are_not_pickled(tmp_path):
     np.save(tmp_path / "rows.npy", X)
     for obj in (X, np.load(tmp_path / "rows.npy", mmap_mode="r"), lambda: iter([X]), csr_array(X)):
         with pytest.raises(TypeError, match="was not opened by the path of a file"):
-            pickle.dumps(shoal.open(obj))
+            pickle.dumps(source := shoal.open(obj))
+        # A shallow copy has the same rows.
+        assert repr(copy.copy(source)) == repr(source)
 
 
 def test_sources_in_estimators_of_joblib(tmp_path):
