@@ -155,7 +155,8 @@ class StreamClusterer(CenterClusterer):
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
     ) -> Run:
         seed = _params.seed(self.random_state)
-        seeding, centers = self._seeding(source, rows, seed)
+        choose = self._seeding if stream else self._seeding_of_fit
+        seeding, centers = choose(source, rows, seed)
         return self._begin(
             source,
             seeding=seeding,
@@ -166,6 +167,10 @@ class StreamClusterer(CenterClusterer):
             state=None,
             **self._options_for(source),
         )
+
+    def _seeding_of_fit(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
+        """Give the seeding of a fit, which may be another one than that of a first batch."""
+        return self._seeding(source, rows, seed)
 
     def _seeding_by_name(self) -> str:
         return self.init if isinstance(self.init, str) else "auto"

@@ -271,7 +271,8 @@ class DataSource:
         wanted = self.dtype if dtype is None else np.dtype(dtype)
         n, d = self.shape
         if n is None:
-            return np.concatenate([np.empty((0, d), dtype=wanted), *self.blocks()], dtype=wanted, casting="unsafe")
+            parts = [np.empty((0, d), dtype=wanted), *self.blocks()]
+            return np.concatenate(parts, dtype=wanted, casting="unsafe")
         rows, end = np.empty((n, d), dtype=wanted), 0
         for block in self.blocks():
             start, end = end, end + len(block)

@@ -58,8 +58,8 @@ class MiniBatchKMeans(StreamClusterer):
     n_init : "auto" or int, default="auto"
         How often first centers are chosen: those with the lowest inertia on a random sample of `init_size`
         rows begin the one run that there is. ``"auto"``: 3 for ``init="random"`` and a callable, else 1. An
-        array is used once. With :meth:`partial_fit` it counts for the first batch; a callable chooses once
-        for rows that can be read once.
+        array is used once. :meth:`partial_fit` chooses once, as in scikit-learn, and so does a callable for
+        rows that can be read once.
     init_size : int or None, default=None
         Rows of the random samples that first centers are chosen from and compared on; fewer than `n_clusters`
         warns, and is ``3 * n_clusters``. None: 3 batches, or 16 rows a cluster if that is more, for
@@ -263,7 +263,7 @@ class MiniBatchKMeans(StreamClusterer):
             return None if self.init_size is None else int(self.init_size)
         return 3 * int(self.n_clusters)
 
-    def _seeding(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
+    def _seeding_of_fit(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
         starts = self._n_starts()
         if self.init_size is not None and self.init_size < self.n_clusters:
             warn(

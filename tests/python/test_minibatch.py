@@ -702,7 +702,7 @@ def test_init_by_a_callable():
         asked.append(rows.shape)
         return rows[:n_clusters]
 
-    model = MiniBatchKMeans(4, init=first, random_state=0).fit(X)
+    model = MiniBatchKMeans(4, init=first, n_init=1, random_state=0).fit(X)
     assert asked == [(1000, 3)]
     assert model.init_ == "callable"
     stream = MiniBatchKMeans(4, init=first, **PURE).partial_fit(X[:100]).partial_fit(X[100:])

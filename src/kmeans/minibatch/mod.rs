@@ -136,7 +136,7 @@ impl MiniBatchParams {
     }
 
     /// First centers are chosen so many times, and those count that have the lowest inertia on a random sample of the rows (default 1). Given
-    /// centers are there once.
+    /// centers are there once, and a run that takes single batches chooses once.
     ///
     /// ```
     /// use shoal::{MiniBatch, Seeding};
@@ -271,7 +271,7 @@ impl MiniBatchParams {
             crate::data::AnySource::F64(data) => data.dim(),
         };
         self.check(None, d)?;
-        Ok(FitRun::new(self, rows, None))
+        Ok(FitRun::new(&self.clone().n_init(1), rows, None))
     }
 
     /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
@@ -322,9 +322,9 @@ impl MiniBatchParams {
     pub fn resume(&self, state: &Contents) -> Result<MiniBatchRun> {
         let run = || {
             Ok::<_, String>(if is_wide(state)? {
-                FitRun::from_f64(MiniBatchSolver::restored(self.clone(), state)?)
+                FitRun::from_f64(MiniBatchSolver::restored(self.clone().n_init(1), state)?)
             } else {
-                FitRun::from_f32(MiniBatchSolver::restored(self.clone(), state)?)
+                FitRun::from_f32(MiniBatchSolver::restored(self.clone().n_init(1), state)?)
             })
         };
         self.check(None, 1)?;
