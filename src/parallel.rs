@@ -80,15 +80,11 @@ impl Pools {
             self.process = process;
         }
         let found = self.pools.iter().position(|pool| pool.current_num_threads() == n);
-        let pool = match found {
-            Some(i) => self.pools.remove(i),
-            None => Arc::new(
-                ThreadPoolBuilder::new()
-                    .num_threads(n)
-                    .thread_name(|i| format!("shoal-{i}"))
-                    .build()
-                    .map_err(|e| Error::param(format!("the system refuses {n} threads: {e}")))?,
-            ),
+        let pool = if let Some(i) = found {
+            self.pools.remove(i)
+        } else {
+            let pool = ThreadPoolBuilder::new().num_threads(n).thread_name(|i| format!("shoal-{i}")).build();
+            Arc::new(pool.map_err(|e| Error::param(format!("the system refuses {n} threads: {e}")))?)
         };
         let mut idle = self.pools.iter().filter(|pool| Arc::strong_count(pool) == 1).count();
         self.pools.retain(|pool| {
