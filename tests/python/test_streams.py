@@ -591,7 +591,8 @@ LONG_WORK = {
     ),
     "sweeps": (
         "told = []; first = lambda *_: (told or told.append(print('ready', flush=True))) and None; "
-        "model = KMeans(300, init='random', n_init=1, random_state=0, tol=0, max_iter=10**9, callbacks=[first]); "
+        "model = KMeans(300, init='random', n_init=1, random_state=0, tol=0, max_iter=10**9); "
+        "model.callbacks = [first]; "
         "work = lambda: [model.fit(X) for _ in range(1000)]"
     ),
 }
