@@ -3,13 +3,15 @@
 //! Work comes as an ordered sequence of items (tiles of rows). Threads take them in order; what they compute is merged strictly in item
 //! order by [`Executor::ordered_reduce`], so that every floating-point sum has one fixed shape.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
+use crate::tuning::{THREADS_A_CORE, THREADS_ANYWHERE};
 
 /// A flag that asks running work to stop; cloning shares it. Polled at least once per tile.
 ///
@@ -40,53 +42,125 @@ impl Interrupt {
 
 /// The threads that work runs on, with the means to interrupt it.
 ///
+/// Threads are shared: executors of one number of threads work on the same ones, which end once they have no executor and others were made
+/// since.
+///
 /// ```
 /// let two = shoal::Executor::new(Some(2)).unwrap();
 /// assert_eq!(two.threads(), 2);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Executor {
-    pool: Arc<ThreadPool>,
+    /// None for one thread, which is that of the caller.
+    pool: Option<Arc<ThreadPool>>,
     interrupt: Interrupt,
 }
 
-/// Pools by process and number of threads: a forked child must not wait for its parent's threads.
+/// Pools that may be used again.
 static POOLS: LazyLock<Mutex<Pools>> = LazyLock::new(Mutex::default);
-type Pools = HashMap<(u32, usize), Arc<ThreadPool>>;
+
+/// Pools that stay without an executor, the one just asked for not counted: who alternates between two numbers of threads needs no new ones.
+const IDLE_POOLS: usize = 1;
+
+#[derive(Default)]
+struct Pools {
+    /// The process whose threads they have.
+    process: u32,
+    /// At most one of each number of threads, the one used last at the end.
+    pools: Vec<Arc<ThreadPool>>,
+}
+
+impl Pools {
+    /// The pool of `n` threads; others that nobody uses are dropped, but for the last few.
+    fn get(&mut self, n: usize) -> Result<Arc<ThreadPool>> {
+        let process = std::process::id();
+        if self.process != process {
+            // A forked child has none of its parent's threads, and ending them would wait for locks that they hold.
+            std::mem::forget(std::mem::take(&mut self.pools));
+            self.process = process;
+        }
+        let found = self.pools.iter().position(|pool| pool.current_num_threads() == n);
+        let pool = if let Some(i) = found {
+            self.pools.remove(i)
+        } else {
+            let pool = ThreadPoolBuilder::new().num_threads(n).thread_name(|i| format!("shoal-{i}")).build();
+            Arc::new(pool.map_err(|e| Error::param(format!("the system refuses {n} threads: {e}")))?)
+        };
+        let mut idle = self.pools.iter().filter(|pool| Arc::strong_count(pool) == 1).count();
+        self.pools.retain(|pool| {
+            let drop = Arc::strong_count(pool) == 1 && idle > IDLE_POOLS;
+            idle -= usize::from(drop);
+            !drop
+        });
+        self.pools.push(pool.clone());
+        Ok(pool)
+    }
+}
+
+/// Cores that this process may use.
+pub(crate) fn available_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The threads that an executor has that is asked for `n`: more than a few for each core would only take turns.
+pub(crate) fn at_most_threads(n: usize) -> usize {
+    // To count the cores takes longer than some work.
+    if n <= THREADS_ANYWHERE { n } else { n.min(THREADS_ANYWHERE.max(THREADS_A_CORE * available_threads())) }
+}
+
+/// The number of threads that the environment asks for: `SHOAL_NUM_THREADS`, else `OMP_NUM_THREADS`, of which a list begins with it.
+pub(crate) fn requested_threads() -> Result<Option<usize>> {
+    let read = |name: &'static str| env::var_os(name).map(|text| (name, text.to_string_lossy().into_owned()));
+    for (name, text) in [read("SHOAL_NUM_THREADS"), read("OMP_NUM_THREADS")].into_iter().flatten() {
+        if let Some(n) = threads_in(name, &text)? {
+            return Ok(Some(n));
+        }
+    }
+    Ok(None)
+}
+
+/// The number of threads that the value of a variable asks for; none where it is empty.
+fn threads_in(name: &str, text: &str) -> Result<Option<usize>> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    // Levels of nesting, of which there is one here.
+    let first = if name == "OMP_NUM_THREADS" { text.split(',').next().unwrap_or_default() } else { text };
+    match first.trim().parse() {
+        Ok(n) if n > 0 => Ok(Some(n)),
+        _ => Err(Error::param(format!(
+            "the environment variable {name} must be a number of threads of at least 1, got {text:?}: unset it, or give the number of \
+             threads another way"
+        ))),
+    }
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Executor {
-    /// `threads` threads; `None` is as many as this process may use.
+    /// `threads` threads, at most 4 for each core that this process may use, or 16 if that is more: a larger number is that.
+    ///
+    /// `None` is the number in the environment variable `SHOAL_NUM_THREADS`, else the (first) one in `OMP_NUM_THREADS`, else as many as
+    /// this process may use.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] for 0 threads or when the system refuses that many.
+    /// [`Error::InvalidParam`] for 0 threads, for an environment variable that is no number of threads, or when the system refuses that many.
     pub fn new(threads: Option<usize>) -> Result<Self> {
         let n = match threads {
             Some(0) => return Err(Error::param("the number of threads must be at least 1, got 0")),
             Some(n) => n,
-            None => std::thread::available_parallelism().map_or(1, usize::from),
+            None => requested_threads()?.unwrap_or_else(available_threads),
         };
-        let mut pools = lock(&POOLS);
-        let key = (std::process::id(), n);
-        if let Some(pool) = pools.get(&key) {
-            return Ok(Self { pool: pool.clone(), interrupt: Interrupt::default() });
-        }
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(n)
-            .thread_name(|i| format!("shoal-{i}"))
-            .build()
-            .map_err(|e| Error::param(format!("the system refuses {n} threads: {e}")))?;
-        let pool = Arc::new(pool);
-        pools.insert(key, pool.clone());
+        let n = at_most_threads(n);
+        let pool = if n > 1 { Some(lock(&POOLS).get(n)?) } else { None };
         Ok(Self { pool, interrupt: Interrupt::default() })
     }
 
     /// Number of threads.
     pub fn threads(&self) -> usize {
-        self.pool.current_num_threads()
+        self.pool.as_ref().map_or(1, |pool| pool.current_num_threads())
     }
 
     /// The flag that stops work on this executor.
@@ -94,10 +168,10 @@ impl Executor {
         &self.interrupt
     }
 
-    /// The pool itself, for a driver that waits outside it.
+    /// The pool itself, for a driver that waits outside it; none for one thread.
     #[cfg(feature = "python")]
-    pub(crate) fn pool(&self) -> &ThreadPool {
-        &self.pool
+    pub(crate) fn pool(&self) -> Option<&ThreadPool> {
+        self.pool.as_deref()
     }
 
     /// [`Error::Interrupted`] when the work was asked to stop.
@@ -150,10 +224,9 @@ impl Executor {
                 }
             }
         };
-        if threads == 1 {
-            worker();
-        } else {
-            self.pool.scope(|s| (0..threads).for_each(|_| s.spawn(|_| worker())));
+        match &self.pool {
+            Some(pool) if threads > 1 => pool.scope(|s| (0..threads).for_each(|_| s.spawn(|_| worker()))),
+            _ => worker(),
         }
         match merged.state.into_inner().unwrap_or_else(PoisonError::into_inner).failed {
             Some((_, error)) => Err(error),
@@ -296,5 +369,48 @@ mod tests {
         cx.interrupt().set();
         assert!(matches!(cx.for_each(0..10, || (), |_, ()| Ok(())), Err(Error::Interrupted)));
         assert!(Executor::new(Some(0)).is_err());
+    }
+
+    #[test]
+    fn pools_that_nobody_uses_are_dropped() {
+        let mut pools = Pools::default();
+        let sizes = |pools: &Pools| pools.pools.iter().map(|p| p.current_num_threads()).collect::<Vec<_>>();
+        let held = pools.get(2).unwrap();
+        for n in 3..12 {
+            drop(pools.get(n).unwrap());
+            let idle = if n == 3 { vec![2, 3] } else { vec![2, n - 1, n] };
+            assert_eq!(sizes(&pools), idle);
+        }
+        let again = pools.get(2).unwrap();
+        assert!(Arc::ptr_eq(&held, &again));
+        drop((held, again));
+        drop(pools.get(5).unwrap());
+        assert_eq!(sizes(&pools), [2, 5]);
+        // The threads of a parent are not waited for.
+        pools.process ^= 1;
+        drop(pools.get(3).unwrap());
+        assert_eq!(sizes(&pools), [3]);
+    }
+
+    #[test]
+    fn a_thousand_threads_are_a_few_for_each_core() {
+        let many = Executor::new(Some(1_000_000)).unwrap().threads();
+        assert_eq!(many, (THREADS_A_CORE * available_threads()).max(THREADS_ANYWHERE));
+        assert_eq!(Executor::new(Some(1)).unwrap().threads(), 1);
+    }
+
+    #[test]
+    fn variables_name_a_number_of_threads_or_are_refused() {
+        let omp = |text: &str| threads_in("OMP_NUM_THREADS", text);
+        assert_eq!((omp("3").unwrap(), omp(" 4 , 2").unwrap(), omp(" ").unwrap()), (Some(3), Some(4), None));
+        for text in ["0", "-1", "many", "2.5", ",2", "99999999999999999999"] {
+            let refused = omp(text).unwrap_err().to_string();
+            assert!(
+                refused.contains("OMP_NUM_THREADS must be a number of threads of at least 1"),
+                "{refused}"
+            );
+            assert!(refused.contains(&format!("{text:?}")), "{refused}");
+        }
+        assert!(threads_in("SHOAL_NUM_THREADS", "4,2").is_err());
     }
 }

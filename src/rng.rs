@@ -37,6 +37,8 @@ pub enum Purpose {
     Epoch = 7,
     /// Clusters that a row of a mixture looks at by chance.
     Exploring = 12,
+    /// The rows that several starts are compared on.
+    Validation = 13,
 }
 
 /// One round of SplitMix64, which spreads every input bit over the output.

@@ -164,6 +164,13 @@ pub(crate) const STARVED: f64 = 0.01;
 /// The mean cluster's rows from which on too few are no accident: of 200, a cluster with a twentieth of them gets fewer than 2 once in 2,000 times.
 pub(crate) const RECENT_ROWS: f64 = 200.0;
 
+/// Threads that an executor has at most for each core: more take turns, and cost memory for each. Some more than one, since a thread may wait for
+/// a disk or a stream.
+pub(crate) const THREADS_A_CORE: usize = 4;
+
+/// Threads that are started whatever the machine: tests ask for a few to see that their number does not matter.
+pub(crate) const THREADS_ANYWHERE: usize = 16;
+
 /// Rows of a batch that the variance of the data is estimated from at most: to a percent, which is more than a tolerance needs.
 pub(crate) const VARIANCE_ROWS: u64 = 16_384;
 

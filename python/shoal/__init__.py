@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._core import Step
     from ._core import version as __version__
     from .backward_euler import BackwardEulerKMeans
+    from .config import config_context
     from .coreset import Coreset, lightweight_coreset
     from .data import DataSource, open
     from .io import load, resume
@@ -49,6 +50,7 @@ __all__ = [
     "__version__",
     "afkmc2",
     "callbacks",
+    "config_context",
     "kmeans_parallel",
     "kmeans_plusplus",
     "knn_graph",
@@ -80,6 +82,7 @@ _HOMES = {
     "TruncatedGaussianMixture": ("mixture", "TruncatedGaussianMixture"),
     "__version__": ("_core", "version"),
     "afkmc2": ("seeding", "afkmc2"),
+    "config_context": ("config", "config_context"),
     "kmeans_parallel": ("seeding", "kmeans_parallel"),
     "kmeans_plusplus": ("seeding", "kmeans_plusplus"),
     "lightweight_coreset": ("coreset", "lightweight_coreset"),
@@ -96,6 +99,7 @@ _HOMES = {
 _MODULES = (
     "backward_euler",
     "callbacks",
+    "config",
     "coreset",
     "data",
     "io",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,10 @@ STEP_FIELDS: tuple[tuple[str, str], ...] = (
 STEP_DTYPE = np.dtype(list(STEP_FIELDS))
 #: Parameters that may be arrays of first centers.
 CENTER_PARAMETERS = ("init", "means_init")
+#: Parameters that are not kept in files.
+OF_A_MACHINE = ("callbacks", "n_jobs")
+
+E = TypeVar("E", bound=BaseEstimator)
 
 
 class Run(Protocol):
@@ -73,6 +78,29 @@ class Run(Protocol):
 def record(step: Step) -> tuple[Any, ...]:
     """Give a step as a row of `history_`."""
     return (*(getattr(step, name) for name, _ in STEP_FIELDS[:-1]), step.stop_reason or "")
+
+
+def cloned(estimator: E) -> E:
+    """Make an unfitted estimator with the same parameters, and callbacks copied where they can be."""
+    bare = object.__new__(type(estimator))
+    bare.__dict__.update(vars(estimator), callbacks=None)
+    made: E = BaseEstimator.__sklearn_clone__(bare)
+    made.callbacks = copied_or_same(estimator.callbacks)
+    return made
+
+
+def copied_or_same(callbacks: Any) -> Any:
+    """Copy callbacks; those that cannot be copied are the same ones."""
+
+    def copied(thing: Any) -> Any:
+        try:
+            return copy.deepcopy(thing)
+        except Exception:  # noqa: BLE001 - whatever code of the user raises
+            return thing
+
+    if type(callbacks) in (list, tuple):
+        return type(callbacks)(map(copied, callbacks))
+    return copied(callbacks)
 
 
 def opened(X: Any) -> DataSource | None:
@@ -286,10 +314,18 @@ class Clusterer(BaseEstimator, ABC):
         labels: npt.NDArray[np.int32] = self._needing_a_pass("labels")
         return labels
 
+    @labels_.setter
+    def labels_(self, labels: Any) -> None:
+        self._labels = labels
+
     @property
     def inertia_(self) -> float:
         """Weighted sum of squared distances of the rows to their centers."""
         return float(self._needing_a_pass("inertia"))
+
+    @inertia_.setter
+    def inertia_(self, inertia: float) -> None:
+        self._inertia = inertia
 
     @property
     def history_(self) -> npt.NDArray[np.void]:
@@ -302,14 +338,22 @@ class Clusterer(BaseEstimator, ABC):
 
     # ---------------------------------------------------------------- keeping
 
+    def __sklearn_clone__(self) -> Self:
+        """Make an unfitted estimator with the same parameters, as :func:`sklearn.base.clone` does.
+
+        Callbacks that cannot be copied, such as those that hold an open file, are those of the original.
+        """
+        return cloned(self)
+
     #: Whether the fit was begun elsewhere, with what a callable chose.
     _by_callable = False
 
     def _described(self) -> tuple[Arrays, Texts]:
         """Give the parameters and what is known of the features, as arrays and texts."""
         params, arrays = self.get_params(deep=False), {}
-        # What a file cannot hold, and what only matters to a fit.
-        params.pop("callbacks")
+        # What a file cannot hold, and what belongs to the machine that a fit runs on.
+        for name in OF_A_MACHINE:
+            params.pop(name)
         for name, value in params.items():
             if isinstance(value, np.generic):
                 params[name] = value.item()
@@ -335,6 +379,8 @@ class Clusterer(BaseEstimator, ABC):
     def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
         """Make an estimator with the parameters that `_described` gave."""
         given = Claims.read(meta, "params").parameters(cls._get_param_names())
+        # Files of other versions may name them.
+        given = {name: value for name, value in given.items() if name not in OF_A_MACHINE}
         for name in CENTER_PARAMETERS:
             if given.get(name) == "array":
                 given[name] = floats(arrays, name, (None, None))

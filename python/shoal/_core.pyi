@@ -22,9 +22,10 @@ __all__ = [
     "StreamingCoreset",
     "TemporaryFile",
     "TemporaryFolder",
+    "at_most_threads",
     "available_isas",
+    "available_threads",
     "backward_euler",
-    "default_threads",
     "first_centers",
     "inertia",
     "isa",
@@ -39,6 +40,7 @@ __all__ = [
     "nearest",
     "nested",
     "predict",
+    "requested_threads",
     "save_model",
     "transform",
     "variance_reduced",
@@ -83,6 +85,7 @@ class Source:
     def read(self, start: int, stop: int) -> npt.NDArray[Any]: ...
     def take(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[Any]: ...
     def slice(self, start: int, stop: int) -> Source: ...
+    def glance(self) -> int: ...
 
 @final
 class Step:
@@ -274,6 +277,8 @@ def minibatch(
     max_no_improvement: int | None,
     reassignment_ratio: float,
     half_life: float | None,
+    n_init: int,
+    init_size: int | None,
     seed: int,
     threads: int | None,
     weights: npt.NDArray[np.float64] | None,
@@ -461,4 +466,6 @@ def save_model(path: str, kind: str, arrays: dict[str, npt.NDArray[Any]], meta: 
 def load_model(path: str) -> tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]]: ...
 def isa() -> str: ...
 def available_isas() -> list[str]: ...
-def default_threads() -> int: ...
+def available_threads() -> int: ...
+def at_most_threads(n: int) -> int: ...
+def requested_threads() -> int | None: ...

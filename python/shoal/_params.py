@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,12 @@ MOST_BYTES = 2**64 - 1
 #: As many threads as a pool can have.
 MOST_THREADS = 2**16 - 1
 LONGEST_SHOWN = 100
+#: The default of parameters that are amounts of memory.
+DEFAULT_MEMORY = "1GB"
+
+#: What :func:`shoal.config_context` sets: threads that ``n_jobs=None`` stands for, bytes that budgets have.
+N_THREADS: ContextVar[int | None] = ContextVar("N_THREADS", default=None)
+MEMORY: ContextVar[int | None] = ContextVar("MEMORY", default=None)
 
 
 class ParameterError(ValueError, TypeError):
@@ -125,7 +132,13 @@ def verbosity(value: Any) -> bool:
 
 
 def memory(name: str, value: Any) -> int:
-    """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes."""
+    """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes.
+
+    A budget that is left at its default is the one that :func:`shoal.config_context` sets.
+    """
+    set_for_all = MEMORY.get()
+    if isinstance(value, str) and value == DEFAULT_MEMORY and set_for_all is not None:
+        return set_for_all
     amount = -1
     if is_whole(value):
         amount = int(value)
@@ -154,8 +167,10 @@ def check_callbacks(problems: Problems, callbacks: Any) -> None:
 
 def threads(n_jobs: Any) -> int | None:
     """Give the number of threads; None is as many as this process may use."""
-    if n_jobs is None or (is_whole(n_jobs) and n_jobs == -1):
-        return None
+    if n_jobs is None:
+        given = N_THREADS.get()
+        # A variable that is no number is refused with the parameters, however short the work is.
+        return _core.requested_threads() if given is None else given
     if not is_whole(n_jobs) or n_jobs == 0:
         raise ParameterError(f"n_jobs must be None, -1 or a number of threads, got {shown(n_jobs)}")
     if n_jobs > MOST_THREADS:
@@ -163,8 +178,13 @@ def threads(n_jobs: Any) -> int | None:
             f"n_jobs must be None, -1 or a number of threads from 1 to {MOST_THREADS}, got {shown(n_jobs)}"
         )
     if n_jobs < 0:
-        return max(1, _core.default_threads() + 1 + int(n_jobs))
-    return int(n_jobs)
+        return max(1, _core.available_threads() + 1 + int(n_jobs))
+    most: int = _core.at_most_threads(n_jobs)
+    if n_jobs > most:
+        from ._warn import warn
+
+        warn(f"n_jobs={n_jobs} is more than {most} threads, the most that are used here", RuntimeWarning)
+    return most
 
 
 def seed(random_state: Any) -> int:

@@ -35,6 +35,8 @@ class StreamClusterer(CenterClusterer):
     #: The parameters that `_stream` goes by.
     _made_with: dict[str, Any] | None
     _state: State | None
+    #: The last batch, its weights, and by what its rows are known again.
+    _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on with one batch of rows, of any size.
@@ -43,6 +45,10 @@ class StreamClusterer(CenterClusterer):
         What a :meth:`fit` has learned is gone on with too. Parameters count as they are now. What is kept
         does not grow with the number of batches: `history_` stays that of the fit. A refused batch leaves
         everything as it was.
+
+        `labels_` and `inertia_` are then those of this batch about the centers that it has moved. They are
+        made when they are first asked for, in a pass over the batch, which is not copied: ask before its
+        array is filled with other rows. With ``compute_labels=False`` there are none, and nothing is kept.
 
         Parameters
         ----------
@@ -82,6 +88,8 @@ class StreamClusterer(CenterClusterer):
             step = stream.partial_fit(source, weights)
         self._go_on_with(stream, step is not None)
         if step is not None:
+            if self.compute_labels:
+                self._batch = (source, weights, source.glance())
             self._warn_of(step)
         return self
 
@@ -147,7 +155,8 @@ class StreamClusterer(CenterClusterer):
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
     ) -> Run:
         seed = _params.seed(self.random_state)
-        seeding, centers = self._seeding(source, rows, seed)
+        choose = self._seeding if stream else self._seeding_of_fit
+        seeding, centers = choose(source, rows, seed)
         return self._begin(
             source,
             seeding=seeding,
@@ -158,6 +167,10 @@ class StreamClusterer(CenterClusterer):
             state=None,
             **self._options_for(source),
         )
+
+    def _seeding_of_fit(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
+        """Give the seeding of a fit, which may be another one than that of a first batch."""
+        return self._seeding(source, rows, seed)
 
     def _seeding_by_name(self) -> str:
         return self.init if isinstance(self.init, str) else "auto"
@@ -192,6 +205,7 @@ class StreamClusterer(CenterClusterer):
     def _go_on_with(self, stream: Run, begun: bool) -> None:
         """Take over what a run knows after a batch; `begun` says that it has centers."""
         self._stream, self._state, self._made_with = stream, None, self._settings()
+        self._batch = None
         # Those of the rows of a fit do not belong to the centers any more.
         self._run = self._visited = None
         if begun:
@@ -201,7 +215,23 @@ class StreamClusterer(CenterClusterer):
 
     def _forget(self) -> None:
         super()._forget()
-        self._stream = self._state = self._made_with = None
+        self._stream = self._state = self._made_with = self._batch = None
+
+    def _needing_a_pass(self, name: str) -> Any:
+        batch = self.__dict__.get("_batch")
+        if batch is None or self.__dict__.get("_" + name) is not None:
+            return super()._needing_a_pass(name)
+        source, weights, print_of_rows = batch
+        if source.glance() != print_of_rows:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name + '_'!r}: the rows of the last batch "
+                "have changed since partial_fit, call predict(X) or score(X)"
+            )
+        labels, inertia = self._measure(source, weights)
+        # One of them may have been assigned.
+        self._labels = labels if self._labels is None else self._labels
+        self._inertia = inertia if self._inertia is None else self._inertia
+        return self.__dict__["_" + name]
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
@@ -226,7 +256,7 @@ class StreamClusterer(CenterClusterer):
         state = super().__getstate__()
         if "_history" in state:
             state["_state"] = self._state_at_hand()
-            state["_stream"] = state["_made_with"] = None
+            state["_stream"] = state["_made_with"] = state["_batch"] = None
         return state
 
     def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:

@@ -79,12 +79,15 @@ class BackwardEulerKMeans(StreamClusterer):
         they have converged. The result is then an optimum of the exact method, and empty clusters are
         relocated. ``"auto"``: for all rows but those of an iterator, which can be read once.
     compute_labels : bool, default=True
-        Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`.
+        Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`, and whether
+        they are there after :meth:`partial_fit`.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit, and
         at the first :meth:`partial_fit`.
     n_jobs : int or None, default=None
-        Threads. None and -1: all that the process may use. Results do not depend on it.
+        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
+        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
+        depend on it.
     verbose : int, default=0
         1: a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
@@ -97,8 +100,9 @@ class BackwardEulerKMeans(StreamClusterer):
         Centers, in the type that rows are computed in: the average of the present outer step, which is that
         of the last one where none has begun.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. Not there after
-        :meth:`partial_fit` and with ``compute_labels=False``: call :meth:`predict`.
+        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. After
+        :meth:`partial_fit` those of the last batch, or of the last block of a stream. Not there with
+        ``compute_labels=False``: call :meth:`predict`. Can be assigned, as `inertia_` can.
     inertia_ : float
         Sum of `sample_weight` times squared distance of the rows to their centers; there where `labels_` is.
         The objective of the paper is ``inertia_ / (2 * n_samples)``.

@@ -153,7 +153,7 @@ def lightweight_coreset(
     random_state : int, RandomState, Generator or None
         An int makes the draw repeatable.
     n_jobs : int or None
-        Threads; None: all that the process may use. The draw does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The draw does not depend on it.
     progress : bool, default=False
         Whether to show a line on stderr that says how far it is.
     callbacks : iterable of callables, optional

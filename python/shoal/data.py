@@ -75,6 +75,9 @@ class DataSource:
 
     An array is not copied, unless its byte order is foreign: do not write to it while something is computed
     from it.
+
+    A source that was opened by the path of a file can be pickled and copied: it is opened again by its
+    absolute path, without its rows. ``numpy.asarray(source)`` reads all rows into memory.
     """
 
     def __init__(
@@ -93,6 +96,9 @@ class DataSource:
         self._path = None if path is None else Path(path).absolute()
         # Of a stream: what gives its blocks.
         self._make = make
+        # What a copy in another process is made by: options of `open_path`, and slices, one within the other.
+        self._reopened_with: dict[str, Any] | None = None
+        self._slices: tuple[tuple[int, int], ...] = ()
 
     @property
     def _source(self) -> Source:
@@ -250,7 +256,50 @@ class DataSource:
             self._source.slice(start, stop), f"{self._name}, rows {start}..{stop}", header=self._header
         )
         part._path = self._path
+        part._reopened_with, part._slices = self._reopened_with, (*self._slices, (start, stop))
         return part
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Copy all rows into an array, for ``numpy.asarray``."""
+        if self.sparse:
+            raise TypeError(
+                f"the source ({self._name}) is sparse, and would not be as an array: use "
+                "scipy.sparse.vstack(source.blocks())"
+            )
+        if copy is False:
+            raise ValueError(
+                f"the source ({self._name}) becomes an array only by a copy, which copy=False forbids"
+            )
+        wanted = self.dtype if dtype is None else np.dtype(dtype)
+        n, d = self.shape
+        if n is None:
+            parts = [np.empty((0, d), dtype=wanted), *self.blocks()]
+            return np.concatenate(parts, dtype=wanted, casting="unsafe")
+        rows, end = np.empty((n, d), dtype=wanted), 0
+        for block in self.blocks():
+            start, end = end, end + len(block)
+            if end <= n:
+                rows[start:end] = block
+        if end != n:
+            raise ValueError(f"the source ({self._name}) has {n} rows, and gave {end}")
+        return rows
+
+    def __copy__(self) -> DataSource:
+        """Give another one of the same rows."""
+        made = object.__new__(type(self))
+        made.__dict__.update(vars(self))
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Say how the file is opened again; no rows are kept."""
+        rows = self._source
+        if self._reopened_with is None:
+            raise TypeError(
+                f"the source ({self._name}) was not opened by the path of a file, and cannot be pickled or "
+                "copied: pass a path, or what it was made from"
+            )
+        shape = (rows.shape, rows.dtype)
+        return _reopened, (str(self._path), self._reopened_with, self._slices, shape, self._name)
 
     def close(self) -> None:
         """Let go of the array or file. Arrays made from it stay valid."""
@@ -394,6 +443,29 @@ def open(
     return DataSource(source_of_values(rows), name, path=file_of(rows), header=header)
 
 
+def _reopened(
+    path: str,
+    options: dict[str, Any],
+    slices: tuple[tuple[int, int], ...],
+    shape: tuple[tuple[int | None, int], str],
+    name: str,
+) -> DataSource:
+    """Open a file again, where a source of it was pickled or copied."""
+    source = open_path(path, **options, argument="source")
+    for start, stop in slices:
+        n = len(source)
+        if stop > n:
+            raise ValueError(f"{path}: has {n} rows, and had {stop} or more when the source was pickled")
+        source = source.slice(start, stop)
+    found = (source._source.shape, source._source.dtype)
+    if found != shape:
+        raise ValueError(
+            f"{path}: holds {found[0]} {found[1]}, and held {shape[0]} {shape[1]} when the source was pickled"
+        )
+    source._name = name
+    return source
+
+
 def says_itself(name: str) -> bool:
     """Whether a file of that name says itself what rows it holds."""
     suffix = formats.suffix_of(name)
@@ -420,7 +492,24 @@ def open_path(
     argument: str = "X",
     limit: int | str | None = None,
 ) -> DataSource:
-    """Open a file by its name, which came as `argument`; `limit` is that of a chunk."""
+    """Open a file by its name, which came as `argument`; a source that pickles by it.
+
+    `limit` is that of a chunk.
+    """
+    source = _open_path(path, shape, dtype, columns, key, argument, limit)
+    source._reopened_with = {"shape": shape, "dtype": dtype, "columns": columns, "key": key, "limit": limit}
+    return source
+
+
+def _open_path(
+    path: str | bytes,
+    shape: tuple[int, int] | None,
+    dtype: npt.DTypeLike | None,
+    columns: list[Any] | None,
+    key: str | None,
+    argument: str,
+    limit: int | str | None,
+) -> DataSource:
     name = os.fsdecode(path)
     if not name:
         raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")

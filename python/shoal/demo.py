@@ -214,7 +214,7 @@ def run(
     with_sklearn : bool, default=False
         Whether to compare with scikit-learn too.
     n_jobs : int, optional
-        Threads; None: all that the process may use.
+        Threads; None: as many as for :class:`shoal.KMeans`.
 
     Returns
     -------

@@ -67,10 +67,14 @@ class KMeans(CenterClusterer):
     bounds_memory : str or int, default="1GB"
         Most memory that bounds of distances may take, in bytes or as ``"500MB"``: with less, more centers
         share one, down to none, with a warning where `algorithm` names them. Not used by ``"lloyd"``.
+    copy_x : bool, default=True
+        Accepted for code written for scikit-learn, and without effect: rows are never changed or copied.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
-        Threads. None and -1: all that the process may use. Results do not depend on it.
+        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
+        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
+        depend on it.
     verbose : int, default=0
         1: a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
@@ -157,6 +161,7 @@ class KMeans(CenterClusterer):
         algorithm: str = "auto",
         metric: str = "euclidean",
         bounds_memory: str | int = "1GB",
+        copy_x: bool = True,
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -170,6 +175,7 @@ class KMeans(CenterClusterer):
         self.algorithm = algorithm
         self.metric = metric
         self.bounds_memory = bounds_memory
+        self.copy_x = copy_x
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -183,6 +189,8 @@ class KMeans(CenterClusterer):
         problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
         problems.check(p.one_of, "metric", self.metric, METRICS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
+        if not isinstance(self.copy_x, (bool, np.bool_)):
+            problems.add(f"copy_x must be True or False, got {p.shown(self.copy_x)}")
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
         """Make the run that will do the work; `rows` is `source` as functions of the user take it."""

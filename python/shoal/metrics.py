@@ -33,7 +33,7 @@ def inertia(X: Any, centers: npt.ArrayLike, sample_weight: Any = None, *, n_jobs
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
     n_jobs : int or None
-        Threads; None: all that the process may use. The result does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The result does not depend on it.
 
     Returns
     -------

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 
 from . import _core, _params
+from ._core import Source
 from ._streams import StreamClusterer
+from ._warn import warn
+from .data import array_source
 
 __all__ = ["MiniBatchKMeans"]
+
+#: Starts for `n_init="auto"` where the first centers are drawn blindly, as in scikit-learn.
+BLIND_STARTS = 3
 
 
 class MiniBatchKMeans(StreamClusterer):
@@ -47,13 +55,25 @@ class MiniBatchKMeans(StreamClusterer):
     half_life : float or None, default=None
         Rows after which what came before counts half, for streams that drift; above 0. None: nothing is
         forgotten.
+    n_init : "auto" or int, default="auto"
+        How often first centers are chosen: those with the lowest inertia on a random sample of `init_size`
+        rows begin the one run that there is. ``"auto"``: 3 for ``init="random"`` and a callable, else 1. An
+        array is used once. :meth:`partial_fit` chooses once, as in scikit-learn, and so does a callable for
+        rows that can be read once.
+    init_size : int or None, default=None
+        Rows of the random samples that first centers are chosen from and compared on; fewer than `n_clusters`
+        warns, and is ``3 * n_clusters``. None: 3 batches, or 16 rows a cluster if that is more, for
+        ``init="auto"`` and for comparing, and all rows for other names. A callable gets all rows.
     compute_labels : bool, default=True
-        Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`.
+        Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`, and whether
+        they are there after :meth:`partial_fit`.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit, and
         at the first :meth:`partial_fit`.
     n_jobs : int or None, default=None
-        Threads. None and -1: all that the process may use. Results do not depend on it.
+        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
+        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
+        depend on it.
     verbose : int, default=0
         1: a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
@@ -65,10 +85,12 @@ class MiniBatchKMeans(StreamClusterer):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
         Centers, in the type that rows are computed in.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. Not there after
-        :meth:`partial_fit` and with ``compute_labels=False``: call :meth:`predict`.
+        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. After
+        :meth:`partial_fit` those of the last batch, or of the last block of a stream. Not there with
+        ``compute_labels=False``: call :meth:`predict`. Can be assigned.
     inertia_ : float
-        Sum of `sample_weight` times squared distance of the rows to their centers; there where `labels_` is.
+        Sum of `sample_weight` times squared distance of the rows to their centers; there where `labels_` is,
+        for the same rows.
     counts_ : ndarray of shape (n_clusters,), float64
         Weight of everything that each cluster was ever given, its first center included, which counts 1.
     n_iter_ : int
@@ -137,6 +159,8 @@ class MiniBatchKMeans(StreamClusterer):
         max_no_improvement: int | None = 10,
         reassignment_ratio: float = 0.01,
         half_life: float | None = None,
+        n_init: Any = "auto",
+        init_size: int | None = None,
         compute_labels: bool = True,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -151,6 +175,8 @@ class MiniBatchKMeans(StreamClusterer):
         self.max_no_improvement = max_no_improvement
         self.reassignment_ratio = reassignment_ratio
         self.half_life = half_life
+        self.n_init = n_init
+        self.init_size = init_size
         self.compute_labels = compute_labels
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -219,6 +245,61 @@ class MiniBatchKMeans(StreamClusterer):
             problems.add(
                 f"half_life must be None or a finite number of rows above 0, got {p.shown(self.half_life)}"
             )
+        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
+            problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
+        if self.init_size is not None:
+            problems.check(p.whole, "init_size", self.init_size, 1, other="None or ")
+
+    def _n_starts(self) -> int:
+        """Give how often first centers are chosen."""
+        if self.n_init != "auto":
+            return int(self.n_init)
+        blind = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
+        return BLIND_STARTS if blind else 1
+
+    def _seeding_rows(self) -> int | None:
+        """Give how many rows first centers are chosen from, if that is said."""
+        if self.init_size is None or self.init_size >= self.n_clusters:
+            return None if self.init_size is None else int(self.init_size)
+        return 3 * int(self.n_clusters)
+
+    def _seeding_of_fit(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
+        starts = self._n_starts()
+        if self.init_size is not None and self.init_size < self.n_clusters:
+            warn(
+                f"init_size={self.init_size} should be at least n_clusters={self.n_clusters}: "
+                f"{self._seeding_rows()} is used instead",
+                RuntimeWarning,
+            )
+        if not callable(self.init):
+            if starts > 1 and not isinstance(self.init, str):
+                warn(
+                    "Explicit initial center position passed: performing only one init in MiniBatchKMeans "
+                    f"instead of n_init={starts}.",
+                    RuntimeWarning,
+                )
+            return super()._seeding(source, rows, seed)
+        if starts == 1 or source.access == "once":
+            return super()._seeding(source, rows, seed)
+        # One generator for all starts, as those of KMeans have.
+        random_state = _params.random_state_of(seed)
+        sample = self._validation_rows(source, random_state)
+        best, least = None, np.inf
+        for _ in range(starts):
+            chosen = self.init(rows, int(self.n_clusters), random_state=random_state)
+            centers = self._given(chosen, source)
+            found = _core.inertia(sample, centers, None, None, self.metric, _params.threads(self.n_jobs))
+            if best is None or found < least:
+                best, least = centers, found
+        return "given", best
+
+    def _validation_rows(self, source: Source, random_state: np.random.RandomState) -> Source:
+        """Draw the rows that the starts of a callable are compared on."""
+        n, k = source.shape[0], int(self.n_clusters)
+        most = self._seeding_rows() or max(3 * int(self.batch_size), 16 * k)
+        if n is None or n <= most:
+            return source
+        return array_source(source.take(np.sort(random_state.choice(n, most, replace=False))))
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -229,6 +310,8 @@ class MiniBatchKMeans(StreamClusterer):
             "max_no_improvement": None if self.max_no_improvement is None else int(self.max_no_improvement),
             "reassignment_ratio": float(self.reassignment_ratio),
             "half_life": None if self.half_life is None else float(self.half_life),
+            "n_init": self._n_starts(),
+            "init_size": self._seeding_rows(),
             "threads": _params.threads(self.n_jobs),
         }
 

@@ -31,7 +31,7 @@ def nearest(
     n_nearest : int, default=1
         How many of them, at most the number of centers.
     n_jobs : int or None
-        Threads; None: all that the process may use.
+        Threads; None: as many as for :class:`shoal.KMeans`.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def knn_graph(
         With ``"ivf"`` the share of the true neighbours to find, above 0 and at most 1: as many cells are
         looked into as find it, with a margin, for a sample of 384 rows whose true neighbours are known.
     n_jobs : int or None
-        Threads; None: all that the process may use. The result does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The result does not depend on it.
     return_info : bool, default=False
         Whether to say how it was done.
 

@@ -67,11 +67,14 @@ class NestedMiniBatchKMeans(StreamClusterer):
         order, and read as they lie: the choice for files that were shuffled. Rows that can only be read in
         their order are always taken so, with a warning.
     compute_labels : bool, default=True
-        A fit ends with `labels_` and `inertia_` of all rows, which may take a pass over them.
+        A fit ends with `labels_` and `inertia_` of all rows, which may take a pass over them, and they are
+        there after :meth:`partial_fit`.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
-        Threads. None and -1: all that the process may use. Results do not depend on it.
+        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
+        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
+        depend on it.
     verbose : int, default=0
         1: a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
@@ -83,7 +86,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
         Centers, in the type that rows are computed in.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives.
+        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. After
+        :meth:`partial_fit` those of the last batch, or of the last block of a stream. Can be assigned, as
+        `inertia_` can.
     inertia_ : float
         Sum of `sample_weight` times squared distance of all rows to their centers, differences and sums in
         float64.

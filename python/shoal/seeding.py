@@ -45,7 +45,7 @@ def kmeans_plusplus(
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
-        Threads; None: all that the process may use. The choice does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def afkmc2(
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
-        Threads; None: all that the process may use. The choice does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def kmeans_parallel(
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
-        Threads; None: all that the process may use. The choice does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------

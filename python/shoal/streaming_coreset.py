@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from . import _core, _params
-from ._base import checked_rows, source_of
+from ._base import checked_rows, cloned, source_of
 from ._claims import Claims, need
 from ._outputs import MODELS, check_suffix
 from ._warn import warn
@@ -47,7 +47,7 @@ class StreamingCoreset(BaseEstimator):
     random_state : int, RandomState, Generator or None, default=None
         An int makes the draws repeatable. Coresets that are to be merged should have different ones.
     n_jobs : int or None
-        Threads; None: all that the process may use. The coreset does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The coreset does not depend on it.
     progress : bool, default=False
         Whether :meth:`partial_fit` shows a line on stderr.
     callbacks : iterable of callables, optional
@@ -302,6 +302,10 @@ class StreamingCoreset(BaseEstimator):
             need(len(names) == made.n_features_in_, f"it has names for {len(names)} columns")
             made.feature_names_in_ = np.array(names, dtype=object)
         return made
+
+    def __sklearn_clone__(self) -> Self:
+        """Make one without rows and with the same parameters; callbacks are copied where they can be."""
+        return cloned(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Give plain values and arrays."""

@@ -66,7 +66,9 @@ class VarianceReducedKMeans(CenterClusterer):
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
-        Threads. None and -1: all that the process may use. Results do not depend on it.
+        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
+        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
+        depend on it.
     verbose : int, default=0
         1: a progress bar on stderr.
     callbacks : iterable of callables or None, default=None

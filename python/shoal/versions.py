@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from . import _core
+from ._params import threads
 
 __all__ = ["show_versions"]
 
@@ -46,7 +47,7 @@ def show_versions() -> None:
         "system": platform.platform(),
         "processor": processor(),
         "instruction set": f"{_core.isa()} (available: {', '.join(_core.available_isas())})",
-        "threads": str(_core.default_threads()),
+        "threads": str(threads(None) or _core.available_threads()),
         **{package: installed(package) for package in PACKAGES},
     }
     width = max(map(len, rows))

@@ -15,6 +15,8 @@ use crate::rows::{RowBuf, SparseRef};
 
 /// A source with one weight a row, in place of any that it has.
 ///
+/// Weights that are all 1 are as good as none: such a source gives no weights, and every result is that of the rows alone.
+///
 /// ```
 /// use shoal::data::{DataSource, Dense, Weighted};
 /// let rows = Dense::new(&[1.0f32, 2.0, 3.0], 1).unwrap();
@@ -28,6 +30,8 @@ use crate::rows::{RowBuf, SparseRef};
 pub struct Weighted<'a, S> {
     source: S,
     weights: Cow<'a, [f64]>,
+    /// Whether all weights are 1: draws by weight would take other rows than draws without.
+    unit: bool,
 }
 
 impl<'a, S> Weighted<'a, S> {
@@ -56,12 +60,13 @@ impl<'a, S> Weighted<'a, S> {
         if !weights.is_empty() && weights.iter().all(|&w| w == 0.0) {
             return Err(no_weight());
         }
-        Ok(Self { source, weights })
+        let unit = weights.iter().all(|&w| w == 1.0);
+        Ok(Self { source, weights, unit })
     }
 
     /// Weights that were checked before, one for each row; all of them may be 0.
     pub(crate) fn vouched(source: S, weights: &'a [f64]) -> Self {
-        Self { source, weights: Cow::Borrowed(weights) }
+        Self { source, weights: Cow::Borrowed(weights), unit: false }
     }
 }
 
@@ -112,7 +117,7 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
         self.source.access()
     }
     fn weights(&self) -> Option<&[f64]> {
-        Some(&self.weights)
+        Some(&*self.weights).filter(|_| !self.unit)
     }
     fn always_finite(&self) -> bool {
         self.source.always_finite()
@@ -158,7 +163,7 @@ impl<S> Weighted<'_, S> {
             let Some(weights) = self.weights.get(block.first_row as usize..seen as usize) else {
                 return Err(check_length(self.weights.len(), seen).unwrap_err());
             };
-            let next = f(Block { weights: Some(weights), ..block })?;
+            let next = f(Block { weights: Some(weights).filter(|_| !self.unit), ..block })?;
             ended = next.is_break();
             Ok(next)
         })?;
@@ -711,7 +716,7 @@ mod tests {
             let (a, b) = (a.min(b).min(n), a.max(b).min(n));
             let values: Vec<u8> = (0..2 * n).map(|i| (i * 7 % 251) as u8).collect();
             let wide: Vec<f32> = values.iter().map(|&x| f32::from(x)).collect();
-            let weights: Vec<f64> = (0..n).map(|i| (i + 1) as f64).collect();
+            let weights: Vec<f64> = (0..n).map(|i| (i + 2) as f64).collect();
             let raw = RawRows::new(&values, 2).unwrap();
             let stream = Chunks::replay(2, || wide.chunks(2 * chunk).map(|c| Ok(c.to_vec().into())));
             let sources: [&dyn DataSource<f32>; 2] = [&raw, &stream];
@@ -768,6 +773,10 @@ mod tests {
     #[test]
     fn refusals_name_what_is_wrong() {
         let rows = || Dense::new(&[1.0f32, 2.0, 3.0], 1).unwrap();
+        let unit = Weighted::new(rows(), vec![1.0; 3]).unwrap();
+        assert_eq!((unit.weights(), read(&unit, 1).1), (None, vec![]));
+        let alike = Weighted::new(rows(), vec![2.0; 3]).unwrap();
+        assert_eq!((alike.weights(), read(&alike, 1).1), (Some(&[2.0; 3][..]), vec![2.0; 3]));
         let weights = |w: Vec<f64>| Weighted::new(rows(), w).unwrap_err().to_string();
         assert_eq!(weights(vec![1.0; 2]), "sample_weight has 2 values, X has 3 rows");
         assert_eq!(

@@ -10,12 +10,25 @@ use crate::rows::{RowBuf, SparseRef};
 
 /// Rows that are looked at.
 const ROWS: u64 = 1024;
+/// Rows of a batch that are looked at: one that was filled anew has no row as it was.
+#[cfg(feature = "python")]
+const ROWS_OF_A_BATCH: u64 = 4;
 /// Values that are copied at a time.
 const VALUES: usize = 1 << 16;
 
 /// A number that changes with the values of some rows, with their number and length, and with any weight: rows at equal distances where
 /// single ones can be read, else the first ones of a pass. Of rows that can be read once only the length counts.
 pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
+    of_rows(data, ROWS)
+}
+
+/// The same of very few rows, for batches that are small, or many.
+#[cfg(feature = "python")]
+pub(crate) fn glance<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
+    of_rows(data, ROWS_OF_A_BATCH)
+}
+
+fn of_rows<T: Float>(data: &dyn DataSource<T>, most: u64) -> Result<u64> {
     let dim = data.dim();
     let mut print = mix(dim as u64);
     let mut add = |bits: u64| print = mix(print ^ bits);
@@ -25,7 +38,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     }
     match (data.access(), data.rows()) {
         (Access::Random, Some(n)) => {
-            let some = n.min(ROWS);
+            let some = n.min(most);
             let rows: Vec<u64> =
                 (0..some).map(|i| (u128::from(i) * u128::from(n) / u128::from(some)) as u64).collect();
             if data.most_values().is_some() {
@@ -50,7 +63,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
         (Access::Once, _) => {}
         _ => {
             let mut look_at = |values: &[T]| values.iter().for_each(|x| add(x.to_f64().to_bits()));
-            let (mut left, mut scratch) = (ROWS as usize, Vec::new());
+            let (mut left, mut scratch) = (most as usize, Vec::new());
             read(data, 1, &mut |block| {
                 let some = left.min(block.len);
                 for row in 0..some {
@@ -86,8 +99,9 @@ mod tests {
             let rows = Dense::new(&values, 2).unwrap();
             fingerprint::<f32>(&Weighted::new::<f32>(rows, weights).unwrap()).unwrap()
         };
-        assert_ne!(known, weighted(1.0));
-        assert_ne!(weighted(1.0), weighted(2.0));
+        assert_eq!(known, weighted(1.0));
+        assert_ne!(known, weighted(2.0));
+        assert_ne!(weighted(2.0), weighted(3.0));
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub use chunks::{Chunk, Chunks};
 pub use csr::{Csr, Index};
 pub use dtype::Dtype;
 pub(crate) use fingerprint::fingerprint;
+#[cfg(feature = "python")]
+pub(crate) use fingerprint::glance;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};

@@ -186,7 +186,7 @@ impl KMeansParams {
         self
     }
 
-    /// Number of threads (default: all that the process may use). The result does not depend on it.
+    /// Number of threads (default: as [`Executor::new`] with `None`). The result does not depend on it.
     #[must_use]
     pub fn threads(mut self, threads: Option<usize>) -> Self {
         self.threads = threads;

@@ -67,7 +67,8 @@ pub(super) fn enter<R: Send>(
     }
 }
 
-/// Runs `work` on the pool, or on a thread of its own that leaves tiles alone to the pool, while this thread, detached, looks for signals.
+/// Runs `work` on the pool, or on a thread of its own that leaves tiles alone to the pool, if there is one, while this thread, detached, looks
+/// for signals.
 ///
 /// Work that waits for code of the user has to stay off the pool: that code may call shoal itself, which would wait for the same threads.
 fn drive<R: Send>(
@@ -81,8 +82,8 @@ fn drive<R: Send>(
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
         done.notify_one();
     };
-    let signal = if pooled {
-        cx.pool().in_place_scope(|scope| {
+    let signal = if let Some(pool) = cx.pool().filter(|_| pooled) {
+        pool.in_place_scope(|scope| {
             scope.spawn(|_| job());
             watch(cx, &slot, &done)
         })

@@ -96,7 +96,7 @@ pub(super) fn kmeans(
 /// Mini-batch k-means: a fit to the rows of `source`, from its beginning or from a `state`; with `stream`, or from a `state` without
 /// rows, a run that takes batches.
 #[pyfunction]
-#[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, max_iter, tol, max_no_improvement, reassignment_ratio, half_life, seed, threads, weights, stream, state))]
+#[pyo3(signature = (source, *, n_clusters, seeding, centers, batch_size, max_iter, tol, max_no_improvement, reassignment_ratio, half_life, n_init, init_size, seed, threads, weights, stream, state))]
 #[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
 pub(super) fn minibatch(
     py: Python<'_>,
@@ -110,6 +110,8 @@ pub(super) fn minibatch(
     max_no_improvement: Option<u64>,
     reassignment_ratio: f64,
     half_life: Option<f64>,
+    n_init: usize,
+    init_size: Option<u64>,
     seed: u64,
     threads: Option<usize>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
@@ -125,6 +127,8 @@ pub(super) fn minibatch(
         .max_no_improvement(max_no_improvement)
         .reassignment_ratio(reassignment_ratio)
         .half_life(half_life)
+        .n_init(n_init)
+        .init_size(init_size)
         .threads(threads);
     let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
     let source = match (source, &state) {
@@ -143,8 +147,9 @@ pub(super) fn minibatch(
     })?;
     let rows = source.0.len().map_or(u64::MAX, |rows| rows as u64);
     let batch = batch_size.min(rows);
-    let first = batch_seeding_sample(batch, n_clusters, 4 * source.0.cols()).min(rows);
-    Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * first as f64, batch as f64))
+    let sample = init_size.unwrap_or_else(|| batch_seeding_sample(batch, n_clusters, 4 * source.0.cols()));
+    let first = sample.min(rows) as f64 * n_init as f64;
+    Ok(Run::new(run, input, n_clusters, threads).with_steps(4.0 * first, batch as f64))
 }
 
 /// Nested mini-batch k-means: a fit to the rows of `source`, from its beginning or from a `state`; with `stream`, or from a `state` without

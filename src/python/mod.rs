@@ -21,6 +21,7 @@ mod write;
 use pyo3::prelude::*;
 
 use crate::kernel::Isa;
+use crate::parallel;
 
 /// Name of the instruction set in use.
 #[pyfunction]
@@ -36,8 +37,20 @@ fn available_isas() -> Vec<String> {
 
 /// Number of threads that this process may use.
 #[pyfunction]
-fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+fn available_threads() -> usize {
+    parallel::available_threads()
+}
+
+/// Number of threads that there are for work that asks for `n`.
+#[pyfunction]
+fn at_most_threads(n: usize) -> usize {
+    parallel::at_most_threads(n)
+}
+
+/// Number of threads that the environment asks for; None where it does not.
+#[pyfunction]
+fn requested_threads() -> PyResult<Option<usize>> {
+    Ok(parallel::requested_threads()?)
 }
 
 /// The compiled half of shoal; private.
@@ -77,5 +90,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(persist::load_model, m)?)?;
     m.add_function(wrap_pyfunction!(isa, m)?)?;
     m.add_function(wrap_pyfunction!(available_isas, m)?)?;
-    m.add_function(wrap_pyfunction!(default_threads, m)?)
+    m.add_function(wrap_pyfunction!(available_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(at_most_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(requested_threads, m)?)
 }

@@ -13,7 +13,7 @@ use super::array::{Array, SparseArray, array2, vector};
 use super::enter::enter;
 use super::rows::Rows;
 use super::stream::Stream;
-use crate::data::{Access, Dtype, Mapped, bin, npy, raw, vecs};
+use crate::data::{Access, Dtype, Mapped, bin, glance, npy, raw, vecs};
 use crate::error::{Error, Result};
 use crate::float::Float;
 
@@ -171,6 +171,14 @@ impl Source {
     fn take<'py>(&self, py: Python<'py>, indices: PyReadonlyArray1<'_, i64>) -> PyResult<Bound<'py, PyAny>> {
         let rows: Vec<u64> = vector(&indices).into_iter().map(i64::cast_unsigned).collect();
         self.converted(py, &rows)
+    }
+
+    /// A number that changes with the values of a few rows, by which rows that were filled anew are told from those of before.
+    fn glance(&self, py: Python<'_>) -> PyResult<u64> {
+        let rows = &self.0;
+        enter(py, Some(1), rows.effort(0.0), |_| {
+            if rows.dtype().computed_as_f64() { glance::<f64>(rows) } else { glance::<f32>(rows) }
+        })
     }
 
     /// Consecutive rows as a source; nothing is copied.

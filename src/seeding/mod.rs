@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
+use crate::rows::RowBuf;
 use crate::tuning::auto_seeding_sample;
 
 /// How the first centers are chosen.
@@ -156,6 +157,41 @@ impl Seeding {
         }
         self.check()?;
         let rng = &mut Rng::keyed(seed, Purpose::Seeding, start);
+        if *self == Self::Auto {
+            let n = known(data, k)?;
+            let sample = sample(n);
+            if sample < n {
+                return self.of_sample(data, k, sample, rng, cx);
+            }
+        }
+        self.of_all(data, k, rng, cx)
+    }
+
+    /// As [`Seeding::choose`], on a random sample of so many rows where there are more, whatever the seeding.
+    pub(crate) fn choose_of_sample<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        k: usize,
+        seed: u64,
+        start: u64,
+        sample: u64,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
+        if matches!(self, Self::Given(_)) || known(data, k)? <= sample {
+            return self.choose_within(data, k, seed, start, |n| n, cx);
+        }
+        self.check()?;
+        self.of_sample(data, k, sample, &mut Rng::keyed(seed, Purpose::Seeding, start), cx)
+    }
+
+    /// Looks at all rows, whatever their number.
+    fn of_all<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        k: usize,
+        rng: &mut Rng,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
         match *self {
             Self::Random => {
                 let seeds = random(data, k, rng)?;
@@ -166,27 +202,42 @@ impl Seeding {
             Self::AfkMc2 { chain } => afk_mc2(data, k, chain, true, rng, cx),
             Self::KMc2 { chain } => afk_mc2(data, k, chain, false, rng, cx),
             Self::Parallel { oversampling, rounds } => parallel(data, k, oversampling, rounds, rng, cx),
-            Self::Auto | Self::Given(_) => {
-                let n = known(data, k)?;
-                let sample = sample(n);
-                if sample >= n {
-                    plus_plus(data, k, true, rng, cx)
-                } else {
-                    on_sample(data, k, sample, rng, cx)
-                }
-            }
+            Self::Auto | Self::Given(_) => plus_plus(data, k, true, rng, cx),
         }
+    }
+
+    /// Looks at `sample` random rows, of which there are fewer than rows.
+    fn of_sample<T: Compute>(
+        &self,
+        data: &dyn DataSource<T>,
+        k: usize,
+        sample: u64,
+        rng: &mut Rng,
+        cx: &Executor,
+    ) -> Result<Seeds<T>> {
+        let (rows, weights, drawn) = some_rows(data, k, sample, rng)?;
+        finite_or_first_bad(&rows.values, data, cx)?;
+        let mut seeds = match weights {
+            Some(weights) => self.of_all(&Weighted::new::<T>(&rows, weights)?, k, rng, cx)?,
+            // Drawn by weight, they count alike.
+            None => self.of_all(&rows, k, rng, cx)?,
+        };
+        for row in &mut seeds.rows {
+            *row = drawn[*row as usize];
+        }
+        seeds.method = format!("{} on {} sampled rows", seeds.method, drawn.len());
+        Ok(seeds)
     }
 }
 
-/// Greedy k-means++ on `sample` random rows.
-fn on_sample<T: Compute>(
+/// Copies `sample` random rows, drawn by weight, in ascending order: the rows, and what they count where they are all that have weight, and not
+/// alike; and which they are.
+pub(crate) fn some_rows<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
     sample: u64,
     rng: &mut Rng,
-    cx: &Executor,
-) -> Result<Seeds<T>> {
+) -> Result<(RowBuf<T>, Option<Vec<f64>>, Vec<u64>)> {
     let n = known(data, k)?;
     let weights = weights_of(data)?;
     let heavy = weights.as_deref().map(|w| (0..n).filter(|&i| w[i as usize] > 0.0).collect::<Vec<_>>());
@@ -196,20 +247,8 @@ fn on_sample<T: Compute>(
     let mut drawn = few.unwrap_or_else(|| random::draw(n, weights.as_deref(), sample as usize, rng));
     drawn.sort_unstable();
     let rows = crate::data::copy(data, &drawn)?;
-    finite_or_first_bad(&rows.values, data, cx)?;
-    let mut seeds = match &weights {
-        Some(weights) if all => {
-            let weights: Vec<f64> = drawn.iter().map(|&row| weights[row as usize]).collect();
-            plus_plus(&Weighted::new::<T>(&rows, weights)?, k, true, rng, cx)?
-        }
-        // Drawn by weight, they count alike.
-        _ => plus_plus(&rows, k, true, rng, cx)?,
-    };
-    for row in &mut seeds.rows {
-        *row = drawn[*row as usize];
-    }
-    seeds.method = format!("k-means++ on {} sampled rows", drawn.len());
-    Ok(seeds)
+    let weights = weights.filter(|_| all).map(|w| drawn.iter().map(|&row| w[row as usize]).collect());
+    Ok((rows, weights, drawn))
 }
 
 /// When rows that were drawn hold a value that is not finite: the error that names the first one of all rows.

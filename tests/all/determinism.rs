@@ -7,7 +7,10 @@ use shoal::kernel::Compute;
 use shoal::kmeans::KMeansParams;
 use shoal::solver::Step;
 use shoal::stats::lightweight_coreset;
-use shoal::{Executor, KMeans, KMeansModel, MatRef, Metric, Seeding};
+use shoal::{
+    BackwardEuler, Executor, KMeans, KMeansModel, MatRef, Metric, MiniBatch, NestedMiniBatch, Seeding,
+    VarianceReduced,
+};
 
 const THREADS: [usize; 4] = [1, 2, 3, 8];
 
@@ -273,6 +276,32 @@ fn steps_are_what_a_fit_does() {
         assert_eq!(bits(&run.model(), &solved), stepped);
         assert!(solved.iter().zip(1..).all(|(step, number)| step.iteration == number), "steps are numbered");
     }
+}
+
+#[test]
+fn weights_of_1_are_none() {
+    let (n, d, k) = (3000, 4, 20);
+    let values = rows::<f32>(n, d);
+    let plain = Dense::new(&values, d).unwrap();
+    let ones = Weighted::new(plain, vec![1.0; n]).unwrap();
+    let same = |fit: &dyn Fn(&dyn Source) -> KMeansModel, what: &str| {
+        let [one, other] =
+            [AnySource::F32(&plain), AnySource::F32(&ones)].map(|rows| bits(&fit(&Any(rows)), &[]));
+        assert_eq!(one, other, "{what}");
+    };
+    for seeding in seedings(values[..k * d].iter().map(|&x| f64::from(x)).collect()) {
+        let params = KMeans::params(k).seeding(seeding.clone()).max_iter(4);
+        same(&|rows| params.fit(rows).unwrap(), "k-means");
+        let params = MiniBatch::params(k).seeding(seeding).batch_size(200).n_init(2).init_size(Some(400));
+        same(&|rows| params.fit(rows).unwrap(), "mini-batches");
+    }
+    same(&|rows| NestedMiniBatch::params(k).batch_size(200).fit(rows).unwrap(), "nested batches");
+    same(&|rows| BackwardEuler::params(k).batch_size(200).max_iter(5).fit(rows).unwrap(), "backward Euler");
+    same(&|rows| VarianceReduced::params(k).max_iter(3).fit(rows).unwrap(), "variance reduction");
+    let cx = Executor::new(Some(2)).unwrap();
+    let drawn = lightweight_coreset::<f32>(&plain, 100, 7, &cx).unwrap();
+    let also = lightweight_coreset::<f32>(&ones, 100, 7, &cx).unwrap();
+    assert_eq!((drawn.rows, drawn.weights), (also.rows, also.weights));
 }
 
 #[test]

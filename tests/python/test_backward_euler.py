@@ -523,8 +523,7 @@ def test_fit_is_iter_fit_starts_afresh_and_may_be_left():
         left.partial_fit(X[:70])
     assert (left.n_iter_, len(left.step_sizes_)) == (5, 3), "those of the fit"
     assert len(BackwardEulerKMeans(5, n_inner=1).partial_fit(X).step_sizes_) == 0
-    with pytest.raises(AttributeError, match="predict"):
-        _ = left.labels_
+    assert (left.labels_ == left.predict(X[:70])).all(), "those of the batch"
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3, 5])

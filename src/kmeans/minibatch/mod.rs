@@ -47,6 +47,8 @@ impl MiniBatch {
             max_no_improvement: Some(10),
             reassignment_ratio: 0.01,
             half_life: None,
+            n_init: 1,
+            init_size: None,
             compute_labels: true,
             threads: None,
         }
@@ -67,6 +69,8 @@ pub struct MiniBatchParams {
     max_no_improvement: Option<u64>,
     reassignment_ratio: f64,
     half_life: Option<f64>,
+    n_init: usize,
+    init_size: Option<u64>,
     compute_labels: bool,
     threads: Option<usize>,
 }
@@ -131,6 +135,34 @@ impl MiniBatchParams {
         self
     }
 
+    /// First centers are chosen so many times, and those count that have the lowest inertia on a random sample of the rows (default 1). Given
+    /// centers are there once, and a run that takes single batches chooses once.
+    ///
+    /// ```
+    /// use shoal::{MiniBatch, Seeding};
+    /// let rows: Vec<[f64; 1]> = (0..300).map(|i| [f64::from(i % 3) * 50.0 + f64::from(i) / 300.0]).collect();
+    /// let params = MiniBatch::params(3).seeding(Seeding::Random).n_init(30).reassignment_ratio(0.0);
+    /// assert!(params.fit(&rows).unwrap().inertia() < 100.0);
+    /// ```
+    #[must_use]
+    pub fn n_init(mut self, starts: usize) -> Self {
+        self.n_init = starts;
+        self
+    }
+
+    /// Rows of the random samples that first centers are chosen from and compared on, at least `n_clusters` (default `None`: 3 batches, or 16
+    /// rows a cluster if that is more, for [`Seeding::Auto`] and for comparing, and all rows for other seedings).
+    ///
+    /// ```
+    /// let params = shoal::MiniBatch::params(3).init_size(Some(2));
+    /// assert!(params.check(None, 1).unwrap_err().to_string().contains("init_size must be at least n_clusters=3, got 2"));
+    /// ```
+    #[must_use]
+    pub fn init_size(mut self, rows: Option<u64>) -> Self {
+        self.init_size = rows;
+        self
+    }
+
     /// Whether [`MiniBatchParams::fit`] ends with a pass for labels and inertia (default true).
     #[must_use]
     pub fn compute_labels(mut self, wanted: bool) -> Self {
@@ -138,7 +170,7 @@ impl MiniBatchParams {
         self
     }
 
-    /// Number of threads (default: all that the process may use). The result does not depend on it.
+    /// Number of threads (default: as [`Executor::new`] with `None`). The result does not depend on it.
     #[must_use]
     pub fn threads(mut self, threads: Option<usize>) -> Self {
         self.threads = threads;
@@ -166,6 +198,12 @@ impl MiniBatchParams {
             if value == 0 {
                 wrong.push(format!("{name} must be at least 1, got 0"));
             }
+        }
+        if self.n_init == 0 {
+            wrong.push("n_init must be at least 1, got 0".into());
+        }
+        if let Some(rows) = self.init_size.filter(|&rows| rows < self.n_clusters as u64) {
+            wrong.push(format!("init_size must be at least n_clusters={}, got {rows}", self.n_clusters));
         }
         if !self.tolerance.is_finite() || self.tolerance < 0.0 {
             wrong.push(format!("tol must be a finite number of at least 0, got {}", self.tolerance));
@@ -233,7 +271,7 @@ impl MiniBatchParams {
             crate::data::AnySource::F64(data) => data.dim(),
         };
         self.check(None, d)?;
-        Ok(FitRun::new(self, rows, None))
+        Ok(FitRun::new(&self.clone().n_init(1), rows, None))
     }
 
     /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
@@ -284,9 +322,9 @@ impl MiniBatchParams {
     pub fn resume(&self, state: &Contents) -> Result<MiniBatchRun> {
         let run = || {
             Ok::<_, String>(if is_wide(state)? {
-                FitRun::from_f64(MiniBatchSolver::restored(self.clone(), state)?)
+                FitRun::from_f64(MiniBatchSolver::restored(self.clone().n_init(1), state)?)
             } else {
-                FitRun::from_f32(MiniBatchSolver::restored(self.clone(), state)?)
+                FitRun::from_f32(MiniBatchSolver::restored(self.clone().n_init(1), state)?)
             })
         };
         self.check(None, 1)?;

@@ -8,10 +8,10 @@ use serde_json::json;
 use super::MiniBatchParams;
 use super::other_type;
 use super::progress::{Patience, Progress};
-use crate::data::{Access, DataSource, copy, row_bytes, take};
+use crate::data::{Access, DataSource, Weighted, copy, count_rows, row_bytes, take};
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::assign::label;
+use crate::kmeans::assign::{inertia, label};
 use crate::kmeans::batches::{BatchSolver, Draws, Left, Moved, Spare, Waiting, as_of_source, go_on};
 use crate::kmeans::lloyd::Timings;
 use crate::kmeans::model::KMeansModel;
@@ -24,7 +24,7 @@ use crate::persist::Contents;
 use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::rng::{Purpose, Rng};
 use crate::rows::SparseRef;
-use crate::seeding::{Seeding, draw, enough_rows};
+use crate::seeding::{Seeding, Seeds, draw, enough_rows, some_rows};
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample};
@@ -135,6 +135,39 @@ impl<T: Compute> MiniBatchSolver<T> {
             ));
         }
         Ok(Self::of(params, state))
+    }
+
+    /// First centers, the best ones where they are chosen several times.
+    fn best_seeds(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Seeds<T>> {
+        let MiniBatchParams { n_clusters: k, seeding, n_init, init_size, .. } = &self.params;
+        let (seed, most) = (self.state.seed, self.sample_rows(data));
+        let choose = |start| match init_size {
+            Some(_) => seeding.choose_of_sample(data, *k, seed, start, most, cx),
+            None => seeding.choose_within(data, *k, seed, start, |n| most.min(n), cx),
+        };
+        let mut best = choose(0)?;
+        if *n_init == 1 || matches!(seeding, Seeding::Given(_)) {
+            return Ok(best);
+        }
+        let rng = &mut Rng::keyed(seed, Purpose::Validation, 0);
+        let some = if count_rows(data)? > most { Some(some_rows(data, *k, most, rng)?) } else { None };
+        let energy = |seeds: &Seeds<T>| {
+            let of = |rows: &dyn DataSource<T>| inertia(&seeds.centers, None, Metric::Euclidean, rows, cx);
+            match &some {
+                None => of(data),
+                Some((rows, None, _)) => of(rows),
+                Some((rows, Some(weights), _)) => of(&Weighted::vouched(rows, weights)),
+            }
+        };
+        let mut least = energy(&best)?;
+        for start in 1..*n_init as u64 {
+            let seeds = choose(start)?;
+            let found = energy(&seeds)?;
+            if found < least {
+                (best, least) = (seeds, found);
+            }
+        }
+        Ok(best)
     }
 
     /// Adds sums and counts of another state.
@@ -315,14 +348,14 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
     }
 
     fn sample_rows(&self, data: &dyn DataSource<T>) -> u64 {
-        batch_seeding_sample(self.params.batch_size, self.params.n_clusters, row_bytes(data))
+        self.params.init_size.unwrap_or_else(|| {
+            batch_seeding_sample(self.params.batch_size, self.params.n_clusters, row_bytes(data))
+        })
     }
 
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
-        let k = self.params.n_clusters;
-        let most = self.sample_rows(data);
-        let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
+        let seeds = self.best_seeds(data, cx)?;
         self.state.seed_with(data.dim(), &seeds.centers, seeds.method);
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
