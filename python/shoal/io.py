@@ -222,4 +222,6 @@ def begun(name: str) -> tuple[Any, Any]:
             f"it knows {', '.join(CHECKPOINTS)}"
         )
     with told_of(name, "is damaged"):
-        return CHECKPOINTS[kind]._of_params(arrays, meta), (kind, arrays, meta)
+        estimator = CHECKPOINTS[kind]._of_params(arrays, meta)
+        estimator._check()
+    return estimator, (kind, arrays, meta)
