@@ -35,7 +35,9 @@ impl Failure {
         if let Err(error) = copy_to(source, rows, out) {
             self.note(error);
             out.truncate(before);
-            rows.iter().for_each(|_| out.end_row());
+            for _ in rows {
+                out.end_row();
+            }
         }
     }
 

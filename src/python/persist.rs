@@ -72,7 +72,7 @@ pub(super) fn as_python(py: Python<'_>, contents: Contents) -> PyResult<Loaded<'
 }
 
 #[pyfunction]
-pub(super) fn load_model<'py>(py: Python<'py>, path: PathBuf) -> PyResult<Loaded<'py>> {
+pub(super) fn load_model(py: Python<'_>, path: PathBuf) -> PyResult<Loaded<'_>> {
     let contents = enter(py, Some(1), 0.0, |_| persist::read(&path))?;
     as_python(py, contents).map_err(|error| {
         if error.is_instance_of::<PyValueError>(py) {

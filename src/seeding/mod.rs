@@ -215,29 +215,37 @@ impl Seeding {
         rng: &mut Rng,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        let (rows, weights, drawn) = some_rows(data, k, sample, rng)?;
+        let Sample { rows, weights, indices } = some_rows(data, k, sample, rng)?;
         finite_or_first_bad(&rows.values, data, cx)?;
         let mut seeds = match weights {
             Some(weights) => self.of_all(&Weighted::new::<T>(&rows, weights)?, k, rng, cx)?,
-            // Drawn by weight, they count alike.
             None => self.of_all(&rows, k, rng, cx)?,
         };
         for row in &mut seeds.rows {
-            *row = drawn[*row as usize];
+            *row = indices[*row as usize];
         }
-        seeds.method = format!("{} on {} sampled rows", seeds.method, drawn.len());
+        seeds.method = format!("{} on {} sampled rows", seeds.method, indices.len());
         Ok(seeds)
     }
 }
 
-/// Copies `sample` random rows, drawn by weight, in ascending order: the rows, and what they count where they are all that have weight, and not
-/// alike; and which they are.
+/// Rows that were drawn at random.
+pub(crate) struct Sample<T> {
+    /// Copies of the rows.
+    pub(crate) rows: RowBuf<T>,
+    /// Their weights. `None` where rows were drawn by weight: then they count alike.
+    pub(crate) weights: Option<Vec<f64>>,
+    /// The row numbers, ascending.
+    pub(crate) indices: Vec<u64>,
+}
+
+/// Copies `sample` random rows, drawn by weight. If fewer rows than that have a weight above 0, all of those, with their weights.
 pub(crate) fn some_rows<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
     sample: u64,
     rng: &mut Rng,
-) -> Result<(RowBuf<T>, Option<Vec<f64>>, Vec<u64>)> {
+) -> Result<Sample<T>> {
     let n = known(data, k)?;
     let weights = weights_of(data)?;
     let heavy = weights.as_deref().map(|w| (0..n).filter(|&i| w[i as usize] > 0.0).collect::<Vec<_>>());
@@ -248,7 +256,7 @@ pub(crate) fn some_rows<T: Compute>(
     drawn.sort_unstable();
     let rows = crate::data::copy(data, &drawn)?;
     let weights = weights.filter(|_| all).map(|w| drawn.iter().map(|&row| w[row as usize]).collect());
-    Ok((rows, weights, drawn))
+    Ok(Sample { rows, weights, indices: drawn })
 }
 
 /// When rows that were drawn hold a value that is not finite: the error that names the first one of all rows.

@@ -214,7 +214,7 @@ fn auto_takes_no_bounds_that_rounding_blurs() {
     for (n, d, k) in [(3000, 40, 60), (6000, 5, 60)] {
         let mut draws = Draws::new(2);
         let mut value =
-            |i: usize| if i % d == 0 { 1e6 * (draws.unit() * 20.0).floor() } else { draws.unit() };
+            |i: usize| if i.is_multiple_of(d) { 1e6 * (draws.unit() * 20.0).floor() } else { draws.unit() };
         let values: Vec<f32> = (0..n * d).map(|i| value(i) as f32).collect();
         assert_eq!(measured(Algorithm::Auto, &values, d, k), 1.0, "n={n} d={d} k={k}");
     }

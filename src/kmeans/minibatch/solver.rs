@@ -24,7 +24,7 @@ use crate::persist::Contents;
 use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::rng::{Purpose, Rng};
 use crate::rows::SparseRef;
-use crate::seeding::{Seeding, Seeds, draw, enough_rows, some_rows};
+use crate::seeding::{Sample, Seeding, Seeds, draw, enough_rows, some_rows};
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample};
@@ -155,8 +155,8 @@ impl<T: Compute> MiniBatchSolver<T> {
             let of = |rows: &dyn DataSource<T>| inertia(&seeds.centers, None, Metric::Euclidean, rows, cx);
             match &some {
                 None => of(data),
-                Some((rows, None, _)) => of(rows),
-                Some((rows, Some(weights), _)) => of(&Weighted::vouched(rows, weights)),
+                Some(Sample { rows, weights: None, .. }) => of(rows),
+                Some(Sample { rows, weights: Some(weights), .. }) => of(&Weighted::vouched(rows, weights)),
             }
         };
         let mut least = energy(&best)?;
