@@ -190,16 +190,19 @@ def main() -> None:
     warnings.simplefilter("ignore")
     head = common.description(["numpy", "shoal"])
     print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
-    table = []
+    path = args.csv or str(common.results("guide", "csv"))
+    table, lines = [], []
     for part in args.part:
         for spec in args.data:
             rows = measure(part, spec, args)
             print("\n" + common.table(rows, COLUMNS), flush=True)
             table += rows
-    lines = summary(table)
+            lines = summary(table)
+            # An interrupt loses the present set only.
+            if not args.quick or args.csv:
+                about = {f"summary {number}": line for number, line in enumerate(lines, 1)}
+                common.keep("guide", head | about, table, path, args.quick)
     print("\n" + "\n".join(lines))
-    head |= {f"summary {number}": line for number, line in enumerate(lines, 1)}
-    common.keep("guide", head, table, args.csv, args.quick)
 
 
 if __name__ == "__main__":
