@@ -132,13 +132,18 @@ def verbosity(value: Any) -> bool:
 
 
 def memory(name: str, value: Any) -> int:
-    """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes.
+    """Bytes of a memory budget.
 
-    A budget that is left at its default is the one that :func:`shoal.config_context` sets.
+    ``"1GB"``, the default of all budgets, stands for what :func:`shoal.config_context` sets.
     """
     set_for_all = MEMORY.get()
     if isinstance(value, str) and value == DEFAULT_MEMORY and set_for_all is not None:
         return set_for_all
+    return n_bytes(name, value)
+
+
+def n_bytes(name: str, value: Any) -> int:
+    """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes."""
     amount = -1
     if is_whole(value):
         amount = int(value)

@@ -155,8 +155,10 @@ class StreamClusterer(CenterClusterer):
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
     ) -> Run:
         seed = _params.seed(self.random_state)
-        choose = self._seeding if stream else self._seeding_of_fit
-        seeding, centers = choose(source, rows, seed)
+        if stream:
+            seeding, centers = self._seeding(source, rows, seed)
+        else:
+            seeding, centers = self._seeding_of_fit(source, rows, seed, weights)
         return self._begin(
             source,
             seeding=seeding,
@@ -168,7 +170,9 @@ class StreamClusterer(CenterClusterer):
             **self._options_for(source),
         )
 
-    def _seeding_of_fit(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
+    def _seeding_of_fit(
+        self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[str, npt.NDArray[Any] | None]:
         """Give the seeding of a fit, which may be another one than that of a first batch."""
         return self._seeding(source, rows, seed)
 

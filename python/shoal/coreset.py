@@ -69,8 +69,8 @@ class Coreset(NamedTuple):
         OSError
             When the file cannot be written.
         """
-        check_place(path)
         check_suffix("path", path, BUNDLES)
+        check_place(path)
         arrays: dict[str, npt.NDArray[Any]] = {"weights": self.weights, "indices": self.indices}
         if hasattr(self.points, "indptr"):
             arrays |= {f"points_{name}": getattr(self.points, name) for name in ("data", "indices", "indptr")}

@@ -96,7 +96,8 @@ def test_cosine():
         ("out", np.broadcast_to(np.int32(0), 3000), ValueError, "got a read-only 1-D one"),
         ("out", [0] * 3000, TypeError, "out must be an array, the path of a .npy file or None"),
         ("out", "no/such/folder/x.npy", FileNotFoundError, "no/such/folder/x.npy"),
-        ("distances", ".", IsADirectoryError, "directory"),
+        ("distances", "folder.npy", IsADirectoryError, "directory"),
+        ("distances", ".", ValueError, "distances must be a file that ends in"),
     ],
 )
 def test_refusals(name, given, kind, message):
@@ -219,12 +220,13 @@ def test_parts_of_a_folder_that_is_read_are_not_replaced(elsewhere):
     (elsewhere / "rows").mkdir()
     parquet.write_table(arrow.table({c: X[:, i] for i, c in enumerate("abcd")}), "rows/0.parquet")
     before = (elsewhere / "rows" / "0.parquet").read_bytes()
+    model = shoal.KMeans(7, random_state=0).fit("rows")
     with pytest.raises(ValueError, match=r"out='rows/0\.parquet' lies in the folder that is read"):
-        MODEL.predict("rows", out="rows/0.parquet")
+        model.predict("rows", out="rows/0.parquet")
     assert (elsewhere / "rows" / "0.parquet").read_bytes() == before
     # Twice: the second time it is there.
     for _ in range(2):
-        np.testing.assert_array_equal(MODEL.predict("rows", out="rows/labels.npy"), LABELS)
+        np.testing.assert_array_equal(model.predict("rows", out="rows/labels.npy"), model.labels_)
 
 
 def test_results_do_not_replace_each_other(elsewhere):
