@@ -90,12 +90,12 @@ def check_place(path: Name) -> None:
 
 
 @contextlib.contextmanager
-def named_errors(name: Path, temporary: str | None = None) -> Iterator[None]:
-    """Let errors of the system that tell no name, or that of a temporary file, tell `name`."""
+def named_errors(name: Path) -> Iterator[None]:
+    """Let errors of the system tell `name`, not that of a temporary file, or none."""
     try:
         yield
     except OSError as error:
-        if error.strerror and error.filename in (None, temporary):
+        if error.strerror and error.filename != str(name):
             raise type(error)(error.errno, error.strerror, str(name)) from error
         raise
 
@@ -131,7 +131,7 @@ class WholeFile:
 
     def named_errors(self) -> contextlib.AbstractContextManager[None]:
         """Let errors of the system tell the name that the user knows, not the temporary one."""
-        return named_errors(self._name, str(self._temporary.name))
+        return named_errors(self._name)
 
     def prepare(self) -> None:
         """Put everything on the disk, so that only the name is missing; nothing can be written any more."""

@@ -12,7 +12,7 @@ __all__ = ["config_context"]
 
 @contextmanager
 def config_context(*, n_threads: int | None = None, memory: str | int | None = None) -> Iterator[None]:
-    """Set threads and memory for everything that runs inside of a ``with`` block.
+    """Set threads and memory for everything that runs inside a ``with`` block.
 
     Parameters
     ----------

@@ -121,7 +121,9 @@ class Coreset(NamedTuple):
                 raise ValueError("its arrays do not fit together")
             kinds = (points.dtype.kind, weights.dtype.kind, found.dtype.kind)
             if kinds != ("f", "f", "i") or not (np.isfinite(weights).all() and (weights >= 0).all()):
-                raise ValueError("its weights, points or indices are no numbers that they can be")
+                raise ValueError(
+                    "weights must be finite and at least 0, points floating-point and indices integers"
+                )
         return cls(points, weights, found)
 
 

@@ -270,7 +270,7 @@ class DataSource:
             )
         if copy is False:
             raise ValueError(
-                f"the source ({self._name}) becomes an array only by a copy, which copy=False forbids"
+                f"copy must not be False: the rows of a source ({self._name}) have to be copied into an array"
             )
         wanted = self.dtype if dtype is None else np.dtype(dtype)
         n, d = self.shape

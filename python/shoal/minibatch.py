@@ -28,8 +28,8 @@ class MiniBatchKMeans(StreamClusterer):
     clusters, and every center moves to the mean of all rows that it was ever given. ``batch_size=1`` is
     online stochastic gradient descent (Bottou and Bengio). A step costs the same however many rows there are.
 
-    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
-    ``.npy`` file with the same rows.
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows.
 
     Parameters
     ----------
@@ -287,7 +287,7 @@ class MiniBatchKMeans(StreamClusterer):
         # One generator for all starts, as those of KMeans have.
         random_state = _params.random_state_of(seed)
         sample, sample_weights = self._validation_rows(source, weights, random_state)
-        threads = _params.threads(self.n_jobs)
+        threads = _params.threads(self.n_jobs, tell=False)
         best, least = None, np.inf
         for _ in range(starts):
             chosen = self.init(rows, int(self.n_clusters), random_state=random_state)
@@ -323,7 +323,7 @@ class MiniBatchKMeans(StreamClusterer):
             "half_life": None if self.half_life is None else float(self.half_life),
             "n_init": self._n_starts(),
             "init_size": self._seeding_rows(),
-            "threads": _params.threads(self.n_jobs),
+            "threads": _params.threads(self.n_jobs, tell=False),
         }
 
     def _step_limit(self) -> int | None:

@@ -234,7 +234,7 @@ class VarianceReducedKMeans(CenterClusterer):
             polish=bool(self.polish),
             search_always=self._search_always,
             seed=seed,
-            threads=_params.threads(self.n_jobs),
+            threads=_params.threads(self.n_jobs, tell=False),
             weights=weights,
             state=state,
         )

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import shoal
 from shoal import KMeans, _core, _params
+from shoal.formats.stream import chunk_limit
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 8)).astype(np.float32)
 
@@ -202,6 +203,8 @@ def test_settings_for_a_while(monkeypatch):
         assert _params.threads(3) == 3
         assert _params.memory("bounds_memory", "1GB") == 1000
         assert _params.memory("bounds_memory", "2GB") == 2 * 10**9
+        # Only the budgets.
+        assert chunk_limit("1GB") == chunk_limit(None) == 10**9
         with shoal.config_context(memory="1GB"):
             assert (_params.threads(None), _params.memory("bounds_memory", "1GB")) == (2, 10**9)
         with pytest.warns(RuntimeWarning, match="has no room for the bounds"):
@@ -211,6 +214,25 @@ def test_settings_for_a_while(monkeypatch):
     refused = "n_threads must be None or an integer of at least 1, got 0; memory must be an amount of memory"
     with pytest.raises(ValueError, match=refused), shoal.config_context(n_threads=0, memory="much"):
         pass
+
+
+@pytest.mark.filterwarnings("error")
+def test_settings_that_warn_leave_nothing_set():
+    with pytest.raises(RuntimeWarning), shoal.config_context(n_threads=60_000, memory="1KB"):
+        pass
+    assert _params.MEMORY.get() is None
+
+
+def test_a_number_of_threads_that_is_too_large_warns_once():
+    with pytest.warns(RuntimeWarning, match="n_jobs=5000") as told:
+        KMeans(5, random_state=0, n_jobs=5000).fit(ROWS)
+    assert len(told) == 1
+
+
+def test_versions_are_shown_whatever_the_environment_says(monkeypatch, capsys):
+    monkeypatch.setenv("SHOAL_NUM_THREADS", "many")
+    shoal.show_versions()
+    assert "threads: unknown: SHOAL_NUM_THREADS must be a number of threads" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

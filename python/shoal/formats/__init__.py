@@ -67,9 +67,7 @@ def is_chunked(obj: Any) -> bool:
     return not libraries_of(obj).isdisjoint({"h5py", "zarr"}) and hasattr(obj, "chunks")
 
 
-def of_object(
-    obj: Any, columns: Sequence[Any] | None, limit: int | str | None
-) -> Stream | Source | None:
+def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) -> Stream | Source | None:
     """Give an object of another library as rows that stay where they are; None where it is array-like.
 
     Its class tells which library that is, without importing any.
