@@ -48,8 +48,8 @@ class TruncatedGaussianMixture(MixtureOfGaussians):
     class took 1.4 to 5 times as long as k-means there, for an error from 2.2% lower to 0.9% higher. All
     figures are those of default parameters (``benches/python/papers/vcgmm.py defaults``).
 
-    Where clusters are of very different sizes and far apart, as in heavy tails, a fit ends near its seeds,
-    and those of a short chain are poor: ``init="plain-k-means++"`` helps, also on large coresets.
+    With clusters of very different sizes that lie far apart, the result depends on the seeds. Use
+    ``init="plain-k-means++"``, because a short AFK-MC2 chain seeds poorly there.
 
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
     with the same rows.

@@ -232,7 +232,7 @@ def test_a_number_of_threads_that_is_too_large_warns_once():
 def test_versions_are_shown_whatever_the_environment_says(monkeypatch, capsys):
     monkeypatch.setenv("SHOAL_NUM_THREADS", "many")
     shoal.show_versions()
-    assert "threads: unknown: SHOAL_NUM_THREADS must be a number of threads" in capsys.readouterr().out
+    assert "SHOAL_NUM_THREADS must be a number of threads" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
