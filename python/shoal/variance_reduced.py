@@ -30,8 +30,10 @@ class VarianceReducedKMeans(CenterClusterer):
     new center moves towards the row and the old center away from it. Only rows whose label changes add
     noise, so the learning rate can stay constant.
 
-    Triangle-inequality bounds skip most distance computations of the steps and change no label. Results are bit-identical for any
-    number of threads, and for an array, a memory map or an ``.npy`` file with the same rows.
+    Triangle-inequality bounds skip most distance computations of the steps and change no label.
+
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows.
 
     Parameters
     ----------

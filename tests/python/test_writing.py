@@ -93,7 +93,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path, write):
     with pytest.raises(IsADirectoryError):
         write(untouched, tmp_path / "folder.npy")
     for use in (write, shoal.shuffle):
-        with pytest.raises(OSError, match="x{300}"):
+        with pytest.raises(OSError, match=r"x{300}"):
             use(untouched, tmp_path / ("x" * 300 + ".npy"))
     assert next(untouched) is ROWS
 

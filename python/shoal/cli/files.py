@@ -31,8 +31,11 @@ def check_outputs(inputs: Sequence[str], outputs: Sequence[Wanted]) -> None:
             check_place(name)
         except PermissionError as error:
             raise FailedError(f"{name}: no permission to write into {str(Path(name).parent)!r}") from error
+        except FileNotFoundError as error:
+            folder = str(Path(name).parent)
+            raise FailedError(f"{name}: there is no folder {folder!r} to write it to") from error
         except OSError as error:
-            raise FailedError(f"{name}: cannot be written: {error.strerror or error}") from error
+            raise FailedError(f"{name}: {error.strerror or error}") from error
 
 
 def rows_of(args: argparse.Namespace, name: str) -> Any:
