@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,27 +16,32 @@ Wanted = tuple[str, str | None, tuple[str, ...]]
 
 def check_outputs(inputs: Sequence[str], outputs: Sequence[Wanted]) -> None:
     """Refuse, before any work, outputs that could not be written or would overwrite something in use."""
-    from shoal._files import check_place
+    from shoal._files import SPECIAL, check_place, is_special
     from shoal._outputs import check_suffix
 
     taken = {Path(name).resolve(): "is also read" for name in inputs}
     for option, name, allowed in outputs:
         if name is None:
             continue
-        real = Path(name).resolve()
+        path = Path(name)
+        if path.is_dir():
+            raise FailedError(f"{name}: is a directory, not a file to write")
+        if is_special(path):
+            raise FailedError(f"{name}: {SPECIAL}")
+        folder = path.parent
+        if not folder.is_dir():
+            raise FailedError(f"{name}: there is no folder {str(folder)!r} to write it to")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise FailedError(f"{name}: no permission to write into {str(folder)!r}")
+        real = path.resolve()
         if real in taken:
             raise FailedError(f"{name}: {taken[real]}: choose another name")
         taken[real] = "is written twice"
-        check_suffix(option, name, allowed)
         try:
             check_place(name)
-        except PermissionError as error:
-            raise FailedError(f"{name}: no permission to write into {str(Path(name).parent)!r}") from error
-        except FileNotFoundError as error:
-            folder = str(Path(name).parent)
-            raise FailedError(f"{name}: there is no folder {folder!r} to write it to") from error
         except OSError as error:
-            raise FailedError(f"{name}: {error.strerror or error}") from error
+            raise FailedError(f"{name}: cannot be written: {error.strerror or error}") from error
+        check_suffix(option, name, allowed)
 
 
 def rows_of(args: argparse.Namespace, name: str) -> Any:
