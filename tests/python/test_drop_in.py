@@ -320,7 +320,7 @@ def test_sources_become_arrays():
     assert np.asarray(shoal.open(X.astype(np.uint8))).dtype == np.uint8
     assert np.asarray(source.slice(3, 3)).shape == (0, 4)
     if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
-        with pytest.raises(ValueError, match="copy=False"):
+        with pytest.raises(ValueError, match="copy must not be False"):
             np.array(source, copy=False)
     with pytest.raises(TypeError, match="is sparse"):
         np.asarray(shoal.open(csr_array(X)))
