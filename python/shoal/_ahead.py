@@ -29,6 +29,8 @@ class Ahead:
         self._room = threading.Semaphore(1)
         self._pulled: queue.SimpleQueue[npt.NDArray[Any] | BaseException] = queue.SimpleQueue()
         self._closed = False
+        # What ended the blocks, for whoever asks again.
+        self._end: BaseException | None = None
         # A fork has no thread but the one that forked.
         self._process = os.getpid()
         threading.Thread(target=self._pull, name="shoal-read-ahead", daemon=True).start()
@@ -60,11 +62,14 @@ class Ahead:
                 "this process was forked in the middle of a pass over a stream, whose blocks only the parent "
                 "pulls: begin a fit of its own in the child, or fork before the pass"
             )
+        if self._end is not None:
+            raise self._end
         try:
             pulled = self._pulled.get(timeout=seconds)
         except queue.Empty:
             return None
         if isinstance(pulled, BaseException):
+            self._end = pulled
             raise pulled
         self._room.release()
         return pulled

@@ -303,9 +303,7 @@ class Clusterer(BaseEstimator, ABC):
         cls = type(self).__name__
         why = "it is not fitted yet"
         if "_history" in self.__dict__:
-            why = (
-                f"its rows are no longer at hand for the pass that gives {name}: call predict(X) or score(X)"
-            )
+            why = "the rows are no longer available. Use predict(X) or score(X) instead."
         raise AttributeError(f"{cls!r} object has no attribute {name + '_'!r}: {why}")
 
     @property

@@ -260,7 +260,7 @@ class CenterFitter(Clusterer):
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
-        threads = _params.threads(self.n_jobs)
+        threads = _params.threads(self.n_jobs, tell=False)
         labels = _core.predict(source, self.cluster_centers_, self.metric, threads)
         return labels, _core.inertia(source, self.cluster_centers_, weights, labels, self.metric, threads)
 
@@ -320,14 +320,14 @@ class CenterFitter(Clusterer):
     def _energy(self, X: Any) -> float:
         """Give the sum of squared distances of rows to their nearest centers."""
         source = self._fitted_rows(X)
-        centers, threads = self.cluster_centers_, _params.threads(self.n_jobs)
+        centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
         return _core.inertia(source, centers, None, None, self.metric, threads)
 
     def _labelled(
         self, part: Source, first_row: int, with_distances: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
         """Label rows that are counted from `first_row` on; give their distances too, if asked for."""
-        threads = _params.threads(self.n_jobs)
+        threads = _params.threads(self.n_jobs, tell=False)
         if not with_distances:
             return _core.predict(part, self.cluster_centers_, self.metric, threads, first_row), None
         labels, sq_dists = _core.nearest(part, self.cluster_centers_, 1, self.metric, threads, first_row)
@@ -444,7 +444,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             check_is_fitted(self, "cluster_centers_")
             return label_into(self, X, out, distances)
         source = self._fitted_rows(X)
-        return _core.predict(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
+        return _core.predict(
+            source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
+        )
 
     def transform(self, X: Any) -> npt.NDArray[Any]:
         """Give the distances of rows to all centers.
@@ -469,7 +471,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
 
     def _distances(self, X: Any) -> npt.NDArray[Any]:
         source = self._fitted_rows(X)
-        return _core.transform(source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs))
+        return _core.transform(
+            source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
+        )
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Give minus the inertia of rows about the centers.
@@ -494,7 +498,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         source = self._fitted_rows(X)
         weights = _params.weights(sample_weight, source.shape[0])
-        threads = _params.threads(self.n_jobs)
+        threads = _params.threads(self.n_jobs, tell=False)
         return -_core.inertia(source, self.cluster_centers_, weights, None, self.metric, threads)
 
     @property

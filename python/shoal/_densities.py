@@ -81,7 +81,9 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         """
         model = self._mixture_for(search)
         if out is None and distances is None:
-            return model.predict(self._fitted_rows(X), search != "exact", _params.threads(self.n_jobs))
+            return model.predict(
+                self._fitted_rows(X), search != "exact", _params.threads(self.n_jobs, tell=False)
+            )
         if search != "exact":
             raise ValueError(f"search={search!r} gives labels in memory: leave out and distances away")
         if distances is not None and self.covariance_type != "tied_spherical":
@@ -96,7 +98,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
         if with_distances:
             return super()._labelled(part, first_row, with_distances)
-        return self._mixture().predict(part, False, _params.threads(self.n_jobs), first_row), None
+        return self._mixture().predict(part, False, _params.threads(self.n_jobs, tell=False), first_row), None
 
     def predict_proba(self, X: Any, dense: bool = False, *, search: str = "exact") -> Any:
         """Give the shares that components have in rows.
@@ -126,7 +128,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         from scipy.sparse import csr_array
 
         model, source = self._mixture_for(search), self._fitted_rows(X)
-        ids, shares = model.shares(source, search != "exact", _params.threads(self.n_jobs))
+        ids, shares = model.shares(source, search != "exact", _params.threads(self.n_jobs, tell=False))
         rows, active = ids.shape
         starts = np.arange(rows + 1, dtype=np.int64) * active
         shape = (rows, len(self.cluster_centers_))
@@ -160,7 +162,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
             As :meth:`predict`.
         """
         model = self._mixture_for("exact")
-        return model.log_densities(self._fitted_rows(X), _params.threads(self.n_jobs))
+        return model.log_densities(self._fitted_rows(X), _params.threads(self.n_jobs, tell=False))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Give the mean log density of rows.
@@ -189,7 +191,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
     def _log_likelihood(self, X: Any, sample_weight: Any) -> tuple[float, float]:
         model, source = self._mixture_for("exact"), self._fitted_rows(X)
         weights = _params.weights(sample_weight, source.shape[0])
-        return model.log_likelihood(source, weights, _params.threads(self.n_jobs))
+        return model.log_likelihood(source, weights, _params.threads(self.n_jobs, tell=False))
 
     def bic(self, X: Any, sample_weight: Any = None) -> float:
         """Give the Bayesian information criterion; the lower the better.

@@ -89,6 +89,17 @@ def check_place(path: Name) -> None:
     WholeFile(name).close()
 
 
+@contextlib.contextmanager
+def named_errors(name: Path) -> Iterator[None]:
+    """Let errors of the system tell `name`, not that of a temporary file, or none."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror and error.filename != str(name):
+            raise type(error)(error.errno, error.strerror, str(name)) from error
+        raise
+
+
 class WholeFile:
     """A file to write to that takes its name once it is whole and on the disk.
 
@@ -118,24 +129,23 @@ class WholeFile:
         with self.named_errors():
             self.file: IO[bytes] = Path(self._temporary.name).open("r+b")  # noqa: SIM115 - closed by close
 
-    @contextlib.contextmanager
-    def named_errors(self) -> Iterator[None]:
+    def named_errors(self) -> contextlib.AbstractContextManager[None]:
         """Let errors of the system tell the name that the user knows, not the temporary one."""
-        temporary = str(self._temporary.name)
-        try:
-            yield
-        except OSError as error:
-            if error.strerror and error.filename in (None, temporary):
-                raise type(error)(error.errno, error.strerror, str(self._name)) from error
-            raise
+        return named_errors(self._name)
+
+    def prepare(self) -> None:
+        """Put everything on the disk, so that only the name is missing; nothing can be written any more."""
+        if self.file.closed:
+            return
+        with self.named_errors():
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
 
     def finish(self) -> None:
         """Give the file its name."""
         try:
-            with self.named_errors():
-                self.file.flush()
-                os.fsync(self.file.fileno())
-                self.file.close()
+            self.prepare()
             self._temporary.finish()
         except BaseException:
             self.close()

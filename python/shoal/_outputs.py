@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -11,8 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
-from ._files import Name, WholeFile, check_place, write_npy
+from ._files import Name, WholeFile, check_place, named_errors, write_npy
 
 #: Rows of a row group of a Parquet file, and the most that are turned into text at a time.
 GROUP_ROWS, TEXT_ROWS = 1 << 20, 1 << 16
@@ -69,6 +69,10 @@ class Output(ABC):
         """Write the next values."""
 
     @abstractmethod
+    def prepare(self) -> None:
+        """Put everything on the disk, so that only the name is missing."""
+
+    @abstractmethod
     def finish(self) -> None:
         """Give the file its name."""
 
@@ -89,19 +93,38 @@ class NpyOutput(Output):
     """An ``.npy`` file of a one-dimensional array."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any]) -> None:
-        self._writer = _core.NpyWriter(path, dtype.name, None)
+        self._whole, self._dtype, self._rows = WholeFile(path), dtype, 0
+        self._write_header()
+
+    def _write_header(self) -> None:
+        """Write the header, which NumPy makes as long for any number of rows."""
+        header = io.BytesIO()
+        of_array = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._rows,)}
+        np.lib.format.write_array_header_1_0(header, of_array)
+        with self._whole.named_errors():
+            self._whole.file.seek(0)
+            self._whole.file.write(header.getvalue())
 
     def append(self, values: npt.NDArray[Any]) -> None:
         """Write the next values."""
-        self._writer.append(values[:, np.newaxis])
+        with self._whole.named_errors():
+            self._whole.file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
+        self._rows += len(values)
+
+    def prepare(self) -> None:
+        """Put everything on the disk, so that only the name is missing."""
+        if not self._whole.file.closed:
+            self._write_header()
+        self._whole.prepare()
 
     def finish(self) -> None:
         """Give the file its name."""
-        self._writer.finish()
+        self.prepare()
+        self._whole.finish()
 
     def close(self) -> None:
         """Leave nothing of a file that is not finished."""
-        self._writer.close()
+        self._whole.close()
 
 
 class TextOutput(Output):
@@ -120,6 +143,10 @@ class TextOutput(Output):
     def _write(self, text: str) -> None:
         with self._whole.named_errors():
             self._whole.file.write(text.encode("ascii"))
+
+    def prepare(self) -> None:
+        """Put everything on the disk, so that only the name is missing."""
+        self._whole.prepare()
 
     def finish(self) -> None:
         """Give the file its name."""
@@ -174,11 +201,17 @@ class ParquetOutput(Output):
                 self._writer.write_table(self._pa.table([column], schema=self._schema), GROUP_ROWS)
             self._waiting, self._rows = [], 0
 
+    def prepare(self) -> None:
+        """Put everything on the disk, so that only the name is missing."""
+        if not self._whole.file.closed:
+            self._write()
+            with self._whole.named_errors():
+                self._writer.close()
+        self._whole.prepare()
+
     def finish(self) -> None:
-        """Write what waits, and give the file its name."""
-        self._write()
-        with self._whole.named_errors():
-            self._writer.close()
+        """Give the file its name."""
+        self.prepare()
         self._whole.finish()
 
     def close(self) -> None:
@@ -224,8 +257,8 @@ def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike) -> Outp
     ImportError
         When a package is missing that the file needs.
     """
-    check_place(path)
     check_suffix(argument, path, VALUES)
+    check_place(path)
     name = os.fsdecode(path)
     made: Output = WRITERS[Path(name).suffix.lower()](name, column, np.dtype(dtype))
     return made
@@ -242,32 +275,35 @@ def write_values(argument: str, path: Name, column: str, values: npt.NDArray[Any
 
 
 class Mapped:
-    """Values in a nameless file in a folder, which is mapped: a result of any size in little memory.
+    """Values in a nameless file beside an output, mapped: a result of any size in little memory.
 
     Parameters
     ----------
-    folder : Path
-        Where there is room for it.
+    path : Path
+        The output; errors name it.
     dtype : dtype
         Type of all values.
     """
 
-    def __init__(self, folder: Path, dtype: npt.DTypeLike) -> None:
-        self._dtype = np.dtype(dtype)
-        self._rows = 0
-        self._file = tempfile.TemporaryFile(dir=folder, prefix=".shoal-")  # noqa: SIM115 - closed by `close`
+    def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
+        self._path, self._dtype, self._rows = path, np.dtype(dtype), 0
+        with named_errors(path):
+            # Closed by `close`.
+            self._file = tempfile.TemporaryFile(dir=path.parent, prefix=".shoal-")  # noqa: SIM115
 
     def append(self, values: npt.NDArray[Any]) -> None:
         """Put the next values there."""
-        self._file.write(np.ascontiguousarray(values, dtype=self._dtype).tobytes())
+        with named_errors(self._path):
+            self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self._rows += len(values)
 
     def finish(self) -> npt.NDArray[Any]:
         """Map them; the file is gone when nothing reads the array any more."""
-        self._file.flush()
-        if not self._rows:
-            return np.empty(0, dtype=self._dtype)
-        return np.memmap(self._file, dtype=self._dtype, mode="r", shape=(self._rows,))
+        with named_errors(self._path):
+            self._file.flush()
+            if not self._rows:
+                return np.empty(0, dtype=self._dtype)
+            return np.memmap(self._file, dtype=self._dtype, mode="r", shape=(self._rows,))
 
     def close(self) -> None:
         """Let go of the file; what is mapped stays readable."""

@@ -132,13 +132,18 @@ def verbosity(value: Any) -> bool:
 
 
 def memory(name: str, value: Any) -> int:
-    """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes.
+    """Bytes of a memory budget.
 
-    A budget that is left at its default is the one that :func:`shoal.config_context` sets.
+    ``"1GB"``, the default of all budgets, stands for what :func:`shoal.config_context` sets.
     """
     set_for_all = MEMORY.get()
     if isinstance(value, str) and value == DEFAULT_MEMORY and set_for_all is not None:
         return set_for_all
+    return n_bytes(name, value)
+
+
+def n_bytes(name: str, value: Any) -> int:
+    """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes."""
     amount = -1
     if is_whole(value):
         amount = int(value)
@@ -165,8 +170,11 @@ def check_callbacks(problems: Problems, callbacks: Any) -> None:
                 problems.add(f"callbacks must be callables, got {shown(callback)}")
 
 
-def threads(n_jobs: Any) -> int | None:
-    """Give the number of threads; None is as many as this process may use."""
+def threads(n_jobs: Any, *, tell: bool = True) -> int | None:
+    """Give the number of threads; None is as many as this process may use.
+
+    With `tell` a number that is too large warns.
+    """
     if n_jobs is None:
         given = N_THREADS.get()
         # A variable that is no number is refused with the parameters, however short the work is.
@@ -180,7 +188,7 @@ def threads(n_jobs: Any) -> int | None:
     if n_jobs < 0:
         return max(1, _core.available_threads() + 1 + int(n_jobs))
     most: int = _core.at_most_threads(n_jobs)
-    if n_jobs > most:
+    if n_jobs > most and tell:
         from ._warn import warn
 
         warn(f"n_jobs={n_jobs} is more than {most} threads, the most that are used here", RuntimeWarning)

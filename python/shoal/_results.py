@@ -35,6 +35,9 @@ class Results(ABC):
     def put(self, values: npt.NDArray[Any]) -> None:
         """Take the next values."""
 
+    def prepare(self) -> None:  # noqa: B027 - whoever has something that may fail
+        """Do all that may fail, but change no file that is there."""
+
     @abstractmethod
     def finish(self) -> npt.NDArray[Any]:
         """Give all of them."""
@@ -95,9 +98,12 @@ class InArray(Results):
         self._array[self._filled : end] = values
         self._filled = end
 
-    def finish(self) -> npt.NDArray[Any]:
-        """Give the array, which must be full."""
+    def prepare(self) -> None:
+        """Refuse an array that is not full."""
         self.expect(self._filled)
+
+    def finish(self) -> npt.NDArray[Any]:
+        """Give the array."""
         return self._array
 
 
@@ -108,10 +114,10 @@ class InFile(Results):
         with ExitStack() as stack:
             self._path = Path(os.fsdecode(path))
             self._output = stack.enter_context(output(name, path, COLUMNS[name], dtype))
-            self._empty = np.empty(0, dtype=dtype)
+            self._values = np.empty(0, dtype=dtype)
             # Only an .npy file can be mapped as it is.
             self._map_itself = read and self._path.suffix.lower() == ".npy"
-            self._copy = Mapped(self._path.parent, dtype) if read and not self._map_itself else None
+            self._copy = Mapped(self._path, dtype) if read and not self._map_itself else None
             if self._copy is not None:
                 stack.callback(self._copy.close)
             self._opened = stack.pop_all()
@@ -125,15 +131,16 @@ class InFile(Results):
         if self._copy is not None:
             self._copy.append(values)
 
+    def prepare(self) -> None:
+        """Put the values on the disk, under no name yet."""
+        self._output.prepare()
+        if self._copy is not None:
+            self._values = self._copy.finish()
+
     def finish(self) -> npt.NDArray[Any]:
         """Give the file its name, and map the values."""
         self._output.finish()
-        values = self._empty
-        if self._copy is not None:
-            values = self._copy.finish()
-        elif self._map_itself:
-            values = np.load(self._path, mmap_mode="r")
-        return values
+        return np.load(self._path, mmap_mode="r") if self._map_itself else self._values
 
     def close(self) -> None:
         """Leave nothing of an unfinished file."""
@@ -209,7 +216,9 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
                 for block in blocks:
                     work(array_source(block), first)
                     first += len(block)
-        found = labels.finish()
-        if sq_roots is not None:
-            sq_roots.finish()
+        # Both are whole on the disk before one of them replaces an older file.
+        made = [labels] if sq_roots is None else [labels, sq_roots]
+        for each in made:
+            each.prepare()
+        found, *_ = [each.finish() for each in made]
     return found

@@ -136,7 +136,7 @@ class Starts:
         """Do nothing: what is kept of a start looks at its rows."""
 
     def stop(self, reason: str) -> None:
-        """End after the last step; what was kept before `finish` can be gone on with."""
+        """End after the last step; what was kept before `finish` can be resumed."""
         if self._current is not None:
             self._current.stop(reason)
         elif self._steps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
@@ -39,16 +40,17 @@ class StreamClusterer(CenterClusterer):
     _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Go on with one batch of rows, of any size.
+        """Learn from one batch of rows, of any size.
 
-        The first one chooses the centers; with fewer rows than clusters it is kept until there are enough.
-        What a :meth:`fit` has learned is gone on with too. Parameters count as they are now. What is kept
-        does not grow with the number of batches: `history_` stays that of the fit. A refused batch leaves
-        everything as it was.
+        The first batch chooses the centers, once: `n_init` and `init_size` count for :meth:`fit` alone. A
+        first batch with fewer rows than clusters is kept until there are enough. Continues from a previous
+        :meth:`fit`. Uses the current parameter values. Memory does not grow with the number of batches:
+        `history_` stays that of the fit. If a batch raises, the estimator does not change.
 
         `labels_` and `inertia_` are then those of this batch about the centers that it has moved. They are
         made when they are first asked for, in a pass over the batch, which is not copied: ask before its
-        array is filled with other rows. With ``compute_labels=False`` there are none, and nothing is kept.
+        array is filled with other rows. Pickling makes them too. With ``compute_labels=False`` there are
+        none, and nothing is kept.
 
         Parameters
         ----------
@@ -155,8 +157,10 @@ class StreamClusterer(CenterClusterer):
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
     ) -> Run:
         seed = _params.seed(self.random_state)
-        choose = self._seeding if stream else self._seeding_of_fit
-        seeding, centers = choose(source, rows, seed)
+        if stream:
+            seeding, centers = self._seeding(source, rows, seed)
+        else:
+            seeding, centers = self._seeding_of_fit(source, rows, seed, weights)
         return self._begin(
             source,
             seeding=seeding,
@@ -168,7 +172,9 @@ class StreamClusterer(CenterClusterer):
             **self._options_for(source),
         )
 
-    def _seeding_of_fit(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
+    def _seeding_of_fit(
+        self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[str, npt.NDArray[Any] | None]:
         """Give the seeding of a fit, which may be another one than that of a first batch."""
         return self._seeding(source, rows, seed)
 
@@ -225,7 +231,7 @@ class StreamClusterer(CenterClusterer):
         if source.glance() != print_of_rows:
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name + '_'!r}: the rows of the last batch "
-                "have changed since partial_fit, call predict(X) or score(X)"
+                "have changed since partial_fit. Use predict(X) or score(X) instead."
             )
         labels, inertia = self._measure(source, weights)
         # One of them may have been assigned.
@@ -252,7 +258,11 @@ class StreamClusterer(CenterClusterer):
         self._warn_if_few()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays; what the next batch depends on is among them."""
+        """Give plain values and arrays: labels of the last batch, and what the next batch depends on."""
+        if self.__dict__.get("_batch") is not None:
+            # The rows stay behind. Where they have changed there are no labels here either.
+            with suppress(AttributeError):
+                self._needing_a_pass("labels")
         state = super().__getstate__()
         if "_history" in state:
             state["_state"] = self._state_at_hand()

@@ -41,8 +41,8 @@ class BackwardEulerKMeans(StreamClusterer):
     and the average is the next `x`. The step size begins so large that a step sees beyond the valley that
     it starts in, and decays.
 
-    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
-    ``.npy`` file with the same rows.
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows.
 
     Parameters
     ----------
@@ -273,7 +273,7 @@ class BackwardEulerKMeans(StreamClusterer):
             "max_iter": int(self.max_iter),
             "step_cap": _cap(self.step_cap),
             "polish": None if _is_auto(self.polish) else bool(self.polish),
-            "threads": _params.threads(self.n_jobs),
+            "threads": _params.threads(self.n_jobs, tell=False),
         }
 
     def _taken(
@@ -327,9 +327,9 @@ class BackwardEulerKMeans(StreamClusterer):
     def _warn_of_divergence(self) -> None:
         warn(
             f"With step_size={_params.shown(self.step_size)} and n_inner={self.n_inner} the centers left the "
-            f"rows far behind after {self.n_iter_} outer steps: the next one was dropped, the centers before "
-            "it stay, and are not worth much. Take a smaller step_size (at most twice n_clusters), a smaller "
-            "n_inner, or a step_cap of about 1.",
+            f"rows far behind after {self.n_iter_} outer steps. The fit stopped and kept the previous "
+            "centers, which are unreliable. Use a smaller step_size (at most 2 * n_clusters) or n_inner, or "
+            "step_cap=1.",
             ConvergenceWarning,
         )
 

@@ -12,7 +12,7 @@ __all__ = ["config_context"]
 
 @contextmanager
 def config_context(*, n_threads: int | None = None, memory: str | int | None = None) -> Iterator[None]:
-    """Set threads and memory for everything that runs inside of a ``with`` block.
+    """Set threads and memory for everything that runs inside a ``with`` block.
 
     Parameters
     ----------
@@ -20,9 +20,9 @@ def config_context(*, n_threads: int | None = None, memory: str | int | None = N
         Threads where ``n_jobs=None``, in place of ``SHOAL_NUM_THREADS`` and ``OMP_NUM_THREADS``; at least 1.
         Default: as outside of the block.
     memory : str or int, optional
-        Amount that memory budgets have which are left at their default of ``"1GB"``: `bounds_memory`,
-        `buffer_memory`, `responsibilities_memory`, `memory_limit`. Such as ``"500MB"``, or a number of bytes.
-        Default: as outside of the block.
+        Memory budget for parameters left at ``"1GB"``: `bounds_memory`, `buffer_memory`,
+        `responsibilities_memory` and `memory_limit`. Such as ``"500MB"``, or a number of bytes. An explicit
+        ``"1GB"`` counts as the default: pass ``10**9`` to keep it. Default: as outside of the block.
 
     Raises
     ------
@@ -55,17 +55,13 @@ def config_context(*, n_threads: int | None = None, memory: str | int | None = N
         most = _params.MOST_THREADS
         problems.check(_params.whole, "n_threads", n_threads, 1, most=most, other="None or ")
     if memory is not None:
-        problems.check(_params.memory, "memory", memory)
+        problems.check(_params.n_bytes, "memory", memory)
     problems.refuse()
-    set_threads = set_memory = None
-    if memory is not None:
-        # The default budget, named here, is an amount like any other.
-        outside = _params.MEMORY.set(None)
-        amount = _params.memory("memory", memory)
-        _params.MEMORY.reset(outside)
-        set_memory = _params.MEMORY.set(amount)
-    if n_threads is not None:
-        set_threads = _params.N_THREADS.set(_params.threads(n_threads))
+    # Both before one is set: to look at the threads may warn, and warnings may be errors.
+    amount = None if memory is None else _params.n_bytes("memory", memory)
+    threads = None if n_threads is None else _params.threads(n_threads)
+    set_memory = None if amount is None else _params.MEMORY.set(amount)
+    set_threads = None if threads is None else _params.N_THREADS.set(threads)
     try:
         yield
     finally:

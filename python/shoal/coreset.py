@@ -69,8 +69,8 @@ class Coreset(NamedTuple):
         OSError
             When the file cannot be written.
         """
-        check_place(path)
         check_suffix("path", path, BUNDLES)
+        check_place(path)
         arrays: dict[str, npt.NDArray[Any]] = {"weights": self.weights, "indices": self.indices}
         if hasattr(self.points, "indptr"):
             arrays |= {f"points_{name}": getattr(self.points, name) for name in ("data", "indices", "indptr")}
@@ -121,7 +121,9 @@ class Coreset(NamedTuple):
                 raise ValueError("its arrays do not fit together")
             kinds = (points.dtype.kind, weights.dtype.kind, found.dtype.kind)
             if kinds != ("f", "f", "i") or not (np.isfinite(weights).all() and (weights >= 0).all()):
-                raise ValueError("its weights, points or indices are no numbers that they can be")
+                raise ValueError(
+                    "weights must be finite and at least 0, points floating-point and indices integers"
+                )
         return cls(points, weights, found)
 
 

@@ -39,6 +39,8 @@ MAPPED: dict[str, Callable[[str], Source]] = {
 }
 
 BLOCK_BYTES = 8 << 20
+#: Sparse rows that are looked through at a time for some of them.
+SPARSE_ROWS = 1 << 14
 
 
 class DataSource:
@@ -268,7 +270,7 @@ class DataSource:
             )
         if copy is False:
             raise ValueError(
-                f"the source ({self._name}) becomes an array only by a copy, which copy=False forbids"
+                f"copy must not be False: the rows of a source ({self._name}) have to be copied into an array"
             )
         wanted = self.dtype if dtype is None else np.dtype(dtype)
         n, d = self.shape
@@ -359,9 +361,9 @@ def open(
     key : str, optional
         Of an HDF5, zarr or safetensors file: the name of the array. Default: the only one.
     chunk_limit : int or str, optional
-        The most memory that one chunk of a Parquet, HDF5, zarr or ``.npz`` file may take unpacked, as bytes
-        or as text such as ``"4GB"``. Default: what the environment variable ``SHOAL_CHUNK_LIMIT`` says, else
-        1 GB.
+        The most memory that one chunk of a Parquet, HDF5, zarr or ``.npz`` file or a compressed batch of an
+        Arrow file may take unpacked, as bytes or as text such as ``"4GB"``. Other rows take no such limit.
+        Default: what the environment variable ``SHOAL_CHUNK_LIMIT`` says, else 1 GB.
 
     Returns
     -------
@@ -397,8 +399,9 @@ def open(
     A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
     of an HDF5 or zarr array, a whole compressed batch of Arrow. A few bytes of a damaged file can claim a
     chunk of many gigabytes. `chunk_limit` bounds the chunks of an HDF5 or zarr array that lie beside each
-    other in the same rows, a page of a Parquet file, and all arrays of an ``.npz`` file together, which may
-    always take a hundred times the size of the file. What takes more is refused before any memory is
+    other in the same rows, a page of a Parquet file, a compressed batch of an Arrow file (all columns
+    together), and all arrays of an ``.npz`` file together, which may always take a hundred times the size of
+    the file. What takes more is refused before any memory is
     allocated for it.
 
     Examples
@@ -515,20 +518,21 @@ def _open_path(
         raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
     if "\0" in name:
         raise ValueError(f"{argument} must be the path of a file, got one with a null character: {path!r}")
-    most = limit_of(limit)
     suffix = formats.suffix_of(name)
     known = says_itself(name)
     if known and (shape is not None or dtype is not None):
         raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
     if suffix in formats.SUFFIXES:
-        return found_source(formats.of_file(name, suffix, columns, key, most), name, path=name)
-    for option, given in (("columns", columns), ("key", key)):
+        return found_source(formats.of_file(name, suffix, columns, key, limit), name, path=name)
+    for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
+        if option == "chunk_limit" and suffix == ".npz":
+            continue
         if given is not None:
             raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
     if suffix in MAPPED:
         return DataSource(MAPPED[suffix](name), name, path=name)
     if suffix == ".npz":
-        return DataSource(sparse_source(load_npz(name, most)), name, path=name)
+        return DataSource(sparse_source(load_npz(name, limit_of(limit))), name, path=name)
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
@@ -552,7 +556,9 @@ def open_object(
     obj: Any, columns: list[Any] | None = None, limit: int | str | None = None
 ) -> DataSource | None:
     """Open an object that is neither an array nor array-like: None for those that are."""
-    found = formats.of_object(obj, columns, limit_of(limit))
+    found = formats.of_object(obj, columns, limit)
+    if limit is not None and not formats.is_chunked(obj):
+        raise ValueError(f"chunk_limit={limit!r} does not belong to {type(obj).__name__} objects")
     if found is not None:
         return found_source(found, type(obj).__name__)
     if not is_stream(obj):
@@ -779,6 +785,23 @@ def read_csr(source: Source, start: int, stop: int) -> Any:
 
     indptr, indices, data = source.read_csr(start, stop)
     return csr_array((data, indices, indptr), shape=(stop - start, source.shape[1]))
+
+
+def some_rows(source: Source, indices: npt.NDArray[np.int64]) -> Source:
+    """Copy rows, in ascending order, to a source of their own; sparse rows stay sparse."""
+    n = source.shape[0]
+    if n is None or not source.sparse:
+        return array_source(source.take(indices))
+    from scipy.sparse import vstack
+
+    starts = range(0, n, SPARSE_ROWS)
+    bounds = np.searchsorted(indices, [*starts, n])
+    parts = [
+        read_csr(source, start, min(n, start + SPARSE_ROWS))[indices[first:end] - start]
+        for start, first, end in zip(starts, bounds, bounds[1:], strict=False)
+        if first < end
+    ]
+    return sparse_source(vstack(parts, format="csr"))
 
 
 def load_npz(name: str, limit: int) -> Any:

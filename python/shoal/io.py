@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from . import _core
+from ._claims import need
 from ._outputs import MODELS, check_suffix
 from ._params import shown
 from .backward_euler import BackwardEulerKMeans
@@ -213,6 +214,10 @@ def finish(estimator: Any, name: str, state: Any, X: Any, sample_weight: Any) ->
         pass
 
 
+#: Counts of a checkpoint are below this, so that those of the next steps fit the columns of `history_`.
+MOST_COUNT = 2**62
+
+
 def begun(name: str) -> tuple[Any, Any]:
     """Read a checkpoint: an estimator with its parameters, and the state of its fit."""
     kind, arrays, meta = _core.load_model(name)
@@ -224,4 +229,6 @@ def begun(name: str) -> tuple[Any, Any]:
     with told_of(name, "is damaged"):
         estimator = CHECKPOINTS[kind]._of_params(arrays, meta)
         estimator._check()
+        for counts in (array for key, array in arrays.items() if key.endswith("history_counts")):
+            need(bool((counts < MOST_COUNT).all()), "its steps hold counts beyond 62 bits")
     return estimator, (kind, arrays, meta)

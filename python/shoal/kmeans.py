@@ -25,8 +25,8 @@ BLIND_STARTS = 10
 class KMeans(CenterClusterer):
     """K-means by sweeps over all rows (Lloyd's algorithm, with or without bounds), exact and deterministic.
 
-    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
-    ``.npy`` file with the same rows. Nothing is widened or copied as a whole: rows are read where they lie,
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows. Nothing is widened or copied as a whole: rows are read where they lie,
     small types are converted a tile at a time, and sums are kept in float64.
 
     Parameters
@@ -59,8 +59,8 @@ class KMeans(CenterClusterer):
         with more than 16 dimensions ``"elkan"`` (from 160 dimensions on, or for up to 64 clusters) or
         ``"yinyang"``; with fewer, from 24 clusters on, ``"hamerly"``, ``"exponion"`` or ``"yinyang"``. It
         counts the distances that bounded sweeps measure, and gives the bounds up for a while where they cost
-        more than they save. No clock takes part. On sparse rows it takes no bounds: they rule next to
-        nothing out there.
+        more than they save. No clock takes part. On sparse rows ``"auto"`` uses plain sweeps, because bounds
+        skip almost no distances.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
         sphere.
@@ -68,7 +68,7 @@ class KMeans(CenterClusterer):
         Most memory that bounds of distances may take, in bytes or as ``"500MB"``: with less, more centers
         share one, down to none, with a warning where `algorithm` names them. Not used by ``"lloyd"``.
     copy_x : bool, default=True
-        Accepted for code written for scikit-learn, and without effect: rows are never changed or copied.
+        Has no effect; present for scikit-learn compatibility. X is never modified.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
@@ -249,7 +249,7 @@ class KMeans(CenterClusterer):
             algorithm=self.algorithm,
             bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
             seed=seed,
-            threads=_params.threads(self.n_jobs),
+            threads=_params.threads(self.n_jobs, tell=False),
             weights=weights,
             state=state,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -39,6 +39,8 @@ STARTS = (SPECTRAL, *INITS)
 PHASES = ("graph", "seeding", "iterations")
 #: What a run keeps: its kind, arrays and texts.
 State = tuple[str, Arrays, Texts]
+#: Finds the labels of a spectral start, as `spectral_labels` does.
+Spectral = Callable[..., npt.NDArray[np.int32] | None]
 
 
 class LaplacianKModes(ClusterMixin, Clusterer):
@@ -322,10 +324,10 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         ValueError, TypeError, OSError, KeyboardInterrupt
             As :meth:`fit`.
         """
-        return self._iter_fit(X, features, None)
+        return self._iter_fit(X, features)
 
-    def _iter_fit(self, X: Any, features: Any, labels: npt.NDArray[np.int32] | None) -> Iterator[Step]:
-        """Give the iterations of a fit; `labels` are those of ``init="spectral"``, where they are known."""
+    def _iter_fit(self, X: Any, features: Any, spectral: Spectral = spectral_labels) -> Iterator[Step]:
+        """Give the iterations of a fit; `spectral` finds the labels of ``init="spectral"``."""
         self._check()
         with features_unless_refused(self):
             if self.affinity != "precomputed":
@@ -334,7 +336,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                         'features are the rows for affinity="precomputed", where X is the affinity'
                     )
                 source, rows = self._taken(X)
-                return self._begun(source, rows, None, labels)
+                return self._begun(source, rows, None, spectral)
             affinity = matrix_of(X)
             if features is None:
                 raise ValueError('affinity="precomputed" needs the rows too: fit(affinity, features=rows)')
@@ -343,15 +345,13 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 raise ValueError(
                     f"X is an affinity of {affinity.shape[0]} rows, and features has {source.shape[0]}"
                 )
-            return self._begun(source, rows, affinity, labels)
+            return self._begun(source, rows, affinity, spectral)
 
-    def _begun(
-        self, source: Source, rows: Any, affinity: Any, labels: npt.NDArray[np.int32] | None
-    ) -> Iterator[Step]:
+    def _begun(self, source: Source, rows: Any, affinity: Any, spectral: Spectral) -> Iterator[Step]:
         self._by_callable = False
         seed = _params.seed(self.random_state)
         run = self._start(source, rows, seed, affinity, None)
-        return self._iterate_over(run, source, rows, seed if self._is_spectral else None, labels)
+        return self._iterate_over(run, source, rows, seed if self._is_spectral else None, spectral)
 
     def _iterate_over(
         self,
@@ -359,11 +359,11 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         source: Source,
         rows: Any,
         seed: int | None = None,
-        labels: npt.NDArray[np.int32] | None = None,
+        spectral: Spectral = spectral_labels,
     ) -> Iterator[Step]:
         """Iterate; with a `seed` from the labels of spectral clustering."""
         if seed is not None:
-            self._begin_with_spectral(run, seed, labels)
+            self._begin_with_spectral(run, seed, spectral)
         self._fit_rows = rows
         yield from self._iterate(run, source, None)
 
@@ -371,13 +371,11 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     def _is_spectral(self) -> bool:
         return isinstance(self.init, str) and self.init == SPECTRAL
 
-    def _begin_with_spectral(self, run: ModesRun, seed: int, labels: npt.NDArray[np.int32] | None) -> None:
+    def _begin_with_spectral(self, run: ModesRun, seed: int, spectral: Spectral) -> None:
         """Give a run the labels of spectral clustering on its own graph."""
         run.prepare()
         begun = time.perf_counter()
-        if labels is None:
-            graph = affinity_of(run)
-            labels = spectral_labels(graph, int(self.n_clusters), seed=seed, n_jobs=self.n_jobs)
+        labels = spectral(affinity_of(run), int(self.n_clusters), seed=seed, n_jobs=self.n_jobs)
         if labels is not None:
             run.begin_with(labels, SPECTRAL, time.perf_counter() - begun)
             return
@@ -447,7 +445,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
             if memory is None
             else _params.memory("responsibilities_memory", memory),
             seed=seed,
-            threads=_params.threads(self.n_jobs),
+            threads=_params.threads(self.n_jobs, tell=False),
             affinity=parts,
             state=state,
         )
@@ -638,7 +636,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
             self.bandwidth_,
             self.laplacian_weight_,
             bool(self.normalize),
-            _params.threads(self.n_jobs),
+            _params.threads(self.n_jobs, tell=False),
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -19,7 +19,7 @@ from ._base import opened
 from ._spectral import spectral_labels
 from ._spool import at_any_place
 from .data import DataSource, as_rows
-from .kmodes import SPECTRAL, LaplacianKModes
+from .kmodes import LaplacianKModes, Spectral
 
 __all__ = ["PATH_DTYPE", "laplacian_path", "plot_path"]
 
@@ -120,9 +120,10 @@ def laplacian_path(
     X = at_any_place(X, "laplacian_path")
     source = opened(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
-    begun = _begin(rows, model)
+    spectral = _found_once()
+    begun = _begin(rows, model, spectral)
     grid = [multiple * begun.laplacian_weight_ for multiple in MULTIPLES] if given is None else given
-    found = _fits(rows, model, grid, begun)
+    found = _fits(rows, model, grid, begun, spectral)
     table = np.zeros(len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))]))
     for at, one in enumerate(found):
         sizes = np.sort(np.bincount(one.labels, minlength=int(n_clusters)))[::-1]
@@ -149,7 +150,9 @@ def laplacian_path(
         for trial in range(resamples):
             picked = np.sort(draws.choice(n, size, replace=False))
             some = _some(rows, picked)
-            for at, one in enumerate(_fits(some, model, grid, _begin(some, model))):
+            spectral = _found_once()
+            begun = _begin(some, model, spectral)
+            for at, one in enumerate(_fits(some, model, grid, begun, spectral)):
                 alike[at, trial] = adjusted_rand_score(found[at].labels[picked], one.labels)
         table["stability"], table["stability_std"] = alike.mean(axis=1), alike.std(axis=1)
     return table
@@ -239,28 +242,41 @@ class _Fit(NamedTuple):
     n_iter: int
 
 
-def _begin(rows: Any, model: LaplacianKModes) -> LaplacianKModes:
+def _found_once() -> Spectral:
+    """Give a function that finds the labels of a spectral start once, and then gives the same ones again."""
+    found: list[npt.NDArray[np.int32] | None] = []
+
+    def spectral(affinity: Any, n_clusters: int, **given: Any) -> npt.NDArray[np.int32] | None:
+        if not found:
+            found.append(spectral_labels(affinity, n_clusters, **given))
+        return found[0]
+
+    return spectral
+
+
+def _begin(rows: Any, model: LaplacianKModes, spectral: Spectral) -> LaplacianKModes:
     """Give a fit of one iteration, for its graph, its bandwidth and the weight of ``"auto"``."""
     given = {"laplacian_weight": "auto", "max_iter": 1, "on_collapse": "restore", "callbacks": None}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return LaplacianKModes(**{**model.get_params(), **given}).fit(rows)
+        begun = LaplacianKModes(**{**model.get_params(), **given})
+        for _ in begun._iter_fit(rows, None, spectral):
+            pass
+        return begun
 
 
-def _fits(rows: Any, model: LaplacianKModes, grid: list[float], begun: LaplacianKModes) -> list[_Fit]:
+def _fits(
+    rows: Any, model: LaplacianKModes, grid: list[float], begun: LaplacianKModes, spectral: Spectral
+) -> list[_Fit]:
     """Fit all weights to the same rows, with one graph and one start for all of them."""
     fitted: list[_Fit] = []
-    labels = None
-    if begun.init_ == SPECTRAL:
-        seed = _params.seed(model.random_state)
-        labels = spectral_labels(begun.affinity_, int(model.n_clusters), seed=seed, n_jobs=model.n_jobs)
     given = {"affinity": "precomputed", "bandwidth": begun.bandwidth_}
     for weight in grid:
         one = LaplacianKModes(**{**model.get_params(), **given, "laplacian_weight": weight})
         with warnings.catch_warnings():
             # It is in the table.
             warnings.simplefilter("ignore", ConvergenceWarning)
-            for _ in one._iter_fit(begun.affinity_, rows, labels):
+            for _ in one._iter_fit(begun.affinity_, rows, spectral):
                 pass
         fitted.append(_Fit(one.labels_, one.energy_, _cut(one), one.collapsed_, one.n_iter_))
     return fitted

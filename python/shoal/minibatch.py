@@ -7,12 +7,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.random import sample_without_replacement
 
 from . import _core, _params
 from ._core import Source
 from ._streams import StreamClusterer
 from ._warn import warn
-from .data import array_source
+from .data import some_rows
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -27,8 +28,8 @@ class MiniBatchKMeans(StreamClusterer):
     clusters, and every center moves to the mean of all rows that it was ever given. ``batch_size=1`` is
     online stochastic gradient descent (Bottou and Bengio). A step costs the same however many rows there are.
 
-    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
-    ``.npy`` file with the same rows.
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows.
 
     Parameters
     ----------
@@ -263,7 +264,9 @@ class MiniBatchKMeans(StreamClusterer):
             return None if self.init_size is None else int(self.init_size)
         return 3 * int(self.n_clusters)
 
-    def _seeding_of_fit(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
+    def _seeding_of_fit(
+        self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[str, npt.NDArray[Any] | None]:
         starts = self._n_starts()
         if self.init_size is not None and self.init_size < self.n_clusters:
             warn(
@@ -283,23 +286,31 @@ class MiniBatchKMeans(StreamClusterer):
             return super()._seeding(source, rows, seed)
         # One generator for all starts, as those of KMeans have.
         random_state = _params.random_state_of(seed)
-        sample = self._validation_rows(source, random_state)
+        sample, sample_weights = self._validation_rows(source, weights, random_state)
+        threads = _params.threads(self.n_jobs, tell=False)
         best, least = None, np.inf
         for _ in range(starts):
             chosen = self.init(rows, int(self.n_clusters), random_state=random_state)
             centers = self._given(chosen, source)
-            found = _core.inertia(sample, centers, None, None, self.metric, _params.threads(self.n_jobs))
+            found = _core.inertia(sample, centers, sample_weights, None, self.metric, threads)
             if best is None or found < least:
                 best, least = centers, found
         return "given", best
 
-    def _validation_rows(self, source: Source, random_state: np.random.RandomState) -> Source:
-        """Draw the rows that the starts of a callable are compared on."""
+    def _validation_rows(
+        self, source: Source, weights: npt.NDArray[np.float64] | None, random_state: np.random.RandomState
+    ) -> tuple[Source, npt.NDArray[np.float64] | None]:
+        """Draw the rows, of weight above 0, that the starts of a callable are compared on."""
         n, k = source.shape[0], int(self.n_clusters)
         most = self._seeding_rows() or max(3 * int(self.batch_size), 16 * k)
-        if n is None or n <= most:
-            return source
-        return array_source(source.take(np.sort(random_state.choice(n, most, replace=False))))
+        weighted = None if weights is None else np.flatnonzero(weights)
+        among = n if weighted is None else len(weighted)
+        if n is None or among is None or among <= most:
+            return source, weights
+        picked = np.sort(sample_without_replacement(among, most, random_state=random_state))
+        if weighted is not None:
+            picked = weighted[picked]
+        return some_rows(source, picked), None if weights is None else weights[picked]
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -312,7 +323,7 @@ class MiniBatchKMeans(StreamClusterer):
             "half_life": None if self.half_life is None else float(self.half_life),
             "n_init": self._n_starts(),
             "init_size": self._seeding_rows(),
-            "threads": _params.threads(self.n_jobs),
+            "threads": _params.threads(self.n_jobs, tell=False),
         }
 
     def _step_limit(self) -> int | None:

@@ -48,11 +48,11 @@ class TruncatedGaussianMixture(MixtureOfGaussians):
     class took 1.4 to 5 times as long as k-means there, for an error from 2.2% lower to 0.9% higher. All
     figures are those of default parameters (``benches/python/papers/vcgmm.py defaults``).
 
-    Where clusters are of very different sizes and far apart, as in heavy tails, a fit ends near its seeds,
-    and those of a short chain are poor: ``init="plain-k-means++"`` helps, also on large coresets.
+    With clusters of very different sizes that lie far apart, the result depends on the seeds. Use
+    ``init="plain-k-means++"``, because a short AFK-MC2 chain seeds poorly there.
 
-    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
-    ``.npy`` file with the same rows.
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ class TruncatedGaussianMixture(MixtureOfGaussians):
             max_iter=int(self.max_iter),
             tol=float(self.tol),
             seed=seed,
-            threads=_params.threads(self.n_jobs),
+            threads=_params.threads(self.n_jobs, tell=False),
             weights=weights,
             state=state,
         )
@@ -426,7 +426,7 @@ class TruncatedGaussianMixture(MixtureOfGaussians):
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
-        threads = _params.threads(self.n_jobs)
+        threads = _params.threads(self.n_jobs, tell=False)
         labels = self._mixture().predict(source, False, threads)
         return labels, _core.inertia(source, self.cluster_centers_, weights, labels, "euclidean", threads)
 

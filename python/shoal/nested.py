@@ -27,8 +27,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
     batch doubles once the statistical error of every center exceeds `rho` times the center's last move; with
     all rows in it, the run ends when no label changes. Only the rows in use are read.
 
-    Results have the same bits for every number of threads, and for an array, a memory map or the path of an
-    ``.npy`` file with the same rows.
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
             "max_iter": None if self.max_iter is None else int(self.max_iter),
             "tol": float(self.tol),
             "shuffle": bool(self.shuffle),
-            "threads": _params.threads(self.n_jobs),
+            "threads": _params.threads(self.n_jobs, tell=False),
         }
 
     def _warn_of_small_batches(self, n: int | None = None) -> None:

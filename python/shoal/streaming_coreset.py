@@ -256,7 +256,7 @@ class StreamingCoreset(BaseEstimator):
             Before the first row.
         """
         self._begun()
-        return coreset_of(self._state.result(_params.threads(self.n_jobs)), self.n_features_in_)
+        return coreset_of(self._state.result(_params.threads(self.n_jobs, tell=False)), self.n_features_in_)
 
     def _begun(self) -> None:
         """Refuse to go on before the first row."""

@@ -23,16 +23,17 @@ DOUBLING = "doubling"
 
 
 class VarianceReducedKMeans(CenterClusterer):
-    """K-means by stochastic steps whose noise is reduced by sweeps (VRKM and VRKM++, Zhao and others).
+    """K-means by stochastic steps with reduced variance (VRKM and VRKM++, Zhao and others).
 
-    An epoch labels all rows, moves every center to the mean of its rows, and then makes steps, each by one
-    random row. Where the row has kept its label, its center is pulled back to that mean; where it has another
-    one now, it attracts its new center and pushes its old one away. Only rows whose label has changed make
-    noise, so that the rate of the steps can be constant, and an epoch leads further than a sweep.
+    An epoch labels all rows, moves every center to the mean of its rows, and then makes steps with one random
+    row each. If the row keeps its label, its center moves back towards that mean. If its label changes, the
+    new center moves towards the row and the old center away from it. Only rows whose label changes add
+    noise, so the learning rate can stay constant.
 
-    The labels of the steps are those that a search of all centers would find at each step; bounds of the
-    distances tell most of them without one. Results have the same bits for every number of threads, and for
-    an array, a memory map or the path of an ``.npy`` file with the same rows.
+    Triangle-inequality bounds skip most distance computations of the steps and change no label.
+
+    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
+    with the same rows.
 
     Parameters
     ----------
@@ -234,7 +235,7 @@ class VarianceReducedKMeans(CenterClusterer):
             polish=bool(self.polish),
             search_always=self._search_always,
             seed=seed,
-            threads=_params.threads(self.n_jobs),
+            threads=_params.threads(self.n_jobs, tell=False),
             weights=weights,
             state=state,
         )

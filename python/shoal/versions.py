@@ -33,6 +33,14 @@ def installed(package: str) -> str:
         return "not installed"
 
 
+def threads_in_use() -> str:
+    """Give the number of threads, or why there is none."""
+    try:
+        return str(threads(None) or _core.available_threads())
+    except ValueError as error:
+        return f"unknown: {error}"
+
+
 def show_versions() -> None:
     """Print versions, the CPU, the instruction set in use and the number of threads.
 
@@ -47,7 +55,7 @@ def show_versions() -> None:
         "system": platform.platform(),
         "processor": processor(),
         "instruction set": f"{_core.isa()} (available: {', '.join(_core.available_isas())})",
-        "threads": str(threads(None) or _core.available_threads()),
+        "threads": threads_in_use(),
         **{package: installed(package) for package in PACKAGES},
     }
     width = max(map(len, rows))

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from . import _core, _params
+from ._files import check_place
+from ._outputs import ARRAYS, check_suffix
 from ._params import ParameterError
 from .data import BLOCK_BYTES, DataSource, open, open_path, refuse_over
 
@@ -61,7 +63,7 @@ def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
     ...     source.shape, source.dtype.name
     ((8, 3), 'uint8')
     """
-    name = _name_of(out)
+    name = _output_of(out)
     rows = _rows_of(blocks, name)
     writer = _core.NpyWriter(name, rows.dtype.name, rows.shape[1])
     with contextlib.closing(writer), rows._ahead() as ahead:
@@ -136,7 +138,7 @@ def shuffle(
     problems.check(lambda: found.append(_params.seed(random_state)))
     problems.refuse()
     limit, seed = found
-    name = _name_of(out)
+    name = _output_of(out)
     rows = _rows_of(source, name)
     n, d = rows.shape
     _check_space(rows, name, limit)
@@ -162,17 +164,11 @@ def _memory(memory_limit: Any) -> int:
     return limit
 
 
-def _name_of(out: str | os.PathLike[str]) -> str:
-    """Give the name of a file to write, before any row is read for it."""
-    name = os.fsdecode(out)
-    path = Path(name)
-    if path.suffix.lower() != ".npy":
-        raise ValueError(f"out must be the path of a .npy file, got {name!r}")
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", str(path.parent))
-    return name
+def _output_of(out: str | os.PathLike[str]) -> str:
+    """Give the name of a file that can be written, before any row is read for it."""
+    check_suffix("out", out, ARRAYS)
+    check_place(out)
+    return os.fsdecode(out)
 
 
 def _rows_of(source: Any, name: str) -> DataSource:

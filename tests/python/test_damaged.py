@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 import shoal
 from damage import KINDS
 from shoal.cli import main
+from shoal.formats.stream import told_of
 
 for package in ("pyarrow", "h5py", "zarr"):
     pytest.importorskip(package)
@@ -198,3 +200,61 @@ def test_pages_of_whole_files_are_understood(version, vectors, tmp_path):
     )
     source = shoal.open(tmp_path / "x.parquet", columns=["v"] if vectors else None)
     np.testing.assert_array_equal(np.concatenate(list(source.blocks())), rows)
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".feather"])
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("codec", ["zstd", "lz4", None])
+def test_a_compressed_batch_is_refused_before_it_is_unpacked(suffix, indexed, codec, tmp_path):
+    import pyarrow as pa
+
+    path, rows = tmp_path / f"x{suffix}", 50_000
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(rows * 4)), 4)
+    batch = pa.RecordBatch.from_arrays([vectors], ["X"])
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    new = pa.ipc.new_file if indexed else pa.ipc.new_stream
+    with new(str(path), batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    size = vectors.flatten().nbytes
+    for limit in (size // 2, size):
+        with shoal.open(path, chunk_limit=10 * size) as source:
+            assert source.shape == (rows, 4)
+        if limit < size and codec:
+            with pytest.raises(ValueError, match=f"{path.name}: a batch takes {size} bytes unpacked"):
+                list(shoal.open(path, chunk_limit=limit).blocks())
+        else:
+            assert sum(map(len, shoal.open(path, chunk_limit=limit).blocks())) == rows
+
+
+def test_a_limit_of_chunks_is_for_rows_in_chunks(tmp_path, monkeypatch):
+    np.save(tmp_path / "x.npy", X)
+    for rows, what in (
+        (tmp_path / "x.npy", "npy files"),
+        (X, "ndarray objects"),
+        (lambda: iter([X]), "objects"),
+    ):
+        with pytest.raises(ValueError, match=f"chunk_limit='1MB' does not belong to .*{what}"):
+            shoal.open(rows, chunk_limit="1MB")
+    # Nor does a wrong one in the environment matter there.
+    monkeypatch.setenv("SHOAL_CHUNK_LIMIT", "much")
+    assert shoal.open(tmp_path / "x.npy").shape == shoal.open(X).shape == X.shape
+
+
+@pytest.mark.parametrize("entry", ["weights", "extra.bin", "weights.npy"])
+def test_an_npz_file_holds_arrays_once_and_nothing_else(entry, tmp_path):
+    import zipfile
+
+    path = tmp_path / "x.npz"
+    shoal.lightweight_coreset(X, 10, random_state=0).save(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as bundle:
+            bundle.writestr(entry, bytes(10**6))
+    for read in (shoal.Coreset.load, shoal.open):
+        with pytest.raises(ValueError, match=r"x\.npz: .*entry '.*' (is no .npy array|comes twice)"):
+            read(path)
+
+
+def test_no_memory_is_no_damage():
+    with pytest.raises(MemoryError), told_of("x.h5"):
+        raise MemoryError

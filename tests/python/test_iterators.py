@@ -133,7 +133,7 @@ def test_one_pass_methods_take_iterators():
     mini = MiniBatchKMeans(4, random_state=0).fit(blocks())
     assert mini.counts_.sum() >= len(X)
     for name in ("labels_", "inertia_"):
-        with pytest.raises(AttributeError, match=r"no longer at hand.*call predict"):
+        with pytest.raises(AttributeError, match=r"no longer available.*Use predict"):
             getattr(mini, name)
     assert mini.predict(X).shape == (len(X),)
     for make in (MiniBatchKMeans, NestedMiniBatchKMeans, BackwardEulerKMeans):
@@ -542,7 +542,7 @@ def test_streams_are_pickled_only_by_their_models():
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     for _ in (steps := MiniBatchKMeans(3, random_state=0)).iter_fit(blocks()):
         break
-    with pytest.raises(AttributeError, match="no longer at hand"):
+    with pytest.raises(AttributeError, match="no longer available"):
         _ = steps.labels_
     # What was left lets go of its rows with the estimator.
     del steps
@@ -591,3 +591,11 @@ for given in (blocks, blocks()):
 def test_a_fork_in_the_middle_of_a_pass_is_an_error_in_the_child():
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED], timeout=120, check=False)
     assert done.returncode == 0
+
+
+def test_the_end_of_blocks_stays_their_end():
+    blocks = Ahead(iter([X[:3]]))
+    assert len(list(blocks)) == 1
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            next(blocks)

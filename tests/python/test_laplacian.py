@@ -833,3 +833,18 @@ def test_a_path_of_weights(tmp_path):
 )
 def test_estimator_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_path_finds_spectral_labels_once_a_resample(monkeypatch):
+    found, calls = shoal.kmodes_path.spectral_labels, []
+
+    def counted(*given, **more):
+        calls.append(given[0].shape[0])
+        return found(*given, **more)
+
+    for module in (shoal.kmodes_path, shoal.kmodes):
+        monkeypatch.setattr(module, "spectral_labels", counted)
+    X, _ = blobs(n=120)
+    shoal.laplacian_path(X, 3, weights=[0.0, 1.0], n_resamples=2, random_state=1, normalize=False)
+    assert calls == [120, 96, 96]

@@ -8,8 +8,11 @@ import minibatch_reference
 import numpy as np
 import pytest
 import reference
+import scipy.sparse
 import shoal
+from scipy.sparse import csr_array
 from shoal import MiniBatchKMeans
+from shoal.data import some_rows
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 PURE = {"reassignment_ratio": 0.0, "max_no_improvement": None}
@@ -261,9 +264,9 @@ def test_compute_labels():
     with_labels = MiniBatchKMeans(4, random_state=0).fit(X)
     without = MiniBatchKMeans(4, random_state=0, compute_labels=False).fit(X)
     assert same(with_labels, without)
-    with pytest.raises(AttributeError, match="call predict"):
+    with pytest.raises(AttributeError, match="Use predict"):
         _ = without.labels_
-    with pytest.raises(AttributeError, match="call predict"):
+    with pytest.raises(AttributeError, match="Use predict"):
         _ = without.inertia_
     assert (without.fit_predict(X) == with_labels.labels_).all()
 
@@ -721,3 +724,29 @@ def test_no_warning_in_the_usual_case():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MiniBatchKMeans(4, random_state=0).fit(blobs(500, 3, 4))
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_weights_count_where_the_starts_of_a_callable_are_compared(kind):
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(size=(100, 2)), rng.normal(size=(9900, 2)) + 100]).astype("f4")
+    weights = np.r_[np.ones(100), np.zeros(9900)]
+    # The first start suits the rows that count, the second one all others.
+    starts = [[[0, 0], [1, 1]], [[100, 100], [101, 101]]]
+
+    def choose(X, k, random_state):
+        return np.array(given.pop(0), dtype="f4")
+
+    for order in (1, -1):
+        given = starts[::order]
+        X = csr_array(rows) if kind == "sparse" else rows
+        model = MiniBatchKMeans(2, init=choose, n_init=2, max_iter=1, random_state=0, reassignment_ratio=0)
+        assert (model.fit(X, sample_weight=weights).cluster_centers_ < 50).all()
+
+
+def test_the_rows_that_starts_are_compared_on_stay_sparse():
+    X = scipy.sparse.random_array((50_000, 40), density=0.05, format="csr", rng=np.random.default_rng(0))
+    picked = np.array([0, 5, 16_383, 16_384, 49_999])
+    some = some_rows(shoal.open(X)._source, picked)
+    assert some.sparse
+    np.testing.assert_array_equal(some.take(np.arange(5)), X[picked].toarray())

@@ -168,7 +168,7 @@ def test_bounds_of_few_centers_are_called_what_was_asked_for(bounds):
 def test_labels_only_if_wanted():
     X = blobs(3000, 3, 2)
     model = NestedMiniBatchKMeans(5, batch_size=50, compute_labels=False, random_state=0).fit(X)
-    with pytest.raises(AttributeError, match="call predict"):
+    with pytest.raises(AttributeError, match="Use predict"):
         _ = model.labels_
     whole = NestedMiniBatchKMeans(5, batch_size=50, random_state=0).fit(X)
     assert (model.cluster_centers_ == whole.cluster_centers_).all()

@@ -1,12 +1,16 @@
 """Labels and distances into arrays and files, block by block."""
 
+import errno
+import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import shoal
+from shoal._outputs import Mapped
 
 X = np.random.default_rng(2).normal(size=(3000, 4)).astype("f4")
 MODEL = shoal.KMeans(7, random_state=0).fit(X)
@@ -96,10 +100,13 @@ def test_cosine():
         ("out", np.broadcast_to(np.int32(0), 3000), ValueError, "got a read-only 1-D one"),
         ("out", [0] * 3000, TypeError, "out must be an array, the path of a .npy file or None"),
         ("out", "no/such/folder/x.npy", FileNotFoundError, "no/such/folder/x.npy"),
-        ("distances", ".", IsADirectoryError, "directory"),
+        ("distances", "folder.npy", IsADirectoryError, "directory"),
+        ("distances", ".", ValueError, "distances must be a file that ends in"),
     ],
 )
-def test_refusals(name, given, kind, message):
+def test_refusals(name, given, kind, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.npy").mkdir()
     with pytest.raises(kind, match=message):
         MODEL.predict(X, **{name: given})
     if "X has 3000" not in message:
@@ -219,12 +226,13 @@ def test_parts_of_a_folder_that_is_read_are_not_replaced(elsewhere):
     (elsewhere / "rows").mkdir()
     parquet.write_table(arrow.table({c: X[:, i] for i, c in enumerate("abcd")}), "rows/0.parquet")
     before = (elsewhere / "rows" / "0.parquet").read_bytes()
+    model = shoal.KMeans(7, random_state=0).fit("rows")
     with pytest.raises(ValueError, match=r"out='rows/0\.parquet' lies in the folder that is read"):
-        MODEL.predict("rows", out="rows/0.parquet")
+        model.predict("rows", out="rows/0.parquet")
     assert (elsewhere / "rows" / "0.parquet").read_bytes() == before
     # Twice: the second time it is there.
     for _ in range(2):
-        np.testing.assert_array_equal(MODEL.predict("rows", out="rows/labels.npy"), LABELS)
+        np.testing.assert_array_equal(model.predict("rows", out="rows/labels.npy"), model.labels_)
 
 
 def test_results_do_not_replace_each_other(elsewhere):
@@ -274,3 +282,40 @@ def test_memory_is_bounded(tmp_path):
     # 114 MiB of labels and distances.
     assert rows == 10_000_000
     assert grown < 40, grown
+
+
+def test_of_two_files_both_are_replaced_or_none(tmp_path, monkeypatch):
+    for suffix in (".npy", ".csv"):
+        names = tmp_path / f"labels{suffix}", tmp_path / f"distances{suffix}"
+        for name in names:
+            name.write_bytes(b"older")
+        sync, calls = os.fsync, []
+
+        def full(file, sync=sync, calls=calls):
+            calls.append(file)
+            if len(calls) == 2:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            sync(file)
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=f"distances{suffix}"):
+            MODEL.predict(X, out=names[0], distances=names[1])
+        monkeypatch.setattr(os, "fsync", sync)
+        assert [name.read_bytes() for name in names] == [b"older"] * 2
+        MODEL.predict(X, out=names[0], distances=names[1])
+        assert all(name.read_bytes() != b"older" for name in names)
+        assert sorted(path.suffix for path in tmp_path.glob(f"*{suffix}")) == [suffix] * 2
+
+
+def test_a_mapped_result_names_its_output(tmp_path):
+    out = Mapped(tmp_path / "labels.csv", np.int32)
+    out._file.close()
+    out._file = SimpleNamespace(write=refuse)
+    with pytest.raises(OSError, match=r"labels\.csv"):
+        out.append(LABELS)
+    with pytest.raises(FileNotFoundError, match=r"labels\.csv"):
+        Mapped(tmp_path / "none" / "labels.csv", np.int32)
+
+
+def refuse(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

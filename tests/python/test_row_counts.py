@@ -7,6 +7,9 @@ from shoal.data import stream_source
 
 X = np.random.default_rng(0).normal(size=(500, 4)).astype("float32")
 FITTED = shoal.KMeans(3, random_state=0).fit(X)
+MIXTURE = shoal.TruncatedGaussianMixture(3, random_state=0).fit(X)
+#: It warns of streams that are not in random order.
+OPTIONS = {shoal.NestedMiniBatchKMeans: {"shuffle": False}}
 
 
 def announced(rows):
@@ -22,6 +25,9 @@ CONSUMERS = {
     "predict": lambda source, _: FITTED.predict(source),
     "predict into a file": lambda source, out: FITTED.predict(source, out=out),
     "score": lambda source, _: FITTED.score(source),
+    "predict_proba": lambda source, _: MIXTURE.predict_proba(source),
+    "score_samples": lambda source, _: MIXTURE.score_samples(source),
+    "asarray": lambda source, _: np.asarray(source),
     "transform": lambda source, _: FITTED.transform(source),
     "nearest": lambda source, _: shoal.nearest(source, X[:3]),
     "knn_graph": lambda source, _: shoal.knn_graph(source, 3),
@@ -32,11 +38,13 @@ CONSUMERS = {
     "lightweight_coreset": lambda source, _: shoal.lightweight_coreset(source, 20),
     "StreamingCoreset": lambda source, _: shoal.StreamingCoreset(20).partial_fit(source),
     **{
-        f"{cls.__name__}.{name}": lambda source, _, cls=cls, name=name: getattr(cls(3), name)(source)
+        f"{cls.__name__}.{name}": lambda source, _, cls=cls, name=name: getattr(
+            cls(3, **OPTIONS.get(cls, {})), name
+        )(source)
         for cls, names in {
             shoal.KMeans: ["fit"],
             shoal.MiniBatchKMeans: ["fit", "partial_fit"],
-            shoal.NestedMiniBatchKMeans: ["partial_fit"],
+            shoal.NestedMiniBatchKMeans: ["fit", "partial_fit"],
             shoal.BackwardEulerKMeans: ["fit", "partial_fit"],
             shoal.VarianceReducedKMeans: ["fit"],
             shoal.TruncatedGaussianMixture: ["fit"],

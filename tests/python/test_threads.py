@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import shoal
 from shoal import KMeans, _core, _params
+from shoal.formats.stream import chunk_limit
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 8)).astype(np.float32)
 
@@ -63,15 +64,17 @@ def test_threads_end_once_others_are_used():
     said = script(
         COUNTING
         + """
-    for n in range(1, 33):
+    for n in (1, 2, 3, 5, 8, 13, 16):
         KMeans(30, init="random", n_init=1, n_jobs=n, max_iter=2).fit(X)
-    most = _core.at_most_threads(32)
+    print(ours() > 5)
     KMeans(30, init="random", n_init=1, n_jobs=2, max_iter=2).fit(X)
     KMeans(30, init="random", n_init=1, n_jobs=3, max_iter=2).fit(X)
     print(settled(5))
     """
     )
-    assert int(said) <= 5
+    many, left = said.split()
+    assert many == "True"
+    assert int(left) <= 5
 
 
 @linux
@@ -200,6 +203,8 @@ def test_settings_for_a_while(monkeypatch):
         assert _params.threads(3) == 3
         assert _params.memory("bounds_memory", "1GB") == 1000
         assert _params.memory("bounds_memory", "2GB") == 2 * 10**9
+        # Only the budgets.
+        assert chunk_limit("1GB") == chunk_limit(None) == 10**9
         with shoal.config_context(memory="1GB"):
             assert (_params.threads(None), _params.memory("bounds_memory", "1GB")) == (2, 10**9)
         with pytest.warns(RuntimeWarning, match="has no room for the bounds"):
@@ -209,6 +214,25 @@ def test_settings_for_a_while(monkeypatch):
     refused = "n_threads must be None or an integer of at least 1, got 0; memory must be an amount of memory"
     with pytest.raises(ValueError, match=refused), shoal.config_context(n_threads=0, memory="much"):
         pass
+
+
+@pytest.mark.filterwarnings("error")
+def test_settings_that_warn_leave_nothing_set():
+    with pytest.raises(RuntimeWarning), shoal.config_context(n_threads=60_000, memory="1KB"):
+        pass
+    assert _params.MEMORY.get() is None
+
+
+def test_a_number_of_threads_that_is_too_large_warns_once():
+    with pytest.warns(RuntimeWarning, match="n_jobs=5000") as told:
+        KMeans(5, random_state=0, n_jobs=5000).fit(ROWS)
+    assert len(told) == 1
+
+
+def test_versions_are_shown_whatever_the_environment_says(monkeypatch, capsys):
+    monkeypatch.setenv("SHOAL_NUM_THREADS", "many")
+    shoal.show_versions()
+    assert "SHOAL_NUM_THREADS must be a number of threads" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

@@ -65,6 +65,8 @@ def assert_same(one, other):
             np.testing.assert_array_equal(one[name], other[name], err_msg=name)
 
 
+# The mixtures stop after 9 iterations.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit(name):
     model = FITS[name]

@@ -92,6 +92,9 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path, write):
     (tmp_path / "folder.npy").mkdir()
     with pytest.raises(IsADirectoryError):
         write(untouched, tmp_path / "folder.npy")
+    for use in (write, shoal.shuffle):
+        with pytest.raises(OSError, match=r"x{300}"):
+            use(untouched, tmp_path / ("x" * 300 + ".npy"))
     assert next(untouched) is ROWS
 
 
@@ -328,3 +331,8 @@ def test_info_clean_lists_and_removes_litter(tmp_path):
         assert cleaned() == f"removed {litter}\n"
         assert cleaned("--json").split() == ["{", '"folder":', f'"{tmp_path}",', '"removed":', "[]", "}"]
     assert left(tmp_path) == ["busy", "kept"]
+    for option in ("--key=x", "--dtype=u1", "--shape=1,2"):
+        command = [sys.executable, "-m", "shoal", "info", str(tmp_path), "--clean", option]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "--clean takes a folder" in done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .arguments import Verbs, add_json, add_layout, add_verb, file_of
-from .errors import FailedError
+from .errors import FailedError, UsageError
 from .files import rows_of
 from .methods import NOT_SET, centers_of
 from .results import show
@@ -40,9 +40,11 @@ def run(args: argparse.Namespace) -> int:
     from shoal import _core
     from shoal.data import says_itself
 
-    if args.clean:
-        return clean(args)
     described = not (args.shape is args.dtype is args.key is None)
+    if args.clean:
+        if described:
+            raise UsageError("--clean takes a folder: leave out --shape, --dtype and --key")
+        return clean(args)
     if not described and may_be_a_model(args.file):
         try:
             kind, arrays, meta = _core.load_model(args.file)

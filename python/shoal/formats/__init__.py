@@ -9,7 +9,7 @@ from typing import Any
 
 from shoal._core import Source
 
-from .stream import Stream
+from .stream import Stream, chunk_limit
 
 #: What reads files of a suffix: a module here, its function, and which option of `shoal.open` it takes. The
 #: functions of `CHUNKED` take the most bytes of a chunk too.
@@ -22,7 +22,7 @@ SUFFIXES = {
     ".safetensors": ("safetensors", "open_safetensors", "key"),
     ".zarr": ("zarr", "open_zarr", "key"),
 }
-CHUNKED = ("hdf5", "parquet", "zarr")
+CHUNKED = ("hdf5", "ipc", "parquet", "zarr")
 #: What lies in the folder of a zarr store, of format 3 or 2.
 STORE = ("zarr.json", ".zarray", ".zgroup")
 
@@ -40,27 +40,39 @@ def suffix_of(name: str) -> str:
 
 
 def of_file(
-    name: str, suffix: str, columns: Sequence[Any] | None, key: str | None, limit: int
+    name: str, suffix: str, columns: Sequence[Any] | None, key: str | None, limit: int | str | None
 ) -> Stream | Source:
-    """Open a file of one of `SUFFIXES`, no chunk of which may take more than `limit` bytes."""
+    """Open a file of one of `SUFFIXES`; no chunk may take more bytes than `limit`, by default the usual."""
     module, function, option = SUFFIXES[suffix]
-    given = {"columns": columns, "key": key}
+    given: dict[str, Any] = {"columns": columns, "key": key}
     value = given.pop(option)
+    if module not in CHUNKED:
+        given["chunk_limit"] = limit
     for other, unwanted in given.items():
         if unwanted is not None:
             raise ValueError(f"{name}: {other}={unwanted!r} does not belong to {suffix} files")
     opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(
-        name, value, *([limit] if module in CHUNKED else [])
+        name, value, *([chunk_limit(limit)] if module in CHUNKED else [])
     )
     return opened
 
 
-def of_object(obj: Any, columns: Sequence[Any] | None, limit: int) -> Stream | Source | None:
+def libraries_of(obj: Any) -> set[str]:
+    """Give the packages that the class of an object and its bases come from."""
+    return {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
+
+
+def is_chunked(obj: Any) -> bool:
+    """Whether an object is an array that is stored in chunks."""
+    return not libraries_of(obj).isdisjoint({"h5py", "zarr"}) and hasattr(obj, "chunks")
+
+
+def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) -> Stream | Source | None:
     """Give an object of another library as rows that stay where they are; None where it is array-like.
 
     Its class tells which library that is, without importing any.
     """
-    libraries = {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
+    libraries = libraries_of(obj)
     if "pyarrow" in libraries:
         from .tables import of_pyarrow
 
@@ -69,14 +81,14 @@ def of_object(obj: Any, columns: Sequence[Any] | None, limit: int) -> Stream | S
         from .tables import of_polars
 
         return of_polars(obj, columns)
-    if "h5py" in libraries and hasattr(obj, "chunks"):
+    if is_chunked(obj) and "h5py" in libraries:
         from .hdf5 import of_dataset
 
-        return of_dataset(obj, limit)
-    if "zarr" in libraries and hasattr(obj, "chunks"):
+        return of_dataset(obj, chunk_limit(limit))
+    if is_chunked(obj):
         from .zarr import of_array
 
-        return of_array(obj, limit)
+        return of_array(obj, chunk_limit(limit))
     if hasattr(obj, "__arrow_c_stream__") and not hasattr(obj, "__array__"):
         from .tables import of_exporter
 

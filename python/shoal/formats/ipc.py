@@ -11,16 +11,18 @@ import numpy as np
 from shoal._files import open_regular
 
 from .arrow import Columns, pyarrow
+from .messages import checked_batches
 from .stream import Block, Stream, told_of
 
 #: A file with an index of its batches begins like this; what does not is taken for a stream of them.
 MAGIC = b"ARROW1"
+STREAM_FROM = 8
 #: The first version of Feather is another format.
 OLD = b"FEA1"
 PAGE = 4096
 
 
-def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
+def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
     """Open an ``.arrow`` or ``.feather`` file."""
     pa = pyarrow(name)
     with told_of(name):
@@ -34,14 +36,16 @@ def open_ipc(name: str, columns: Sequence[Any] | None) -> Stream:
             rows = reader.count_rows()
         else:
             # Of a stream one column is looked through; where it is not compressed its values are not read.
-            rows = sum(batch.num_rows for batch in batches(pa, buffer, fields[:1], indexed=False))
+            first = batches(pa, name, buffer, fields[:1], limit, indexed=False)
+            rows = sum(batch.num_rows for batch in first)
 
     def blocks() -> Iterator[Block]:
         with told_of(name):
             contents = mapped(name)
             buffer = pa.py_buffer(contents)
             indexed = is_indexed(name, buffer)
-            for block in found.blocks(whole(name, contents, batches(pa, buffer, fields, indexed=indexed))):
+            read = batches(pa, name, buffer, fields, limit, indexed=indexed)
+            for block in found.blocks(whole(name, contents, read)):
                 if found.is_vector:
                     read_in(block)
                 yield block
@@ -83,16 +87,15 @@ def is_indexed(name: str, buffer: Any) -> bool:
     return bool(start == MAGIC)
 
 
-def batches(pa: Any, buffer: Any, fields: list[int], *, indexed: bool) -> Iterator[Any]:
+def batches(
+    pa: Any, name: str, buffer: Any, fields: list[int], limit: int, *, indexed: bool
+) -> Iterator[Any]:
     """Give the batches of a file one by one, with these fields alone."""
     # Threads would race for the fields of one batch only; the blocks have the processor.
     options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-    if not indexed:
-        yield from pa.ipc.open_stream(buffer, options=options)
-        return
-    reader = pa.ipc.open_file(buffer, options=options)
-    for i in range(reader.num_record_batches):
-        yield reader.get_batch(i)
+    # A file with an index is a stream between its magic number and the index.
+    stream = buffer.slice(STREAM_FROM) if indexed else buffer
+    return checked_batches(pa, stream, options, name, limit)
 
 
 def read_in(block: Block) -> None:

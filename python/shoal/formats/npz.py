@@ -12,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from shoal._files import open_regular
+from shoal._params import shown
 
 from .stream import refuse_large
 
@@ -53,13 +54,26 @@ def checked_npz(name: str, limit: int) -> Iterator[IO[bytes]]:
     """
     with open_regular(name) as file:
         with zipfile.ZipFile(file) as bundle:
-            members = [member for member in bundle.infolist() if member.filename.endswith(".npy")]
+            members = bundle.infolist()
+            refuse_foreign(members)
             size = sum(member.file_size for member in members)
             refuse_large(name, "what it holds", size, most_unpacked(name, limit))
             for member in members:
                 check_member(bundle, member)
         file.seek(0)
         yield file
+
+
+def refuse_foreign(members: list[zipfile.ZipInfo]) -> None:
+    """Refuse entries that are no arrays, or that come twice: readers would not see what was checked."""
+    seen: set[str] = set()
+    for member in members:
+        name = member.filename
+        if not name.endswith(".npy"):
+            raise ValueError(f"the entry {shown(name)} is no .npy array")
+        if name in seen:
+            raise ValueError(f"the entry {shown(name)} comes twice")
+        seen.add(name)
 
 
 def check_member(bundle: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._params import memory, shown
+from shoal._params import n_bytes, shown
 
 #: A block has about this many bytes: enough work for many threads, little beside the centers and sums. Two
 #: are alive at a time, one that is worked on and one that is read ahead.
@@ -79,8 +79,8 @@ def required(package: str, extra: str, what: str) -> Any:
 def chunk_limit(given: Any) -> int:
     """Give the most bytes that one chunk of a file may take unpacked: `given`, or what is set outside."""
     if given is not None:
-        return memory("chunk_limit", given)
-    return memory(CHUNK_LIMIT, os.environ.get(CHUNK_LIMIT) or DEFAULT_LIMIT)
+        return n_bytes("chunk_limit", given)
+    return n_bytes(CHUNK_LIMIT, os.environ.get(CHUNK_LIMIT) or DEFAULT_LIMIT)
 
 
 def refuse_large(name: str, what: str, size: int, limit: int) -> None:
@@ -104,8 +104,8 @@ def told_of(name: str, problem: str = "cannot be read") -> Iterator[None]:
         if error.filename is None:
             raise OSError(error.errno, os.strerror(error.errno), name) from error
         raise
-    except ImportError:
-        # It says what to install.
+    except (ImportError, MemoryError):
+        # One says what to install; the other is no fault of the file, whose claims are bounded before.
         raise
     except Exception as error:
         text = str(error) or type(error).__name__
