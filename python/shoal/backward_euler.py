@@ -151,21 +151,20 @@ class BackwardEulerKMeans(StreamClusterer):
     when a step size was so large that the centers left the rows behind, a thousand times as far away as rows
     are spread: that outer step is dropped, the centers before it stay, and the fit ends (``"diverged"``).
 
-    Choose it for few clusters and poor or random first centers, when the optimum matters more than time: the
-    long steps leave optima that exact k-means stays in. From the same random rows (5 starts each, 8 to 23
-    clusters, at most 30,000 rows) the mean inertia was at or below that of converged exact k-means on 10 of
-    12 sets that the schedule was not chosen on: 0.1% to 0.9% below it on spoken sounds, word vectors,
-    features of images, SIFT descriptors and records of a bank, 5.6% to 13% below it on skin colors, images of
-    objects, places of accidents and web requests, and 35% below it on network connections. It was above it by
-    0.53% on color histograms and by 0.25% on pixels, and by 0.11% on terrain, one of six sets that the
-    schedule was chosen on. A fit took 0.7 to 3 times the time of one of :class:`~shoal.KMeans` where that
-    took more than 0.1 seconds, and up to 44 times as long where it took less.
+    Choose it for few clusters and random first centers, when the optimum matters more than time: its long
+    steps leave optima that exact k-means stays in. From the same random rows (3 starts each, 8 to 26
+    clusters, at most 30,000 rows) the mean inertia was at or below that of converged exact k-means on 11 of
+    12 sets that the schedule was not chosen on: by 0.1% to 0.7% on spoken sounds, word vectors, features of
+    images, SIFT descriptors, pixels and records of a bank, by 4% to 20% on skin colors, images of objects,
+    places of accidents and web requests, and by 40% on network connections. It was 1.6% higher on color
+    histograms, and 0.2% higher on terrain, one of six sets that the schedule was chosen on. A fit took 0.9 to
+    6 times the processor time of :class:`~shoal.KMeans`, and more where that took under 0.02 seconds.
 
     Without polish the mean was at or below that of exact k-means on 9 of the 12 sets. Where clusters differ
-    in size by a factor of a thousand (network connections, measurements of the space shuttle) it was 60% to
-    140% above it: do not leave out the polish there. The schedule of the paper is
-    ``step_size=n_clusters, step_decay=1/1.01, step_cap=None, polish=False``; its mean was at or below that of
-    exact k-means on 2 of the 12 sets.
+    in size by a factor of a thousand (network connections, measurements of the space shuttle) it was 45% to
+    120% higher: keep the polish there. The schedule of the paper is ``step_size=n_clusters,
+    step_decay=1/1.01, step_cap=None, polish=False``; its mean was at or below that of exact k-means on 2 of
+    the 12 sets (``benches/python/defaults.py``).
 
     The alternative is :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an
     exact optimum: 10 such starts are as good on images of digits as the restarts of this class that fit into

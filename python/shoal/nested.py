@@ -127,13 +127,13 @@ class NestedMiniBatchKMeans(StreamClusterer):
     not all rows, and 4 for every bound and two more. Rows of a batch are read in ascending order, whichever
     were drawn. Rows with weights are all read in every step.
 
-    First centers from k-means++ matter where clusters differ much in size, as random rows miss the small
-    ones, and no batch ever moves a center there. With 20 or 50 clusters (three starts each) random rows ended
-    24% above the lowest of all runs on the logarithms of network connections, 22% on web requests, 2.8% on
-    terrain and 1.7% on pixels, and ``init="auto"`` 0.5%, 2.8%, 0.5% and 0.4%. On digits and SIFT descriptors,
-    whose clusters are of similar size, both end within 0.3% of the lowest, and ``init="random"`` is within 1%
-    of it in 0.6 to 1 times the time: choose it there. ``init="afk-mc2"`` begins as soon as random rows, and
-    ends between the two.
+    The first centers matter where clusters differ much in size: random rows miss small clusters, and no
+    batch moves a center there. The mean inertia of three starts, above the lowest of all runs, was for
+    ``init="random"`` and ``init="auto"``: scaled network connections 25% and 2.7%, their logarithms 36% and
+    1.4%, web requests 17% and 3.9%, terrain 2.9% and 0.5%, pixels 2.9% and 1.5%. On digits and SIFT
+    descriptors, whose clusters are of similar size, both ended within 0.4% of the lowest, and
+    ``init="random"`` came to within 1% in 0.4 to 0.7 times the processor time: choose it there
+    (``benches/python/defaults.py``).
 
     :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to
     be admitted by the rule for growth, never more of them than have a vote. A call makes a step, and more

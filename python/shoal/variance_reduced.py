@@ -108,15 +108,13 @@ class VarianceReducedKMeans(CenterClusterer):
 
     Notes
     -----
-    Choose it for a somewhat lower inertia with some 256 clusters and more: the noise of the steps leads out
-    of poor optima. From the same random rows (five sets of 10,000 or 20,000 rows, 8 starts each) the mean
-    inertia was below that of converged exact k-means on all five with 256 clusters (by 0.1% to 1%) and with
-    1,024 (by 0.1% to 0.3%), on four of five with 100 (from 0.9% below to 0.6% above), and on two of five with
-    20 and with 50 (from 0.3% below to 0.2% above), where it is as likely to end above. A fit took 1 to 4
-    times the time of :class:`~shoal.KMeans`. Doubling epochs end nearer to exact k-means: below it on all
-    five sets with 100 and 256 clusters, on two with 20, on three with 50, and at the same inertia with 1,024,
-    where labels settle while epochs are short. They take 0.6 to 1.1 times the time of epochs of one step a
-    row.
+    Choose it for 256 clusters or more, where time does not matter. From the same random rows (five sets of
+    10,000 or 20,000 rows, 6 starts each) its mean inertia was below that of converged exact k-means on all
+    five sets with 256 clusters (by 0.1% to 1.0%) and with 1,024 (by 0.05% to 0.3%). With 50 and 100 clusters
+    it was below on four of five (from 1.0% below to 0.6% above), with 20 on three of five (from 0.2% below to
+    0.4% above). A fit took 1.3 to 2.9 times the processor time of :class:`~shoal.KMeans`. Doubling epochs
+    take less time: 1.1 to 2.5 times. They ended below exact k-means on all five sets with 256 clusters, on
+    four with 100, on three with 50 and 1,024, and on two with 20 (``benches/python/defaults.py``).
 
     Choose :class:`~shoal.KMeans` where time counts: an epoch is worth many sweeps (13 of them 115 on
     200,000 SIFT descriptors with 1000 clusters, 9 of them 43 on 10,000 images of 3072 columns with 100),
