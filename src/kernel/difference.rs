@@ -8,7 +8,7 @@ use super::pack::{PackedCenters, Scratch, moved};
 use super::table::Compute;
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::rows::{Rows, SparseRef, spread};
+use crate::rows::Rows;
 
 /// Centers of which all pairs are looked at.
 const PAIRS_OF: usize = 16;
@@ -88,44 +88,27 @@ pub(super) fn for_each_center<T: Compute>(
     let mut values = [0.0; ROWS];
     for start in (0..rows.rows()).step_by(ROWS) {
         let range = start..rows.rows().min(start + ROWS);
+        scratch.columns_f64.resize(ROWS * packed.dim, 0.0);
+        let columns = &mut scratch.columns_f64;
         match rows.slice(range.start, range.end) {
             Rows::Dense(some) => {
-                scratch.columns_f64.resize(ROWS * packed.dim, 0.0);
                 for i in 0..some.rows() {
-                    let places = scratch.columns_f64[i..].iter_mut().step_by(ROWS);
+                    let places = columns[i..].iter_mut().step_by(ROWS);
                     places.zip(some.row(i)).for_each(|(place, x)| *place = x.to_f64());
                 }
-                for (j, center) in packed.centers().iter().enumerate() {
-                    (packed.table.differences)(&scratch.columns_f64, center, &mut values);
-                    f(range.clone(), j, &values[..range.len()]);
-                }
             }
+            // Spread, so that sparse rows get the labels that the same dense rows get.
             Rows::Sparse(some) => {
-                for (j, center) in packed.centers().iter().enumerate() {
-                    for (i, value) in values[..range.len()].iter_mut().enumerate() {
-                        *value = if is_length::<T>() {
-                            length(some, i, center)
-                        } else {
-                            packed.sq_dist(rows, start + i, j)
-                        };
-                    }
-                    f(range.clone(), j, &values[..range.len()]);
+                columns.fill(0.0);
+                for (i, (stored, x)) in some.iter().enumerate() {
+                    stored.iter().zip(x).for_each(|(&t, x)| columns[t as usize * ROWS + i] = x.to_f64());
                 }
             }
         }
-    }
-}
-
-/// The distance of a sparse row to a center.
-fn length<T: Float>(rows: SparseRef<'_, T>, i: usize, center: &[T]) -> f64 {
-    let mut row = vec![T::ZERO; center.len()];
-    spread(rows.row(i), &mut row);
-    let apart = || row.iter().zip(center).map(|(x, c)| x.to_f64() - c.to_f64());
-    let largest = apart().fold(0.0, |most: f64, apart| if apart.abs() <= most { most } else { apart.abs() });
-    if largest > 0.0 {
-        largest * apart().map(|apart| (apart / largest).powi(2)).sum::<f64>().sqrt()
-    } else {
-        largest
+        for (j, center) in packed.centers().iter().enumerate() {
+            (packed.table.differences)(&scratch.columns_f64, center, &mut values);
+            f(range.clone(), j, &values[..range.len()]);
+        }
     }
 }
 
@@ -157,6 +140,7 @@ pub(super) fn nearest_two<T: Compute>(
     });
 }
 
-fn squared<T: Float>(value: f64) -> f64 {
+/// The squared distance of a value of [`for_each_center`].
+pub(super) fn squared<T: Float>(value: f64) -> f64 {
     if is_length::<T>() { value * value } else { value }
 }

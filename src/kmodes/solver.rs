@@ -192,6 +192,8 @@ impl<T: Exponent> KModesSolver<T> {
     pub(super) fn begin_with(&mut self, labels: Vec<Option<u32>>, (name, seconds): (&str, f64)) {
         self.first = labels;
         self.goes_on = true;
+        // An interrupted first step may have begun with seeds.
+        self.begun = false;
         self.seeded_by = name.into();
         self.timings[1] += seconds;
     }
