@@ -57,7 +57,8 @@ impl TemporaryFolder {
             let folder = builder.tempdir_in(folder_of(path)).map_err(|e| io::Error::from(e.kind()))?;
             // Elsewhere folders cannot be opened.
             let claimed = if cfg!(unix) {
-                File::open(folder.path()).and_then(|opened| claim(&opened, folder.path()).map(|()| Some(opened)))
+                File::open(folder.path())
+                    .and_then(|opened| claim(&opened, folder.path()).map(|()| Some(opened)))
             } else {
                 Ok(None)
             };
@@ -129,7 +130,8 @@ pub(crate) fn all_leftovers(folder: &Path, remove: bool) -> io::Result<Vec<PathB
 
 /// Whether a name is one that [`prefix_for`] and the random part of a temporary file or folder make: `.shoal-0123abcd-x7Yz9Q`, with `.tmp` or not.
 fn is_temporary(name: &OsStr) -> bool {
-    let parts = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|rest| rest.split_once('-'));
+    let parts =
+        name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|rest| rest.split_once('-'));
     parts.is_some_and(|(hash, random)| {
         let random = random.strip_suffix(".tmp").unwrap_or(random);
         let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -319,7 +321,8 @@ mod tests {
             fs::write(folder.path().join(name), "").unwrap();
         }
         fs::create_dir(folder.path().join(".shoal-folder")).unwrap();
-        let ours = [".shoal-0123abcd-x7Yz9Q", ".shoal-0123abcd-x7Yz9Q.tmp"].map(|name| folder.path().join(name));
+        let ours =
+            [".shoal-0123abcd-x7Yz9Q", ".shoal-0123abcd-x7Yz9Q.tmp"].map(|name| folder.path().join(name));
         fs::create_dir(&ours[0]).unwrap();
         fs::write(&ours[1], "").unwrap();
         assert_eq!(all_leftovers(folder.path(), true).unwrap(), ours);

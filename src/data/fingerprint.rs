@@ -24,7 +24,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
 
 /// The same of very few rows, for batches that are small, or many.
 #[cfg(feature = "python")]
-pub(crate) fn glance<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
+pub(crate) fn fingerprint_of_batch<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS_OF_A_BATCH)
 }
 

@@ -41,7 +41,7 @@ pub use csr::{Csr, Index};
 pub use dtype::Dtype;
 pub(crate) use fingerprint::fingerprint;
 #[cfg(feature = "python")]
-pub(crate) use fingerprint::glance;
+pub(crate) use fingerprint::fingerprint_of_batch;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
@@ -171,7 +171,7 @@ pub trait DataSource<T: Float>: Sync {
     /// Columns of a row; at least 1.
     fn dim(&self) -> usize;
 
-    /// Number of rows; `None` when only a pass can tell. A pass that gives another number is an error of whoever makes it.
+    /// Number of rows; `None` when only a pass can tell. A pass that yields a different number of rows raises an error in the consumer.
     fn rows(&self) -> Option<u64>;
 
     /// How the source can be read.

@@ -49,7 +49,8 @@ fn counted<T: Float>(
     };
     pass(&mut |block| {
         if block.first_row != seen {
-            let problem = format!("a block that begins with row {}, and {seen} rows before it", block.first_row);
+            let problem =
+                format!("a block that begins with row {}, and {seen} rows before it", block.first_row);
             return Err(Error::Source(format!("the source gave {problem}")));
         }
         if let Some(weights) = block.weights.filter(|weights| weights.len() != block.len) {

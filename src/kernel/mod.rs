@@ -210,7 +210,8 @@ pub fn nearest_m<'a, T: Compute>(
                 for (r, row) in range.zip(found.chunks_exact(m)) {
                     let known = row.partition_point(|(value, _)| value.is_finite());
                     // Centers at no finite distance come last.
-                    let rest = (0..packed.k as u32).filter(|&j| row[..known].iter().all(|&(_, near)| near != j));
+                    let rest =
+                        (0..packed.k as u32).filter(|&j| row[..known].iter().all(|&(_, near)| near != j));
                     let rest = rest.map(|j| (f64::INFINITY, j)).take(m - known);
                     for (q, (value, j)) in row[..known].iter().copied().chain(rest).enumerate() {
                         (labels[r * m + q], sq_dists[r * m + q]) = (j, difference::squared::<T>(value));

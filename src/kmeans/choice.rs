@@ -9,6 +9,9 @@ use crate::matrix::MatRef;
 use crate::tuning::{BALL_RUN, BOUNDED_AGAIN, BOUNDED_LOSS, BOUNDED_PAUSE, balls_pay};
 
 /// The bounds of a run of sweeps over the same rows.
+///
+/// A resumed fit makes its bounds anew, so that [`Algorithm::Auto`] may end with another algorithm than a fit that was never interrupted. The
+/// results are bit-identical.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     /// What was asked for, and the most bytes that it may take.

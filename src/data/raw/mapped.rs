@@ -16,6 +16,7 @@ use crate::data::{Access, Block, DataSource, Dtype, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::tuning::LENGTH_STEP;
 
 /// A pass keeps this much of a mapped file requested ahead of the rows it reads: a fast disk (4 GB/s) needs
 /// some 8 ms to bring it, longer than any single request takes.
@@ -25,8 +26,6 @@ pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
 /// Linux cuts each request to the largest one of the device (at least 128 KiB, commonly 1.25 MiB): larger
 /// ones are asked for in parts.
 const READ_AHEAD_PART: usize = 1 << 20;
-/// A pass looks at the length of the file whenever it has gone on by so many bytes: a look costs 0.1 to 0.2 µs, so many bytes at least 20 µs.
-const LENGTH_STEP: usize = 256 << 10;
 
 /// Rows in a memory-mapped file; a source for both compute types, cheap to clone.
 ///
