@@ -124,6 +124,7 @@ fn remove_leftovers_of(path: &Path) {
 ///
 /// # Errors
 /// Those of listing the folder.
+#[cfg(any(test, feature = "python"))]
 pub(crate) fn all_leftovers(folder: &Path, remove: bool) -> io::Result<Vec<PathBuf>> {
     leftovers(folder, PREFIX, remove)
 }

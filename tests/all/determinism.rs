@@ -277,7 +277,7 @@ fn centers_that_are_measured_by_difference() {
         }
     }
     of::<f32>(1e20);
-    of::<f64>(1e200);
+    of::<f64>(1e150);
 }
 
 #[test]
