@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::error::{Error, Result};
-use crate::tuning::{THREADS_A_CORE, THREADS_ANYWHERE};
+use crate::tuning::{IDLE_POOLS, THREADS_A_CORE, THREADS_ANYWHERE};
 
 /// A flag that asks running work to stop; cloning shares it. Polled at least once per tile.
 ///
@@ -59,9 +59,6 @@ pub struct Executor {
 /// Pools that may be used again.
 static POOLS: LazyLock<Mutex<Pools>> = LazyLock::new(Mutex::default);
 
-/// Pools that stay without an executor, the one just asked for not counted: who alternates between two numbers of threads needs no new ones.
-const IDLE_POOLS: usize = 1;
-
 #[derive(Default)]
 struct Pools {
     /// The process whose threads they have.
@@ -71,7 +68,7 @@ struct Pools {
 }
 
 impl Pools {
-    /// The pool of `n` threads; others that nobody uses are dropped, but for the last few.
+    /// The pool of `n` threads. Drops idle pools except the most recent one.
     fn get(&mut self, n: usize) -> Result<Arc<ThreadPool>> {
         let process = std::process::id();
         if self.process != process {
@@ -140,7 +137,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Executor {
-    /// `threads` threads, at most 4 for each core that this process may use, or 16 if that is more: a larger number is that.
+    /// Uses `threads` threads, capped at 4 per available core (at least 16).
     ///
     /// `None` is the number in the environment variable `SHOAL_NUM_THREADS`, else the (first) one in `OMP_NUM_THREADS`, else as many as
     /// this process may use.

@@ -99,20 +99,26 @@ pub(crate) const BOUNDED_AT_FIRST: f64 = 2.0;
 /// See [`BOUNDED_AT_FIRST`].
 pub(crate) const BOUNDED_LATER: f64 = 2.0;
 
-/// Plain sweeps that bounds may cost more than they save before they are given up.
+/// Total loss, in plain sweeps, at which bounds are dropped.
 pub(crate) const BOUNDED_LOSS: f64 = 3.0;
 
-/// What a bounded sweep may be expected to cost for bounds to begin again after they were given up.
+/// What a bounded sweep may be expected to cost for bounds to begin again after they were dropped.
 pub(crate) const BOUNDED_AGAIN: f64 = 0.9;
 
-/// Sweeps without bounds after they were given up, at least; else half as many as there were.
+/// Sweeps without bounds after they are dropped: half the sweeps so far, at least this many.
 pub(crate) const BOUNDED_PAUSE: u64 = 3;
 
 /// Whether rows of few columns may meet only centers about their own one: the distances between all centers, made before each sweep, want rows to
 /// be made up for, and each label of a tile wants a list of the centers near its own, which takes what some hundred distances do.
 pub(crate) fn balls_pay(n: usize, k: usize) -> bool {
-    (192..=n / 64).contains(&k)
+    (BALLS_FROM..=n / BALLS_ROWS).contains(&k)
 }
+
+/// Centers from which [`balls_pay`]: a list of the centers near one costs some hundred distances.
+const BALLS_FROM: usize = 192;
+
+/// Rows per center from which [`balls_pay`]: they make up for the distances between all centers.
+const BALLS_ROWS: usize = 64;
 
 /// Rows of one label that stand together for such lists to pay.
 pub(crate) const BALL_RUN: usize = 4;
@@ -161,7 +167,7 @@ pub(crate) const RECENT_STAYS: f64 = 0.99;
 /// (`defaults.py`) clusters of exact k-means have 3% and more, but for a few rows far from all others, which steps do not reach either.
 pub(crate) const STARVED: f64 = 0.01;
 
-/// The mean cluster's rows from which on too few are no accident: of 200, a cluster with a twentieth of them gets fewer than 2 once in 2,000 times.
+/// Minimum mean rows per cluster before starvation is reported: of 200, a cluster with a twentieth of them gets fewer than 2 once in 2,000 times.
 pub(crate) const RECENT_ROWS: f64 = 200.0;
 
 /// Threads that an executor has at most for each core: more take turns, and cost memory for each. Some more than one, since a thread may wait for
@@ -330,3 +336,29 @@ pub(crate) const DENSITY_ROWS: usize = 1024;
 /// Bytes of responsibilities that lie in a near cache: of more of them, the rows are put in an order that keeps neighbours together. In the order of the
 /// data two thirds of an update's time went into waiting for those of neighbours (70,000 rows, k = 10).
 pub(crate) const NEAR_BYTES: usize = 128 << 10;
+
+/// How many times longer the square of a shift must be than the median squared distance of the centers from it, where a few centers spoil the
+/// mean: a nearer shift would save at most four binary digits of a tile value.
+pub(crate) const CLUMPED: f64 = 16.0;
+
+/// The first step size of backward Euler by default, in numbers of clusters (`papers/sbe.py`, steps; `defaults.py`).
+pub(crate) const AUTO_STEP: f64 = 3.0;
+
+/// The share of [`AUTO_STEP`] that the last step of a fit has by default.
+pub(crate) const AUTO_END: f64 = 1.0 / 20.0;
+
+/// Bytes of a mapped file between two looks at its length: a look costs 0.1 to 0.2 µs, so many bytes at least 20 µs.
+pub(crate) const LENGTH_STEP: usize = 256 << 10;
+
+/// Centers of which all pairs are compared, to find those that tile values cannot tell apart: 120 pairs cost less than one row against a
+/// thousand centers.
+pub(crate) const COMPARED_CENTERS: usize = 16;
+
+/// Columns of such a pair that are compared first: nearly always enough to see that it is far apart.
+pub(crate) const COMPARED_COLUMNS: usize = 16;
+
+/// The mean sum of a row of a neighbor graph over the least: a row that no other names has half of the weights of its neighbors.
+pub(crate) const MEAN_OVER_LEAST: f64 = 2.0;
+
+/// Idle thread pools that are kept, the one just asked for not counted. A caller that alternates between two thread counts reuses both pools.
+pub(crate) const IDLE_POOLS: usize = 1;

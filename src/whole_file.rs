@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind::{AlreadyExists, NotFound};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -42,7 +43,7 @@ pub(crate) struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// A new one, which nobody else may look into. What a process that was killed left is removed first, as by [`temporary_for`].
+    /// Creates a private folder (mode 0700). Removes leftovers of killed processes first, as [`temporary_for`] does.
     pub(crate) fn beside(path: &Path) -> io::Result<Self> {
         remove_leftovers_of(path);
         let prefix = prefix_for(path);
@@ -55,10 +56,16 @@ impl TemporaryFolder {
             // The name of the folder would say nothing to the user.
             let folder = builder.tempdir_in(folder_of(path)).map_err(|e| io::Error::from(e.kind()))?;
             // Elsewhere folders cannot be opened.
-            let opened = if cfg!(unix) { Some(File::open(folder.path())?) } else { None };
-            match opened.as_ref().map_or(Ok(()), |opened| claim(opened, folder.path())) {
-                Ok(()) => return Ok(Self { folder, _claimed: opened }),
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists && tries < 100 => tries += 1,
+            let claimed = if cfg!(unix) {
+                File::open(folder.path())
+                    .and_then(|opened| claim(&opened, folder.path()).map(|()| Some(opened)))
+            } else {
+                Ok(None)
+            };
+            match claimed {
+                Ok(claimed) => return Ok(Self { folder, _claimed: claimed }),
+                // Somebody took it for a leftover before there was a lock.
+                Err(e) if tries < 100 && matches!(e.kind(), AlreadyExists | NotFound) => tries += 1,
                 Err(e) => return Err(e),
             }
         }
@@ -117,8 +124,23 @@ fn remove_leftovers_of(path: &Path) {
 ///
 /// # Errors
 /// Those of listing the folder.
+#[cfg(any(test, feature = "python"))]
 pub(crate) fn all_leftovers(folder: &Path, remove: bool) -> io::Result<Vec<PathBuf>> {
     leftovers(folder, PREFIX, remove)
+}
+
+/// Whether a name is one that [`prefix_for`] and the random part of a temporary file or folder make: `.shoal-0123abcd-x7Yz9Q`, with `.tmp` or not.
+fn is_temporary(name: &OsStr) -> bool {
+    let parts =
+        name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|rest| rest.split_once('-'));
+    parts.is_some_and(|(hash, random)| {
+        let random = random.strip_suffix(".tmp").unwrap_or(random);
+        let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        hash.len() == 8
+            && hash.bytes().all(hex)
+            && !random.is_empty()
+            && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
 }
 
 fn leftovers(folder: &Path, prefix: &str, remove: bool) -> io::Result<Vec<PathBuf>> {
@@ -126,8 +148,8 @@ fn leftovers(folder: &Path, prefix: &str, remove: bool) -> io::Result<Vec<PathBu
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let path = entry.path();
-        let named = |name: &OsStr| name.as_encoded_bytes().starts_with(prefix.as_bytes());
-        if !named(&entry.file_name()) {
+        let name = entry.file_name();
+        if !name.as_encoded_bytes().starts_with(prefix.as_bytes()) || !is_temporary(&name) {
             continue;
         }
         let Some(_claimed) = abandoned(&path) else { continue };
@@ -279,6 +301,33 @@ mod tests {
         fs::remove_file(&path).unwrap();
         drop(held);
         assert_eq!(claim(&file, &path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_of_others_survive() {
+        let folder = tempfile::tempdir().unwrap();
+        let foreign = [
+            ".shoal-notes",
+            ".shoal-cache",
+            ".shoal-0123abcd",
+            ".shoal-0123abcd-",
+            ".shoal-0123abcd-.tmp",
+            ".shoal-0123abcd-x.txt",
+            ".shoal-0123ABCD-x",
+            ".shoal-0123abc-x",
+            ".shoal-0123abcd-my-notes",
+        ];
+        for name in foreign {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join(".shoal-folder")).unwrap();
+        let ours =
+            [".shoal-0123abcd-x7Yz9Q", ".shoal-0123abcd-x7Yz9Q.tmp"].map(|name| folder.path().join(name));
+        fs::create_dir(&ours[0]).unwrap();
+        fs::write(&ours[1], "").unwrap();
+        assert_eq!(all_leftovers(folder.path(), true).unwrap(), ours);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), foreign.len() + 1);
     }
 
     #[test]

@@ -468,7 +468,7 @@ impl<T: Float, S: DataSource<T>, I: RowIndex> TileReader<T> for Permuted<S, I> {
         scratch.begin_sparse(self.source.dim());
         let order = self.order[rows].iter().copied();
         let _ = Self::some_at_a_time(order, |rows| {
-            self.failure.copied(&self.source, rows, scratch);
+            self.failure.copy_or_empty(&self.source, rows, scratch);
             Ok(())
         });
         scratch.as_sparse()

@@ -25,7 +25,7 @@ impl Failure {
     }
 
     /// Appends sparse rows of a source; where they cannot be read, empty ones stand in their place.
-    pub(super) fn copied<T: Float, S: DataSource<T> + ?Sized>(
+    pub(super) fn copy_or_empty<T: Float, S: DataSource<T> + ?Sized>(
         &self,
         source: &S,
         rows: &[u64],

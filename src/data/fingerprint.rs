@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Access, DataSource, copy_to, gather, read};
+use super::{Access, DataSource, copy_to, gather, read, single_row};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rng::mix;
@@ -24,7 +24,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
 
 /// The same of very few rows, for batches that are small, or many.
 #[cfg(feature = "python")]
-pub(crate) fn glance<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
+pub(crate) fn fingerprint_of_batch<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS_OF_A_BATCH)
 }
 
@@ -67,7 +67,7 @@ fn of_rows<T: Float>(data: &dyn DataSource<T>, most: u64) -> Result<u64> {
             read(data, 1, &mut |block| {
                 let some = left.min(block.len);
                 for row in 0..some {
-                    block.rows.tile(row..row + 1, &mut scratch).iter().for_each(&mut look_at);
+                    look_at(single_row(block.rows, row, dim, &mut scratch)?);
                 }
                 left -= some;
                 Ok(if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })

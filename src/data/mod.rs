@@ -41,7 +41,7 @@ pub use csr::{Csr, Index};
 pub use dtype::Dtype;
 pub(crate) use fingerprint::fingerprint;
 #[cfg(feature = "python")]
-pub(crate) use fingerprint::glance;
+pub(crate) use fingerprint::fingerprint_of_batch;
 pub use finite::check_finite;
 pub use memory::Dense;
 pub use raw::{Mapped, RawRows};
@@ -171,7 +171,7 @@ pub trait DataSource<T: Float>: Sync {
     /// Columns of a row; at least 1.
     fn dim(&self) -> usize;
 
-    /// Number of rows; `None` when only a pass can tell. A pass that gives another number is an error of whoever makes it.
+    /// Number of rows; `None` when only a pass can tell. A pass that yields a different number of rows raises an error in the consumer.
     fn rows(&self) -> Option<u64>;
 
     /// How the source can be read.
@@ -311,8 +311,7 @@ pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result
             let Some(at) = rows[i].checked_sub(block.first_row).filter(|&at| at < block.len as u64) else {
                 break;
             };
-            let tile = block.rows.tile(at as usize..at as usize + 1, &mut scratch);
-            out[i * d..(i + 1) * d].copy_from_slice(tile.row(0));
+            out[i * d..(i + 1) * d].copy_from_slice(single_row(block.rows, at as usize, d, &mut scratch)?);
             wanted.next();
         }
         Ok(if wanted.peek().is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
@@ -321,6 +320,25 @@ pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result
         Some(i) => Err(no_such_row(rows[i])),
         None => Ok(out),
     }
+}
+
+/// One row of a block.
+///
+/// # Errors
+/// [`Error::Source`] when the reader gives another number of rows or columns.
+fn single_row<'s, T: Float>(
+    reader: &'s dyn TileReader<T>,
+    row: usize,
+    dim: usize,
+    scratch: &'s mut Vec<T>,
+) -> Result<&'s [T]> {
+    let tile = reader.tile(row..row + 1, scratch);
+    let (rows, cols) = (tile.rows(), tile.cols());
+    if rows != 1 || cols != dim {
+        let problem = format!("{rows} rows of {cols} columns in place of one of {dim}");
+        return Err(Error::Source(format!("the source gave {problem}")));
+    }
+    Ok(tile.row(0))
 }
 
 /// Values that a row has to be worked on: those that the longest one stores, where rows are sparse.

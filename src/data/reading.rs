@@ -1,4 +1,4 @@
-//! This module knows how rows are asked of a source. What comes is counted here, for everyone who reads.
+//! Reads rows from a source and checks their number for every consumer.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,8 @@ pub(crate) type Visit<'a, T> = dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>
 /// One pass over all rows: see [`DataSource::for_each_block`].
 ///
 /// # Errors
-/// Those of the source and of `f`; [`Error::Source`] when another number of rows comes than the source announced.
+/// Those of the source and of `f`; [`Error::Source`] when another number of rows comes than the source announced, when a block does not begin
+/// where the last one ended, and when it has not one weight per row.
 pub(crate) fn read<T: Float, S: DataSource<T> + ?Sized>(
     source: &S,
     tile_rows: usize,
@@ -47,6 +48,15 @@ fn counted<T: Float>(
         Error::Source(format!("the source gave {found} rows in one pass, and announced {n}"))
     };
     pass(&mut |block| {
+        if block.first_row != seen {
+            let problem =
+                format!("a block that begins with row {}, and {seen} rows before it", block.first_row);
+            return Err(Error::Source(format!("the source gave {problem}")));
+        }
+        if let Some(weights) = block.weights.filter(|weights| weights.len() != block.len) {
+            let problem = format!("{} weights for a block of {} rows", weights.len(), block.len);
+            return Err(Error::Source(format!("the source gave {problem}")));
+        }
         seen += block.len as u64;
         if let Some(n) = announced.filter(|&n| seen > n) {
             return Err(refused(seen, n));

@@ -57,7 +57,8 @@ fn cut(low: u64, width: u128, parts: u64) -> Vec<Bucket> {
 /// Writes rows to an `.npy` file in a uniformly random order, in bounded memory, however many there are.
 ///
 /// The file appears under its name only in [`Shuffler::finish`], whole. What does not fit into memory waits in a folder beside it, which is
-/// removed at the end; what a process that was killed left of both, the next one removes that writes a file of that name. The order depends on the seed and the number of rows alone, not on the memory.
+/// removed at the end. If a process is killed, the next writer of the same file removes its leftovers. The order depends on the seed and the
+/// number of rows alone, not on the memory.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {

@@ -157,7 +157,7 @@ impl<T: Float> TileReader<T> for Subset<'_, T> {
     ) -> Option<SparseRef<'s, T>> {
         self.source.most_values()?;
         Self::put_together((&self.rows[rows], self.source.dim()), picked, scratch, |rows, out| {
-            self.failure.copied(self.source, rows, out);
+            self.failure.copy_or_empty(self.source, rows, out);
         })
     }
 }

@@ -84,7 +84,7 @@ impl<T: Compute> MixtureStarts<T> {
             current,
             best,
             steps: count(&numbers, "steps")?,
-            // To end a start takes no pass that could fail.
+            // Finishing a start reads no rows and cannot fail.
             ended: None,
             iteration: count(&numbers, "iteration")?,
             rows_seen: 0,

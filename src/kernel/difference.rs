@@ -1,5 +1,9 @@
 //! This module knows when tile values of `T` would merge centers, and how rows are measured by difference then.
 //!
+//! One pair of near-duplicate centers among those that are compared makes a whole pass slow: tile values cannot order two centers that are nearer
+//! to each other than their rounding. Equal centers do not count, since the lower index wins either way. Pairs that are not compared keep tile
+//! values, and a row near both has the label of either.
+//!
 //! A squared difference in `f64` neither overflows nor vanishes for values of `f32`. For `f64` values there is no wider type: there the
 //! largest difference of a pair is taken out first, and lengths are compared, not squares.
 
@@ -8,39 +12,25 @@ use super::pack::{PackedCenters, Scratch, moved};
 use super::table::Compute;
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::rows::{Rows, SparseRef, spread};
-
-/// Centers of which all pairs are looked at.
-const PAIRS_OF: usize = 16;
-
-/// Columns of a pair that are looked at first: nearly always enough to see that it is far apart.
-const FIRST_COLUMNS: usize = 16;
+use crate::rows::Rows;
+use crate::tuning::{COMPARED_CENTERS, COMPARED_COLUMNS};
 
 /// Whether tile values in a frame tell these centers apart; see the limits of [`PackedCenters`]. `norms` are their `|c'|^2` in any order, with
 /// infinite ones at the end. It depends neither on the order of `norms` nor on the instruction set.
 pub(super) fn are_told_apart<T: Compute>(centers: MatRef<'_, T>, norms: &[T], shift: &[T], scale: T) -> bool {
-    let k = centers.rows();
     if norms.iter().filter(|&&norm| norm < vanishing()).count() > 1
         && !vanishing_are_equal(centers, shift, scale)
     {
         return false;
     }
-    let picked: Vec<(&[T], f64)> = (0..k.min(PAIRS_OF))
-        .map(|i| centers.row(i * k / k.min(PAIRS_OF)))
-        .map(|c| (c, sq_norm(c, shift, scale)))
-        .collect();
-    let scale = scale.to_f64();
-    let sq_dist = |a: &[T], b: &[T]| {
-        let apart = a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()) * scale);
-        apart.map(|apart| apart * apart).sum::<f64>()
-    };
-    let first = centers.cols().min(FIRST_COLUMNS);
+    let picked: Vec<(&[T], f64)> = compared(centers).map(|c| (c, sq_norm(c, shift, scale))).collect();
+    let first = centers.cols().min(COMPARED_COLUMNS);
     picked.iter().enumerate().all(|(i, (a, a_norm))| {
         picked[..i].iter().all(|(b, b_norm)| {
             let too_near = 4.0 * T::EPSILON * a_norm.max(*b_norm);
             (a_norm.sqrt() - b_norm.sqrt()).powi(2) > too_near
-                || sq_dist(&a[..first], &b[..first]) > too_near
-                || sq_dist(a, b) > too_near
+                || scaled_sq_dist(&a[..first], &b[..first], scale) > too_near
+                || scaled_sq_dist(a, b, scale) > too_near
                 || a == b
         })
     })
@@ -54,15 +44,24 @@ fn vanishing<T: Float>() -> T {
 /// Whether squares of differences, times the square of `scale`, keep these centers apart in `T`: all of those near the origin, and the pairs that
 /// [`are_told_apart`] looks at.
 pub(super) fn squares_tell_apart<T: Compute>(centers: MatRef<'_, T>, scale: T) -> bool {
-    let (origin, k) = (vec![T::ZERO; centers.cols()], centers.rows());
-    let picked = |i: usize| centers.row(i * k / k.min(PAIRS_OF));
-    let vanishes = |a: &[T], b: &[T]| {
-        let factor = scale.to_f64();
-        let apart = a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()) * factor);
-        apart.map(|apart| apart * apart).sum::<f64>() < vanishing::<T>().to_f64() && a != b
-    };
+    let origin = vec![T::ZERO; centers.cols()];
+    let picked: Vec<&[T]> = compared(centers).collect();
+    let vanishes = |a: &[T], b: &[T]| scaled_sq_dist(a, b, scale) < vanishing::<T>().to_f64() && a != b;
     vanishing_are_equal(centers, &origin, scale)
-        && (0..k.min(PAIRS_OF)).all(|i| (0..i).all(|other| !vanishes(picked(i), picked(other))))
+        && picked.iter().enumerate().all(|(i, a)| picked[..i].iter().all(|b| !vanishes(a, b)))
+}
+
+/// Evenly spaced centers, of which all pairs are compared.
+fn compared<'a, T: Float>(centers: MatRef<'a, T>) -> impl Iterator<Item = &'a [T]> {
+    let (k, some) = (centers.rows(), centers.rows().min(COMPARED_CENTERS));
+    (0..some).map(move |i| centers.row(i * k / some))
+}
+
+/// The squared distance of two centers, times the square of `scale`.
+fn scaled_sq_dist<T: Float>(a: &[T], b: &[T], scale: T) -> f64 {
+    let factor = scale.to_f64();
+    let apart = a.iter().zip(b).map(|(a, b)| (a.to_f64() - b.to_f64()) * factor);
+    apart.map(|apart| apart * apart).sum()
 }
 
 fn sq_norm<T: Float>(center: &[T], shift: &[T], scale: T) -> f64 {
@@ -88,44 +87,27 @@ pub(super) fn for_each_center<T: Compute>(
     let mut values = [0.0; ROWS];
     for start in (0..rows.rows()).step_by(ROWS) {
         let range = start..rows.rows().min(start + ROWS);
+        scratch.columns_f64.resize(ROWS * packed.dim, 0.0);
+        let columns = &mut scratch.columns_f64;
         match rows.slice(range.start, range.end) {
             Rows::Dense(some) => {
-                scratch.columns_f64.resize(ROWS * packed.dim, 0.0);
                 for i in 0..some.rows() {
-                    let places = scratch.columns_f64[i..].iter_mut().step_by(ROWS);
+                    let places = columns[i..].iter_mut().step_by(ROWS);
                     places.zip(some.row(i)).for_each(|(place, x)| *place = x.to_f64());
                 }
-                for (j, center) in packed.centers().iter().enumerate() {
-                    (packed.table.differences)(&scratch.columns_f64, center, &mut values);
-                    f(range.clone(), j, &values[..range.len()]);
-                }
             }
+            // Spread, so that sparse rows get the labels that the same dense rows get.
             Rows::Sparse(some) => {
-                for (j, center) in packed.centers().iter().enumerate() {
-                    for (i, value) in values[..range.len()].iter_mut().enumerate() {
-                        *value = if is_length::<T>() {
-                            length(some, i, center)
-                        } else {
-                            packed.sq_dist(rows, start + i, j)
-                        };
-                    }
-                    f(range.clone(), j, &values[..range.len()]);
+                columns.fill(0.0);
+                for (i, (stored, x)) in some.iter().enumerate() {
+                    stored.iter().zip(x).for_each(|(&t, x)| columns[t as usize * ROWS + i] = x.to_f64());
                 }
             }
         }
-    }
-}
-
-/// The distance of a sparse row to a center.
-fn length<T: Float>(rows: SparseRef<'_, T>, i: usize, center: &[T]) -> f64 {
-    let mut row = vec![T::ZERO; center.len()];
-    spread(rows.row(i), &mut row);
-    let apart = || row.iter().zip(center).map(|(x, c)| x.to_f64() - c.to_f64());
-    let largest = apart().fold(0.0, |most: f64, apart| if apart.abs() <= most { most } else { apart.abs() });
-    if largest > 0.0 {
-        largest * apart().map(|apart| (apart / largest).powi(2)).sum::<f64>().sqrt()
-    } else {
-        largest
+        for (j, center) in packed.centers().iter().enumerate() {
+            (packed.table.differences)(&scratch.columns_f64, center, &mut values);
+            f(range.clone(), j, &values[..range.len()]);
+        }
     }
 }
 
@@ -157,6 +139,7 @@ pub(super) fn nearest_two<T: Compute>(
     });
 }
 
-fn squared<T: Float>(value: f64) -> f64 {
+/// The squared distance of a value of [`for_each_center`].
+pub(super) fn squared<T: Float>(value: f64) -> f64 {
     if is_length::<T>() { value * value } else { value }
 }

@@ -97,7 +97,7 @@ impl<T: Compute> RowCenters<T> {
     }
 
     /// Whether [`RowCenters::sq_dists`] tells the centers apart. Some are so far away that the squares of the differences between others vanish
-    /// in `T`, if not. Factors are taken to be of the order of the differences that matter.
+    /// in `T`, if not. With factors this is always `true`, unchecked: callers choose them so that scaled differences that matter are about 1.
     pub(crate) fn are_told_apart(&self) -> bool {
         self.told_apart
     }

@@ -155,8 +155,8 @@ pub fn nearest_two<'a, T: Compute>(
     let n = rows.rows();
     assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances a row");
     if packed.by_difference {
-        return difference::nearest_two(rows, packed, scratch, |r, label, _, next| {
-            (labels[r], best[r], second[r]) = (label, packed.sq_dist(rows, r, label as usize), next);
+        return difference::nearest_two(rows, packed, scratch, |r, label, nearest, next| {
+            (labels[r], best[r], second[r]) = (label, nearest, next);
         });
     }
     for_each_strip(rows, packed, scratch, |range, strip, scratch| {
@@ -208,10 +208,13 @@ pub fn nearest_m<'a, T: Compute>(
             }
             if j + 1 == packed.k {
                 for (r, row) in range.zip(found.chunks_exact(m)) {
-                    let far = row[m - 1].0.is_infinite();
-                    let exact = if far { all_sorted(packed, rows, r) } else { row.to_vec() };
-                    for (q, &(_, j)) in exact[..m].iter().enumerate() {
-                        (labels[r * m + q], sq_dists[r * m + q]) = (j, packed.sq_dist(rows, r, j as usize));
+                    let known = row.partition_point(|(value, _)| value.is_finite());
+                    // Centers at no finite distance come last.
+                    let rest =
+                        (0..packed.k as u32).filter(|&j| row[..known].iter().all(|&(_, near)| near != j));
+                    let rest = rest.map(|j| (f64::INFINITY, j)).take(m - known);
+                    for (q, (value, j)) in row[..known].iter().copied().chain(rest).enumerate() {
+                        (labels[r * m + q], sq_dists[r * m + q]) = (j, difference::squared::<T>(value));
                     }
                 }
             }

@@ -13,7 +13,7 @@ use super::isa::Isa;
 use super::table::{Compute, KernelTable};
 use crate::float::Float;
 use crate::matrix::MatRef;
-use crate::tuning::{SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_BYTES, STRIP_ROWS, rows_in_lanes};
+use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_BYTES, STRIP_ROWS, rows_in_lanes};
 
 /// The most centers that a set can have: indices travel through the kernels as `f32` lanes.
 pub const MAX_CENTERS: usize = 1 << 24;
@@ -42,12 +42,13 @@ pub(super) enum Form {
 ///
 /// # Limits
 /// A tile value is rounded to `T`, relative to `|c'|^2`. Where `T` cannot hold the tile values of these centers, all kernels measure squared
-/// differences in `f64` instead (lengths, for `f64` values), which tell any two centers apart and take many times as long. Whether that
-/// is so depends on the centers alone:
+/// differences in `f64` instead (lengths, for `f64` values), which tell any two centers apart and take many times as long. Sparse rows cost as
+/// much as dense ones then. Whether that is so depends on the centers alone:
 ///
 /// - two different centers have lengths `|c'|` below `2^-56` (`2^-480` for `f64`), so that their squares vanish: `0` and `10` beside `1e20`;
 /// - two of 16 evenly spaced centers (of all, up to 16) are different, but nearer to each other than `2 sqrt(EPSILON) |c'|`: 7e-4 of their
-///   distance from the shift in `f32`, 3e-8 in `f64`.
+///   distance from the shift in `f32`, 3e-8 in `f64`. With more than 16 centers, near-duplicates among the others are not found: rows near
+///   two of them may get the label of either.
 ///
 /// ```
 /// use shoal::kernel::PackedCenters;
@@ -492,9 +493,6 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> Frame<T> {
     let scale = scale_of(centers, Some(&shift));
     Frame { shift, scale }
 }
-
-/// How much longer the square of a shift must be than most squared distances from it, where a few centers spoil the mean.
-const CLUMPED: f64 = 16.0;
 
 /// The median of the squared distances of some centers from a point.
 fn median_sq_dist<T: Float>(centers: &[&[T]], point: &[T]) -> f64 {

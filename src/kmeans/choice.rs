@@ -9,6 +9,9 @@ use crate::matrix::MatRef;
 use crate::tuning::{BALL_RUN, BOUNDED_AGAIN, BOUNDED_LOSS, BOUNDED_PAUSE, balls_pay};
 
 /// The bounds of a run of sweeps over the same rows.
+///
+/// A resumed fit makes its bounds anew, so that [`Algorithm::Auto`] may end with another algorithm than a fit that was never interrupted. The
+/// results are bit-identical.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     /// What was asked for, and the most bytes that it may take.
@@ -21,10 +24,12 @@ pub(super) struct Choice {
     /// Sweeps since bounds began, and what they cost more than plain ones would have, in plain sweeps.
     bounded_sweeps: u64,
     lost: f64,
-    /// How many times as many distances as expected the last bounds measured that were given up.
-    harder: f64,
+    /// Measured over expected distances of the last bounds that were dropped.
+    pub(super) cost_factor: f64,
     /// Most rows lie so near their centers that rounding hides it from bounds.
-    blurred: bool,
+    pub(super) blurred: bool,
+    /// The last sweep measured rows by difference, and had no use for bounds.
+    by_difference: bool,
     /// Bounds saved too little: no new ones before this sweep.
     pub(super) unbounded_until: u64,
 }
@@ -38,8 +43,9 @@ impl Choice {
             changed: 0,
             bounded_sweeps: 0,
             lost: 0.0,
-            harder: 1.0,
+            cost_factor: 1.0,
             blurred: false,
+            by_difference: false,
             unbounded_until: 0,
         }
     }
@@ -53,7 +59,7 @@ impl Choice {
         sparse: bool,
     ) {
         // The first sweep makes labels, and centers that are worth grouping.
-        if labels.bounds.is_some() || sweeps == 0 {
+        if labels.bounds.is_some() || sweeps == 0 || self.by_difference {
             return;
         }
         let n = labels.of_rows.len();
@@ -88,7 +94,7 @@ impl Choice {
         }
         let (n, dim, k) = (labels.len(), centers.cols(), centers.rows());
         let costs = Costs::new::<T>(dim, k);
-        let expected = self.harder * costs.expected(self.changed as f64 / n as f64);
+        let expected = self.cost_factor * costs.expected(self.changed as f64 / n as f64);
         let most = if self.unbounded_until > 0 { BOUNDED_AGAIN } else { costs.most_at_first };
         if costs.ratio(expected) > most {
             Algorithm::Lloyd
@@ -109,10 +115,12 @@ impl Choice {
         sweeps: u64,
     ) {
         let before = std::mem::replace(&mut self.changed, swept.changed);
+        self.by_difference = packed.by_difference();
         if self.asked != Algorithm::Auto {
             return;
         }
-        self.blurred = is_blurred(packed, swept);
+        // Norms of centers that rows meet by difference are in another frame.
+        self.blurred = self.by_difference || is_blurred(packed, swept);
         if labels.bounds.is_none() {
             return;
         }
@@ -135,7 +143,7 @@ impl Choice {
         if ratio > costs.most_later || self.lost > BOUNDED_LOSS || self.blurred {
             labels.bounds = None;
             self.algorithm = Algorithm::Lloyd;
-            self.harder = (share / expected.max(1e-6)).max(1.0);
+            self.cost_factor = (share / expected.max(1e-6)).max(1.0);
             self.unbounded_until = sweeps + (sweeps / 2).max(BOUNDED_PAUSE);
         }
     }

@@ -72,7 +72,7 @@ pub(super) fn carried_of(
     Ok(Some(Carried::of(sums, age, number(&numbers, "energy_afresh")?)))
 }
 
-/// Refuses carried sums that are not those of rows with these labels, each of weight 1, and of these means of them.
+/// Refuses carried sums that contradict the labels (every row has weight 1) or the means.
 pub(super) fn check_carried<T: Compute>(
     carried: &Carried,
     labels: &[u32],

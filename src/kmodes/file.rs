@@ -10,7 +10,7 @@ use super::solver::KModesSolver;
 use crate::persist::kept::{count, figure, flag, keep, list, number, rows as kept_values, stored_rows, text};
 use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 
-/// What the responsibilities that are kept of a row leave for each of the others.
+/// The share of each cluster whose responsibility is not stored.
 const RESTS: &str = "responsibilities_rest";
 
 impl<T: Exponent> KModesSolver<T> {
@@ -52,7 +52,7 @@ impl<T: Exponent> KModesSolver<T> {
             "n_iter": self.n_iter,
             "rows_seen": self.rows_seen,
             "seeded_by": self.seeded_by,
-            "goes_on": self.goes_on,
+            "warm_start": self.warm_start,
             "timings": self.timings,
         });
         contents.meta.insert("solver".into(), about.to_string());
@@ -106,7 +106,7 @@ impl<T: Exponent> KModesSolver<T> {
             n_iter: count(&about, "n_iter")?,
             rows_seen: count(&about, "rows_seen")?,
             seeded_by: text(&about, "seeded_by")?,
-            goes_on: flag(&about, "goes_on")?,
+            warm_start: flag(&about, "warm_start")?,
             timings: std::array::from_fn(|at| about["timings"][at].as_f64().unwrap_or(0.0)),
             spare: [Shares::new(k, top), Shares::new(k, top)],
             ..Self::new(params, None)

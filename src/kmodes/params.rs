@@ -114,10 +114,21 @@ macro_rules! setters {
 }
 
 impl KModesParams {
+    /// Weight `lambda` of the Laplacian term; 0 is K-modes. `None`, the default: the least at which neighbours decide, from the number of clusters and
+    /// the mean sum of a row of the affinity.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// let fixed = LaplacianKModes::params(2).laplacian_weight(1.5);
+    /// let found_by_the_fit = fixed.laplacian_weight(None);
+    /// ```
+    #[must_use]
+    pub fn laplacian_weight(mut self, laplacian_weight: impl Into<Option<f64>>) -> Self {
+        self.laplacian_weight = laplacian_weight.into();
+        self
+    }
+
     setters! {
-        /// Weight `lambda` of the Laplacian term; 0 is K-modes. `None`: the least at which neighbours decide, from the number of clusters and the mean
-        /// sum of a row of the affinity.
-        laplacian_weight: Option<f64>,
         /// What modes are.
         mode_update: ModeUpdate,
         /// Neighbours of a row in the graph.
@@ -161,7 +172,7 @@ impl KModesParams {
     /// Refuses parameters outside their range, for `n` rows; all problems at once.
     ///
     /// ```
-    /// let refused = shoal::kmodes::LaplacianKModes::params(0).laplacian_weight(Some(-1.0)).check(10).unwrap_err().to_string();
+    /// let refused = shoal::kmodes::LaplacianKModes::params(0).laplacian_weight(-1.0).check(10).unwrap_err().to_string();
     /// assert!(refused.contains("n_clusters") && refused.contains("laplacian_weight"));
     /// ```
     ///

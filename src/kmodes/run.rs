@@ -178,11 +178,11 @@ impl KModesRun {
     /// [`Error::Shape`] for another number of labels than of rows; [`Error::InvalidParam`] for a label that is no cluster, for a cluster without rows,
     /// and after the first step.
     pub fn begin_with(&mut self, labels: Vec<Option<u32>>) -> Result<()> {
-        self.begin_with_those(labels, ("labels", 0.0))
+        self.begin_with_named(labels, ("labels", 0.0))
     }
 
     /// The same with a name for how they were found, and the seconds that it took.
-    pub(crate) fn begin_with_those(&mut self, labels: Vec<Option<u32>>, found: (&str, f64)) -> Result<()> {
+    pub(crate) fn begin_with_named(&mut self, labels: Vec<Option<u32>>, found: (&str, f64)) -> Result<()> {
         if labels.len() as u64 != self.rows {
             return Err(Error::Shape(format!(
                 "there are {} labels to begin with, and {} rows",

@@ -77,7 +77,7 @@ pub(super) struct KModesSolver<T> {
     /// Labels to begin with, that of the nearest mode where there is none.
     pub(super) first: Vec<Option<u32>>,
     /// Whether responsibilities go on from those before, instead of beginning with those of the modes.
-    pub(super) goes_on: bool,
+    pub(super) warm_start: bool,
     /// Whether the diagonal is shifted, where that is left to the run.
     pub(super) shifted: bool,
     /// `-sum z a - lambda sum w z.z` of the iteration before.
@@ -112,7 +112,7 @@ impl<T: Exponent> KModesSolver<T> {
             local: None,
             lambda: params.laplacian_weight.unwrap_or(0.0),
             first: Vec::new(),
-            goes_on: false,
+            warm_start: false,
             shifted: false,
             expected: None,
             relaxed: Vec::new(),
@@ -191,7 +191,9 @@ impl<T: Exponent> KModesSolver<T> {
     /// Begins with labels, found in `seconds`, and goes on from the responsibilities that each iteration ends with.
     pub(super) fn begin_with(&mut self, labels: Vec<Option<u32>>, (name, seconds): (&str, f64)) {
         self.first = labels;
-        self.goes_on = true;
+        self.warm_start = true;
+        // An interrupted first step may have begun with seeds.
+        self.begun = false;
         self.seeded_by = name.into();
         self.timings[1] += seconds;
     }
@@ -208,9 +210,9 @@ impl<T: Exponent> KModesSolver<T> {
         let kept = self.params.kept(n, size_of::<T>());
         let spare = [Shares::new(k, kept), Shares::new(k, kept)];
         let degree = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1 / n as f64);
-        let lambda = self.params.laplacian_weight.unwrap_or_else(|| weight_for(k, degree, self.goes_on));
+        let lambda = self.params.laplacian_weight.unwrap_or_else(|| weight_for(k, degree, self.warm_start));
         let mut z = Shares::new(k, kept);
-        let (modes, mode_rows, labels, seeded_by) = if self.goes_on {
+        let (modes, mode_rows, labels, seeded_by) = if self.warm_start {
             let (modes, rows, labels) = self.modes_of_labels(data, cx)?;
             z = Shares::of_labels(k, kept, &labels)?;
             let by_product = self.params.mode_update == ModeUpdate::ByProduct;
@@ -347,7 +349,7 @@ impl<T: Exponent> KModesSolver<T> {
         let blind = self.blind || is_blind(&self.near, k);
         let (mut lambda, mut shifted, mut collapses) = (self.lambda, self.shifted, 0);
         let (relaxed, found) = loop {
-            let relaxed = self.relax(lambda, self.goes_on, &mut shifted, cx)?;
+            let relaxed = self.relax(lambda, self.warm_start, &mut shifted, cx)?;
             let found = labels(&self.spare[0]);
             let mut used = vec![false; k];
             for &label in &found {

@@ -55,6 +55,11 @@ impl DataSource<f64> for Interrupting<'_> {
     }
 }
 
+/// Labels to begin with; some rows have none.
+fn labels() -> Vec<Option<u32>> {
+    (0..N as u32).map(|i| (i % 7 != 6).then_some(i % 6)).collect()
+}
+
 /// The end of a fit that is interrupted at a read, or before every step, and how often it was.
 fn end(
     params: &KModesParams,
@@ -67,8 +72,7 @@ fn end(
     let data = Interrupting { rows: Dense::new(values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
     let mut solver = KModesSolver::new(params, affinity.cloned());
     if from_labels {
-        let labels = (0..N as u32).map(|i| (i % 7 != 6).then_some(i % 6)).collect();
-        solver.begin_with(labels, ("", 0.0));
+        solver.begin_with(labels(), ("", 0.0));
     }
     let (mut interrupted, mut due) = (0, always);
     loop {
@@ -107,9 +111,9 @@ fn an_interrupt_anywhere_changes_nothing() {
     let ring: Vec<u32> = (0..N as u32).map(|i| (i + 3) % N as u32).collect();
     let starts: Vec<usize> = (0..=N).collect();
     let ring = Affinity::symmetrised(&starts, &ring, &[1.0; N]).unwrap();
-    let params = LaplacianKModes::params(6).normalize(false).laplacian_weight(Some(2.0));
+    let params = LaplacianKModes::params(6).normalize(false).laplacian_weight(2.0);
     let reducing = params.clone().on_collapse(Collapse::Reduce);
-    let shifting = params.clone().laplacian_weight(Some(8.0));
+    let shifting = params.clone().laplacian_weight(8.0);
     let shifts = ModeUpdate::MeanShift;
     let mut totals = (0, 0, 0);
     for (params, affinity) in [
@@ -143,4 +147,24 @@ fn an_interrupt_anywhere_changes_nothing() {
         }
     }
     assert!(totals.0 > 0 && totals.1 > 0 && totals.2 > 0, "{totals:?}");
+}
+
+#[test]
+fn labels_replace_a_beginning_that_was_interrupted() {
+    let params = LaplacianKModes::params(6).normalize(false).laplacian_weight(2.0);
+    let values = scattered(1);
+    let expected = end(&params, &values, (None, true), 0, false).0;
+    for at in 1.. {
+        let cx = Executor::new(Some(1)).unwrap();
+        let data = Interrupting { rows: Dense::new(&values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
+        let mut solver = KModesSolver::new(&params, None);
+        if solver.step(&data, &cx).is_ok() {
+            assert!(at > 3);
+            break;
+        }
+        cx.interrupt().clear();
+        solver.begin_with(labels(), ("", 0.0));
+        while solver.step(&data, &cx).unwrap().stop_reason.is_none() {}
+        assert!(shown(&solver) == shown(&expected), "read {at}");
+    }
 }

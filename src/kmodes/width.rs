@@ -7,6 +7,7 @@ use crate::data::{self, DataSource};
 use crate::error::{Error, Result};
 use crate::kernel::sq_dist;
 use crate::parallel::Executor;
+use crate::tuning::MEAN_OVER_LEAST;
 
 /// The mean squared distance of rows that are neighbours.
 pub(super) fn mean_sq_dist<T: Exponent>(
@@ -42,9 +43,6 @@ pub(super) fn sound_variance<T: Exponent>(mean: f64, normalized: bool) -> Result
          are far too small or too large to be squared; give a number, or scale the rows"
     )))
 }
-
-/// The mean sum of a row of a neighbour graph over the least: a row that no other names has half of the weights of its neighbours.
-const MEAN_OVER_LEAST: f64 = 2.0;
 
 /// The weight of the Laplacian for `k` clusters and an affinity whose rows have the sum `degree` in the mean.
 ///

@@ -71,7 +71,7 @@ impl ModesRun {
     #[expect(clippy::needless_pass_by_value, reason = "as Python passes it")]
     fn begin_with(&self, labels: PyReadonlyArray1<'_, i32>, name: &str, seconds: f64) -> PyResult<()> {
         let labels = vector(&labels).into_iter().map(|label| u32::try_from(label).ok()).collect();
-        Ok(self.locked()?.begin_with_those(labels, (name, seconds))?)
+        Ok(self.locked()?.begin_with_named(labels, (name, seconds))?)
     }
 
     /// Ends the run after its last step.

@@ -13,7 +13,7 @@ use super::array::{Array, SparseArray, array2, vector};
 use super::enter::enter;
 use super::rows::Rows;
 use super::stream::Stream;
-use crate::data::{Access, Dtype, Mapped, bin, glance, npy, raw, vecs};
+use crate::data::{Access, Dtype, Mapped, bin, fingerprint_of_batch, npy, raw, vecs};
 use crate::error::{Error, Result};
 use crate::float::Float;
 
@@ -177,7 +177,11 @@ impl Source {
     fn glance(&self, py: Python<'_>) -> PyResult<u64> {
         let rows = &self.0;
         enter(py, Some(1), rows.effort(0.0), |_| {
-            if rows.dtype().computed_as_f64() { glance::<f64>(rows) } else { glance::<f32>(rows) }
+            if rows.dtype().computed_as_f64() {
+                fingerprint_of_batch::<f64>(rows)
+            } else {
+                fingerprint_of_batch::<f32>(rows)
+            }
         })
     }
 

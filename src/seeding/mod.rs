@@ -215,7 +215,7 @@ impl Seeding {
         rng: &mut Rng,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
-        let Sample { rows, weights, indices } = some_rows(data, k, sample, rng)?;
+        let Sample { rows, weights, indices } = draw_sample(data, k, sample, rng)?;
         finite_or_first_bad(&rows.values, data, cx)?;
         let mut seeds = match weights {
             Some(weights) => self.of_all(&Weighted::new::<T>(&rows, weights)?, k, rng, cx)?,
@@ -240,7 +240,7 @@ pub(crate) struct Sample<T> {
 }
 
 /// Copies `sample` random rows, drawn by weight. If fewer rows than that have a weight above 0, all of those, with their weights.
-pub(crate) fn some_rows<T: Compute>(
+pub(crate) fn draw_sample<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
     sample: u64,

@@ -53,6 +53,20 @@ fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (total, (a - (total - rest)) + (b - rest))
 }
 
+/// Refuses a cluster whose mean leaves the range of `T`.
+fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f64>) -> Result<()> {
+    let most = if size_of::<T>() == size_of::<f32>() { f64::from(f32::MAX) * (1.0 + 1e-9) } else { f64::MAX };
+    let limit = (most * weight).min(f64::MAX);
+    // NaN is beyond too.
+    if sums.all(|sum| sum.abs() <= limit) {
+        return Ok(());
+    }
+    Err(Error::Source(format!(
+        "the mean of cluster {j} leaves the range of {}: scale X or sample_weight",
+        T::NAME
+    )))
+}
+
 impl ClusterSums {
     /// Of no rows at all, for `k` clusters of `dim` columns.
     pub fn new(k: usize, dim: usize) -> Self {
@@ -123,7 +137,11 @@ impl ClusterSums {
 
     /// Refuses sums of which the mean of a cluster leaves the range of `T`.
     pub(crate) fn check_means<T: Float>(&self) -> Result<()> {
-        Self::new(self.weights.len(), self.dim).check_means_with::<T>(0.0, self)
+        if self.sums.is_empty() {
+            return Ok(());
+        }
+        let mut weights = self.weights.iter().copied().enumerate().filter(|&(_, weight)| weight > 0.0);
+        weights.try_for_each(|(j, weight)| check_mean::<T>(j, weight, self.sum(j).iter().copied()))
     }
 
     /// The same of these sums times `factor` and `more`, for the clusters that have weight in the latter. Rows that wait are left out: there are
@@ -132,21 +150,9 @@ impl ClusterSums {
         if more.sums.is_empty() {
             return Ok(());
         }
-        let most =
-            if size_of::<T>() == size_of::<f32>() { f64::from(f32::MAX) * (1.0 + 1e-9) } else { f64::MAX };
-        for (j, &added) in more.weights.iter().enumerate() {
-            if added <= 0.0 {
-                continue;
-            }
-            let limit = (most * (self.weights[j] * factor + added)).min(f64::MAX);
+        for (j, &added) in more.weights.iter().enumerate().filter(|&(_, &added)| added > 0.0) {
             let sums = self.sum(j).iter().zip(more.sum(j)).map(|(old, new)| old * factor + new);
-            // NaN is beyond too.
-            if sums.filter(|sum| sum.abs() <= limit).count() < self.dim {
-                return Err(Error::Source(format!(
-                    "the mean of cluster {j} leaves the range of {}: scale X or sample_weight",
-                    T::NAME
-                )));
-            }
+            check_mean::<T>(j, self.weights[j] * factor + added, sums)?;
         }
         Ok(())
     }

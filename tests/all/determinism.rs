@@ -6,10 +6,10 @@ use shoal::gmm::{CoresetSize, Covariance, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
 use shoal::kmeans::KMeansParams;
 use shoal::solver::Step;
-use shoal::stats::lightweight_coreset;
+use shoal::stats::{MergeReduce, lightweight_coreset};
 use shoal::{
-    BackwardEuler, Executor, KMeans, KMeansModel, MatRef, Metric, MiniBatch, NestedMiniBatch, Seeding,
-    VarianceReduced,
+    Algorithm, BackwardEuler, Executor, KMeans, KMeansModel, MatRef, Metric, MiniBatch, NestedMiniBatch,
+    Seeding, VarianceReduced,
 };
 
 const THREADS: [usize; 4] = [1, 2, 3, 8];
@@ -254,6 +254,33 @@ fn empty_clusters() {
 }
 
 #[test]
+fn centers_that_are_measured_by_difference() {
+    // One center is so far away that tile values of the others lose all digits.
+    fn of<T: Compute + Own + Element>(far: f64) {
+        let (n, d) = (9000, 3);
+        let mut values = rows::<T>(n, d);
+        values[(n - 1) * d..].fill(T::from_f64(far));
+        let given: Vec<f64> =
+            values[..8 * d].iter().chain(&values[(n - 1) * d..]).map(|x| x.to_f64()).collect();
+        let source = Dense::new(&values, d).unwrap();
+        for algorithm in [Algorithm::Auto, Algorithm::Lloyd, Algorithm::Hamerly] {
+            let params =
+                KMeans::params(9).seeding(Seeding::Given(given.clone())).algorithm(algorithm).max_iter(4);
+            let expected = fit(&params, &source, 1);
+            for threads in THREADS {
+                assert_eq!(fit(&params, &source, threads), expected, "{threads} threads");
+            }
+            let odd = [777usize];
+            assert_eq!(fit(&params, &Any(T::own(&stream(&values, d, None, &odd))), 3), expected);
+            let used = params.fit(&source).unwrap().algorithm().to_string();
+            assert_eq!(used, "lloyd", "bounds are of no use");
+        }
+    }
+    of::<f32>(1e20);
+    of::<f64>(1e150);
+}
+
+#[test]
 fn another_seed_gives_other_centers() {
     let values = rows::<f32>(500, 3);
     let source = Dense::new(&values, 3).unwrap();
@@ -302,6 +329,19 @@ fn weights_of_1_are_none() {
     let drawn = lightweight_coreset::<f32>(&plain, 100, 7, &cx).unwrap();
     let also = lightweight_coreset::<f32>(&ones, 100, 7, &cx).unwrap();
     assert_eq!((drawn.rows, drawn.weights), (also.rows, also.weights));
+    let streamed = [AnySource::F32(&plain), AnySource::F32(&ones)].map(|rows| {
+        let mut coreset = MergeReduce::<f32>::new(100, 7).unwrap();
+        let AnySource::F32(rows) = rows else { unreachable!("rows of f32") };
+        coreset.absorb(rows, &cx).unwrap();
+        let drawn = coreset.result(&cx).unwrap();
+        (drawn.rows, drawn.weights)
+    });
+    assert_eq!(streamed[0], streamed[1]);
+    let mixed = [AnySource::F32(&plain), AnySource::F32(&ones)].map(|rows| {
+        let model = TruncatedGaussianMixture::params(k).max_iter(3).fit(&Any(rows)).unwrap();
+        (model.means::<f64>(), model.variances().to_vec(), model.lower_bound().to_bits())
+    });
+    assert_eq!(mixed[0], mixed[1]);
 }
 
 #[test]

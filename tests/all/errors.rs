@@ -10,6 +10,7 @@ use shoal::data::{
 };
 use shoal::gmm::{CoresetSize, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
+use shoal::kmodes::LaplacianKModes;
 use shoal::stats::{MergeReduce, lightweight_coreset};
 use shoal::{
     BackwardEuler, Error, Executor, Interrupt, KMeans, KMeansModel, MatRef, Metric, MiniBatch,
@@ -427,11 +428,13 @@ fn a_stream_that_is_not_the_same_every_time() {
         });
         let params = KMeans::params(3).seeding(Seeding::Given(vec![0.0, 1.0, 2.0])).tolerance(0.0);
         let message = refused(params.fit(&Any(AnySource::F64(&stream))));
-        assert!(message.contains("5000 rows in one pass"), "{message}");
+        let found = if change < 0 { "4999" } else { "more than 5000" };
+        assert_eq!(message, format!("the source gave {found} rows in one pass, and announced 5000"));
     }
 }
 
 /// Rows of one column that are announced, and other numbers of them that come.
+#[derive(Clone, Copy)]
 struct Miscounted {
     announced: u64,
     /// In a pass, in one block.
@@ -440,11 +443,22 @@ struct Miscounted {
     withheld: usize,
     /// Rows that a tile leaves out.
     short: usize,
+    /// The row that a pass claims to begin with.
+    first_row: u64,
+    weights: Option<&'static [f64]>,
     access: Access,
 }
 
 impl Miscounted {
-    const EXACT: Self = Self { announced: 2000, passed: 2000, withheld: 0, short: 0, access: Access::Random };
+    const EXACT: Self = Self {
+        announced: 2000,
+        passed: 2000,
+        withheld: 0,
+        short: 0,
+        first_row: 0,
+        weights: None,
+        access: Access::Random,
+    };
 
     fn value(row: u64) -> f32 {
         (row % 3) as f32 * 10.0 + (row % 7) as f32
@@ -475,7 +489,8 @@ impl DataSource<f32> for Miscounted {
         _tile_rows: usize,
         f: &mut dyn FnMut(Block<'_, f32>) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        f(Block { first_row: 0, len: self.passed, rows: self, weights: None }).map(drop)
+        let Self { first_row, passed, weights, .. } = *self;
+        f(Block { first_row, len: passed, rows: self, weights }).map(drop)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<f32>) -> Result<()> {
         out.extend(rows.iter().take(rows.len().saturating_sub(self.withheld)).map(|&row| Self::value(row)));
@@ -521,6 +536,31 @@ fn another_number_of_rows_than_announced_is_refused_by_every_consumer() {
         coreset.absorb(&exact, &cx).unwrap();
         assert_eq!(coreset.rows(), 2000);
     }
+}
+
+#[test]
+fn blocks_at_another_row_and_other_numbers_of_weights_are_refused() {
+    let cx = Executor::new(Some(1)).unwrap();
+    let exact = Miscounted { access: Access::Replay, ..Miscounted::EXACT };
+    let late = Miscounted { first_row: 7, ..exact };
+    let light = Miscounted { weights: Some(&[1.0; 5]), ..exact };
+    for (source, message) in [
+        (&late, "the source gave a block that begins with row 7, and 0 rows before it"),
+        (&light, "the source gave 5 weights for a block of 2000 rows"),
+    ] {
+        let given = KMeans::params(3).seeding(Seeding::Given(vec![0.0, 1.0, 2.0]));
+        assert_eq!(refused(given.fit(source)), message);
+        assert_eq!(refused(MiniBatch::params(3).fit(source)), message);
+        assert_eq!(data::check_finite(source, &cx).unwrap_err().to_string(), message);
+    }
+    // Single rows of a pass.
+    let short = Miscounted { short: 1, ..exact };
+    let message = refused(KMeans::params(3).seeding(Seeding::Random).fit(&short));
+    assert!(message.starts_with("the source gave 0 rows of"), "{message}");
+    let mut run =
+        LaplacianKModes::params(3).start(&Miscounted { short: 1, ..Miscounted::EXACT }, None).unwrap();
+    let message = run.know_rows(&short).unwrap_err().to_string();
+    assert_eq!(message, "the source gave 0 rows of 1 columns in place of one of 1");
 }
 
 #[test]

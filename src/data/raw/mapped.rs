@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use memmap2::Mmap;
 
@@ -16,6 +16,7 @@ use crate::data::{Access, Block, DataSource, Dtype, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
+use crate::tuning::LENGTH_STEP;
 
 /// A pass keeps this much of a mapped file requested ahead of the rows it reads: a fast disk (4 GB/s) needs
 /// some 8 ms to bring it, longer than any single request takes.
@@ -25,8 +26,6 @@ pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
 /// Linux cuts each request to the largest one of the device (at least 128 KiB, commonly 1.25 MiB): larger
 /// ones are asked for in parts.
 const READ_AHEAD_PART: usize = 1 << 20;
-/// A pass looks at the length of the file whenever it has gone on by so many bytes: a look costs 0.1 to 0.2 µs, so many bytes at least 20 µs.
-const LENGTH_STEP: usize = 256 << 10;
 
 /// Rows in a memory-mapped file; a source for both compute types, cheap to clone.
 ///
@@ -40,6 +39,9 @@ const LENGTH_STEP: usize = 256 << 10;
 ///   off a moment ago, make the operating system stop this process (with `SIGBUS` on Unix): memory cannot be
 ///   corrupted by it, but nothing can be saved either. Write a new file and rename it over the old one instead: an
 ///   open source keeps the file that it opened.
+///
+/// Each open file keeps one file descriptor, for these looks: a process that opens thousands of files may have to raise its limit
+/// (`ulimit -n`).
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -73,6 +75,8 @@ struct MappedFile {
     needed: u64,
     /// The length that was found where it is too short by now.
     shrunk: AtomicU64,
+    /// The first error of a look at the length: the file cannot be trusted from then on.
+    unreadable: OnceLock<io::Error>,
     /// The access pattern that the system was last told of.
     advised: AtomicU8,
     /// The first row that was found to have another number of columns.
@@ -157,6 +161,7 @@ impl Mapped {
             path: path.to_owned(),
             needed: expected,
             shrunk: AtomicU64::new(u64::MAX),
+            unreadable: OnceLock::new(),
             advised: AtomicU8::new(0),
             misfit: AtomicUsize::new(usize::MAX),
         };
@@ -166,31 +171,41 @@ impl Mapped {
     /// Refuses a file that is shorter than it was.
     ///
     /// # Errors
-    /// [`Error::Format`].
+    /// [`Error::Format`]; [`Error::Io`] where its length cannot be looked up.
     pub(crate) fn check_length(&self) -> Result<()> {
         // Nothing else moves this place; a seek costs half of what the system takes to describe a file.
-        let found = (&self.file.file).seek(SeekFrom::End(0)).map_err(|e| Error::io(&self.file.path, e))?;
-        if found < self.file.needed {
-            self.file.shrunk.store(found, Ordering::Relaxed);
+        self.note_length((&self.file.file).seek(SeekFrom::End(0)))
+    }
+
+    /// Remembers what a look at the length came to.
+    pub(super) fn note_length(&self, found: io::Result<u64>) -> Result<()> {
+        match found {
+            Ok(found) if found < self.file.needed => self.file.shrunk.store(found, Ordering::Relaxed),
+            Ok(_) => (),
+            Err(error) => drop(self.file.unreadable.set(error)),
         }
         self.length_found()
     }
 
-    /// What the last look at the length came to.
+    /// What the looks at the length came to so far.
     fn length_found(&self) -> Result<()> {
+        let MappedFile { path, needed, .. } = &*self.file;
+        if let Some(error) = self.file.unreadable.get() {
+            let copied = error.raw_os_error().map(io::Error::from_raw_os_error);
+            return Err(Error::io(path, copied.unwrap_or_else(|| error.kind().into())));
+        }
         match self.file.shrunk.load(Ordering::Relaxed) {
             u64::MAX => Ok(()),
             found => {
-                let needed = self.file.needed;
                 let problem =
                     format!("was cut while it was open: its rows need {needed} bytes, {found} are left");
-                Err(Error::format(&self.file.path, problem))
+                Err(Error::format(path, problem))
             }
         }
     }
 
-    /// Whether the rows can still be read, looked up where they cross a step. The pass ends in the error.
-    fn still_there(&self, rows: &Range<usize>) -> bool {
+    /// Whether the rows can still be read: checks the length where they cross a step. The pass ends in the error.
+    fn check_at_step(&self, rows: &Range<usize>) -> bool {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
         let step = |row: usize| row * row_stride.unsigned_abs() / LENGTH_STEP;
         let scattered = row_stride.unsigned_abs() < cols * dtype.size();
@@ -351,7 +366,7 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 
 impl<T: Float> TileReader<T> for Mapped {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        if !self.still_there(&rows) {
+        if !self.check_at_step(&rows) {
             return self.zeros(rows.len(), scratch);
         }
         self.read_ahead(&rows);
@@ -359,7 +374,7 @@ impl<T: Float> TileReader<T> for Mapped {
         self.view().read(rows, scratch)
     }
     fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        if !picked.is_empty() && !self.still_there(&rows) {
+        if !picked.is_empty() && !self.check_at_step(&rows) {
             return self.zeros(rows.len(), scratch);
         }
         if 8 * picked.len() > rows.len() {

@@ -202,3 +202,23 @@ fn the_read_ahead_requests_every_byte_once() {
     })
     .unwrap();
 }
+
+#[test]
+fn a_file_whose_length_cannot_be_looked_up_ends_the_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rows.u8");
+    fs::write(&path, [7; 12]).unwrap();
+    let rows = open(&path, Dtype::U8, 6, 2, 0).unwrap();
+    let mut found = Vec::new();
+    let outcome = rows.for_each_block(2, &mut |block: Block<'_, f32>| {
+        // As a stale handle of a network file system.
+        let refused = rows.note_length(Err(std::io::Error::from_raw_os_error(116))).unwrap_err();
+        assert!(matches!(refused, Error::Io { .. }), "{refused}");
+        found.extend_from_slice(block.rows.tile(0..2, &mut Vec::new()).row(1));
+        Ok(ControlFlow::Continue(()))
+    });
+    // Workers get zeros, and the pass is an error.
+    assert_eq!(found, [0.0; 2]);
+    assert!(outcome.unwrap_err().to_string().starts_with(path.to_str().unwrap()));
+    assert!(DataSource::<f32>::gather(&rows, &[0], &mut Vec::new()).is_err());
+}

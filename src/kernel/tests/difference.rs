@@ -135,3 +135,65 @@ fn the_order_of_the_centers_does_not_matter() {
         assert_eq!(ordered.by_difference(), far > 1e9);
     }
 }
+
+/// Rows that read the same in both directions, and pairs of centers that are each other reversed: the order of a sum decides between them.
+fn check_ties<T: Compute>(isa: Isa, d: usize, far: f64) {
+    let (n, k, m) = (70, 9, 4);
+    let mut rng = Rng::keyed(3, Purpose::Seeding, d as u64);
+    let mut value = || if rng.unit() < 0.4 { 0.0 } else { rng.unit() };
+    let mut centers: Vec<T> = Vec::new();
+    for _ in 0..k / 2 {
+        let center: Vec<T> = (0..d).map(|_| T::from_f64(value())).collect();
+        centers.extend(&center);
+        centers.extend(center.iter().rev());
+    }
+    centers.extend(vec![T::from_f64(far); d]);
+    let mut rows: Vec<T> = (0..n * d).map(|_| T::from_f64(value())).collect();
+    for row in rows.chunks_exact_mut(d) {
+        (0..d / 2).for_each(|t| row[d - 1 - t] = row[t]);
+    }
+    let (rows, centers) = (MatRef::new(&rows, d), MatRef::new(&centers, d));
+    let sparse = without_zeros(rows);
+    let [dense, sparse] = [
+        (Rows::from(rows), PackedCenters::for_isa(centers, isa)),
+        (sparse.rows(), PackedCenters::sparse_for_isa(centers, isa)),
+    ]
+    .map(|(rows, packed)| {
+        assert!(packed.by_difference());
+        let scratch = &mut Scratch::default();
+        let (mut labels, mut also, mut several) = (vec![9; n], vec![9; n], vec![9; n * m]);
+        let (mut best, mut second, mut sq_dists) = (vec![0.0; n], vec![0.0; n], vec![0.0; n * m]);
+        nearest(rows, &packed, &mut labels, scratch);
+        nearest_two(rows, &packed, &mut also, &mut best, &mut second, scratch);
+        nearest_m(rows, &packed, m, &mut several, &mut sq_dists, scratch);
+        assert_eq!(labels, also);
+        for i in 0..n {
+            assert_eq!(several[i * m], labels[i]);
+            assert_eq!((sq_dists[i * m], sq_dists[i * m + 1]), (best[i], second[i]));
+            assert!(sq_dists[i * m..][..m].is_sorted(), "{:?}", &sq_dists[i * m..][..m]);
+        }
+        (several, sq_dists)
+    });
+    assert_eq!(dense, sparse, "{isa} {d}");
+}
+
+#[test]
+fn sparse_rows_have_the_labels_of_dense_ones() {
+    for isa in Isa::available() {
+        for d in [2, 5, 17, 40, 130] {
+            check_ties::<f32>(isa, d, 1e20);
+            check_ties::<f64>(isa, d, 1e200);
+        }
+    }
+}
+
+#[test]
+fn centers_at_no_finite_distance_come_last() {
+    let centers = [f64::MAX, 1.0, 3.0, -f64::MAX];
+    let packed = PackedCenters::new(MatRef::new(&centers, 1));
+    assert!(packed.by_difference());
+    let (mut labels, mut sq_dists) = ([9; 4], [0.0; 4]);
+    nearest_m(MatRef::new(&[-f64::MAX], 1), &packed, 4, &mut labels, &mut sq_dists, &mut Scratch::default());
+    assert_eq!((labels, sq_dists[0]), ([3, 1, 2, 0], 0.0));
+    assert!(sq_dists[1..].iter().all(|sq_dist| sq_dist.is_infinite()));
+}

@@ -17,6 +17,7 @@ use crate::kernel::{Compute, MAX_CENTERS};
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
+use crate::tuning::{AUTO_END, AUTO_STEP};
 
 pub use solver::BackwardEulerSolver;
 
@@ -58,10 +59,6 @@ impl BackwardEuler {
         }
     }
 }
-
-/// The first step size by default, in numbers of clusters, and the share of it that is left in the end (`papers/sbe.py`, steps; `defaults.py`).
-const AUTO_STEP: f64 = 3.0;
-const AUTO_END: f64 = 1.0 / 20.0;
 
 /// The parameters of stochastic backward Euler; checked all together before any work.
 ///

@@ -135,8 +135,7 @@ impl MiniBatchParams {
         self
     }
 
-    /// First centers are chosen so many times, and those count that have the lowest inertia on a random sample of the rows (default 1). Given
-    /// centers are there once, and a run that takes single batches chooses once.
+    /// Number of seedings; the one with the lowest inertia on a random sample wins (default 1). Given centers are used once.
     ///
     /// ```
     /// use shoal::{MiniBatch, Seeding};

@@ -24,7 +24,7 @@ use crate::persist::Contents;
 use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::rng::{Purpose, Rng};
 use crate::rows::SparseRef;
-use crate::seeding::{Sample, Seeding, Seeds, draw, enough_rows, some_rows};
+use crate::seeding::{Sample, Seeding, Seeds, draw, draw_sample, enough_rows};
 use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample};
@@ -150,7 +150,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             return Ok(best);
         }
         let rng = &mut Rng::keyed(seed, Purpose::Validation, 0);
-        let some = if count_rows(data)? > most { Some(some_rows(data, *k, most, rng)?) } else { None };
+        let some = if count_rows(data)? > most { Some(draw_sample(data, *k, most, rng)?) } else { None };
         let energy = |seeds: &Seeds<T>| {
             let of = |rows: &dyn DataSource<T>| inertia(&seeds.centers, None, Metric::Euclidean, rows, cx);
             match &some {
@@ -187,6 +187,11 @@ impl<T: Compute> MiniBatchSolver<T> {
         self.state.since_reassigned + rows >= 10 * self.params.n_clusters as u64
     }
 
+    /// What the weights of earlier rows are multiplied by when a batch of so many rows comes.
+    fn fade(&self, rows: u64) -> Option<f64> {
+        self.params.half_life.map(|half_life| (-(rows as f64) / half_life).exp2())
+    }
+
     /// The centers that starve once a batch with these weights is in, at most half as many as it has rows, and a row of the batch for each.
     fn places(
         &self,
@@ -197,7 +202,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         if self.params.reassignment_ratio <= 0.0 || !self.looks_for_starving(rows) {
             return Ok(None);
         }
-        let fade = self.params.half_life.map_or(1.0, |half_life| (-(rows as f64) / half_life).exp2());
+        let fade = self.fade(rows).unwrap_or(1.0);
         let weights: Vec<f64> =
             self.state.clusters.weights().iter().zip(added).map(|(old, new)| old * fade + new).collect();
         let enough = self.params.reassignment_ratio * weights.iter().copied().fold(0.0, f64::max);
@@ -378,8 +383,8 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         let rows = spare.label_and_sum(batch, &packed, &mut total, cx)?;
         let places = self.places(batch, rows, total.sums().weights())?;
         let looked = self.looks_for_starving(rows);
+        let fade = self.fade(rows);
         let state = &mut self.state;
-        let fade = self.params.half_life.map(|half_life| (-(rows as f64) / half_life).exp2());
         let sums = total.sums();
         state.clusters.check_means_with::<T>(fade.unwrap_or(1.0), sums)?;
         if let Some(fade) = fade {

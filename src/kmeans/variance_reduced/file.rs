@@ -34,6 +34,8 @@ impl<T: Compute> VarianceReducedSolver<T> {
             "algorithm": self.choice.algorithm.name(),
             "changed": self.choice.changed,
             "unbounded_until": self.choice.unbounded_until,
+            "cost_factor": self.choice.cost_factor.to_bits(),
+            "blurred": self.choice.blurred,
             "rate": self.rate.map(f64::to_bits),
             "stalled": self.stalled,
             "settled": self.settled,
@@ -88,6 +90,11 @@ impl<T: Compute> VarianceReducedSolver<T> {
         new.choice.algorithm = algorithm.ok_or("its \"algorithm\" is unknown")?;
         new.choice.changed = count(&numbers, "changed")?;
         new.choice.unbounded_until = count(&numbers, "unbounded_until")?;
+        new.choice.blurred = flag(&numbers, "blurred")?;
+        new.choice.cost_factor = number(&numbers, "cost_factor")?;
+        if !(new.choice.cost_factor >= 1.0 && new.choice.cost_factor.is_finite()) {
+            return Err("its \"cost_factor\" must be finite and at least 1".into());
+        }
         Ok(Self {
             dim,
             centers,

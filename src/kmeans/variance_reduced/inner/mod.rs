@@ -131,7 +131,8 @@ impl<'a, T: Compute> Inner<'a, T> {
     pub(super) fn new(mut start: Start<'a, T>, cx: &'a Executor) -> Self {
         let (k, dim) = (start.rounded.rows(), start.rounded.cols());
         let all = PackedCenters::for_rows(start.rounded, start.values.is_some());
-        // Without tile values there are no bounds to go by.
+        // Without tile values there are no bounds to go by. The centers that the steps begin with decide: steps move them little, and the next
+        // sweep decides anew.
         start.search_always |= all.by_difference();
         let panels = start.bounds.and_then(|bounds| bounds.pack_apart(start.rounded, all.is_sparse()));
         if panels.is_none() || start.search_always {
