@@ -98,7 +98,7 @@ impl Choice {
         let most = if self.unbounded_until > 0 { BOUNDED_AGAIN } else { costs.most_at_first };
         if costs.ratio(expected) > most {
             Algorithm::Lloyd
-        } else if costs.algorithm == Algorithm::Hamerly && balls_pay(n, k) && come_in_runs(labels) {
+        } else if costs.algorithm == Algorithm::Hamerly && balls_pay(n, k, || come_in_runs(labels)) {
             Algorithm::Exponion
         } else {
             costs.algorithm
