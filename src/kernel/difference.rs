@@ -52,7 +52,7 @@ pub(super) fn squares_tell_apart<T: Compute>(centers: MatRef<'_, T>, scale: T) -
 }
 
 /// Evenly spaced centers, of which all pairs are compared.
-fn compared<'a, T: Float>(centers: MatRef<'a, T>) -> impl Iterator<Item = &'a [T]> {
+fn compared<T: Float>(centers: MatRef<'_, T>) -> impl Iterator<Item = &[T]> {
     let (k, some) = (centers.rows(), centers.rows().min(COMPARED_CENTERS));
     (0..some).map(move |i| centers.row(i * k / some))
 }
