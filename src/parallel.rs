@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_that_nobody_uses_are_dropped() {
+    fn unused_pools_are_dropped() {
         let mut pools = Pools::default();
         let sizes = |pools: &Pools| pools.pools.iter().map(|p| p.current_num_threads()).collect::<Vec<_>>();
         let held = pools.get(2).unwrap();

@@ -163,7 +163,7 @@ fn leftovers(folder: &Path, prefix: &str, remove: bool) -> io::Result<Vec<PathBu
     Ok(found)
 }
 
-/// The lock on a file or folder that nobody else has one on.
+/// The lock on a file or folder, if no other process holds it.
 #[cfg(unix)]
 fn abandoned(path: &Path) -> Option<File> {
     let kind = fs::symlink_metadata(path).ok()?.file_type();
@@ -261,7 +261,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_nobody_holds_is_removed_by_the_next_file_of_that_name() {
+    fn unlocked_leftovers_are_removed_by_the_next_file_of_that_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.npy");
         let other = folder.path().join("other.npy");

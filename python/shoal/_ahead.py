@@ -29,7 +29,7 @@ class Ahead:
         self._room = threading.Semaphore(1)
         self._pulled: queue.SimpleQueue[npt.NDArray[Any] | BaseException] = queue.SimpleQueue()
         self._closed = False
-        # What ended the blocks, for whoever asks again.
+        # What ended the blocks, raised again at the next call.
         self._end: BaseException | None = None
         # A fork has no thread but the one that forked.
         self._process = os.getpid()

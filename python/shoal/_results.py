@@ -35,7 +35,7 @@ class Results(ABC):
     def put(self, values: npt.NDArray[Any]) -> None:
         """Take the next values."""
 
-    def prepare(self) -> None:  # noqa: B027 - whoever has something that may fail
+    def prepare(self) -> None:  # noqa: B027 - optional: for outputs whose end may fail
         """Do all that may fail, but change no file that is there."""
 
     @abstractmethod
@@ -152,7 +152,7 @@ def results(name: str, given: Any, dtype: npt.DTypeLike) -> Results:
     if given is None:
         return InMemory(dtype)
     if is_name(given):
-        # Distances are written, and nobody asks for them back.
+        # Distances are only written, never returned.
         return InFile(name, given, dtype, read=name == "out")
     if isinstance(given, np.ndarray):
         return InArray(name, given, dtype)

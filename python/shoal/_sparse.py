@@ -18,7 +18,7 @@ from ._params import shown
 
 def is_sparse(rows: Any) -> bool:
     """Whether rows are a sparse matrix or array of SciPy."""
-    # Without an import: who has such a matrix has imported it.
+    # Not imported here: an object of the package means that it is imported.
     module = sys.modules.get("scipy.sparse")
     return module is not None and bool(module.issparse(rows))
 

@@ -391,7 +391,7 @@ def open(
     with others, or with the same in another order. One column of vectors has no names. Of a stream of frames
     the names are those of the first block, which later frames must have too.
 
-    A source that gives another number of rows than it announced ends in a ``ValueError``, whoever reads it.
+    A source that yields a different number of rows than it announced raises ``ValueError``.
 
     Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
     checked at once, the others when they are read: a pass over a damaged file ends in an error.

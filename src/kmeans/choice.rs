@@ -59,7 +59,14 @@ impl Choice {
         sparse: bool,
     ) {
         // The first sweep makes labels, and centers that are worth grouping.
-        if labels.bounds.is_some() || sweeps == 0 || self.by_difference {
+        if labels.bounds.is_some() || sweeps == 0 {
+            return;
+        }
+        if self.by_difference {
+            // Every distance is measured, whatever the algorithm. A named one is kept: no lack of memory is in its way.
+            if self.asked != Algorithm::Auto {
+                self.algorithm = self.asked;
+            }
             return;
         }
         let n = labels.of_rows.len();

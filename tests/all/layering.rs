@@ -301,7 +301,7 @@ fn unknown_names_and_modules_are_found() {
 }
 
 #[test]
-fn rows_that_nobody_counts_are_found() {
+fn uncounted_rows_are_found() {
     let source = "fn f() {\n data.for_each_block(1, f);\n data::gather(data, rows, out);\n data.gather(rows, out);\n (table.gather)(rows) }";
     assert_eq!(lines("src/solver/sweep.rs", source), [2, 4]);
     for path in ["src/data/subset.rs", "src/python/rows.rs", "src/kmeans/nested/tests.rs"] {

@@ -1,7 +1,7 @@
 """Files with a few bytes changed, opened and read: a program of its own, for a damaged file may end it.
 
 ``python damage.py FOLDER COUNT KIND...`` writes a valid file of each kind and then COUNT damaged copies of
-it, one after the other. It reads each of them, and prints what came of them as one JSON object. The last line
+it, one after the other. It reads each of them and prints the outcomes as one JSON object. The last line
 on stderr tells which copy is being read.
 """
 

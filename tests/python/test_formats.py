@@ -765,8 +765,9 @@ def test_memory_does_not_grow_with_the_file(suffix, tmp_path):
         "done.set(); watcher.join()",
         "print((peak - before) * 1024)",
     )
-    # The rows are 51 MB, what Parquet decodes them to some 200 MB.
-    assert int(found) < 120e6
+    # The rows are 51 MB, and decoding a whole row group takes 200 MB more. The peak was 103 to 137 MB, the
+    # latter on a busy machine.
+    assert int(found) < 160e6
 
 
 def test_the_fit_of_the_guide(tmp_path, monkeypatch):

@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"shoal: error: say what to do: {', '.join(others)} or {last}", file=sys.stderr)
             return 2
         if sys.stdout is None:
-            raise FailedError("standard output is closed: redirect it to /dev/null where nobody reads it")
+            raise FailedError("standard output is closed: redirect it to /dev/null if you do not need it")
         with stopped_by_sigterm(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(
                 f"shoal: warning: {line_of(message) if isinstance(message, Warning) else message}",
