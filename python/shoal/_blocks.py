@@ -120,7 +120,7 @@ def put_back(
 class Passes:
     """The blocks of a stream, for each pass anew: all of one width and type, and as many rows as announced.
 
-    Whoever reads a stream, in Python or in the compiled half, reads it through this.
+    Every consumer of a stream, in Python or in the compiled half, reads it through this class.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ SETS = (
     "sift_bsds_trainval:4000",
     "patches:2000",
 )
-#: Sets of the comparison of defaults, some with so many of their rows; the first three are those that the
+#: Sets of the comparison of defaults, some cut to a number of rows; the first three are those that the
 #: default stop rule and its tolerance were chosen on.
 DEFAULTS = (
     "sift_bsds_trainval@60000:1000",
