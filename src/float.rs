@@ -1,7 +1,9 @@
-//! This module knows the two types that rows are computed in.
+//! The two types that rows are computed in.
 
 use std::fmt::{Debug, Display};
 use std::ops::{Add, Mul, Sub};
+
+use crate::exponent::{exp_all_f32, exp_all_f64};
 
 mod sealed {
     pub trait Sealed {}
@@ -53,10 +55,13 @@ pub trait Float:
     fn sqrt(self) -> Self;
     /// Neither NaN nor infinite.
     fn finite(self) -> bool;
+    /// Replaces every value, each at most 0, by its exponential, to a rounding or two.
+    #[doc(hidden)]
+    fn exp_all(values: &mut [Self]);
 }
 
 macro_rules! float {
-    ($t:ty, $name:literal) => {
+    ($t:ty, $name:literal, $exp_all:ident) => {
         impl Float for $t {
             const NAME: &'static str = $name;
             const EPSILON: f64 = <$t>::EPSILON as f64;
@@ -86,8 +91,11 @@ macro_rules! float {
             fn finite(self) -> bool {
                 self.is_finite()
             }
+            fn exp_all(values: &mut [Self]) {
+                $exp_all(values);
+            }
         }
     };
 }
-float!(f32, "float32");
-float!(f64, "float64");
+float!(f32, "float32", exp_all_f32);
+float!(f64, "float64", exp_all_f64);

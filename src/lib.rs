@@ -35,8 +35,11 @@
 //! - `ndarray` (default): `ndarray` views are sources.
 //! - `python`: the bindings behind the Python package; not for Rust users.
 
+pub mod centers;
 pub mod data;
 mod error;
+mod exponent;
+pub mod fit;
 mod float;
 pub mod gmm;
 pub mod graph;
@@ -45,6 +48,7 @@ pub mod kmeans;
 pub mod kmodes;
 mod matrix;
 mod parallel;
+mod pass;
 pub mod persist;
 #[cfg(feature = "python")]
 mod python;
@@ -52,17 +56,16 @@ mod rng;
 mod rows;
 pub mod seeding;
 mod shuffle;
-pub mod solver;
 pub mod stats;
 mod tuning;
 mod whole_file;
 
+pub use centers::KMeansModel;
 pub use error::{Error, Result};
+pub use fit::Metric;
 pub use float::Float;
 pub use gmm::{GaussianMixture, TruncatedGaussianMixture};
-pub use kmeans::{
-    Algorithm, BackwardEuler, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch, VarianceReduced,
-};
+pub use kmeans::{Algorithm, BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 pub use kmodes::LaplacianKModes;
 pub use matrix::MatRef;
 pub use parallel::{Executor, Interrupt};

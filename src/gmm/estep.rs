@@ -8,8 +8,8 @@ use crate::data::{DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
+use crate::pass::{Chunk, Cut, Wide, sweep};
 use crate::rows::Rows;
-use crate::solver::sweep::{Chunk, Cut, Wide, sweep};
 use crate::stats::ShareSums;
 use crate::tuning::{PROBED_CELLS, mixture_chunk_rows, mixture_tile_rows};
 

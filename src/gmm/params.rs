@@ -3,14 +3,13 @@
 use super::mixture::Covariance;
 use super::model::GaussianMixture;
 use super::starts::MixtureStarts;
-use crate::data::{Access, Source};
+use crate::centers::{CenterMethod, Snapshot};
+use crate::data::Access;
 use crate::error::{Error, Result};
-use crate::kernel::{Compute, MAX_CENTERS};
-use crate::kmeans::{FitRun, FitSteps, Method, shape};
-use crate::parallel::Executor;
+use crate::fit::{Element, Method, Run, Steps, either, require, run_methods};
+use crate::kernel::MAX_CENTERS;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
-use crate::solver::Solver;
 
 /// When a fit has converged.
 ///
@@ -345,35 +344,11 @@ impl MixtureParams {
         }
         if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
     }
+}
 
-    /// The number of rows, and what is wrong for them.
-    fn checked<S: Source + ?Sized>(&self, rows: &S) -> Result<(Option<u64>, usize)> {
-        let (n, d) = shape(rows, Access::Replay)?;
-        self.check(n.unwrap_or_default(), d)?;
-        let sparse = match rows.any() {
-            crate::data::AnySource::F32(data) => data.most_values().is_some(),
-            crate::data::AnySource::F64(data) => data.most_values().is_some(),
-        };
-        if sparse && self.covariance == Covariance::Diag {
-            return Err(Error::param(
-                "covariance_type=\"diag\" needs dense rows, X is sparse: take \"spherical\" or \"tied_spherical\"",
-            ));
-        }
-        Ok((n, d))
-    }
-
-    /// Fits a model to `rows`.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::NotFinite`], those of the source.
-    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<GaussianMixture> {
-        let (mut run, cx) = (self.start(rows)?, Executor::new(self.threads)?);
-        while run.advance(rows, &cx)?.is_some() {}
-        Ok(run.mixture())
-    }
-
-    /// A run over `rows`, to be advanced step by step with [`MixtureRun::advance`].
-    ///
+run_methods! {
+    MixtureParams, TruncatedGaussianMixture;
+    fit;
     /// ```
     /// use shoal::{Executor, gmm::TruncatedGaussianMixture};
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i * i % 59)]).collect();
@@ -384,19 +359,9 @@ impl MixtureParams {
     ///     assert!(step.objective >= before);
     ///     before = step.objective;
     /// }
-    /// assert_eq!(run.mixture().lower_bound(), before);
+    /// assert_eq!(run.model().lower_bound(), before);
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::Source`].
-    pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<MixtureRun> {
-        let (n, _) = self.checked(rows)?;
-        Ok(FitRun::new(self, rows, n))
-    }
-
-    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
-    /// have ended that the checkpoint is of, bit for bit, but for times.
-    ///
+    start;
     /// ```
     /// use shoal::{Executor, gmm::TruncatedGaussianMixture};
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i * i % 59)]).collect();
@@ -411,57 +376,76 @@ impl MixtureParams {
     /// }
     /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
     /// ```
-    ///
-    /// # Errors
-    /// As [`MixtureParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
-    pub fn resume_fit<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<MixtureRun> {
-        let shape = self.checked(rows)?;
-        FitRun::resumed(self, checkpoint, rows, shape)
-    }
-
-    /// An iterator over the steps of a fit.
-    ///
+    resume_fit;
     /// ```
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
     /// for step in shoal::gmm::TruncatedGaussianMixture::params(2).solve(&rows).unwrap() {
     ///     println!("{:?}", step.unwrap());
     /// }
     /// ```
-    ///
-    /// # Errors
-    /// As [`MixtureParams::start`].
-    pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<MixtureSteps<'a, S>> {
-        Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
-    }
+    solve;
 }
 
 /// A fit of a mixture on its way. It does not hold the data.
 ///
 /// See [`MixtureParams::start`] for an example.
-pub type MixtureRun = FitRun<TruncatedGaussianMixture>;
+pub type MixtureRun = Run<TruncatedGaussianMixture>;
 
 /// The steps of a fit of a mixture. See [`MixtureParams::solve`].
-pub type MixtureSteps<'a, S> = FitSteps<'a, TruncatedGaussianMixture, S>;
+pub type MixtureSteps<'a, S> = Steps<'a, TruncatedGaussianMixture, S>;
 
 impl MixtureRun {
-    /// The mixture as it is now.
-    pub fn mixture(&self) -> GaussianMixture {
-        self.with_solver(Solver::<f32>::model, Solver::<f64>::model)
+    /// The lower bound after each iteration of the best start.
+    pub fn lower_bounds(&self) -> &[f64] {
+        either!(self.solver(), solver => solver.lower_bounds())
+    }
+
+    /// Whether a variance was raised to the floor that keeps densities finite.
+    pub fn is_floored(&self) -> bool {
+        either!(self.solver(), solver => solver.is_floored())
     }
 }
 
 impl Method for TruncatedGaussianMixture {
     type Params = MixtureParams;
-    type Solver<T: Compute> = MixtureStarts<T>;
+    type Model = GaussianMixture;
+    type Solver<T: Element> = MixtureStarts<T>;
 
-    fn solver<T: Compute>(params: &MixtureParams) -> MixtureStarts<T> {
+    fn needs(_params: &MixtureParams) -> Access {
+        Access::Replay
+    }
+
+    fn admit(params: &MixtureParams, has: Access, sparse: bool) -> Result<()> {
+        require(Self::needs(params), has)?;
+        if sparse && params.covariance == Covariance::Diag {
+            return Err(Error::param(
+                "covariance_type=\"diag\" needs dense rows, X is sparse: take \"spherical\" or \"tied_spherical\"",
+            ));
+        }
+        Ok(())
+    }
+    fn check(params: &MixtureParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n.unwrap_or_default(), dim)
+    }
+
+    fn threads(params: &MixtureParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &MixtureParams) -> MixtureStarts<T> {
         MixtureStarts::plan(params.clone())
     }
 
-    fn of_checkpoint<T: Compute>(
+    fn of_checkpoint<T: Element>(
         params: &MixtureParams,
         contents: &Contents,
     ) -> Result<MixtureStarts<T>, String> {
         MixtureStarts::of_checkpoint(params, contents)
+    }
+}
+
+impl CenterMethod for TruncatedGaussianMixture {
+    fn snapshot<T: Element>(solver: &MixtureStarts<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
     }
 }

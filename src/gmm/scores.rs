@@ -5,13 +5,14 @@ use super::estep::{Near, Nearest};
 use super::mixture::{Covariance, Densities, Mixture};
 use super::neighbourhoods::Neighbourhoods;
 use super::space::Space;
+use crate::centers::{inertia, label, predict};
 use crate::data::DataSource;
 use crate::error::{Error, Result};
+use crate::fit::Metric;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
-use crate::kmeans::{Metric, for_all_rows, inertia, label, predict};
 use crate::parallel::Executor;
+use crate::pass::{Chunk, for_all_rows, sweep};
 use crate::rows::Rows;
-use crate::solver::sweep::{Chunk, sweep};
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
 /// What of a logarithm of a density, below the largest, is lost in the rounding of their sum.

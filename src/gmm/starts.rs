@@ -4,20 +4,21 @@ use std::time::Instant;
 
 use serde_json::json;
 
+use super::mixture::Mixture;
 use super::model::GaussianMixture;
 use super::params::MixtureParams;
 use super::truncated::Truncated;
+use crate::centers::Snapshot;
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
+use crate::fit::{Facts, FitSolver, Metric, Timings, stored_timings, timings_of};
+use crate::fit::{Restarts, RestartsState, Solver, Step};
 use crate::kernel::Compute;
-use crate::kmeans::state::{stored_timings, timings_of};
-use crate::kmeans::{CenterSolver, Metric, Snapshot, Timings};
 use crate::parallel::Executor;
 use crate::persist::kept::{count, flag, keep, keep_rows, kept_rows, list};
 use crate::persist::schema::MIXTURE_CHECKPOINT;
 use crate::persist::{Array, Contents};
 use crate::seeding::{Seeding, enough_rows};
-use crate::solver::{Restarts, RestartsState, Solver, Step};
 use crate::stats::{Coreset, lightweight_coreset};
 
 /// The starts of truncated EM that a fit consists of; the one with the highest bound wins.
@@ -66,7 +67,7 @@ impl<T: Compute> MixtureStarts<T> {
         [Some(self.starts.best()), self.starts.challenger()].into_iter().flatten()
     }
 
-    /// With these parameters, from what [`CenterSolver::checkpoint`] gave; the error says what is wrong.
+    /// With these parameters, from what [`FitSolver::checkpoint`] gave; the error says what is wrong.
     pub(super) fn of_checkpoint(params: &MixtureParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
         let numbers = contents.object("starts")?;
@@ -143,8 +144,9 @@ impl<T: Compute> Solver<T> for MixtureStarts<T> {
     }
 }
 
-impl<T: Compute> CenterSolver<T> for MixtureStarts<T> {
-    fn snapshot(&self) -> Snapshot<'_, T> {
+impl<T: Compute> MixtureStarts<T> {
+    /// What the solver shows between two steps.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let best = self.starts.best();
         let centers = best.mixture.as_ref().map_or(&[][..], |mixture| &mixture.means);
         let (labels, inertia) = best.finished.as_ref().map_or((&[][..], f64::NAN), |(l, e)| (l, *e));
@@ -163,25 +165,25 @@ impl<T: Compute> CenterSolver<T> for MixtureStarts<T> {
         }
     }
 
-    fn details(&self) -> Contents {
-        let mut contents = Contents::new("");
-        let best = self.starts.best();
-        if let Some(mixture) = &best.mixture {
-            let k = mixture.k();
-            let variances = mixture.variances_as(self.params.covariance);
-            keep(&mut contents, "variances", Array::new(&[variances.len()], &variances));
-            keep(&mut contents, "weights", Array::new(&[k], &mixture.weights));
-            let (size, ids) = (best.neighbours.size(), best.neighbours.ids());
-            keep(&mut contents, "neighbours", Array::new(&[k, size], ids));
-            keep(&mut contents, "bounds", Array::new(&[best.bounds.len()], &best.bounds));
-            contents.meta.insert("floored".into(), mixture.is_floored().to_string());
-            contents.meta.insert("converged".into(), best.converged.to_string());
-        }
-        contents
+    /// The coreset that the fit works on; `None` if it works on all rows.
+    pub(super) fn coreset(&self) -> Option<&Coreset<T>> {
+        self.coreset.as_ref()
     }
 
-    fn coreset(&self) -> Option<&Coreset<T>> {
-        self.coreset.as_ref()
+    /// The lower bound after each iteration of the best start.
+    pub(super) fn lower_bounds(&self) -> &[f64] {
+        &self.starts.best().bounds
+    }
+
+    /// Whether a variance was raised to its floor.
+    pub(super) fn is_floored(&self) -> bool {
+        self.starts.best().mixture.as_ref().is_some_and(Mixture::is_floored)
+    }
+}
+
+impl<T: Compute> FitSolver<T> for MixtureStarts<T> {
+    fn facts(&self) -> Facts {
+        self.snapshot().facts()
     }
 
     fn checkpoint(&self) -> Contents {

@@ -16,12 +16,11 @@ use super::params::{MixtureParams, Start, Stopping};
 use super::scores::Scores;
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
+use crate::fit::{Restartable, Solver, Step, StopReason, Timings};
 use crate::kernel::Compute;
-use crate::kmeans::Timings;
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
-use crate::solver::{Solver, Start as OneOfSeveral, Step, StopReason};
 
 /// Iterations with a shared variance and equal weights, before components get their own: variances of components that have not found their rows
 /// yet mean little.
@@ -72,7 +71,7 @@ struct Iterated<T> {
 }
 
 impl<T: Compute> Truncated<T> {
-    /// A plan: [`OneOfSeveral::begin`] makes starts of it.
+    /// A plan: [`Restartable::begin`] makes starts of it.
     pub(super) fn plan(params: MixtureParams) -> Self {
         Self {
             params,
@@ -286,7 +285,7 @@ impl<T: Compute> Solver<T> for Truncated<T> {
     }
 }
 
-impl<T: Compute> OneOfSeveral<T> for Truncated<T> {
+impl<T: Compute> Restartable<T> for Truncated<T> {
     fn begin(&self, start: u64, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {
         let mut new = Self { start, ..Self::plan(self.params.clone()) };
         new.choose(data, cx)?;

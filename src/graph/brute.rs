@@ -7,7 +7,7 @@ use crate::kernel::near::{Limits, Near, near};
 use crate::kernel::{Compute, Frame, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::solver::sweep::{Chunk, Wide, sweep};
+use crate::pass::{Chunk, Wide, sweep};
 use crate::tuning::{GRAPH_TILE_ROWS, SHIFT_SAMPLE, graph_block_rows};
 
 /// What rows are measured in, once they are known to be finite, and their squared distances too: the rows that others are looked for among, and

@@ -7,11 +7,13 @@
 use super::brute::{frame, nearest_of, packed};
 use super::lists::{Found, Lists, offer, reach};
 use super::{About, GraphMethod};
+use crate::centers::{nearest, predict};
 use crate::data::{DataSource, Own, RowRange, copy, count_rows, row_values};
 use crate::error::Result;
+use crate::fit::Metric;
 use crate::kernel::near::{Near, near};
 use crate::kernel::{Compute, Frame, PackedCenters, Scratch, distances};
-use crate::kmeans::{KMeans, Metric, nearest, predict};
+use crate::kmeans::KMeans;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};

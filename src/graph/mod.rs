@@ -10,9 +10,9 @@ mod tree;
 
 use crate::data::{Access, AnySource, DataSource, Own, Source, count_rows};
 use crate::error::{Error, Result};
+use crate::fit::require;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
-use crate::solver::require;
 use crate::tuning::{brute_force_pays, tree_pays};
 
 pub(crate) use brute::nearest_rows;

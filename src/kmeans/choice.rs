@@ -1,8 +1,8 @@
 //! This module knows which bounds exact sweeps have, when they begin, and when they are given up.
 
+use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
 use super::labels::{Labels, Swept};
-use super::panel_bounds::{PanelBounds, rounding_of};
 use super::params::Algorithm;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;

@@ -6,7 +6,7 @@ use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::parallel::Executor;
-use crate::solver::sweep::sweep;
+use crate::pass::sweep;
 use crate::stats::ClusterSums;
 use crate::tuning::tile_rows;
 

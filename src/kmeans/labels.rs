@@ -1,13 +1,13 @@
 //! This module knows the labels of rows between two sweeps, and the exact sweep that makes them anew: by bounds where there are any.
 
-use super::panel_bounds::{Bounds, PanelBounds, Work};
+use super::bounds::{Bounds, PanelBounds, Work};
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
+use crate::pass::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
 use crate::rows::RowBuf;
-use crate::solver::sweep::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
 

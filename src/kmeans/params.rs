@@ -1,34 +1,14 @@
 //! This module knows the parameters of k-means, and how a fit is put together from them.
 
-use super::model::KMeansModel;
-use super::run::{FitRun, FitSteps, Method, shape};
 use super::starts::LloydStarts;
-use crate::data::{Access, Source};
+use crate::centers::{CenterMethod, KMeansModel, Snapshot};
+use crate::data::Access;
 use crate::error::{Error, Result};
-use crate::kernel::{Compute, MAX_CENTERS};
+use crate::fit::{Element, Method, Metric, Run, Steps, run_methods};
+use crate::kernel::MAX_CENTERS;
 use crate::matrix::make_room;
-use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
-
-/// What "near" means.
-///
-/// ```
-/// use shoal::{KMeans, Metric};
-/// let rows = [[1.0f64, 0.0], [9.0, 0.1], [0.0, 1.0], [0.1, 7.0]];
-/// let model = KMeans::params(2).metric(Metric::Cosine).fit(&rows).unwrap();
-/// assert_eq!(model.labels()[0], model.labels()[1]);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Metric {
-    /// Choose for positions: squared Euclidean distance, centers are means.
-    #[default]
-    Euclidean,
-    /// Choose for directions (text, embeddings): rows are normalised on the fly and centers kept on the unit sphere. A row of zeros stays a
-    /// row of zeros.
-    Cosine,
-}
 
 /// Exact k-means. [`KMeans::params`] is where it starts.
 ///
@@ -218,17 +198,11 @@ impl KMeansParams {
         }
         if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
     }
+}
 
-    /// Fits a model to `rows`.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::NotFinite`], those of the source.
-    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansModel> {
-        self.start(rows)?.exhaust(rows, &Executor::new(self.threads)?)
-    }
-
-    /// A run over `rows`, to be advanced step by step with [`KMeansRun::advance`].
-    ///
+run_methods! {
+    KMeansParams, KMeans;
+    fit;
     /// ```
     /// use shoal::{Executor, KMeans};
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
@@ -239,22 +213,7 @@ impl KMeansParams {
     /// }
     /// assert_eq!(run.into_model().inertia(), 1.0);
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Memory`].
-    pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansRun> {
-        let (n, d) = shape(rows, Access::Replay)?;
-        let n = n.unwrap_or_default();
-        self.check(n, d)?;
-        // What a fit asks for later, in places where not to get it would end the process: better refused now.
-        let a_row = 8 + self.seeding.bytes_a_row();
-        make_room(&mut Vec::<u8>::new(), "labels and seeding", n, a_row)?;
-        Ok(FitRun::new(self, rows, Some(n)))
-    }
-
-    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
-    /// have ended that the checkpoint is of, bit for bit, but for times and for the number of distances measured.
-    ///
+    start;
     /// ```
     /// use shoal::{Executor, KMeans};
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i * i % 59)]).collect();
@@ -270,38 +229,23 @@ impl KMeansParams {
     /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
     /// assert_eq!(run.history().len(), again.history().len());
     /// ```
-    ///
-    /// # Errors
-    /// As [`KMeansParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
-    pub fn resume_fit<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<KMeansRun> {
-        let (n, d) = shape(rows, Access::Replay)?;
-        self.check(n.unwrap_or_default(), d)?;
-        FitRun::resumed(self, checkpoint, rows, (n, d))
-    }
-
-    /// An iterator over the steps of a fit; its `model` is valid after every one.
-    ///
+    resume_fit;
     /// ```
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
     /// for step in shoal::KMeans::params(2).solve(&rows).unwrap() {
     ///     println!("{:?}", step.unwrap());
     /// }
     /// ```
-    ///
-    /// # Errors
-    /// As [`KMeansParams::start`].
-    pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<KMeansSteps<'a, S>> {
-        Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
-    }
+    solve;
 }
 
 /// A k-means fit on its way. It does not hold the data.
 ///
 /// See [`KMeansParams::start`] for an example.
-pub type KMeansRun = FitRun<KMeans>;
+pub type KMeansRun = Run<KMeans>;
 
 /// The steps of a k-means fit. See [`KMeansParams::solve`].
-pub type KMeansSteps<'a, S> = FitSteps<'a, KMeans, S>;
+pub type KMeansSteps<'a, S> = Steps<'a, KMeans, S>;
 
 impl KMeansRun {
     /// The algorithm in use: of [`Algorithm::Auto`], what it has chosen so far.
@@ -312,17 +256,40 @@ impl KMeansRun {
 
 impl Method for KMeans {
     type Params = KMeansParams;
-    type Solver<T: Compute> = LloydStarts<T>;
+    type Model = KMeansModel;
+    type Solver<T: Element> = LloydStarts<T>;
 
-    fn solver<T: Compute>(params: &KMeansParams) -> LloydStarts<T> {
+    fn needs(_params: &KMeansParams) -> Access {
+        Access::Replay
+    }
+
+    fn check(params: &KMeansParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n.unwrap_or_default(), dim)?;
+        // A fit allocates this later, where failure would end the process.
+        let a_row = 8 + params.seeding.bytes_a_row();
+        make_room(&mut Vec::<u8>::new(), "labels and seeding", n.unwrap_or_default(), a_row)?;
+        Ok(())
+    }
+
+    fn threads(params: &KMeansParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &KMeansParams) -> LloydStarts<T> {
         LloydStarts::plan(params)
     }
 
-    fn of_checkpoint<T: Compute>(
+    fn of_checkpoint<T: Element>(
         params: &KMeansParams,
         contents: &Contents,
     ) -> Result<LloydStarts<T>, String> {
         LloydStarts::of_checkpoint(params, contents)
+    }
+}
+
+impl CenterMethod for KMeans {
+    fn snapshot<T: Element>(solver: &LloydStarts<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
     }
 }
 

@@ -2,19 +2,21 @@
 
 use serde_json::json;
 
-use super::lloyd::{Lloyd, Timings};
-use super::model::KMeansModel;
+use super::lloyd::Lloyd;
 use super::params::KMeansParams;
-use super::run::{CenterSolver, Snapshot};
-use super::state::{count, number, step_of, stored_step, stored_timings, timings_of};
+use crate::centers::{KMeansModel, Snapshot};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
+use crate::fit::{
+    Facts, FitSolver, Restartable, Restarts, RestartsState, Solver, Step, Timings, step_of, stored_step,
+    stored_timings, timings_of,
+};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::Contents;
+use crate::persist::kept::{count, number};
 use crate::persist::schema::KMEANS_CHECKPOINT;
 use crate::seeding::Seeding;
-use crate::solver::{Restarts, RestartsState, Solver, Start, Step};
 
 /// The starts of [`Lloyd`] that a fit consists of; the one with the lowest inertia wins.
 pub struct LloydStarts<T> {
@@ -36,7 +38,7 @@ impl<T: Compute> LloydStarts<T> {
         Self { starts, lost: Timings::default() }
     }
 
-    /// With these parameters, from what [`CenterSolver::checkpoint`] gave; the error says what is wrong.
+    /// With these parameters, from what [`FitSolver::checkpoint`] gave; the error says what is wrong.
     pub(super) fn of_checkpoint(params: &KMeansParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(KMEANS_CHECKPOINT)?;
         let numbers = contents.object("state")?;
@@ -84,11 +86,18 @@ impl<T: Compute> Solver<T> for LloydStarts<T> {
     }
 }
 
-impl<T: Compute> CenterSolver<T> for LloydStarts<T> {
-    fn snapshot(&self) -> Snapshot<'_, T> {
+impl<T: Compute> LloydStarts<T> {
+    /// What the solver shows between two steps.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let best = self.starts.best();
         let challenger = self.starts.challenger().map(Lloyd::timings).unwrap_or_default();
         Snapshot { timings: self.lost + best.timings() + challenger, ..best.snapshot() }
+    }
+}
+
+impl<T: Compute> FitSolver<T> for LloydStarts<T> {
+    fn facts(&self) -> Facts {
+        self.snapshot().facts()
     }
 
     fn checkpoint(&self) -> Contents {

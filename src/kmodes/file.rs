@@ -3,19 +3,19 @@
 use serde_json::json;
 
 use super::affinity::Affinity;
-use super::exponent::Exponent;
 use super::params::{KModesParams, ModeUpdate};
 use super::shares::Shares;
 use super::solver::KModesSolver;
+use crate::fit::Element;
 use crate::persist::kept::{count, figure, flag, keep, list, number, rows as kept_values, stored_rows, text};
 use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 
 /// The share of each cluster whose responsibility is not stored.
 const RESTS: &str = "responsibilities_rest";
 
-impl<T: Exponent> KModesSolver<T> {
+impl<T: Element> KModesSolver<T> {
     /// All that the next step depends on, but for the rows.
-    pub(super) fn checkpoint(&self) -> Contents {
+    pub(super) fn to_file(&self) -> Contents {
         let n = self.labels.len();
         let mut contents = Contents::new(KMODES_CHECKPOINT);
         keep(&mut contents, "centers", stored_rows(&self.modes, self.dim.max(1)));
@@ -59,14 +59,14 @@ impl<T: Exponent> KModesSolver<T> {
         contents
     }
 
-    /// The state that [`checkpoint`](Self::checkpoint) gave, of `n` rows of `dim` columns.
-    pub(super) fn of_checkpoint(
-        params: &KModesParams,
-        contents: &Contents,
-        (n, dim): (u64, usize),
-    ) -> Result<Self, String> {
+    /// The state that [`to_file`](Self::to_file) wrote.
+    pub(super) fn of_checkpoint(params: &KModesParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(KMODES_CHECKPOINT)?;
-        let (n, k) = (n as usize, params.n_clusters);
+        let known: Vec<u32> = list(contents, "labels")?;
+        let &[_, dim] = contents.array("centers")?.shape() else {
+            return Err("its \"centers\" are no matrix".into());
+        };
+        let (n, k) = (known.len(), params.n_clusters);
         let about = contents.object("solver")?;
         let starts: Vec<u64> = list(contents, "affinity_starts")?;
         let affinity = Affinity::of_parts(
@@ -93,7 +93,7 @@ impl<T: Exponent> KModesSolver<T> {
             variance: number(&about, "variance")?,
             modes: kept_values(contents, "centers", dim)?,
             mode_rows: list(contents, "mode_rows")?,
-            labels: list(contents, "labels")?,
+            labels: known,
             z: z.ok_or("its responsibilities do not fit together")?,
             lambda: number(&about, "lambda")?,
             shifted: flag(&about, "shifted")?,

@@ -8,9 +8,9 @@
 //! kept, what is watched may rise a little.
 
 use super::affinity::Affinity;
-use super::exponent::Exponent;
 use super::shares::{Shares, keep};
 use crate::error::Result;
+use crate::fit::Element;
 use crate::parallel::Executor;
 
 /// Most updates of a loop.
@@ -89,7 +89,7 @@ impl Sums {
     }
 }
 
-impl<T: Exponent> Problem<'_, T> {
+impl<T: Element> Problem<'_, T> {
     /// Whether no update can raise what is watched, but for rounding: the shift makes the condition true row by row.
     fn goes_down(&self) -> bool {
         let n = self.affinity.n_rows();
@@ -289,7 +289,7 @@ impl<T: Exponent> Problem<'_, T> {
 }
 
 /// Rows of `k` values in another order.
-pub(super) fn ordered<T: Exponent>(values: &[T], order: &[u32], k: usize) -> Vec<T> {
+pub(super) fn ordered<T: Element>(values: &[T], order: &[u32], k: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(values.len());
     for &row in order {
         out.extend_from_slice(&values[row as usize * k..][..k]);
@@ -298,7 +298,7 @@ pub(super) fn ordered<T: Exponent>(values: &[T], order: &[u32], k: usize) -> Vec
 }
 
 /// The label of every row: the cluster that is most responsible, the lowest among equals.
-pub(super) fn labels<T: Exponent>(z: &Shares<T>) -> Vec<u32> {
+pub(super) fn labels<T: Element>(z: &Shares<T>) -> Vec<u32> {
     let mut found = Vec::with_capacity(z.n_rows());
     z.each(|_, row| {
         let mut best = 0;

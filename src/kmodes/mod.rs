@@ -5,9 +5,9 @@
 //! A relaxation of the labels has a bound that is minimised row by row, for all rows at once.
 
 mod affinity;
-mod exponent;
 mod file;
 mod laplacian;
+mod model;
 mod modes;
 mod outside;
 mod params;
@@ -19,12 +19,15 @@ mod tests;
 mod width;
 
 pub use affinity::Affinity;
-pub use exponent::Exponent;
+pub use model::KModesModel;
+#[cfg(feature = "python")]
+pub(crate) use model::seen;
 #[cfg(feature = "python")]
 pub(crate) use outside::{Known, Pull, responsibilities};
 pub use params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate, Shift};
 pub use run::KModesRun;
 #[cfg(feature = "python")]
 pub(crate) use shares::Shares;
+pub use solver::KModesSolver;
 #[cfg(feature = "python")]
-pub(crate) use solver::Snapshot;
+pub(crate) use solver::View;

@@ -1,14 +1,14 @@
 //! This module knows modes: the first ones, rows that their clusters are surest of, and means that are shifted uphill.
 
-use super::exponent::Exponent;
 use super::shares::Shares;
+use crate::centers::nearest;
 use crate::data::{DataSource, copy, take};
 use crate::error::{Error, Result};
+use crate::fit::{Element, Metric};
 use crate::kernel::{self, Compute, PackedCenters, Scratch, distances};
-use crate::kmeans::{Metric, nearest};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::solver::sweep::{Chunk, Wide, sweep};
+use crate::pass::{Chunk, Wide, sweep};
 use crate::tuning::{DENSITY_ROWS, STRIP_ROWS, tile_rows};
 
 /// Most shifts of a mean.
@@ -40,7 +40,7 @@ pub(super) fn packed<T: Compute>(modes: &[T], data: &dyn DataSource<T>) -> Packe
 }
 
 /// The kernel of every row and mode, into `near`, `k` values a row.
-pub(super) fn nearness<T: Exponent>(
+pub(super) fn nearness<T: Element>(
     data: &dyn DataSource<T>,
     modes: &[T],
     gauss: Gauss,
@@ -85,7 +85,7 @@ fn members(labels: &[Option<u32>], k: usize) -> Vec<Vec<u64>> {
 ///
 /// # Errors
 /// [`Error::InvalidParam`] for modes that were given of which one is nearest to no row, and for fewer distinct rows than modes; those of the source.
-pub(super) fn first_labels<T: Exponent>(
+pub(super) fn first_labels<T: Element>(
     data: &dyn DataSource<T>,
     modes: &mut [T],
     given: bool,
@@ -109,7 +109,7 @@ pub(super) fn first_labels<T: Exponent>(
 }
 
 /// Whether the kernel sees next to nothing: of most rows that do not coincide with a mode it is 0, whatever the mode.
-pub(super) fn is_blind<T: Exponent>(near: &[T], k: usize) -> bool {
+pub(super) fn is_blind<T: Element>(near: &[T], k: usize) -> bool {
     let (mut seen, mut unseen) = (0, 0);
     for row in near.chunks_exact(k) {
         if row.iter().any(|a| (f64::MIN_POSITIVE..1.0).contains(&a.to_f64())) {
@@ -129,7 +129,7 @@ pub(super) fn is_blind<T: Exponent>(near: &[T], k: usize) -> bool {
 ///
 /// # Panics
 /// When a cluster has no rows.
-pub(super) fn densest<T: Exponent>(
+pub(super) fn densest<T: Element>(
     data: &dyn DataSource<T>,
     labels: &[Option<u32>],
     k: usize,
@@ -176,7 +176,7 @@ fn without_rows(k: usize, l: usize) -> Error {
 
 /// The row that each cluster is surest of (equation 10), the lowest among equals: the one for which the others are responsible least, which can be
 /// told where the responsibility itself rounds to 1 for many rows.
-pub(super) fn surest<T: Exponent>(z: &Shares<T>) -> Vec<u64> {
+pub(super) fn surest<T: Element>(z: &Shares<T>) -> Vec<u64> {
     let k = z.k();
     let mut best = vec![(f64::INFINITY, 0); k];
     let mut after = vec![0.0; k + 1];
@@ -203,7 +203,7 @@ struct Shifted {
 }
 
 /// Shifts each mode to the mean of its rows, weighted by their kernel (equation 9), until it is at rest. Gives the number of shifts.
-pub(super) fn shift<T: Exponent>(
+pub(super) fn shift<T: Element>(
     data: &dyn DataSource<T>,
     labels: &[u32],
     modes: &mut [T],

@@ -1,10 +1,10 @@
 //! This module knows the responsibilities of rows that were not in the fit, through their neighbours that were.
 
-use super::exponent::Exponent;
 use super::modes::{Gauss, nearness};
 use super::shares::Shares;
 use crate::data::{DataSource, count_rows};
 use crate::error::{Error, Result};
+use crate::fit::Element;
 use crate::graph::nearest_rows;
 use crate::matrix::make_room;
 use crate::parallel::Executor;
@@ -34,7 +34,7 @@ pub(crate) struct Known<'a, T> {
 ///
 /// # Errors
 /// Those of the sources; [`Error::Shape`] for responsibilities of another number of rows.
-pub(crate) fn responsibilities<T: Exponent>(
+pub(crate) fn responsibilities<T: Element>(
     rows: &dyn DataSource<T>,
     known: &Known<'_, T>,
     cx: &Executor,

@@ -1,12 +1,8 @@
 //! This module knows the parameters of Laplacian K-modes, checked as a whole before any work.
 
-use super::affinity::Affinity;
-use super::run::KModesRun;
-use crate::data::Source;
 use crate::error::{Error, Result};
+use crate::fit::run_methods;
 use crate::graph::GraphMethod;
-use crate::parallel::Executor;
-use crate::persist::Contents;
 use crate::seeding::Seeding;
 
 /// Laplacian K-modes (SLK): see the [module](super).
@@ -51,7 +47,7 @@ pub enum Collapse {
 /// let rows = [[0.0f64, 1.0], [0.1, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.1], [1.0, 0.2]];
 /// let params = LaplacianKModes::params(2).n_neighbors(2).seeding(Seeding::Given(vec![0.0, 1.0, 1.0, 0.0]));
 /// let cx = Executor::new(None).unwrap();
-/// let mut run = params.start(&rows, None).unwrap();
+/// let mut run = params.start(&rows).unwrap();
 /// while run.advance(&rows, &cx).unwrap().is_some() {}
 /// assert_eq!(run.labels(), [0, 0, 0, 1, 1, 1]);
 /// ```
@@ -71,6 +67,7 @@ pub struct KModesParams {
     pub(super) rng_seed: u64,
     pub(super) graph_method: GraphMethod,
     pub(super) responsibilities_memory: Option<u64>,
+    pub(super) threads: Option<usize>,
 }
 
 /// Responsibilities of all rows that a fit holds: those it ends with, and twice those it replaces.
@@ -79,7 +76,7 @@ const COPIES: u64 = 3;
 const LEAST_KEPT: usize = 2;
 
 impl LaplacianKModes {
-    /// Parameters with the defaults of the Python class, but for the start: k-means++ seeds. [`KModesRun::begin_with`] takes labels.
+    /// Parameters with the defaults of the Python class, but for the start: k-means++ seeds. [`KModesRun::begin_with`](super::KModesRun::begin_with) takes labels.
     ///
     /// See [`KModesParams`] for an example.
     pub fn params(n_clusters: usize) -> KModesParams {
@@ -98,6 +95,7 @@ impl LaplacianKModes {
             rng_seed: 0,
             graph_method: GraphMethod::Auto,
             responsibilities_memory: Some(1_000_000_000),
+            threads: None,
         }
     }
 }
@@ -154,6 +152,8 @@ impl KModesParams {
         /// Bytes for responsibilities: where all of them take more, the largest of each row are kept, as many as fit, at least two, and the others
         /// share what is left. `None`: all are kept.
         responsibilities_memory: Option<u64>,
+        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        threads: Option<usize>,
     }
 
     /// Clusters whose responsibilities are kept of each of `n` rows, given the bytes of a value.
@@ -213,54 +213,32 @@ impl KModesParams {
         }
         if problems.is_empty() { Ok(()) } else { Err(Error::InvalidParam(problems)) }
     }
+}
 
-    /// A run over `rows`, to be advanced step by step. With an `affinity` no graph is made.
-    ///
+run_methods! {
+    KModesParams, LaplacianKModes;
+    /// ```
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// let model = shoal::kmodes::LaplacianKModes::params(3).fit(&rows).unwrap();
+    /// assert!(model.mode_rows().iter().all(|&row| row < 40));
+    /// ```
+    fit;
     /// See [`KModesParams`] for an example.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`]; [`Error::Source`] for rows that cannot be read at any place; [`Error::Shape`] for an affinity of another
-    /// number of rows.
-    pub fn start<S: Source + ?Sized>(&self, rows: &S, affinity: Option<Affinity>) -> Result<KModesRun> {
-        KModesRun::new(self, rows, affinity)
-    }
-
-    /// A run that goes on from what [`KModesRun::checkpoint`] gave, over the same rows and with the same parameters: it ends with the same bits.
-    ///
+    start;
     /// ```
     /// use shoal::kmodes::LaplacianKModes;
     /// use shoal::Executor;
     /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
     /// let (params, cx) = (LaplacianKModes::params(3), Executor::new(None).unwrap());
-    /// let mut run = params.start(&rows, None).unwrap();
+    /// let mut run = params.start(&rows).unwrap();
     /// run.advance(&rows, &cx).unwrap();
-    /// let mut again = params.resume(&run.checkpoint(&rows).unwrap(), &rows).unwrap();
+    /// let mut again = params.resume_fit(&run.checkpoint(&rows).unwrap(), &rows).unwrap();
     /// for run in [&mut run, &mut again] {
     ///     while run.advance(&rows, &cx).unwrap().is_some() {}
     /// }
     /// assert_eq!(run.labels(), again.labels());
     /// ```
-    ///
-    /// # Errors
-    /// As [`KModesParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
-    pub fn resume<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<KModesRun> {
-        KModesRun::resumed(self, checkpoint, rows)
-    }
-
-    /// A fit from its beginning to its end.
-    ///
-    /// ```
-    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
-    /// let run = shoal::kmodes::LaplacianKModes::params(3).fit(&rows).unwrap();
-    /// assert!(run.mode_rows().iter().all(|&row| row < 40));
-    /// ```
-    ///
-    /// # Errors
-    /// As [`KModesParams::start`], and those of the source.
-    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KModesRun> {
-        let cx = Executor::new(None)?;
-        let mut run = self.start(rows, None)?;
-        while run.advance(rows, &cx)?.is_some() {}
-        Ok(run)
-    }
+    resume_fit;
+    /// See [`KMeansParams::solve`](crate::kmeans::KMeansParams::solve) for an example.
+    solve;
 }

@@ -3,12 +3,12 @@
 //! What is left out is shared equally by the clusters that are left out, so that rows are positive and have the sum 1 as ever, and neighbours
 //! pull as they would, but for differences among what is small.
 
-use super::exponent::Exponent;
 use crate::error::Result;
+use crate::fit::Element;
 use crate::matrix::make_room;
 
 /// Responsibilities of all rows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Shares<T> {
     k: usize,
     /// Clusters of each row whose responsibilities are kept: all `k`, or less.
@@ -19,7 +19,7 @@ pub(crate) struct Shares<T> {
     clusters: Vec<u32>,
 }
 
-impl<T: Exponent> Shares<T> {
+impl<T: Element> Shares<T> {
     /// None yet.
     pub(super) fn new(k: usize, top: usize) -> Self {
         Self { k, top: top.min(k), values: Vec::new(), clusters: Vec::new() }
@@ -242,7 +242,7 @@ impl<T: Exponent> Shares<T> {
 
 /// Keeps the largest responsibilities of a row, of which the lower cluster comes first among equals; of the others the mean. The row becomes what
 /// is kept of it.
-pub(super) fn keep<T: Exponent>(row: &mut [T], values: &mut [T], clusters: &mut [u32], order: &mut Vec<u32>) {
+pub(super) fn keep<T: Element>(row: &mut [T], values: &mut [T], clusters: &mut [u32], order: &mut Vec<u32>) {
     let top = clusters.len();
     order.clear();
     order.extend(0..row.len() as u32);

@@ -3,22 +3,23 @@
 use std::time::Instant;
 
 use super::affinity::Affinity;
-use super::exponent::Exponent;
 use super::laplacian::{Problem, Relaxed, labels, ordered};
+use super::model::{Fitted, KModesModel};
 use super::modes::{Gauss, densest, first_labels, is_blind, nearness, shift, surest};
-use super::outside::{Known, Pull};
+use super::outside::Pull;
 use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
 use super::shares::Shares;
 use super::width::{mean_sq_dist, refuse_overflow, sound_variance, weight_for};
+use crate::centers::nearest;
 use crate::data::{Access, DataSource, count_rows, normalize_rows, take};
 use crate::error::Result;
+use crate::fit::{Element, Facts, FitSolver, Metric, Solver, Step, StopReason, Typed};
 use crate::graph::{About, knn_graph};
 use crate::kernel::sq_dist;
-use crate::kmeans::{Metric, nearest};
 use crate::matrix::make_room;
 use crate::parallel::Executor;
+use crate::persist::Contents;
 use crate::seeding::Seeding;
-use crate::solver::{Solver, Step, StopReason};
 use crate::tuning::NEAR_BYTES;
 
 /// The run ends when the energy changes by less than this share.
@@ -31,7 +32,7 @@ const MOST_COLLAPSES: u32 = 60;
 /// What a fit shows between two of its steps.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "most of it is shown by Python only"))]
-pub(crate) struct Snapshot<'a, T> {
+pub(crate) struct View<'a, T> {
     pub(crate) dim: usize,
     pub(crate) modes: &'a [T],
     pub(crate) mode_rows: &'a [u64],
@@ -56,7 +57,7 @@ pub(crate) struct Snapshot<'a, T> {
 
 /// A fit on its way, over rows as they are to be seen.
 #[expect(clippy::struct_excessive_bools, reason = "they are what Python shows, one by one")]
-pub(super) struct KModesSolver<T> {
+pub struct KModesSolver<T> {
     pub(super) params: KModesParams,
     pub(super) dim: usize,
     pub(super) affinity: Option<Affinity>,
@@ -94,7 +95,7 @@ pub(super) struct KModesSolver<T> {
     pub(super) timings: [f64; 3],
 }
 
-impl<T: Exponent> KModesSolver<T> {
+impl<T: Element> KModesSolver<T> {
     pub(super) fn new(params: &KModesParams, affinity: Option<Affinity>) -> Self {
         Self {
             params: params.clone(),
@@ -127,8 +128,9 @@ impl<T: Exponent> KModesSolver<T> {
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot<'_, T> {
-        Snapshot {
+    /// What the solver shows between two steps.
+    pub(crate) fn view(&self) -> View<'_, T> {
+        View {
             dim: self.dim,
             modes: &self.modes,
             mode_rows: &self.mode_rows,
@@ -150,16 +152,26 @@ impl<T: Exponent> KModesSolver<T> {
         }
     }
 
-    /// What others ask the fit for, whose rows are `rows`.
-    pub(super) fn known<'a>(&'a self, rows: &'a dyn DataSource<T>) -> Known<'a, T> {
+    /// Uses a given affinity instead of a neighbor graph.
+    pub(super) fn take_affinity(&mut self, affinity: Affinity) {
+        self.affinity = Some(affinity);
+        self.about = "precomputed".into();
+    }
+
+    /// The model in its present state.
+    fn model_of(&self) -> KModesModel {
         let m = self.params.n_neighbors;
         let sum = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1);
         let given = self.about == "precomputed";
         let mean = sum / (self.labels.len().max(1) * m) as f64;
-        Known {
-            rows,
-            modes: &self.modes,
-            responsibilities: &self.z,
+        KModesModel {
+            typed: Typed::of(Fitted { modes: self.modes.clone(), responsibilities: self.z.clone() }),
+            dim: self.dim,
+            mode_rows: self.mode_rows.clone(),
+            labels: self.labels.clone(),
+            energy: self.energies.last().copied().unwrap_or(f64::NAN),
+            n_iter: self.n_iter,
+            normalize: self.params.normalize,
             n_neighbors: m,
             pull: if self.params.gaussian && !given { Pull::Kernel } else { Pull::Each(mean) },
             bandwidth: self.variance.sqrt(),
@@ -474,8 +486,8 @@ impl<T: Exponent> KModesSolver<T> {
     }
 }
 
-impl<T: Exponent> Solver<T> for KModesSolver<T> {
-    type Model = ();
+impl<T: Element> Solver<T> for KModesSolver<T> {
+    type Model = KModesModel;
 
     fn needs(&self) -> Access {
         Access::Random
@@ -496,7 +508,28 @@ impl<T: Exponent> Solver<T> for KModesSolver<T> {
         Ok(step)
     }
 
-    fn model(&self) {}
+    fn model(&self) -> KModesModel {
+        self.model_of()
+    }
+}
+
+impl<T: Element> FitSolver<T> for KModesSolver<T> {
+    fn facts(&self) -> Facts {
+        let metric = if self.params.normalize { Metric::Cosine } else { Metric::Euclidean };
+        Facts { dim: self.dim, metric, has_weight: true }
+    }
+
+    fn finish(&mut self, _data: &dyn DataSource<T>, _cx: &Executor) -> Result<f64> {
+        Ok(self.energies.last().copied().unwrap_or(f64::NAN))
+    }
+
+    fn checkpoint(&self) -> Contents {
+        self.to_file()
+    }
+
+    fn fits(&self, n: Option<u64>) -> bool {
+        n.is_none_or(|n| self.labels.len() as u64 == n)
+    }
 }
 
 /// Labels of which none is missing.

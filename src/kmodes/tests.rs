@@ -8,9 +8,9 @@ use super::params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate};
 use super::solver::KModesSolver;
 use crate::data::{Access, Block, DataSource, Dense};
 use crate::error::{Error, Result};
+use crate::fit::Solver;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
-use crate::solver::Solver;
 
 const N: usize = 150;
 const DIM: usize = 6;

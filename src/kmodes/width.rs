@@ -1,16 +1,16 @@
 //! This module knows the kernel's width and the Laplacian's weight where they are left to the fit, and what weights are too large to be summed.
 
 use super::affinity::Affinity;
-use super::exponent::Exponent;
 use super::params::Shift;
 use crate::data::{self, DataSource};
 use crate::error::{Error, Result};
+use crate::fit::Element;
 use crate::kernel::sq_dist;
 use crate::parallel::Executor;
 use crate::tuning::MEAN_OVER_LEAST;
 
 /// The mean squared distance of rows that are neighbours.
-pub(super) fn mean_sq_dist<T: Exponent>(
+pub(super) fn mean_sq_dist<T: Element>(
     data: &dyn DataSource<T>,
     affinity: &Affinity,
     cx: &Executor,
@@ -33,7 +33,7 @@ pub(super) fn mean_sq_dist<T: Exponent>(
 }
 
 /// A mean squared distance of neighbours as a variance, if it is one: rows of length 1 coincide where nothing but rounding tells them apart.
-pub(super) fn sound_variance<T: Exponent>(mean: f64, normalized: bool) -> Result<f64> {
+pub(super) fn sound_variance<T: Element>(mean: f64, normalized: bool) -> Result<f64> {
     let least = if normalized { (4.0 * T::EPSILON).powi(2) } else { f64::MIN_POSITIVE };
     if mean >= least && mean.is_finite() {
         return Ok(mean);
@@ -61,7 +61,7 @@ pub(super) fn weight_for(k: usize, degree: f64, from_labels: bool) -> f64 {
 }
 
 /// Refuses weights whose sums are no numbers of the type any more, given the largest sum of a row and that of all.
-pub(super) fn refuse_overflow<T: Exponent>(shift: Shift, weight: f64, (most, all): (f64, f64)) -> Result<()> {
+pub(super) fn refuse_overflow<T: Element>(shift: Shift, weight: f64, (most, all): (f64, f64)) -> Result<()> {
     let shift = if let Shift::By(shift) = shift { shift } else { 0.0 };
     let largest = 4.0 * (most + shift + 1.0) * weight.max(1.0);
     if T::from_f64(largest).finite() && (largest * all.max(1.0)).is_finite() {

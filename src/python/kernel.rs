@@ -10,8 +10,9 @@ use super::rows::Input;
 use super::source::Source;
 use crate::data::DataSource;
 use crate::error::{Error, Result};
+use crate::fit::Metric;
 use crate::kernel::Compute;
-use crate::kmeans::{self, Metric};
+use crate::kmeans;
 use crate::parallel::Executor;
 
 /// The metric of that name.

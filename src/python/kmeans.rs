@@ -11,10 +11,10 @@ use super::enter::enter;
 use super::kernel::metric_of;
 use super::persist::of_python;
 use super::rows::Input;
-use super::run::Run;
 use super::seeding::named;
 use super::source::Source;
 use crate::error::Result;
+use crate::fit::Run;
 use crate::kmeans::{
     Algorithm, BackwardEuler, Bounds, EpochSize, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced, Variant,
 };

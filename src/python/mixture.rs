@@ -10,9 +10,9 @@ use super::kernel::from_row;
 use super::kmeans::{State, begun, seeding_of};
 use super::persist::of_python;
 use super::rows::Input;
-use super::run::Run;
 use super::seeding::named;
 use super::source::Source;
+use crate::fit::Run;
 use crate::gmm::{CoresetSize, Covariance, GaussianMixture, Start, Stopping, TruncatedGaussianMixture};
 use crate::persist::kept::Values;
 

@@ -17,10 +17,9 @@ use super::source::Source;
 use super::step::Step;
 use crate::data::AnySource;
 use crate::error::Result;
-use crate::kmeans::{CenterSolver, FitRun, Method, Timings};
+use crate::fit::{self, FitSolver, Method, Run, StopReason, Timings};
 use crate::parallel::Executor;
 use crate::persist::{self, Contents};
-use crate::solver::{self, StopReason};
 
 /// What Python asks of a fit, whatever the method.
 trait AnyRun: Send {
@@ -53,7 +52,7 @@ trait AnyRun: Send {
     fn history(&self) -> Vec<solver::Step>;
 }
 
-impl<M: Method> AnyRun for FitRun<M> {
+impl<M: Method> AnyRun for Run<M> {
     fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<solver::Step>> {
         self.advance(rows, cx)
     }
@@ -166,7 +165,7 @@ pub(super) struct Run {
 impl Run {
     /// A run that was made for `input`, and whose steps are passes.
     pub(super) fn new<M: Method + 'static>(
-        run: FitRun<M>,
+        run: Run<M>,
         input: Input,
         n_clusters: usize,
         threads: Option<usize>,
@@ -185,7 +184,7 @@ impl Run {
 
     /// A run without rows of its own.
     pub(super) fn of_batches<M: Method + 'static>(
-        run: FitRun<M>,
+        run: Run<M>,
         n_clusters: usize,
         threads: Option<usize>,
     ) -> Self {

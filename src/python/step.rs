@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::solver;
+use crate::fit;
 
 /// What one unit of work did.
 #[pyclass(frozen, get_all, module = "shoal._core")]

@@ -24,9 +24,9 @@ use crate::error::{Error, Result};
 use crate::kernel::{Compute, PackedCenters, Point, Scratch, nearest, sq_dists};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
+use crate::pass::{Chunk, sweep};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows, spread};
-use crate::solver::sweep::{Chunk, sweep};
 use crate::tuning::{SEEDING_TILE_ROWS, STRIP_ROWS, chains_together};
 
 /// Chains that may end in a center that there is already, one after the other, before the center is drawn from all rows.

@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters, Point, Scratch, nearest, sq_dists};
 use crate::matrix::{MatRef, make_room};
 use crate::parallel::Executor;
+use crate::pass::{Chunk, sweep};
 use crate::rng::Rng;
 use crate::rows::{RowBuf, Rows};
-use crate::solver::sweep::{Chunk, sweep};
 use crate::tuning::SEEDING_TILE_ROWS;
 
 /// How far a row is from the centers so far, and from which: `(D2, center)`.

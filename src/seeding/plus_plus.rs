@@ -9,8 +9,8 @@ use crate::kernel::listed::RowCenters;
 use crate::kernel::{Compute, Point};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
+use crate::pass::{Chunk, sweep};
 use crate::rng::Rng;
-use crate::solver::sweep::{Chunk, sweep};
 use crate::tuning::SEEDING_TILE_ROWS;
 
 /// `k` centers by k-means++; `greedy` takes the best of `2 + ln k` candidates each time (the rule of scikit-learn).

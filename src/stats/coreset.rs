@@ -12,9 +12,9 @@ use crate::data::{Access, DataSource, Stretch, Weighted, no_weight, row_bytes, t
 use crate::error::{Error, Result};
 use crate::kernel::{Compute, Point};
 use crate::parallel::Executor;
+use crate::pass::{Chunk, Cut, sweep};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
-use crate::solver::sweep::{Chunk, Cut, sweep};
 use crate::stats::Moments;
 use crate::tuning::{CORESET_STEP_BYTES, CORESET_TILE_ROWS};
 

@@ -15,12 +15,12 @@ use crate::data::{self, Converted, DataSource, Weighted, too_heavy};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
+use crate::pass::{Chunk, sweep};
 use crate::persist::kept::{count, keep, keep_rows, kept_rows, list};
 use crate::persist::schema::STREAMING_CORESET;
 use crate::persist::{Array, Contents};
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
-use crate::solver::sweep::{Chunk, sweep};
 use crate::tuning::STRIP_ROWS;
 
 /// What a row's weight times its squared length may be: no number of rows overflows.

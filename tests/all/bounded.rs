@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use shoal::data::{AnySource, Dense, Own, Weighted};
+use shoal::fit::StopReason;
 use shoal::kmeans::{Bounds, KMeansParams, KMeansRun, NestedParams};
-use shoal::solver::StopReason;
 use shoal::{Algorithm, Executor, KMeans, Metric, NestedMiniBatch, Seeding};
 
 /// A small generator, so that nothing here rests on the crate's own.

@@ -3,11 +3,11 @@
 
 use proptest::prelude::*;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Source, Weighted};
+use shoal::fit::Step;
 use shoal::kmeans::{
     BackwardEulerParams, FitRun, KMeansParams, Method, MiniBatchParams, NestedParams, VarianceReducedParams,
 };
 use shoal::persist::{self, Array, Contents};
-use shoal::solver::Step;
 use shoal::{
     Algorithm, BackwardEuler, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding,
     VarianceReduced,

@@ -2,10 +2,10 @@
 
 use shoal::data::raw::{Element, Layout};
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Dtype, Mapped, Own, RawRows, Source, Weighted, npy};
+use shoal::fit::Step;
 use shoal::gmm::{CoresetSize, Covariance, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
 use shoal::kmeans::KMeansParams;
-use shoal::solver::Step;
 use shoal::stats::{MergeReduce, lightweight_coreset};
 use shoal::{
     Algorithm, BackwardEuler, Executor, KMeans, KMeansModel, MatRef, Metric, MiniBatch, NestedMiniBatch,

@@ -5,8 +5,8 @@
 //! last labelling unless the labels are stable.
 
 use shoal::data::{AnySource, Dense, Own, Source, Weighted};
+use shoal::fit::{Step, StopReason};
 use shoal::kernel::Compute;
-use shoal::solver::{Step, StopReason};
 use shoal::{Executor, KMeans, Seeding};
 
 // ---------------------------------------------------------------- the naive one

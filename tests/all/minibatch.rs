@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Own, Source, Weighted};
+use shoal::fit::StopReason;
 use shoal::kernel::Compute;
 use shoal::kmeans::{MiniBatchParams, MiniBatchRun};
-use shoal::solver::StopReason;
 use shoal::{Error, Executor, KMeansModel, MatRef, MiniBatch, Seeding};
 
 /// Any source, with weights or as it is.

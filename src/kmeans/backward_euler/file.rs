@@ -6,7 +6,7 @@ use super::progress::State;
 use super::trajectory::{Scale, Trajectory};
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
-use crate::kmeans::state::{count, keep, list, matrix, number, rows, stored_rows, text};
+use crate::persist::kept::{count, keep, list, matrix, number, rows, stored_rows, text};
 use crate::persist::schema::BACKWARD_EULER_STATE;
 use crate::persist::{Array, Contents};
 

@@ -3,14 +3,14 @@
 use super::BackwardEulerSolver;
 use crate::data::{Access, DataSource, no_weight};
 use crate::error::{Error, Result};
+use crate::fit::{Solver, Step, StopReason};
 use crate::kernel::Compute;
-use crate::kmeans::batches::{BatchSolver, Left, Moved, as_of_source, go_on};
-use crate::kmeans::run::CenterSolver;
+use crate::kmeans::batches::{BatchSolver, Moved, as_of_source};
 use crate::kmeans::starts::LloydStarts;
 use crate::parallel::Executor;
+use crate::pass::{Left, go_on};
 use crate::rng::{Purpose, Rng};
 use crate::seeding::enough_rows;
-use crate::solver::{Solver, Step, StopReason};
 
 impl<T: Compute> BackwardEulerSolver<T> {
     /// The outer step of batches that are drawn, or of all rows where a batch has as many.

@@ -8,13 +8,11 @@ mod solver;
 mod tests;
 mod trajectory;
 
-use super::model::KMeansModel;
-use super::run::{FitRun, FitSteps, Method, StreamSolver, shape};
-use super::state::is_wide;
-use crate::data::{Access, Source};
+use crate::centers::{CenterMethod, KMeansModel, Snapshot};
+use crate::data::Access;
 use crate::error::{Error, Result};
-use crate::kernel::{Compute, MAX_CENTERS};
-use crate::parallel::Executor;
+use crate::fit::{Element, Method, Run, StreamMethod, StreamSolver, either, run_methods, stream_methods};
+use crate::kernel::MAX_CENTERS;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 use crate::tuning::{AUTO_END, AUTO_STEP};
@@ -199,11 +197,6 @@ impl BackwardEulerParams {
         self.step_cap.unwrap_or(if self.n_inner > 5 { 1.5 } else { 1.8 })
     }
 
-    /// The access that a fit needs.
-    fn needs(&self) -> Access {
-        if self.polish == Some(true) { Access::Replay } else { Access::Once }
-    }
-
     /// Whether a fit to rows that can be read like that ends with sweeps.
     fn polishes(&self, access: Access) -> bool {
         self.polish.unwrap_or(access > Access::Once)
@@ -252,31 +245,16 @@ impl BackwardEulerParams {
         }
         if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
     }
+}
 
-    /// Fits a model to `rows`.
-    ///
+run_methods! {
+    BackwardEulerParams, BackwardEuler;
     /// Rows with random access are drawn with replacement, by weight where there are weights; a drawn row counts 1. Rows that come in passes
     /// are taken in consecutive batches, and count their weight: they should come in random order. Those that can be read once are left without
     /// labels and inertia.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::NotFinite`], those of the source.
-    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansModel> {
-        let mut run = self.start(rows)?;
-        let cx = Executor::new(self.threads)?;
-        while run.advance(rows, &cx)?.is_some() {}
-        if self.compute_labels && super::run::access(rows) > Access::Once {
-            run.finish(rows, &cx)?;
-        }
-        Ok(run.into_model())
-    }
-
-    /// A run over `rows`, to be advanced step by step with [`FitRun::advance`]: an outer step at a time, then, if there is to be a polish, a
-    /// sweep at a time. [`StopReason::Diverged`](crate::solver::StopReason::Diverged) says that the step size was too large: the centers are
-    /// then those before the outer step in which they left the rows far behind.
-    ///
+    fit;
     /// ```
-    /// use shoal::{BackwardEuler, Executor, solver::StopReason};
+    /// use shoal::{BackwardEuler, Executor, fit::StopReason};
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
     /// let params = BackwardEuler::params(2).step_size(Some(1e200)).step_cap(Some(f64::INFINITY));
     /// let mut run = params.start(&rows).unwrap();
@@ -284,18 +262,20 @@ impl BackwardEulerParams {
     /// assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Diverged));
     /// assert!(run.centers::<f64>().iter().all(|c| c.is_finite()));
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Empty`].
-    pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<BackwardEulerRun> {
-        let (n, d) = shape(rows, self.needs())?;
-        self.check(n, d)?;
-        Ok(FitRun::new(self, rows, n))
-    }
+    start;
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    resume_fit;
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// for step in shoal::BackwardEuler::params(2).max_iter(3).solve(&rows).unwrap() {
+    ///     println!("{:?}", step.unwrap());
+    /// }
+    /// ```
+    solve;
+}
 
-    /// A run without rows of its own, for [`FitRun::partial_fit`] with batches of the type of `rows`: each is one inner iteration. The centers
-    /// are the average of the present outer step as far as it has come.
-    ///
+stream_methods! {
+    BackwardEulerParams, BackwardEuler;
     /// ```
     /// use shoal::{BackwardEuler, Executor, Seeding};
     /// let cx = Executor::new(None).unwrap();
@@ -308,90 +288,94 @@ impl BackwardEulerParams {
     /// // From the anchor 0, with the gradient at 6.
     /// assert_eq!(run.centers::<f64>(), [0.0 - 1.0 * (6.0 - 9.0)]);
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`].
-    pub fn stream<S: Source + ?Sized>(&self, rows: &S) -> Result<BackwardEulerRun> {
-        let d = match rows.any() {
-            crate::data::AnySource::F32(data) => data.dim(),
-            crate::data::AnySource::F64(data) => data.dim(),
-        };
-        self.check(None, d)?;
-        Ok(FitRun::new(self, rows, None))
-    }
-
-    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
-    /// have ended that the checkpoint is of, bit for bit, but for times.
-    ///
-    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
-    ///
-    /// # Errors
-    /// As [`BackwardEulerParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
-    pub fn resume_fit<S: Source + ?Sized>(
-        &self,
-        checkpoint: &Contents,
-        rows: &S,
-    ) -> Result<BackwardEulerRun> {
-        let (n, d) = shape(rows, self.needs())?;
-        self.check(n, d)?;
-        FitRun::resumed(self, checkpoint, rows, (n, d))
-    }
-
-    /// An iterator over the steps of a fit; its `model` is valid after every one.
-    ///
-    /// ```
-    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
-    /// for step in shoal::BackwardEuler::params(2).max_iter(3).solve(&rows).unwrap() {
-    ///     println!("{:?}", step.unwrap());
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`BackwardEulerParams::start`].
-    pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<FitSteps<'a, BackwardEuler, S>> {
-        Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
-    }
-
-    /// A run that goes on from what [`FitRun::state`] gave, with these parameters.
-    ///
+    stream;
     /// See [`MiniBatchParams::resume`](crate::kmeans::MiniBatchParams::resume) for an example.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of something else, or of another number of clusters.
-    pub fn resume(&self, state: &Contents) -> Result<BackwardEulerRun> {
-        let run = || {
-            Ok::<_, String>(if is_wide(state)? {
-                FitRun::from_f64(BackwardEulerSolver::restored(self.clone(), state)?)
-            } else {
-                FitRun::from_f32(BackwardEulerSolver::restored(self.clone(), state)?)
-            })
-        };
-        self.check(None, 1)?;
-        run().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))
-    }
+    resume;
 }
 
 /// A fit by stochastic backward Euler on its way. It does not hold the data.
 ///
 /// See [`BackwardEulerParams::start`] and [`BackwardEulerParams::stream`].
-pub type BackwardEulerRun = FitRun<BackwardEuler>;
+pub type BackwardEulerRun = Run<BackwardEuler>;
+
+impl BackwardEulerRun {
+    /// The step size of each outer step of a fit.
+    pub fn step_sizes(&self) -> &[f64] {
+        either!(self.solver(), solver => solver.step_sizes())
+    }
+
+    /// Clusters that get hardly any rows of batches: fewer than a hundredth of the rows of the mean cluster, over some 100 batches. Their
+    /// centers hardly move, because a step is shorter the fewer rows a cluster has. Empty as long as too few rows came to tell, and after
+    /// sweeps over all rows.
+    ///
+    /// ```
+    /// use shoal::{BackwardEuler, Executor, Seeding};
+    /// let rows: Vec<[f64; 1]> = (0..2000).map(|i| [f64::from(i % 7)]).collect();
+    /// let start = Seeding::Given(vec![1.0, 4.0, 99.0]);
+    /// let mut run = BackwardEuler::params(3).seeding(start).polish(false).start(&rows).unwrap();
+    /// let cx = Executor::new(None).unwrap();
+    /// while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// assert_eq!(run.starved(), [2]);
+    /// ```
+    pub fn starved(&self) -> Vec<u32> {
+        either!(self.solver(), solver => solver.starved())
+    }
+}
 
 impl Method for BackwardEuler {
     type Params = BackwardEulerParams;
-    type Solver<T: Compute> = BackwardEulerSolver<T>;
+    type Model = KMeansModel;
+    type Solver<T: Element> = BackwardEulerSolver<T>;
 
-    fn solver<T: Compute>(params: &BackwardEulerParams) -> BackwardEulerSolver<T> {
+    fn needs(params: &BackwardEulerParams) -> Access {
+        if params.polish == Some(true) { Access::Replay } else { Access::Once }
+    }
+
+    fn labels_at_end(params: &BackwardEulerParams) -> bool {
+        params.compute_labels
+    }
+
+    fn check(params: &BackwardEulerParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n, dim)
+    }
+
+    fn threads(params: &BackwardEulerParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &BackwardEulerParams) -> BackwardEulerSolver<T> {
         BackwardEulerSolver::new(params.clone())
     }
 
-    fn of_checkpoint<T: Compute>(
+    fn of_checkpoint<T: Element>(
         params: &BackwardEulerParams,
         contents: &Contents,
     ) -> Result<BackwardEulerSolver<T>, String> {
         BackwardEulerSolver::of_checkpoint(params.clone(), contents)
     }
+}
 
-    fn stream<T: Compute>(solver: &mut BackwardEulerSolver<T>) -> Option<&mut dyn StreamSolver<T>> {
-        Some(solver)
+impl CenterMethod for BackwardEuler {
+    fn snapshot<T: Element>(solver: &BackwardEulerSolver<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
+    }
+}
+
+impl StreamMethod for BackwardEuler {
+    fn stream<T: Element>(solver: &BackwardEulerSolver<T>) -> &dyn StreamSolver<T, Model = KMeansModel> {
+        solver
+    }
+
+    fn stream_mut<T: Element>(
+        solver: &mut BackwardEulerSolver<T>,
+    ) -> &mut dyn StreamSolver<T, Model = KMeansModel> {
+        solver
+    }
+
+    fn of_state<T: Element>(
+        params: &BackwardEulerParams,
+        state: &Contents,
+    ) -> Result<BackwardEulerSolver<T>, String> {
+        BackwardEulerSolver::restored(params.clone(), state)
     }
 }

@@ -4,30 +4,29 @@ use std::time::Instant;
 
 use serde_json::json;
 
-use super::BackwardEulerParams;
 use super::progress::State;
 use super::trajectory::Pull;
+use super::{BackwardEuler, BackwardEulerParams};
+use crate::centers::{KMeansModel, Snapshot};
 use crate::data::{Access, DataSource, row_bytes};
 use crate::error::{Error, Result};
+use crate::fit::{Facts, FitSolver, Method, Metric, StreamSolver, Timings, stored_timings, timings_of};
+use crate::fit::{Solver, Step, StopReason};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::batches::{BatchSolver, Draws, Moved, Spare, Waiting};
 use crate::kmeans::labels::all_labels;
-use crate::kmeans::lloyd::Timings;
-use crate::kmeans::model::KMeansModel;
-use crate::kmeans::params::{KMeans, KMeansParams, Metric};
-use crate::kmeans::run::{CenterSolver, Snapshot, StreamSolver};
+use crate::kmeans::params::{KMeans, KMeansParams};
 use crate::kmeans::starts::LloydStarts;
-use crate::kmeans::state::{keep, list, stored_timings, timings_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
+use crate::persist::kept::{keep, list};
 use crate::persist::schema::{BACKWARD_EULER_CHECKPOINT, BACKWARD_EULER_STATE, KMEANS_CHECKPOINT};
 use crate::persist::{Array, Contents};
 use crate::seeding::Seeding;
-use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 use crate::tuning::batch_seeding_sample;
 
-/// Stochastic backward Euler as a state: `O(k d)`, and nothing for each row but, after [`CenterSolver::finish`], its label.
+/// Stochastic backward Euler as a state: `O(k d)`, and nothing for each row but, after [`FitSolver::finish`], its label.
 ///
 /// `Step::objective` is the weighted inertia of the rows of the step's batches, of each about the iterate that it was labelled by. Batches
 /// have no labels to compare with: `Step::n_changed` is 0, but for sweeps of the polish.
@@ -79,7 +78,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
         Self::of_file(params, state)
     }
 
-    /// With these parameters, from what [`CenterSolver::checkpoint`] gave.
+    /// With these parameters, from what [`FitSolver::checkpoint`] gave.
     pub(super) fn of_checkpoint(params: BackwardEulerParams, checkpoint: &Contents) -> Result<Self, String> {
         checkpoint.must_be(BACKWARD_EULER_CHECKPOINT)?;
         let timings = timings_of(&checkpoint.object("timings")?)?;
@@ -221,7 +220,7 @@ impl<T: Compute> Solver<T> for BackwardEulerSolver<T> {
     type Model = KMeansModel;
 
     fn needs(&self) -> Access {
-        self.params.needs()
+        BackwardEuler::needs(&self.params)
     }
 
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
@@ -237,10 +236,11 @@ impl<T: Compute> Solver<T> for BackwardEulerSolver<T> {
     }
 }
 
-impl<T: Compute> CenterSolver<T> for BackwardEulerSolver<T> {
-    fn snapshot(&self) -> Snapshot<'_, T> {
+impl<T: Compute> BackwardEulerSolver<T> {
+    /// What the solver shows between two steps.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let state = &self.state;
-        let polish = self.polish.as_ref().map(CenterSolver::snapshot);
+        let polish = self.polish.as_ref().map(LloydStarts::snapshot);
         let (labels, weights, inertia) = match (&polish, &self.finished) {
             (Some(polish), _) => (polish.labels, polish.weights, polish.inertia),
             (None, Some((labels, weights, inertia))) => (&labels[..], &weights[..], *inertia),
@@ -266,6 +266,23 @@ impl<T: Compute> CenterSolver<T> for BackwardEulerSolver<T> {
         }
     }
 
+    /// The step size of each outer step of a fit.
+    pub(super) fn step_sizes(&self) -> &[f64] {
+        &self.step_sizes
+    }
+
+    /// Clusters that get hardly any rows of batches; none after sweeps over all rows.
+    pub(super) fn starved(&self) -> Vec<u32> {
+        // Sweeps give every cluster its rows.
+        if self.polish.is_some() { Vec::new() } else { self.state.starved() }
+    }
+}
+
+impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
+    fn facts(&self) -> Facts {
+        self.snapshot().facts()
+    }
+
     fn checkpoint(&self) -> Contents {
         let mut contents = Contents { kind: BACKWARD_EULER_CHECKPOINT.into(), ..self.state.to_file() };
         let timings = json!({ "timings": stored_timings(self.timings) });
@@ -279,15 +296,6 @@ impl<T: Compute> CenterSolver<T> for BackwardEulerSolver<T> {
 
     fn fits(&self, n: Option<u64>) -> bool {
         n.is_none_or(|n| self.state.position <= n) && self.polish.as_ref().is_none_or(|polish| polish.fits(n))
-    }
-
-    fn step_sizes(&self) -> &[f64] {
-        &self.step_sizes
-    }
-
-    fn starved(&self) -> Vec<u32> {
-        // Sweeps give every cluster its rows.
-        if self.polish.is_some() { Vec::new() } else { self.state.starved() }
     }
 
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {

@@ -6,11 +6,11 @@ use super::trajectory::{Pull, Trajectory};
 use super::{BackwardEuler, BackwardEulerParams};
 use crate::data::{Chunk, Chunks};
 use crate::error::Error;
+use crate::fit::StopReason;
 use crate::kernel::PackedCenters;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::seeding::Seeding;
-use crate::solver::StopReason;
 use crate::stats::ClusterSums;
 
 /// The schedule of the paper, and nothing after it.

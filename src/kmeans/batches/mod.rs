@@ -1,11 +1,9 @@
 //! Batches of rows, for the methods that take them one by one: how they are drawn, read, waited for, labelled and summed.
 
 mod draws;
-mod pass;
 mod sums;
 mod waiting;
 
 pub(super) use draws::{Draws, as_of_source};
-pub(super) use pass::{Left, go_on};
 pub(super) use sums::Spare;
 pub(super) use waiting::{BatchSolver, Moved, Waiting};

@@ -6,7 +6,7 @@ use crate::data::{DataSource, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::parallel::Executor;
-use crate::solver::sweep::{Chunk, sweep};
+use crate::pass::{Chunk, sweep};
 use crate::stats::ClusterSums;
 use crate::tuning::batch_tile_rows;
 

@@ -3,8 +3,8 @@
 use crate::data::{DataSource, Weighted, check_finite, copy, count_rows};
 use crate::error::{Error, Result};
 use crate::kernel::Compute;
-use crate::kmeans::state::{keep, keep_rows, kept_rows};
 use crate::parallel::Executor;
+use crate::persist::kept::{keep, keep_rows, kept_rows};
 use crate::persist::{Array, Contents};
 use crate::rows::RowBuf;
 

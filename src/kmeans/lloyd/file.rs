@@ -3,14 +3,13 @@
 use serde_json::json;
 
 use super::Lloyd;
+use crate::fit::{stored_timings, timings_of};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Labels, NO_LABEL};
 use crate::kmeans::params::{Algorithm, KMeansParams};
-use crate::kmeans::state::{
-    carried_of, check_carried, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows,
-    stored_timings, text, timings_of,
-};
+use crate::kmeans::state::{carried_of, check_carried, keep_carried};
 use crate::matrix::MatRef;
+use crate::persist::kept::{count, figure, flag, keep, list, number, rows, stored_rows, text};
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> Lloyd<T> {

@@ -7,45 +7,20 @@ mod file;
 
 use std::time::Instant;
 
-use super::assign::inertia;
+#[cfg(test)]
+use super::bounds::PanelBounds;
 use super::choice::Choice;
 use super::empty;
 use super::labels::{Carried, Labels, mean_variance};
-use super::model::KMeansModel;
-#[cfg(test)]
-use super::panel_bounds::PanelBounds;
-use super::params::{Algorithm, KMeansParams, Metric};
-use super::run::Snapshot;
+use super::params::{Algorithm, KMeansParams};
+use crate::centers::{KMeansModel, Snapshot, inertia};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
+use crate::fit::{Metric, Restartable, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::solver::{Solver, Start, Step, StopReason};
 use crate::stats::ClusterSums;
-
-/// Seconds spent in each phase.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Timings {
-    /// Choosing the first centers.
-    pub seeding: f64,
-    /// Sweeps.
-    pub sweeps: f64,
-    /// The last pass, which makes labels and inertia those of the centers.
-    pub finish: f64,
-}
-
-impl std::ops::Add for Timings {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            seeding: self.seeding + other.seeding,
-            sweeps: self.sweeps + other.sweeps,
-            finish: self.finish + other.finish,
-        }
-    }
-}
 
 /// Lloyd's algorithm as a state: centers, labels, counts. `O(n)` labels and `O(k d)` sums.
 ///
@@ -279,7 +254,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
     }
 }
 
-impl<T: Compute> Start<T> for Lloyd<T> {
+impl<T: Compute> Restartable<T> for Lloyd<T> {
     fn begin(&self, start: u64, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self> {
         let begun = Instant::now();
         let mut new = Self::plan(self.params.clone());

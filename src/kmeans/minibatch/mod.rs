@@ -4,13 +4,13 @@ mod file;
 mod progress;
 mod solver;
 
-use super::model::KMeansModel;
-use super::run::{FitRun, FitSteps, Method, StreamSolver, shape};
-use super::state::is_wide;
-use crate::data::{Access, Source};
+use crate::centers::{CenterMethod, KMeansModel, Snapshot};
+use crate::data::Access;
 use crate::error::{Error, Result};
-use crate::kernel::{Compute, MAX_CENTERS};
-use crate::parallel::Executor;
+use crate::fit::{
+    Element, MergeMethod, Method, Run, StreamMethod, StreamSolver, run_methods, stream_methods,
+};
+use crate::kernel::MAX_CENTERS;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 
@@ -218,37 +218,27 @@ impl MiniBatchParams {
         }
         if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
     }
+}
 
-    /// Fits a model to `rows`.
-    ///
+run_methods! {
+    MiniBatchParams, MiniBatch;
     /// Rows with random access are drawn with replacement, by weight where there are weights; a drawn row counts 1. Rows that come in passes
     /// are taken in consecutive batches, and count their weight; those that can be read once are left without labels and inertia.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::NotFinite`], those of the source.
-    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansModel> {
-        let mut run = self.start(rows)?;
-        let cx = Executor::new(self.threads)?;
-        while run.advance(rows, &cx)?.is_some() {}
-        if self.compute_labels && super::run::access(rows) > Access::Once {
-            run.finish(rows, &cx)?;
-        }
-        Ok(run.into_model())
-    }
+    fit;
+    start;
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    resume_fit;
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// for step in shoal::MiniBatch::params(2).max_iter(3).solve(&rows).unwrap() {
+    ///     println!("{:?}", step.unwrap());
+    /// }
+    /// ```
+    solve;
+}
 
-    /// A run over `rows`, to be advanced step by step with [`FitRun::advance`]: a batch at a time where rows can be had at random, else
-    /// a pass at a time.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Empty`].
-    pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<MiniBatchRun> {
-        let (n, d) = shape(rows, Access::Once)?;
-        self.check(n, d)?;
-        Ok(FitRun::new(self, rows, n))
-    }
-
-    /// A run without rows of its own, for [`FitRun::partial_fit`] with batches of the type of `rows`.
-    ///
+stream_methods! {
+    MiniBatchParams, MiniBatch;
     /// ```
     /// use shoal::{Executor, MiniBatch};
     /// let cx = Executor::new(None).unwrap();
@@ -261,48 +251,7 @@ impl MiniBatchParams {
     /// centers.sort_by(f64::total_cmp);
     /// assert_eq!(centers, [(0.0 + 0.0 + 1.0 + 0.5) / 4.0, (9.0 + 9.0 + 8.0) / 3.0]);
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`].
-    pub fn stream<S: Source + ?Sized>(&self, rows: &S) -> Result<MiniBatchRun> {
-        let d = match rows.any() {
-            crate::data::AnySource::F32(data) => data.dim(),
-            crate::data::AnySource::F64(data) => data.dim(),
-        };
-        self.check(None, d)?;
-        Ok(FitRun::new(&self.clone().n_init(1), rows, None))
-    }
-
-    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
-    /// have ended that the checkpoint is of, bit for bit, but for times.
-    ///
-    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
-    ///
-    /// # Errors
-    /// As [`MiniBatchParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
-    pub fn resume_fit<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<MiniBatchRun> {
-        let (n, d) = shape(rows, Access::Once)?;
-        self.check(n, d)?;
-        FitRun::resumed(self, checkpoint, rows, (n, d))
-    }
-
-    /// An iterator over the steps of a fit; its `model` is valid after every one.
-    ///
-    /// ```
-    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
-    /// for step in shoal::MiniBatch::params(2).max_iter(3).solve(&rows).unwrap() {
-    ///     println!("{:?}", step.unwrap());
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// As [`MiniBatchParams::start`].
-    pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<FitSteps<'a, MiniBatch, S>> {
-        Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
-    }
-
-    /// A run that goes on from what [`FitRun::state`] gave, with these parameters.
-    ///
+    stream;
     /// ```
     /// use shoal::{Executor, MiniBatch};
     /// let cx = Executor::new(None).unwrap();
@@ -315,71 +264,78 @@ impl MiniBatchParams {
     /// }
     /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of something else, or of another number of clusters.
-    pub fn resume(&self, state: &Contents) -> Result<MiniBatchRun> {
-        let run = || {
-            Ok::<_, String>(if is_wide(state)? {
-                FitRun::from_f64(MiniBatchSolver::restored(self.clone().n_init(1), state)?)
-            } else {
-                FitRun::from_f32(MiniBatchSolver::restored(self.clone().n_init(1), state)?)
-            })
-        };
-        self.check(None, 1)?;
-        run().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))
-    }
+    resume;
 }
 
 /// A mini-batch fit on its way. It does not hold the data.
 ///
 /// See [`MiniBatchParams::start`] and [`MiniBatchParams::stream`].
-pub type MiniBatchRun = FitRun<MiniBatch>;
-
-impl MiniBatchRun {
-    /// Takes over what another run has learned: sums and counts add up, center by center. Both should come from the same first centers,
-    /// whose counts of 1 add up too.
-    ///
-    /// ```
-    /// use shoal::{Executor, MiniBatch, Seeding};
-    /// let cx = Executor::new(None).unwrap();
-    /// let params = MiniBatch::params(2).seeding(Seeding::Given(vec![0.0, 10.0]));
-    /// let (left, right) = ([[1.0f64], [2.0]], [[9.0], [7.0]]);
-    /// let (mut one, mut other) = (params.stream(&left).unwrap(), params.stream(&right).unwrap());
-    /// one.partial_fit(&left, &cx).unwrap();
-    /// other.partial_fit(&right, &cx).unwrap();
-    /// one.merge(&other).unwrap();
-    /// assert_eq!((one.cluster_weights(), one.centers::<f64>()), (&[4.0, 4.0][..], vec![0.75, 9.0]));
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Shape`] when the centers differ in number, columns or type, or one of the runs has none yet; nothing has changed then.
-    pub fn merge(&mut self, other: &Self) -> Result<()> {
-        self.with_other(other, MiniBatchSolver::merge, MiniBatchSolver::merge)
-            .unwrap_or_else(|| Err(other_type()))
-    }
-}
-
-fn other_type() -> Error {
-    Error::Shape("the states to merge are of different floating-point types".into())
-}
+pub type MiniBatchRun = Run<MiniBatch>;
 
 impl Method for MiniBatch {
     type Params = MiniBatchParams;
-    type Solver<T: Compute> = MiniBatchSolver<T>;
+    type Model = KMeansModel;
+    type Solver<T: Element> = MiniBatchSolver<T>;
 
-    fn solver<T: Compute>(params: &MiniBatchParams) -> MiniBatchSolver<T> {
+    fn needs(_params: &MiniBatchParams) -> Access {
+        Access::Once
+    }
+
+    fn labels_at_end(params: &MiniBatchParams) -> bool {
+        params.compute_labels
+    }
+
+    fn check(params: &MiniBatchParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n, dim)
+    }
+
+    fn threads(params: &MiniBatchParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &MiniBatchParams) -> MiniBatchSolver<T> {
         MiniBatchSolver::new(params.clone())
     }
 
-    fn of_checkpoint<T: Compute>(
+    fn of_checkpoint<T: Element>(
         params: &MiniBatchParams,
         contents: &Contents,
     ) -> Result<MiniBatchSolver<T>, String> {
         MiniBatchSolver::of_checkpoint(params.clone(), contents)
     }
+}
 
-    fn stream<T: Compute>(solver: &mut MiniBatchSolver<T>) -> Option<&mut dyn StreamSolver<T>> {
-        Some(solver)
+impl CenterMethod for MiniBatch {
+    fn snapshot<T: Element>(solver: &MiniBatchSolver<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
+    }
+}
+
+impl StreamMethod for MiniBatch {
+    fn stream<T: Element>(solver: &MiniBatchSolver<T>) -> &dyn StreamSolver<T, Model = KMeansModel> {
+        solver
+    }
+
+    fn stream_mut<T: Element>(
+        solver: &mut MiniBatchSolver<T>,
+    ) -> &mut dyn StreamSolver<T, Model = KMeansModel> {
+        solver
+    }
+
+    fn for_batches(params: &MiniBatchParams) -> MiniBatchParams {
+        params.clone().n_init(1)
+    }
+
+    fn of_state<T: Element>(
+        params: &MiniBatchParams,
+        state: &Contents,
+    ) -> Result<MiniBatchSolver<T>, String> {
+        MiniBatchSolver::restored(params.clone(), state)
+    }
+}
+
+impl MergeMethod for MiniBatch {
+    fn merge<T: Element>(solver: &mut MiniBatchSolver<T>, other: &Contents) -> Result<()> {
+        solver.merge(other)
     }
 }

@@ -1,6 +1,6 @@
 //! This module knows when a mini-batch fit has stopped to improve: by averages over about a pass, as batches are noisy.
 
-use crate::solver::StopReason;
+use crate::fit::StopReason;
 
 /// Averages of what batches measured, the newest counting most.
 #[derive(Clone, Debug, Default, PartialEq)]

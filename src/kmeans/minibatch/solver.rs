@@ -6,26 +6,23 @@ use std::time::Instant;
 use serde_json::json;
 
 use super::MiniBatchParams;
-use super::other_type;
 use super::progress::{Patience, Progress};
+use crate::centers::{KMeansModel, Snapshot, inertia, label};
 use crate::data::{Access, DataSource, Weighted, copy, count_rows, row_bytes, take};
 use crate::error::{Error, Result};
+use crate::fit::{Facts, FitSolver, Metric, StreamSolver, Timings, stored_timings, timings_of};
+use crate::fit::{Solver, Step, StopReason};
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::assign::{inertia, label};
-use crate::kmeans::batches::{BatchSolver, Draws, Left, Moved, Spare, Waiting, as_of_source, go_on};
-use crate::kmeans::lloyd::Timings;
-use crate::kmeans::model::KMeansModel;
-use crate::kmeans::params::Metric;
-use crate::kmeans::run::{CenterSolver, Snapshot, StreamSolver};
-use crate::kmeans::state::{is_wide, stored_timings, timings_of};
+use crate::kmeans::batches::{BatchSolver, Draws, Moved, Spare, Waiting, as_of_source};
+use crate::kmeans::state::is_wide;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
+use crate::pass::{Left, go_on};
 use crate::persist::Contents;
 use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::rng::{Purpose, Rng};
 use crate::rows::SparseRef;
 use crate::seeding::{Sample, Seeding, Seeds, draw, draw_sample, enough_rows};
-use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample};
 
@@ -75,7 +72,7 @@ impl<T: Compute> State<T> {
     }
 }
 
-/// Mini-batch k-means as a state: `O(k d)`, and nothing for each row but, after [`CenterSolver::finish`], its label.
+/// Mini-batch k-means as a state: `O(k d)`, and nothing for each row but, after [`FitSolver::finish`], its label.
 ///
 /// `Step::objective` is the weighted inertia of the batch about the centers before it moved them. A batch has no labels to compare with:
 /// `Step::n_changed` is 0.
@@ -118,7 +115,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         Self::of_file(params, state)
     }
 
-    /// With these parameters, from what [`CenterSolver::checkpoint`] gave.
+    /// With these parameters, from what [`FitSolver::checkpoint`] gave.
     pub(super) fn of_checkpoint(params: MiniBatchParams, checkpoint: &Contents) -> Result<Self, String> {
         checkpoint.must_be(MINIBATCH_CHECKPOINT)?;
         let timings = timings_of(&checkpoint.object("timings")?)?;
@@ -171,8 +168,12 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 
     /// Adds sums and counts of another state.
-    pub(super) fn merge(&mut self, other: &Self) -> Result<()> {
-        self.state.merge(&other.state)?;
+    pub(super) fn merge(&mut self, other: &Contents) -> Result<()> {
+        if is_wide(other).map_err(Error::Shape)? != (size_of::<T>() == size_of::<f64>()) {
+            return Err(Error::Shape("the states to merge are of different floating-point types".into()));
+        }
+        other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;
+        self.state.merge(&State::of_file(other).map_err(Error::Shape)?)?;
         self.finished = None;
         Ok(())
     }
@@ -531,8 +532,9 @@ impl<T: Compute> Solver<T> for MiniBatchSolver<T> {
     }
 }
 
-impl<T: Compute> CenterSolver<T> for MiniBatchSolver<T> {
-    fn snapshot(&self) -> Snapshot<'_, T> {
+impl<T: Compute> MiniBatchSolver<T> {
+    /// What the solver shows between two steps.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let state = &self.state;
         let (labels, inertia) =
             self.finished.as_ref().map_or((&[][..], f64::NAN), |(labels, inertia)| (&labels[..], *inertia));
@@ -549,6 +551,12 @@ impl<T: Compute> CenterSolver<T> for MiniBatchSolver<T> {
             algorithm: "minibatch",
             timings: self.timings,
         }
+    }
+}
+
+impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
+    fn facts(&self) -> Facts {
+        self.snapshot().facts()
     }
 
     fn checkpoint(&self) -> Contents {
@@ -587,15 +595,5 @@ impl<T: Compute> StreamSolver<T> for MiniBatchSolver<T> {
 
     fn state(&self) -> Contents {
         self.state.to_file()
-    }
-
-    fn merge(&mut self, other: &Contents) -> Result<()> {
-        if is_wide(other).map_err(Error::Shape)? != (size_of::<T>() == size_of::<f64>()) {
-            return Err(other_type());
-        }
-        other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;
-        self.state.merge(&State::of_file(other).map_err(Error::Shape)?)?;
-        self.finished = None;
-        Ok(())
     }
 }

@@ -6,12 +6,11 @@ use super::stream::Kept;
 use super::{Bounds, Nested, NestedParams};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Carried, NO_LABEL};
-use crate::kmeans::run::CenterSolver;
-use crate::kmeans::state::{
-    carried_of, count, figure, flag, keep, keep_carried, keep_rows, keep_sums, kept_rows, list, number, rows,
-    stored_rows, sums_of, text,
-};
+use crate::kmeans::state::{carried_of, keep_carried, keep_sums, sums_of};
 use crate::matrix::MatRef;
+use crate::persist::kept::{
+    count, figure, flag, keep, keep_rows, kept_rows, list, number, rows, stored_rows, text,
+};
 use crate::persist::schema::{NESTED_CHECKPOINT, NESTED_STATE};
 use crate::persist::{Array, Contents};
 use crate::seeding::Seeding;

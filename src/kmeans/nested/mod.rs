@@ -20,21 +20,18 @@ pub use params::{Bounds, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 
 use stream::Kept;
 
-use super::assign::inertia;
+use super::bounds::PanelBounds;
 use super::labels::{Carried, Labels, all_labels, mean_variance};
-use super::lloyd::{Timings, to_means};
-use super::model::KMeansModel;
-use super::panel_bounds::PanelBounds;
-use super::params::Metric;
-use super::run::{CenterSolver, Snapshot, StreamSolver};
+use super::lloyd::to_means;
+use crate::centers::{KMeansModel, Snapshot, inertia};
 use crate::data::{Access, DataSource, RowRange, Subset, count_rows};
 use crate::error::{Error, Result};
+use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, StreamSolver, Timings};
 use crate::kernel::{self, Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::shuffle::Shuffle;
-use crate::solver::{Solver, Step, StopReason};
 use crate::stats::ClusterSums;
 
 /// Rounds over a batch without a new lowest energy after which it settles no further: ties may go back and forth for ever.
@@ -390,8 +387,9 @@ impl<T: Compute> Solver<T> for Nested<T> {
     }
 }
 
-impl<T: Compute> CenterSolver<T> for Nested<T> {
-    fn snapshot(&self) -> Snapshot<'_, T> {
+impl<T: Compute> Nested<T> {
+    /// What the solver shows between two steps.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let (labels, weights, inertia) = match &self.finished {
             Some((labels, weights, inertia)) => (&labels[..], &weights[..], *inertia),
             None => (&[][..], &self.weights[..], f64::NAN),
@@ -417,6 +415,12 @@ impl<T: Compute> CenterSolver<T> for Nested<T> {
             ),
             timings: self.timings,
         }
+    }
+}
+
+impl<T: Compute> FitSolver<T> for Nested<T> {
+    fn facts(&self) -> Facts {
+        self.snapshot().facts()
     }
 
     fn checkpoint(&self) -> Contents {
@@ -465,13 +469,5 @@ impl<T: Compute> StreamSolver<T> for Nested<T> {
 
     fn state(&self) -> Contents {
         self.to_file()
-    }
-
-    fn rows(&self) -> (u64, u64) {
-        (self.batch() as u64, self.retired)
-    }
-
-    fn kept(&self) -> u64 {
-        self.n_kept()
     }
 }

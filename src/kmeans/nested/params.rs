@@ -1,15 +1,15 @@
 //! This module knows the parameters of nested mini-batch k-means, and how a fit is put together from them.
 
+use crate::centers::{CenterMethod, KMeansModel, Snapshot};
+use crate::data::{Access, DataSource, count_rows, weights_of};
+use crate::error::{Error, Result};
+use crate::fit::{
+    Element, Method, Run, Steps, StreamMethod, StreamSolver, either, require, run_methods, stream_methods,
+};
+use crate::kernel::{Compute, MAX_CENTERS};
 use std::collections::HashSet;
 
 use super::Nested;
-use crate::data::{Access, AnySource, DataSource, Source, count_rows, weights_of};
-use crate::error::{Error, Result};
-use crate::kernel::{Compute, MAX_CENTERS};
-use crate::kmeans::KMeansModel;
-use crate::kmeans::run::{FitRun, FitSteps, Method, StreamSolver, access, shape};
-use crate::kmeans::state::is_wide;
-use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::{Seeding, Seeds};
 use crate::shuffle::Shuffle;
@@ -254,24 +254,11 @@ impl NestedParams {
         let k = self.n_clusters as u64;
         if self.batch_size < k { (10 * k).min(n) } else { self.batch_size.min(n) }
     }
+}
 
-    /// Fits a model to `rows`.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::NotFinite`], [`Error::Source`] for rows that cannot be read as the parameters ask for, those of
-    /// the source.
-    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansModel> {
-        let mut run = self.start(rows)?;
-        let cx = Executor::new(self.threads)?;
-        while run.advance(rows, &cx)?.is_some() {}
-        if self.compute_labels {
-            run.finish(rows, &cx)?;
-        }
-        Ok(run.into_model())
-    }
-
-    /// A run over `rows`, to be advanced step by step with [`FitRun::advance`].
-    ///
+run_methods! {
+    NestedParams, NestedMiniBatch;
+    fit;
     /// ```
     /// use shoal::{Executor, NestedMiniBatch};
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
@@ -280,32 +267,15 @@ impl NestedParams {
     /// while run.advance(&rows, &cx).unwrap().is_some() {}
     /// assert_eq!(run.finish(&rows, &cx).unwrap(), 1.0);
     /// ```
-    ///
-    /// # Errors
-    /// As [`NestedParams::fit`].
-    pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<NestedRun> {
-        let (n, d) = self.shape_of(rows)?;
-        self.check(n, d)?;
-        Ok(FitRun::new(self, rows, Some(n)))
-    }
+    start;
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    resume_fit;
+    /// See [`NestedMiniBatch`] for an example.
+    solve;
+}
 
-    /// The number of rows and of columns, once it is known that they can be read as the parameters ask for.
-    fn shape_of<S: Source + ?Sized>(&self, rows: &S) -> Result<(u64, usize)> {
-        let access = access(rows);
-        if self.shuffle && access < Access::Random {
-            return Err(Error::Source(format!(
-                "batches of rows in random order need Random access, the source has {access:?}: write it to a .npy file and open that, \
-                 or say with shuffle=False that the rows come in random order"
-            )));
-        }
-        let (n, d) = shape(rows, Access::Replay)?;
-        Ok((n.unwrap_or_default(), d))
-    }
-
-    /// A run without rows of its own, for [`FitRun::partial_fit`] with rows of the type of `rows`, of any number at a time. They wait until
-    /// the rule for growth admits them, but never more of them than the batch has. Older rows retire when [`buffer_memory`](NestedParams::buffer_memory) is full: their last votes
-    /// count for ever, but they are not looked at again.
-    ///
+stream_methods! {
+    NestedParams, NestedMiniBatch;
     /// ```
     /// use shoal::{Executor, NestedMiniBatch};
     /// let cx = Executor::new(None).unwrap();
@@ -316,21 +286,7 @@ impl NestedParams {
     /// }
     /// assert_eq!(run.centers::<f64>().len(), 2);
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`].
-    pub fn stream<S: Source + ?Sized>(&self, rows: &S) -> Result<NestedRun> {
-        let d = match rows.any() {
-            AnySource::F32(data) => data.dim(),
-            AnySource::F64(data) => data.dim(),
-        };
-        self.check(u64::MAX, d)?;
-        Ok(FitRun::new(self, rows, None))
-    }
-
-    /// A run that goes on from what [`FitRun::state`] gave, with these parameters: of a stream all that the next rows depend on, of a fit
-    /// its votes.
-    ///
+    stream;
     /// ```
     /// use shoal::{Executor, NestedMiniBatch};
     /// let cx = Executor::new(None).unwrap();
@@ -343,68 +299,99 @@ impl NestedParams {
     /// }
     /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
     /// ```
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of something else, or of another number of clusters.
-    pub fn resume(&self, state: &Contents) -> Result<NestedRun> {
-        let run = || {
-            Ok::<_, String>(if is_wide(state)? {
-                FitRun::from_f64(Nested::of_file(self.clone(), state)?)
-            } else {
-                FitRun::from_f32(Nested::of_file(self.clone(), state)?)
-            })
-        };
-        self.check(u64::MAX, 1)?;
-        run().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))
-    }
-
-    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
-    /// have ended that the checkpoint is of, bit for bit, but for times and for the number of distances measured.
-    ///
-    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
-    ///
-    /// # Errors
-    /// As [`NestedParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
-    pub fn resume_fit<S: Source + ?Sized>(&self, checkpoint: &Contents, rows: &S) -> Result<NestedRun> {
-        let (n, d) = self.shape_of(rows)?;
-        self.check(n, d)?;
-        let n = Some(n);
-        FitRun::resumed(self, checkpoint, rows, (n, d))
-    }
-
-    /// An iterator over the steps of a fit; its `model` is valid after every one.
-    ///
-    /// See [`NestedMiniBatch`] for an example.
-    ///
-    /// # Errors
-    /// As [`NestedParams::fit`].
-    pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<NestedSteps<'a, S>> {
-        Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
-    }
+    resume;
 }
 
 /// A nested mini-batch fit on its way. It does not hold the data.
 ///
 /// See [`NestedParams::start`] for an example.
-pub type NestedRun = FitRun<NestedMiniBatch>;
+pub type NestedRun = Run<NestedMiniBatch>;
 
 /// The steps of a nested mini-batch fit. See [`NestedParams::solve`].
-pub type NestedSteps<'a, S> = FitSteps<'a, NestedMiniBatch, S>;
+pub type NestedSteps<'a, S> = Steps<'a, NestedMiniBatch, S>;
+
+impl NestedRun {
+    /// Rows of the present batch, whose labels are revised in every round.
+    ///
+    /// ```
+    /// use shoal::{Executor, NestedMiniBatch};
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// let mut run = NestedMiniBatch::params(2).start(&rows).unwrap();
+    /// run.advance(&rows, &Executor::new(None).unwrap()).unwrap();
+    /// assert_eq!((run.rows_used(), run.rows_retired(), run.rows_kept()), (4, 0, 0));
+    /// ```
+    pub fn rows_used(&self) -> u64 {
+        either!(self.solver(), solver => solver.batch() as u64)
+    }
+
+    /// Rows of a stream that left memory: their last votes count for ever.
+    pub fn rows_retired(&self) -> u64 {
+        either!(self.solver(), solver => solver.retired)
+    }
+
+    /// Rows of a stream that are in memory, admitted or waiting.
+    pub fn rows_kept(&self) -> u64 {
+        either!(self.solver(), solver => solver.n_kept())
+    }
+}
 
 impl Method for NestedMiniBatch {
     type Params = NestedParams;
-    type Solver<T: Compute> = Nested<T>;
+    type Model = KMeansModel;
+    type Solver<T: Element> = Nested<T>;
 
-    fn solver<T: Compute>(params: &NestedParams) -> Nested<T> {
+    fn needs(_params: &NestedParams) -> Access {
+        Access::Replay
+    }
+
+    fn admit(params: &NestedParams, has: Access, _sparse: bool) -> Result<()> {
+        if params.shuffle && has < Access::Random {
+            return Err(Error::Source(format!(
+                "batches of rows in random order need Random access, the source has {has:?}: write it to a .npy file and open that, \
+                 or say with shuffle=False that the rows come in random order"
+            )));
+        }
+        require(Self::needs(params), has)
+    }
+
+    fn labels_at_end(params: &NestedParams) -> bool {
+        params.compute_labels
+    }
+
+    fn check(params: &NestedParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n.unwrap_or(u64::MAX), dim)
+    }
+
+    fn threads(params: &NestedParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &NestedParams) -> Nested<T> {
         Nested::plan(params.clone())
     }
 
-    fn of_checkpoint<T: Compute>(params: &NestedParams, contents: &Contents) -> Result<Nested<T>, String> {
+    fn of_checkpoint<T: Element>(params: &NestedParams, contents: &Contents) -> Result<Nested<T>, String> {
         Nested::of_checkpoint(params.clone(), contents)
     }
+}
 
-    fn stream<T: Compute>(solver: &mut Nested<T>) -> Option<&mut dyn StreamSolver<T>> {
-        Some(solver)
+impl CenterMethod for NestedMiniBatch {
+    fn snapshot<T: Element>(solver: &Nested<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
+    }
+}
+
+impl StreamMethod for NestedMiniBatch {
+    fn stream<T: Element>(solver: &Nested<T>) -> &dyn StreamSolver<T, Model = KMeansModel> {
+        solver
+    }
+
+    fn stream_mut<T: Element>(solver: &mut Nested<T>) -> &mut dyn StreamSolver<T, Model = KMeansModel> {
+        solver
+    }
+
+    fn of_state<T: Element>(params: &NestedParams, state: &Contents) -> Result<Nested<T>, String> {
+        Nested::of_file(params.clone(), state)
     }
 }
 

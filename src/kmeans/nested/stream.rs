@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 use super::Nested;
 use crate::data::{self, Converted, DataSource, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
+use crate::fit::{Solver, Step};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
+use crate::pass::{Chunk, sweep};
 use crate::rows::RowBuf;
-use crate::solver::sweep::{Chunk, sweep};
-use crate::solver::{Solver, Step};
 use crate::tuning::tile_rows;
 
 /// The largest weighted squared length of a row that is kept: the squared distances of 2^50 such rows have a finite sum.

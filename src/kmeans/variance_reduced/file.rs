@@ -3,14 +3,13 @@
 use serde_json::json;
 
 use super::{VarianceReducedParams, VarianceReducedSolver};
+use crate::fit::{Metric, stored_timings, timings_of};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Labels, NO_LABEL};
-use crate::kmeans::params::{Algorithm, Metric};
-use crate::kmeans::state::{
-    carried_of, check_carried, count, figure, flag, keep, keep_carried, list, number, rows, stored_rows,
-    stored_timings, text, timings_of,
-};
+use crate::kmeans::params::Algorithm;
+use crate::kmeans::state::{carried_of, check_carried, keep_carried};
 use crate::matrix::MatRef;
+use crate::persist::kept::{count, figure, flag, keep, list, number, rows, stored_rows, text};
 use crate::persist::schema::VARIANCE_REDUCED_CHECKPOINT;
 use crate::persist::{Array, Contents};
 

@@ -11,13 +11,12 @@ mod stepping;
 #[cfg(test)]
 mod tests;
 
-use super::model::KMeansModel;
-use super::run::{FitRun, FitSteps, Method, shape};
-use crate::data::{Access, Source};
+use crate::centers::{CenterMethod, KMeansModel, Snapshot};
+use crate::data::Access;
 use crate::error::{Error, Result};
-use crate::kernel::{Compute, MAX_CENTERS};
+use crate::fit::{Element, Method, Run, either, run_methods};
+use crate::kernel::MAX_CENTERS;
 use crate::matrix::make_room;
-use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 
@@ -288,86 +287,84 @@ impl VarianceReducedParams {
     fn first_rate(&self, n: u64) -> f64 {
         self.rate.unwrap_or_else(|| (RATE * self.n_clusters as f64 / n as f64).min(MOST_RATE))
     }
+}
 
-    /// Fits a model to `rows`.
-    ///
+run_methods! {
+    VarianceReducedParams, VarianceReduced;
     /// Rows with random access are drawn with replacement, by weight where there are weights. Rows that come in passes are drawn likewise,
     /// but from one stretch of some thousand rows after the other.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::NotFinite`], [`Error::Source`] for rows that can be read only once, those of the source.
-    pub fn fit<S: Source + ?Sized>(&self, rows: &S) -> Result<KMeansModel> {
-        let mut run = self.start(rows)?;
-        let cx = Executor::new(self.threads)?;
-        while run.advance(rows, &cx)?.is_some() {}
-        run.finish(rows, &cx)?;
-        Ok(run.into_model())
-    }
-
-    /// A run over `rows`, to be advanced step by step with [`FitRun::advance`], an epoch each.
-    ///
-    /// # Errors
-    /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Memory`].
-    pub fn start<S: Source + ?Sized>(&self, rows: &S) -> Result<VarianceReducedRun> {
-        let (n, d) = shape(rows, Access::Replay)?;
-        let n = n.unwrap_or_default();
-        self.check(n, d)?;
-        // What a fit asks for later, in places where not to get it would end the process: better refused now.
-        let a_row = 8 + self.seeding.bytes_a_row();
-        make_room(&mut Vec::<u8>::new(), "labels and seeding", n, a_row)?;
-        Ok(FitRun::new(self, rows, Some(n)))
-    }
-
-    /// A run that goes on from what [`FitRun::checkpoint`] gave, over the same rows and with the same parameters: it ends as the run would
-    /// have ended that the checkpoint is of, bit for bit, but for times and for the number of distances measured.
-    ///
+    fit;
+    start;
     /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
-    ///
-    /// # Errors
-    /// As [`VarianceReducedParams::start`]; [`Error::Source`] for a checkpoint that is damaged, of something else, or of other rows.
-    pub fn resume_fit<S: Source + ?Sized>(
-        &self,
-        checkpoint: &Contents,
-        rows: &S,
-    ) -> Result<VarianceReducedRun> {
-        let (n, d) = shape(rows, Access::Replay)?;
-        self.check(n.unwrap_or_default(), d)?;
-        FitRun::resumed(self, checkpoint, rows, (n, d))
-    }
-
-    /// An iterator over the steps of a fit; its `model` is valid after every one.
-    ///
+    resume_fit;
     /// ```
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
     /// for step in shoal::VarianceReduced::params(2).max_iter(3).solve(&rows).unwrap() {
     ///     println!("{:?}", step.unwrap());
     /// }
     /// ```
-    ///
-    /// # Errors
-    /// As [`VarianceReducedParams::start`].
-    pub fn solve<'a, S: Source + ?Sized>(&self, rows: &'a S) -> Result<FitSteps<'a, VarianceReduced, S>> {
-        Ok(FitSteps::new(self.start(rows)?, rows, Executor::new(self.threads)?))
-    }
+    solve;
 }
 
 /// A variance-reduced fit on its way. It does not hold the data.
 ///
 /// See [`VarianceReducedParams::start`].
-pub type VarianceReducedRun = FitRun<VarianceReduced>;
+pub type VarianceReducedRun = Run<VarianceReduced>;
+
+impl VarianceReducedRun {
+    /// The learning rate of the last epoch; `None` before the first.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// let params = shoal::VarianceReduced::params(2).learning_rate(Some(0.25));
+    /// let mut run = params.start(&rows).unwrap();
+    /// run.advance(&rows, &shoal::Executor::new(None).unwrap()).unwrap();
+    /// assert_eq!(run.learning_rate(), Some(0.25));
+    /// ```
+    pub fn learning_rate(&self) -> Option<f64> {
+        either!(self.solver(), solver => solver.learning_rate())
+    }
+}
 
 impl Method for VarianceReduced {
     type Params = VarianceReducedParams;
-    type Solver<T: Compute> = VarianceReducedSolver<T>;
+    type Model = KMeansModel;
+    type Solver<T: Element> = VarianceReducedSolver<T>;
 
-    fn solver<T: Compute>(params: &VarianceReducedParams) -> VarianceReducedSolver<T> {
+    fn needs(_params: &VarianceReducedParams) -> Access {
+        Access::Replay
+    }
+
+    fn labels_at_end(_params: &VarianceReducedParams) -> bool {
+        true
+    }
+
+    fn check(params: &VarianceReducedParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n.unwrap_or_default(), dim)?;
+        // A fit allocates this later, where failure would end the process.
+        let a_row = 8 + params.seeding.bytes_a_row();
+        make_room(&mut Vec::<u8>::new(), "labels and seeding", n.unwrap_or_default(), a_row)?;
+        Ok(())
+    }
+
+    fn threads(params: &VarianceReducedParams) -> Option<usize> {
+        params.threads
+    }
+
+    fn solver<T: Element>(params: &VarianceReducedParams) -> VarianceReducedSolver<T> {
         VarianceReducedSolver::plan(params.clone())
     }
 
-    fn of_checkpoint<T: Compute>(
+    fn of_checkpoint<T: Element>(
         params: &VarianceReducedParams,
         contents: &Contents,
     ) -> Result<VarianceReducedSolver<T>, String> {
         VarianceReducedSolver::of_file(params.clone(), contents)
+    }
+}
+
+impl CenterMethod for VarianceReduced {
+    fn snapshot<T: Element>(solver: &VarianceReducedSolver<T>) -> Snapshot<'_, T> {
+        solver.snapshot()
     }
 }

@@ -4,20 +4,19 @@ use std::time::Instant;
 
 use super::VarianceReducedParams;
 use super::ending::Finished;
+use crate::centers::{KMeansModel, Snapshot};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
+use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::choice::Choice;
 use crate::kmeans::labels::{Carried, Labels, Swept};
-use crate::kmeans::lloyd::{Timings, to_means};
-use crate::kmeans::model::KMeansModel;
-use crate::kmeans::params::{Algorithm, Metric};
-use crate::kmeans::run::{CenterSolver, Snapshot};
+use crate::kmeans::lloyd::to_means;
+use crate::kmeans::params::Algorithm;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::seeding::enough_rows;
-use crate::solver::{Solver, Step, StopReason};
 use crate::tuning::MOST_SQ_MOVE;
 
 /// The most bytes of bounds.
@@ -250,8 +249,9 @@ impl<T: Compute> Solver<T> for VarianceReducedSolver<T> {
     }
 }
 
-impl<T: Compute> CenterSolver<T> for VarianceReducedSolver<T> {
-    fn snapshot(&self) -> Snapshot<'_, T> {
+impl<T: Compute> VarianceReducedSolver<T> {
+    /// What the solver shows between two steps.
+    pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let now = Snapshot {
             dim: self.dim,
             metric: Metric::Euclidean,
@@ -273,12 +273,19 @@ impl<T: Compute> CenterSolver<T> for VarianceReducedSolver<T> {
         }
     }
 
-    fn checkpoint(&self) -> Contents {
-        self.to_file()
+    /// The learning rate of the last epoch; `None` before the first.
+    pub(super) fn learning_rate(&self) -> Option<f64> {
+        self.rate
+    }
+}
+
+impl<T: Compute> FitSolver<T> for VarianceReducedSolver<T> {
+    fn facts(&self) -> Facts {
+        self.snapshot().facts()
     }
 
-    fn rate(&self) -> f64 {
-        self.rate.unwrap_or(f64::NAN)
+    fn checkpoint(&self) -> Contents {
+        self.to_file()
     }
 
     fn fits(&self, n: Option<u64>) -> bool {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::moving::Moving;
 use super::*;
 use crate::data::{AnySource, Block, Csr, DataSource, Dense};
+use crate::fit::StopReason;
 use crate::rng::{Purpose, Rng};
-use crate::solver::StopReason;
 use crate::tuning::STEPS_CHECKED;
 
 fn noise(n: usize, seed: u64) -> Vec<f64> {

@@ -4,7 +4,7 @@ use super::{Drawn, Inner, MORE};
 use crate::error::Result;
 use crate::kernel::bounded::{Nearest, nearest_pair};
 use crate::kernel::{self, Compute, Scratch};
-use crate::kmeans::panel_bounds::{Apart, Settling};
+use crate::kmeans::bounds::{Apart, Settling};
 use crate::kmeans::variance_reduced::draws::Origin;
 use crate::rows::RowBuf;
 use crate::tuning::STEPS_TOGETHER;

@@ -16,7 +16,7 @@ use super::packing::{Few, Packing};
 use crate::error::Result;
 use crate::kernel::bounded::{Gathered, Nearest, nearest_single};
 use crate::kernel::{self, Compute, PackedCenters, Point, Scratch};
-use crate::kmeans::panel_bounds::{PanelBounds, lost_of, rounding_of};
+use crate::kmeans::bounds::{PanelBounds, lost_of, rounding_of};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rows::{RowBuf, Rows};

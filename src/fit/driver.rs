@@ -1,4 +1,4 @@
-//! This module knows the only loop of the crate.
+//! The only loop of the crate.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -34,7 +34,7 @@ impl<F: FnMut(&Step) -> ControlFlow<()> + Send> Observer for F {
 }
 
 /// A solver on its way: its history, its clock, what stops it. It does not hold the data, so that it can be kept anywhere.
-pub struct Run<S> {
+pub struct Driver<S> {
     solver: S,
     rules: StopRules,
     observers: Vec<Box<dyn Observer>>,
@@ -43,7 +43,7 @@ pub struct Run<S> {
     elapsed: f64,
 }
 
-impl<S> Run<S> {
+impl<S> Driver<S> {
     /// A run of `solver`, from its present state on.
     pub fn new(solver: S) -> Self {
         Self { solver, rules: StopRules::default(), observers: Vec::new(), history: Vec::new(), elapsed: 0.0 }
@@ -128,35 +128,5 @@ impl<S> Run<S> {
         }
         self.history.push(step);
         Ok(Some(step))
-    }
-
-    /// Steps over `data` as an iterator.
-    pub fn steps<'a, T: Float>(
-        &'a mut self,
-        data: &'a dyn DataSource<T>,
-        cx: &'a Executor,
-    ) -> Steps<'a, T, S> {
-        Steps { run: self, data, cx, failed: false }
-    }
-}
-
-/// The steps of a [`Run`]; ends after the last step or the first error.
-pub struct Steps<'a, T: Float, S> {
-    run: &'a mut Run<S>,
-    data: &'a dyn DataSource<T>,
-    cx: &'a Executor,
-    failed: bool,
-}
-
-impl<T: Float, S: Solver<T>> Iterator for Steps<'_, T, S> {
-    type Item = Result<Step>;
-
-    fn next(&mut self) -> Option<Result<Step>> {
-        if self.failed {
-            return None;
-        }
-        let step = self.run.advance(self.data, self.cx).transpose();
-        self.failed = matches!(step, Some(Err(_)));
-        step
     }
 }

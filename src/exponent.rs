@@ -1,35 +1,17 @@
-//! This module knows the exponential of many values at a time.
+//! The exponential of many values at once.
 
-use crate::data::Own;
-use crate::kernel::Compute;
-
-/// A compute type with an exponential.
-///
-/// ```
-/// fn takes_both<T: shoal::kmodes::Exponent>(_: T) {}
-/// takes_both(1.0f32);
-/// takes_both(1.0f64);
-/// ```
-pub trait Exponent: Compute + Own {
-    /// `e^x` of every value, to a rounding or two; of values that are at most 0.
-    #[doc(hidden)]
-    fn exp_all(values: &mut [Self]);
-}
-
-impl Exponent for f64 {
-    fn exp_all(values: &mut [Self]) {
-        for x in values {
-            // Below, e^x is no normal number any more.
-            *x = x.max(-708.0).exp();
-        }
+/// `e^x` of every value, to a rounding or two; the values are at most 0.
+pub(crate) fn exp_all_f64(values: &mut [f64]) {
+    for x in values {
+        // Below -708, e^x is no normal number any more.
+        *x = x.max(-708.0).exp();
     }
 }
 
-impl Exponent for f32 {
-    fn exp_all(values: &mut [Self]) {
-        for x in values {
-            *x = exp(*x);
-        }
+/// `e^x` of every value, to a rounding or two; the values are at most 0.
+pub(crate) fn exp_all_f32(values: &mut [f32]) {
+    for x in values {
+        *x = exp(*x);
     }
 }
 
@@ -58,15 +40,15 @@ mod tests {
     fn it_is_the_exponential() {
         let mut values: Vec<f32> = (0..870_000).map(|i| -1e-4 * i as f32).collect();
         let wanted: Vec<f64> = values.iter().map(|&x| f64::from(x).exp()).collect();
-        f32::exp_all(&mut values);
+        exp_all_f32(&mut values);
         for (&found, wanted) in values.iter().zip(wanted) {
             assert!((f64::from(found) / wanted - 1.0).abs() < 3e-7, "{found} {wanted}");
         }
         let mut far = [0.0f32, -1e30, f32::NEG_INFINITY];
-        f32::exp_all(&mut far);
+        exp_all_f32(&mut far);
         assert!(far[0] == 1.0 && far[1..].iter().all(|&x| x > 0.0 && x < 2e-38));
         let mut far = [0.0f64, -1e30, f64::NEG_INFINITY];
-        f64::exp_all(&mut far);
+        exp_all_f64(&mut far);
         assert!(far[0] == 1.0 && far[1..].iter().all(|&x| x > 0.0 && x < 4e-308));
     }
 }

@@ -8,18 +8,18 @@ use crate::kernel::Compute;
 use crate::parallel::Executor;
 
 /// How a pass was left.
-pub(in crate::kmeans) struct Left {
+pub(crate) struct Left {
     /// Whoever took the batches had enough of them.
-    pub(in crate::kmeans) enough: bool,
+    pub(crate) enough: bool,
     /// The pass is over.
-    pub(in crate::kmeans) over: bool,
+    pub(crate) over: bool,
     /// What came of looking whether there are more rows, once there were enough: to be said with the next step.
-    pub(in crate::kmeans) failed: Option<Error>,
+    pub(crate) failed: Option<Error>,
 }
 
 /// Goes on with a pass from row `from`: hands batches of `size` consecutive rows to `take`, with the number of the row after them, until it says
 /// that it has enough, or the pass is over.
-pub(in crate::kmeans) fn go_on<T: Compute>(
+pub(crate) fn go_on<T: Compute>(
     data: &dyn DataSource<T>,
     from: u64,
     size: usize,

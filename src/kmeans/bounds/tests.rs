@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::data::Dense;
+use crate::fit::{Solver, Start};
 use crate::kmeans::lloyd::Lloyd;
 use crate::kmeans::params::{Algorithm, KMeans};
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
-use crate::solver::{Solver, Start};
 
 impl PanelBounds {
     /// Every bound against the true distances to centers that [`PanelBounds::follow`] knows of.

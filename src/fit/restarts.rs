@@ -1,4 +1,4 @@
-//! This module knows how the best of several starts is found.
+//! The best of several starts.
 
 use super::{Solver, Step, StopReason};
 use crate::data::{Access, DataSource};
@@ -7,7 +7,7 @@ use crate::float::Float;
 use crate::parallel::Executor;
 
 /// A solver that can be one of several starts.
-pub trait Start<T: Float>: Solver<T> + Sized {
+pub trait Restartable<T: Float>: Solver<T> + Sized {
     /// Begins start number `start`.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl<S> Restarts<S> {
     }
 }
 
-impl<T: Float, S: Start<T>> Solver<T> for Restarts<S> {
+impl<T: Float, S: Restartable<T>> Solver<T> for Restarts<S> {
     type Model = S::Model;
 
     fn needs(&self) -> Access {

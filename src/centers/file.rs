@@ -1,14 +1,13 @@
-//! This module knows how a fitted k-means model is kept in a file.
+//! A fitted k-means model as a file.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::lloyd::Timings;
 use super::model::{KMeansModel, Values};
-use super::params::Metric;
 use crate::data::Dtype;
 use crate::error::{Error, Result};
+use crate::fit::{Metric, Timings};
 use crate::kernel::{Compute, MAX_CENTERS};
 use crate::matrix::MatRef;
 use crate::persist::{

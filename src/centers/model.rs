@@ -1,11 +1,10 @@
-//! This module knows what a k-means fit ends in, and how it labels new rows.
+//! The model of a center-based fit, and how it labels new rows.
 
+use super::Snapshot;
 use super::assign::{inertia, nearest, predict, transform};
-use super::lloyd::Timings;
-use super::params::Metric;
-use super::run::Snapshot;
 use crate::data::{AnySource, DataSource, Source};
 use crate::error::{Error, Result};
+use crate::fit::{Metric, Timings};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 pub(crate) use crate::persist::kept::Values;
@@ -28,7 +27,7 @@ pub struct KMeansModel {
 }
 
 impl KMeansModel {
-    pub(super) fn new<T: Compute>(solver: &Snapshot<'_, T>) -> Self {
+    pub(crate) fn new<T: Compute>(solver: &Snapshot<'_, T>) -> Self {
         Self {
             centers: Values::of(solver.centers),
             dim: solver.dim,

@@ -1,25 +1,8 @@
-//! The loop that every method runs in.
-//!
-//! A [`Solver`] does one unit of work at a time and holds a valid model after each; [`Run`] is the only loop: it counts, times, stops,
-//! and lets observers watch.
-
-mod restarts;
-mod run;
-mod stop;
-pub(crate) mod sweep;
+//! Why a run ends: the reasons, and the rules that a caller may add.
 
 use std::fmt;
 
-use crate::data::{Access, DataSource};
-use crate::error::Result;
-use crate::float::Float;
-use crate::parallel::Executor;
-
-pub(crate) use restarts::RestartsState;
-pub use restarts::{Restarts, Start};
-pub(crate) use run::require;
-pub use run::{Observer, Run, Steps};
-pub use stop::StopRules;
+use super::Step;
 
 /// Why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,43 +74,47 @@ impl fmt::Display for StopReason {
     }
 }
 
-/// What one unit of work did.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Step {
-    /// Number of the step, from 1.
-    pub iteration: u64,
-    /// Rows read so far, over all steps.
-    pub rows_seen: u64,
-    /// Rows that this step worked on.
-    pub batch_size: u64,
-    /// What the method minimises, as measured by this step over its rows; each solver says which.
-    pub objective: f64,
-    /// Euclidean length of the move of all centers together.
-    pub center_shift: f64,
-    /// Rows whose label changed.
-    pub n_changed: u64,
-    /// Distances between a row and a center computed by this step.
-    pub n_distances: u64,
-    /// Seconds since the run began.
-    pub elapsed: f64,
-    /// Why the run ended with this step; `None` while it goes on.
-    pub stop_reason: Option<StopReason>,
+/// Rules that end a run from outside the method; the first that holds gives the reason.
+///
+/// ```
+/// use shoal::fit::{Step, StopReason, StopRules};
+/// let mut rules = StopRules::default();
+/// rules.max_steps = Some(2);
+/// assert_eq!(rules.check(&Step { iteration: 1, ..Step::default() }), None);
+/// assert_eq!(rules.check(&Step { iteration: 2, ..Step::default() }), Some(StopReason::MaxIterations));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct StopRules {
+    /// Most steps.
+    pub max_steps: Option<u64>,
+    /// Most seconds.
+    pub deadline: Option<f64>,
+    /// Stop once the objective is at most this.
+    pub target: Option<f64>,
+    /// Stop after this many steps without a new lowest objective.
+    pub patience: Option<u64>,
+    best: Option<(f64, u64)>,
 }
 
-/// A method as a state that can be advanced. It owns no data and no lifetime.
-pub trait Solver<T: Float> {
-    /// What it ends in.
-    type Model;
-
-    /// The access that it needs of a source.
-    fn needs(&self) -> Access;
-
-    /// One unit of progress; the model is valid afterwards. The step's `stop_reason` is set when the method itself has ended.
-    ///
-    /// # Errors
-    /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Interrupted`](crate::Error::Interrupted).
-    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step>;
-
-    /// The model as it is now.
-    fn model(&self) -> Self::Model;
+impl StopRules {
+    /// The reason to stop after `step`, if there is one.
+    pub fn check(&mut self, step: &Step) -> Option<StopReason> {
+        if self.best.is_none_or(|(best, _)| step.objective < best) {
+            self.best = Some((step.objective, step.iteration));
+        }
+        let waited = self.best.map_or(0, |(_, at)| step.iteration - at);
+        if step.stop_reason.is_some() {
+            step.stop_reason
+        } else if self.target.is_some_and(|t| step.objective <= t) {
+            Some(StopReason::Target)
+        } else if self.patience.is_some_and(|p| waited >= p) {
+            Some(StopReason::Patience)
+        } else if self.max_steps.is_some_and(|m| step.iteration >= m) {
+            Some(StopReason::MaxIterations)
+        } else if self.deadline.is_some_and(|d| step.elapsed >= d) {
+            Some(StopReason::Deadline)
+        } else {
+            None
+        }
+    }
 }

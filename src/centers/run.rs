@@ -1,0 +1,77 @@
+//! What a run of a center-based method shows between two of its steps.
+
+use super::Snapshot;
+use crate::fit::{Element, Method, Run, Timings, either};
+use crate::float::Float;
+
+/// A method whose clusters are given by centers.
+///
+/// ```
+/// use shoal::centers::CenterMethod;
+/// use shoal::fit::Run;
+/// fn spread<M: CenterMethod>(run: &Run<M>) -> f64 {
+///     run.centers::<f64>().iter().fold(0.0, |most, c| c.abs().max(most))
+/// }
+/// let rows = [[0.0f64], [1.0]];
+/// let mut run = shoal::KMeans::params(2).start(&rows).unwrap();
+/// run.advance(&rows, &shoal::Executor::new(None).unwrap()).unwrap();
+/// assert_eq!(spread(&run), 1.0);
+/// ```
+pub trait CenterMethod: Method {
+    /// What the solver shows now.
+    fn snapshot<T: Element>(solver: &Self::Solver<T>) -> Snapshot<'_, T>;
+}
+
+impl<M: CenterMethod> Run<M> {
+    /// The present centers, `n_clusters` rows; empty before the first step.
+    pub fn centers<T: Element>(&self) -> Vec<T> {
+        let convert = |c: f64| T::from_f64(c);
+        either!(self.solver(), solver => M::snapshot(solver).centers.iter().map(|&c| convert(Float::to_f64(c))).collect())
+    }
+
+    /// The labels that the method keeps; those of the present centers after [`Run::finish`].
+    pub fn labels(&self) -> &[u32] {
+        either!(self.solver(), solver => M::snapshot(solver).labels)
+    }
+
+    /// Weight of each cluster, as the method counts it.
+    pub fn cluster_weights(&self) -> &[f64] {
+        either!(self.solver(), solver => M::snapshot(solver).weights)
+    }
+
+    /// Weighted sum of squared distances that belongs to the labels; NaN where no pass has measured it.
+    pub fn inertia(&self) -> f64 {
+        either!(self.solver(), solver => M::snapshot(solver).inertia)
+    }
+
+    /// Units of work that the method counts, of the best start if there are several.
+    pub fn n_iter(&self) -> u64 {
+        either!(self.solver(), solver => M::snapshot(solver).n_iter)
+    }
+
+    /// Number of times that the centers have moved, of the best start if there are several.
+    pub fn n_steps(&self) -> u64 {
+        either!(self.solver(), solver => M::snapshot(solver).n_steps)
+    }
+
+    /// How the first centers were chosen.
+    pub fn seeded_by(&self) -> &str {
+        either!(self.solver(), solver => M::snapshot(solver).seeded_by)
+    }
+
+    /// How steps find the nearest centers.
+    pub(crate) fn found_by(&self) -> &'static str {
+        either!(self.solver(), solver => M::snapshot(solver).algorithm)
+    }
+
+    /// Seconds spent so far, by phase.
+    pub fn timings(&self) -> Timings {
+        either!(self.solver(), solver => M::snapshot(solver).timings)
+    }
+
+    /// Columns of a row; 0 before the first step.
+    #[cfg(feature = "python")]
+    pub(crate) fn dim(&self) -> usize {
+        either!(self.solver(), solver => M::snapshot(solver).dim)
+    }
+}

@@ -1,0 +1,148 @@
+//! A fit in progress as the contents of a file, and how it is resumed.
+
+use serde_json::{Value, json};
+
+use super::driver::Driver;
+use super::history::{history_of, keep_history};
+use super::method::{Element, FitSolver, Method};
+use super::run::{Run, access};
+use super::typed::{Typed, either};
+use super::{Step, StopReason};
+use crate::data::{Access, AnySource, Source, fingerprint};
+use crate::error::{Error, Result};
+use crate::persist::Contents;
+use crate::persist::kept::{count, flag, text};
+
+/// A number that identifies the rows.
+fn fingerprint_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
+    match rows.any() {
+        AnySource::F32(data) => fingerprint(data),
+        AnySource::F64(data) => fingerprint(data),
+    }
+}
+
+fn damaged(problem: String) -> Error {
+    Error::Source(format!("the checkpoint: {problem}"))
+}
+
+/// The state in a checkpoint, which must be one of `n` rows of `d` columns.
+fn solver_of<M: Method, T: Element>(
+    params: &M::Params,
+    checkpoint: &Contents,
+    (n, d): (Option<u64>, usize),
+) -> Result<M::Solver<T>> {
+    let solver = M::of_checkpoint::<T>(params, checkpoint).map_err(damaged)?;
+    if solver.facts().dim == d && solver.fits(n) {
+        Ok(solver)
+    } else {
+        Err(damaged("its per-row state does not fit the number of rows".into()))
+    }
+}
+
+/// The name of a kind of access.
+fn name_of(access: Access) -> &'static str {
+    match access {
+        Access::Once => "once",
+        Access::Replay => "replay",
+        Access::Random => "random",
+    }
+}
+
+/// Refuses rows that are not those of a checkpoint; returns their fingerprint and the steps so far.
+fn check_same_rows<S: Source + ?Sized>(
+    checkpoint: &Contents,
+    rows: &S,
+    (n, d): (Option<u64>, usize),
+) -> Result<(u64, Vec<Step>)> {
+    let about = checkpoint.object("run").map_err(damaged)?;
+    let known = about.get("rows").and_then(Value::as_u64);
+    let columns = count(&about, "columns").map_err(damaged)?;
+    let wide = matches!(rows.any(), AnySource::F64(_));
+    let kind = |wide: bool| if wide { "float64" } else { "float32" };
+    let was_wide = flag(&about, "wide").map_err(damaged)?;
+    let shown = |n: Option<u64>| n.map_or("?".into(), |n| n.to_string());
+    if columns != d as u64 || known != n || was_wide != wide {
+        return Err(Error::Source(format!(
+            "the checkpoint is of other rows: of {} x {columns} computed as {}, and X has {} x {d} computed as {}",
+            shown(known),
+            kind(was_wide),
+            shown(n),
+            kind(wide)
+        )));
+    }
+    let (was_read, is_read) = (text(&about, "access").map_err(damaged)?, name_of(access(rows)));
+    if was_read != is_read {
+        return Err(Error::Source(format!(
+            "the checkpoint is of rows with access {was_read:?}, and X has {is_read:?}: resume with the same kind of source"
+        )));
+    }
+    let print = fingerprint_of(rows)?;
+    if count(&about, "fingerprint").map_err(damaged)? != print {
+        return Err(Error::Source(
+            "the checkpoint is of other rows: their values, or sample_weight, differ from those of X".into(),
+        ));
+    }
+    let reason = about.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named);
+    let history = history_of(checkpoint, reason).map_err(damaged)?;
+    if history.is_empty() {
+        return Err(damaged("it holds no step".into()));
+    }
+    Ok((print, history))
+}
+
+impl<M: Method> Run<M> {
+    /// Computes the fingerprint of the rows now, so that [`Run::checkpoint`] need not, which may be called during a pass over them.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn know_rows<S: Source + ?Sized>(&mut self, rows: &S) -> Result<()> {
+        if self.fingerprint.is_none() {
+            self.fingerprint = Some(fingerprint_of(rows)?);
+        }
+        Ok(())
+    }
+
+    /// Everything that the next step depends on, except the rows: with the same rows and parameters the run can be resumed, here or
+    /// elsewhere. `rows` are those of the run; some of them are read once for a fingerprint, by which other rows are refused later.
+    ///
+    /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
+    ///
+    /// # Errors
+    /// [`Error::Source`] before the first step, and those of the source.
+    pub fn checkpoint<S: Source + ?Sized>(&mut self, rows: &S) -> Result<Contents> {
+        if self.history().is_empty() {
+            return Err(Error::Source("no step was made yet: there is nothing to checkpoint".into()));
+        }
+        self.know_rows(rows)?;
+        let (mut contents, dim) =
+            either!(&self.typed, driver => (driver.solver().checkpoint(), driver.solver().facts().dim));
+        let history = self.history();
+        keep_history(&mut contents, history);
+        let about = json!({
+            "rows": self.rows,
+            "columns": dim,
+            "wide": matches!(rows.any(), AnySource::F64(_)),
+            "access": name_of(access(rows)),
+            "fingerprint": self.fingerprint,
+            "stop_reason": history.last().and_then(|last| last.stop_reason).map(StopReason::name),
+        });
+        contents.meta.insert("run".into(), about.to_string());
+        Ok(contents)
+    }
+
+    /// A run that continues from a checkpoint over `rows`.
+    pub(crate) fn resumed<S: Source + ?Sized>(
+        params: &M::Params,
+        checkpoint: &Contents,
+        rows: &S,
+    ) -> Result<Self> {
+        let shape = Self::checked(params, rows)?;
+        let (print, history) = check_same_rows(checkpoint, rows, shape)?;
+        let typed = if matches!(rows.any(), AnySource::F64(_)) {
+            Typed::F64(Driver::resumed(solver_of::<M, f64>(params, checkpoint, shape)?, history))
+        } else {
+            Typed::F32(Driver::resumed(solver_of::<M, f32>(params, checkpoint, shape)?, history))
+        };
+        Ok(Self { typed, rows: shape.0, fingerprint: Some(print) })
+    }
+}

@@ -1,0 +1,76 @@
+//! Steps as a checkpoint stores them.
+
+use serde_json::{Value, json};
+
+use super::{Step, StopReason};
+use crate::persist::kept::{keep, matrix};
+use crate::persist::{Array, Contents};
+
+/// A step, its figures as bits.
+pub(crate) fn stored_step(step: &Step) -> Value {
+    let counts = [step.iteration, step.rows_seen, step.batch_size, step.n_changed, step.n_distances];
+    let figures = [step.objective, step.center_shift, step.elapsed].map(f64::to_bits);
+    json!({ "counts": counts, "figures": figures, "stop_reason": step.stop_reason.map(StopReason::name) })
+}
+
+/// What [`stored_step`] gave.
+pub(crate) fn step_of(value: &Value) -> Result<Step, String> {
+    let number = |name: &str, at: usize| {
+        let found = value.get(name).and_then(|all| all.get(at)).and_then(Value::as_u64);
+        found.ok_or_else(|| format!("a step has no {name}"))
+    };
+    let counts = |at| number("counts", at);
+    let figures = |at| number("figures", at).map(f64::from_bits);
+    Ok(Step {
+        iteration: counts(0)?,
+        rows_seen: counts(1)?,
+        batch_size: counts(2)?,
+        n_changed: counts(3)?,
+        n_distances: counts(4)?,
+        objective: figures(0)?,
+        center_shift: figures(1)?,
+        elapsed: figures(2)?,
+        stop_reason: value.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named),
+    })
+}
+
+/// Steps as two arrays, counts and figures, and why the last one was the last.
+pub(crate) fn keep_history(contents: &mut Contents, steps: &[Step]) {
+    let counts: Vec<u64> = steps
+        .iter()
+        .flat_map(|s| [s.iteration, s.rows_seen, s.batch_size, s.n_changed, s.n_distances])
+        .collect();
+    let figures: Vec<f64> = steps.iter().flat_map(|s| [s.objective, s.center_shift, s.elapsed]).collect();
+    keep(contents, "history_counts", Array::new(&[steps.len(), 5], &counts));
+    keep(contents, "history_figures", Array::new(&[steps.len(), 3], &figures));
+}
+
+/// What [`keep_history`] kept; the last step ended for `reason`.
+pub(crate) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Result<Vec<Step>, String> {
+    let counts: Vec<u64> = matrix(contents, "history_counts", 5)?;
+    let figures: Vec<f64> = matrix(contents, "history_figures", 3)?;
+    if counts.len() / 5 != figures.len() / 3
+        || !figures.iter().skip(2).step_by(3).all(|&elapsed| elapsed >= 0.0)
+    {
+        return Err("its history does not fit together".into());
+    }
+    let mut steps: Vec<Step> = counts
+        .chunks_exact(5)
+        .zip(figures.chunks_exact(3))
+        .map(|(counts, figures)| Step {
+            iteration: counts[0],
+            rows_seen: counts[1],
+            batch_size: counts[2],
+            n_changed: counts[3],
+            n_distances: counts[4],
+            objective: figures[0],
+            center_shift: figures[1],
+            elapsed: figures[2],
+            stop_reason: None,
+        })
+        .collect();
+    if let Some(last) = steps.last_mut() {
+        last.stop_reason = reason;
+    }
+    Ok(steps)
+}

@@ -1,0 +1,176 @@
+//! What a clustering method consists of: parameters, a solver for either compute type, a model.
+
+use super::driver::require;
+use super::{Metric, Step};
+use crate::data::{Access, DataSource, Own};
+use crate::error::Result;
+use crate::float::Float;
+use crate::kernel::Compute;
+use crate::parallel::Executor;
+use crate::persist::Contents;
+
+/// A compute type of rows: `f32` or `f64`.
+///
+/// ```
+/// fn bytes<T: shoal::fit::Element>() -> usize {
+///     size_of::<T>()
+/// }
+/// assert_eq!((bytes::<f32>(), bytes::<f64>()), (4, 8));
+/// ```
+pub trait Element: Compute + Own {}
+impl<T: Compute + Own> Element for T {}
+
+/// A method as a state that can be advanced. It owns no data and no lifetime.
+pub trait Solver<T: Float> {
+    /// The result of the method.
+    type Model;
+
+    /// The access that the method needs of a source.
+    fn needs(&self) -> Access;
+
+    /// One unit of progress; the model is valid afterwards. The step's `stop_reason` is set when the method itself has ended.
+    ///
+    /// # Errors
+    /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Interrupted`](crate::Error::Interrupted).
+    fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step>;
+
+    /// The model in its present state.
+    fn model(&self) -> Self::Model;
+}
+
+/// What a run needs to know of its solver.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Columns of a row; 0 before the first step.
+    pub dim: usize,
+    /// The metric: with [`Metric::Cosine`], the run passes rows of length 1.
+    pub metric: Metric,
+    /// Whether any row seen so far has weight.
+    pub has_weight: bool,
+}
+
+/// A solver that a [`Run`](super::Run) can drive, finish and checkpoint.
+pub trait FitSolver<T: Float>: Solver<T> {
+    /// What a run needs to know of the solver.
+    fn facts(&self) -> Facts;
+
+    /// Brings labels and objective up to date with the present model, which does not change, with a further pass if one is needed, and
+    /// returns the objective. The run can continue afterwards.
+    ///
+    /// # Errors
+    /// Those of the source.
+    fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64>;
+
+    /// What the method does to its model once, after the last step of a run that was exhausted. Does nothing when called again.
+    ///
+    /// # Errors
+    /// Those of the source; the model is then unchanged.
+    fn conclude(&mut self, _data: &dyn DataSource<T>, _cx: &Executor) -> Result<()> {
+        Ok(())
+    }
+
+    /// Everything that the next step depends on, except the rows and what can be recomputed from them.
+    fn checkpoint(&self) -> Contents;
+
+    /// Whether the per-row state can belong to `n` rows, if their number is known.
+    fn fits(&self, n: Option<u64>) -> bool;
+}
+
+/// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
+pub trait StreamSolver<T: Float>: FitSolver<T> {
+    /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it was, except for
+    /// rows that were discarded to make room for others.
+    ///
+    /// # Errors
+    /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite).
+    fn partial_fit(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>>;
+
+    /// Everything that the next batch depends on.
+    fn state(&self) -> Contents;
+}
+
+/// A clustering method: its parameters, its state for rows of either type, and its model.
+///
+/// ```
+/// use shoal::fit::{Method, Run};
+/// fn steps<M: Method>(run: &Run<M>) -> usize {
+///     run.history().len()
+/// }
+/// let run = shoal::KMeans::params(2).start(&[[0.0f64], [1.0]]).unwrap();
+/// assert_eq!(steps(&run), 0);
+/// ```
+pub trait Method: Sized {
+    /// All parameters of the method.
+    type Params: Clone + Send + Sync;
+    /// The result of a fit.
+    type Model;
+    /// The state for rows that are computed as `T`.
+    type Solver<T: Element>: FitSolver<T, Model = Self::Model> + Send;
+
+    /// The access that a fit needs of a source.
+    fn needs(params: &Self::Params) -> Access;
+
+    /// Refuses a source before any of it is read: one that gives too little access, or sparse rows where the method needs dense ones.
+    ///
+    /// # Errors
+    /// [`Error::Source`](crate::Error::Source) and [`Error::InvalidParam`](crate::Error::InvalidParam), with the remedy.
+    fn admit(params: &Self::Params, has: Access, _sparse: bool) -> Result<()> {
+        require(Self::needs(params), has)
+    }
+
+    /// Whether a fit ends with [`FitSolver::finish`], if the rows can be read again.
+    fn labels_at_end(_params: &Self::Params) -> bool {
+        false
+    }
+
+    /// Checks the parameters against `n` rows, if their number is known, of `dim` columns.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem; [`Error::Memory`](crate::Error::Memory) for a fit whose state
+    /// does not fit into memory.
+    fn check(params: &Self::Params, n: Option<u64>, dim: usize) -> Result<()>;
+
+    /// The number of threads that the parameters ask for; `None` for the default.
+    fn threads(params: &Self::Params) -> Option<usize>;
+
+    /// The state before the first step.
+    fn solver<T: Element>(params: &Self::Params) -> Self::Solver<T>;
+
+    /// The state that [`FitSolver::checkpoint`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    fn of_checkpoint<T: Element>(
+        params: &Self::Params,
+        contents: &Contents,
+    ) -> Result<Self::Solver<T>, String>;
+}
+
+/// A method that learns from batches. Only its runs have [`partial_fit`](super::Run::partial_fit) and [`state`](super::Run::state).
+pub trait StreamMethod: Method {
+    /// The solver as one that takes batches.
+    fn stream<T: Element>(solver: &Self::Solver<T>) -> &dyn StreamSolver<T, Model = Self::Model>;
+
+    /// The same, to be advanced.
+    fn stream_mut<T: Element>(solver: &mut Self::Solver<T>) -> &mut dyn StreamSolver<T, Model = Self::Model>;
+
+    /// The parameters as a run without rows of its own uses them.
+    fn for_batches(params: &Self::Params) -> Self::Params {
+        params.clone()
+    }
+
+    /// The state that [`StreamSolver::state`] wrote.
+    ///
+    /// # Errors
+    /// What is wrong with it, as text.
+    fn of_state<T: Element>(params: &Self::Params, state: &Contents) -> Result<Self::Solver<T>, String>;
+}
+
+/// A method whose states can be merged. Only its runs have [`merge`](super::Run::merge).
+pub trait MergeMethod: StreamMethod {
+    /// Takes over what another state has learned.
+    ///
+    /// # Errors
+    /// [`Error::Shape`](crate::Error::Shape) for a state that does not fit; nothing has changed then.
+    fn merge<T: Element>(solver: &mut Self::Solver<T>, other: &Contents) -> Result<()>;
+}

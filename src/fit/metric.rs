@@ -1,0 +1,20 @@
+//! The distance that a center-based method minimizes.
+
+/// The distance between rows and centers.
+///
+/// ```
+/// use shoal::{KMeans, Metric};
+/// let rows = [[1.0f64, 0.0], [9.0, 0.1], [0.0, 1.0], [0.1, 7.0]];
+/// let model = KMeans::params(2).metric(Metric::Cosine).fit(&rows).unwrap();
+/// assert_eq!(model.labels()[0], model.labels()[1]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Metric {
+    /// Choose for positions: squared Euclidean distance; centers are means.
+    #[default]
+    Euclidean,
+    /// Choose for directions (text, embeddings): rows are scaled to length 1 as they are read, and centers are kept on the unit sphere. A
+    /// row of zeros stays a row of zeros.
+    Cosine,
+}

@@ -1,0 +1,31 @@
+//! Fits: how a method is advanced step by step, stopped, watched, checkpointed and resumed.
+//!
+//! A [`Method`] names its parameters, its [`Solver`] for either compute type, and its model. [`Run`] drives a method over any source: it
+//! dispatches on the type of the rows once, and its [`Driver`] is the only loop of the crate: it counts, times, stops, and calls observers.
+
+mod checkpoint;
+mod driver;
+mod history;
+mod method;
+mod metric;
+mod restarts;
+mod run;
+mod step;
+mod stop;
+mod timings;
+mod typed;
+
+pub(crate) use driver::require;
+pub use driver::{Driver, Observer};
+pub(crate) use history::{step_of, stored_step};
+pub use method::{Element, Facts, FitSolver, MergeMethod, Method, Solver, StreamMethod, StreamSolver};
+pub use metric::Metric;
+pub(crate) use restarts::RestartsState;
+pub use restarts::{Restartable, Restarts};
+pub use run::{Run, Steps};
+pub(crate) use run::{WithSolver, run_methods, stream_methods};
+pub use step::Step;
+pub use stop::{StopReason, StopRules};
+pub use timings::Timings;
+pub(crate) use timings::{stored_timings, timings_of};
+pub(crate) use typed::{Typed, either};

@@ -1,0 +1,510 @@
+//! A fit in progress, of any method, over rows of either type.
+
+use super::driver::{Driver, require};
+use super::method::{Element, FitSolver, MergeMethod, Method, StreamMethod};
+use super::typed::{Typed, either};
+use super::{Metric, Step, StopReason, StopRules};
+use crate::data::{Access, AnySource, Counted, DataSource, Normalized, Source, no_weight};
+use crate::error::{Error, Result};
+use crate::parallel::Executor;
+use crate::persist::Contents;
+
+/// A fit in progress, by the method `M`. It does not hold the data, so it can be kept anywhere.
+///
+/// See [`KMeansParams::start`](crate::kmeans::KMeansParams::start) for an example.
+pub struct Run<M: Method> {
+    pub(super) typed: TypedDriver<M>,
+    /// Rows of a source that does not know its length: counted once, at the start, if the source can be read again.
+    pub(super) rows: Option<u64>,
+    /// Identifies the rows; known once somebody has asked.
+    pub(super) fingerprint: Option<u64>,
+}
+
+pub(super) type TypedDriver<M> =
+    Typed<Driver<<M as Method>::Solver<f32>>, Driver<<M as Method>::Solver<f64>>>;
+
+/// How the rows can be read.
+pub(crate) fn access<S: Source + ?Sized>(rows: &S) -> Access {
+    match rows.any() {
+        AnySource::F32(data) => data.access(),
+        AnySource::F64(data) => data.access(),
+    }
+}
+
+/// Whether the rows are sparse.
+fn is_sparse<S: Source + ?Sized>(rows: &S) -> bool {
+    match rows.any() {
+        AnySource::F32(data) => data.most_values().is_some(),
+        AnySource::F64(data) => data.most_values().is_some(),
+    }
+}
+
+/// Columns of the rows.
+fn columns<S: Source + ?Sized>(rows: &S) -> usize {
+    match rows.any() {
+        AnySource::F32(data) => data.dim(),
+        AnySource::F64(data) => data.dim(),
+    }
+}
+
+/// The number of rows, if it can be told before they are used up, and of columns, once the source is known to give the access that a method
+/// needs.
+///
+/// # Errors
+/// [`Error::Source`] for too little access, [`Error::Empty`] for no rows, those of the source.
+pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Option<u64>, usize)> {
+    fn of<T: Element>(data: &dyn DataSource<T>, needs: Access) -> Result<(Option<u64>, usize)> {
+        // Before a row is read: a stream that can be read once is still whole when it is refused.
+        require(needs, data.access())?;
+        let n = match data.access() {
+            Access::Once => data.rows(),
+            _ => Some(crate::data::count_rows(data)?),
+        };
+        Ok((n, data.dim()))
+    }
+    let (n, d) = match rows.any() {
+        AnySource::F32(data) => of(data, needs)?,
+        AnySource::F64(data) => of(data, needs)?,
+    };
+    if n == Some(0) { Err(Error::Empty("X holds no rows".into())) } else { Ok((n, d)) }
+}
+
+impl<M: Method> Run<M> {
+    /// A run over `rows`, to be advanced step by step.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Empty`], [`Error::Memory`].
+    pub(crate) fn start<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<Self> {
+        let n = Self::checked(params, rows)?.0;
+        Ok(Self::new(params, rows, n))
+    }
+
+    /// The shape of `rows`, once they and the parameters are known to fit.
+    pub(super) fn checked<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<(Option<u64>, usize)> {
+        M::admit(params, access(rows), is_sparse(rows))?;
+        let (n, d) = shape(rows, M::needs(params))?;
+        M::check(params, n, d)?;
+        Ok((n, d))
+    }
+
+    fn new<S: Source + ?Sized>(params: &M::Params, rows: &S, n: Option<u64>) -> Self {
+        let typed = match rows.any() {
+            AnySource::F32(_) => Typed::F32(Driver::new(M::solver(params))),
+            AnySource::F64(_) => Typed::F64(Driver::new(M::solver(params))),
+        };
+        Self { typed, rows: n, fingerprint: None }
+    }
+
+    /// A fit from its first step to its end.
+    ///
+    /// # Errors
+    /// As [`Run::start`] and [`Run::advance`].
+    pub(crate) fn fit<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<M::Model> {
+        let mut run = Self::start(params, rows)?;
+        let cx = Executor::new(M::threads(params))?;
+        while run.advance(rows, &cx)?.is_some() {}
+        if M::labels_at_end(params) && access(rows) > Access::Once {
+            run.finish(rows, &cx)?;
+        }
+        Ok(run.into_model())
+    }
+
+    /// Rules that stop the run, in addition to those of the parameters.
+    #[must_use]
+    pub fn stop(self, rules: StopRules) -> Self {
+        let typed = match self.typed {
+            Typed::F32(driver) => Typed::F32(driver.stop(rules)),
+            Typed::F64(driver) => Typed::F64(driver.stop(rules)),
+        };
+        Self { typed, ..self }
+    }
+
+    /// One more step over the rows that the run was made for; `None` once the run has ended and the method has concluded its model.
+    ///
+    /// # Errors
+    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
+    pub fn advance<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+        fn of<T: Element, S: FitSolver<T>>(
+            driver: &mut Driver<S>,
+            data: &dyn DataSource<T>,
+            n: Option<u64>,
+            cx: &Executor,
+        ) -> Result<Option<Step>> {
+            let step = seen_by(driver.solver().facts().metric, data, n, |data| {
+                let step = driver.advance(data, cx)?;
+                if step.is_none() {
+                    driver.solver_mut().conclude(data, cx)?;
+                }
+                Ok(step)
+            })?;
+            // Not every source knows its weights before a pass.
+            if step.is_some() && !driver.solver().facts().has_weight {
+                return Err(no_weight());
+            }
+            Ok(step)
+        }
+        match (&mut self.typed, rows.any()) {
+            (Typed::F32(driver), AnySource::F32(data)) => of(driver, data, self.rows, cx),
+            (Typed::F64(driver), AnySource::F64(data)) => of(driver, data, self.rows, cx),
+            _ => Err(other_type()),
+        }
+    }
+
+    /// Makes labels and objective those of the present model, with a further pass if the run was left before its end; returns the objective:
+    /// the inertia of a center-based method, the energy of Laplacian K-modes.
+    ///
+    /// # Errors
+    /// As [`Run::advance`]; [`Error::Source`] before the first step.
+    pub fn finish<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<f64> {
+        if self.history().is_empty() {
+            return Err(Error::Source("no step was made yet: there is no model to finish".into()));
+        }
+        self.with_solver(rows, cx, Finish)
+    }
+
+    /// Calls `f` with the solver of this run and the rows as the solver sees them.
+    pub(crate) fn with_solver<S: Source + ?Sized, F: WithSolver<M>>(
+        &mut self,
+        rows: &S,
+        cx: &Executor,
+        f: F,
+    ) -> Result<F::Output> {
+        let n = self.rows;
+        match (&mut self.typed, rows.any()) {
+            (Typed::F32(driver), AnySource::F32(data)) => {
+                seen_by(driver.solver().facts().metric, data, n, |data| {
+                    f.call::<f32>(driver.solver_mut(), data, cx)
+                })
+            }
+            (Typed::F64(driver), AnySource::F64(data)) => {
+                seen_by(driver.solver().facts().metric, data, n, |data| {
+                    f.call::<f64>(driver.solver_mut(), data, cx)
+                })
+            }
+            _ => Err(other_type()),
+        }
+    }
+
+    /// The solver of this run, for methods that show more than the model.
+    pub(crate) fn solver(&self) -> Typed<&M::Solver<f32>, &M::Solver<f64>> {
+        match &self.typed {
+            Typed::F32(driver) => Typed::F32(driver.solver()),
+            Typed::F64(driver) => Typed::F64(driver.solver()),
+        }
+    }
+
+    /// The same, to change its state between two steps.
+    pub(crate) fn solver_mut(&mut self) -> Typed<&mut M::Solver<f32>, &mut M::Solver<f64>> {
+        match &mut self.typed {
+            Typed::F32(driver) => Typed::F32(driver.solver_mut()),
+            Typed::F64(driver) => Typed::F64(driver.solver_mut()),
+        }
+    }
+
+    /// Rows that the run is over, if their number is known.
+    pub(crate) fn n_rows(&self) -> Option<u64> {
+        self.rows
+    }
+
+    /// Ends the run after its last step.
+    pub fn end(&mut self, reason: StopReason) {
+        either!(&mut self.typed, driver => driver.end(reason));
+    }
+
+    /// All steps so far.
+    pub fn history(&self) -> &[Step] {
+        either!(&self.typed, driver => driver.history())
+    }
+
+    /// The model in its present state; its labels and inertia are current after the last step or [`Run::finish`].
+    pub fn model(&self) -> M::Model {
+        use super::Solver;
+        either!(&self.typed, driver => driver.solver().model())
+    }
+
+    /// The model, once the run is over.
+    pub fn into_model(self) -> M::Model {
+        self.model()
+    }
+}
+
+impl<M: StreamMethod> Run<M> {
+    /// A run without rows of its own, for batches of the type of `rows`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`].
+    pub(crate) fn stream<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<Self> {
+        M::check(params, None, columns(rows))?;
+        Ok(Self::new(&M::for_batches(params), rows, None))
+    }
+
+    /// A run without rows of its own that continues from `state`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of another method, or of another number of clusters.
+    pub(crate) fn resume(params: &M::Params, state: &Contents) -> Result<Self> {
+        M::check(params, None, 1)?;
+        let params = M::for_batches(params);
+        let typed = || {
+            let wide = state.array("centers")?.dtype() == crate::data::Dtype::F64;
+            Ok::<_, String>(if wide {
+                Typed::F64(Driver::new(M::of_state(&params, state)?))
+            } else {
+                Typed::F32(Driver::new(M::of_state(&params, state)?))
+            })
+        };
+        let typed =
+            typed().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))?;
+        Ok(Self { typed, rows: None, fingerprint: None })
+    }
+
+    /// Takes one batch of rows of the type that the run was made for, whatever came before; `None` while there are too few rows to begin
+    /// with. Such steps are not part of the history, which would grow without bound.
+    ///
+    /// # Errors
+    /// [`Error::Source`] for rows of another type, and those of the solver; the state is then what it was.
+    pub fn partial_fit<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+        match (&mut self.typed, rows.any()) {
+            (Typed::F32(driver), AnySource::F32(data)) => {
+                M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
+            }
+            (Typed::F64(driver), AnySource::F64(data)) => {
+                M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
+            }
+            _ => Err(other_type()),
+        }
+    }
+
+    /// Everything that the next batch depends on.
+    ///
+    /// See [`MiniBatchParams::resume`](crate::kmeans::MiniBatchParams::resume) for an example.
+    pub fn state(&self) -> Contents {
+        either!(&self.typed, driver => M::stream(driver.solver()).state())
+    }
+}
+
+impl<M: MergeMethod> Run<M> {
+    /// Takes over what another run has learned: sums and counts add up, center by center. Both should start from the same first centers,
+    /// whose counts of 1 add up too.
+    ///
+    /// ```
+    /// use shoal::{Executor, MiniBatch, Seeding};
+    /// let cx = Executor::new(None).unwrap();
+    /// let params = MiniBatch::params(2).seeding(Seeding::Given(vec![0.0, 10.0]));
+    /// let (left, right) = ([[1.0f64], [2.0]], [[9.0], [7.0]]);
+    /// let (mut one, mut other) = (params.stream(&left).unwrap(), params.stream(&right).unwrap());
+    /// one.partial_fit(&left, &cx).unwrap();
+    /// other.partial_fit(&right, &cx).unwrap();
+    /// one.merge(&other).unwrap();
+    /// assert_eq!((one.cluster_weights(), one.centers::<f64>()), (&[4.0, 4.0][..], vec![0.75, 9.0]));
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the centers differ in number, columns or type, or one of the runs has none yet; nothing has changed then.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        self.merge_state(&other.state())
+    }
+
+    /// Takes over what the run learned that `state` is of.
+    ///
+    /// # Errors
+    /// As [`Run::merge`].
+    pub fn merge_state(&mut self, state: &Contents) -> Result<()> {
+        either!(&mut self.typed, driver => M::merge(driver.solver_mut(), state))
+    }
+}
+
+/// A function of a method's solver and its rows, for either compute type.
+pub(crate) trait WithSolver<M: Method> {
+    /// What the function returns.
+    type Output;
+
+    /// Calls the function.
+    fn call<T: Element>(
+        self,
+        solver: &mut M::Solver<T>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Self::Output>;
+}
+
+struct Finish;
+
+impl<M: Method> WithSolver<M> for Finish {
+    type Output = f64;
+
+    fn call<T: Element>(
+        self,
+        solver: &mut M::Solver<T>,
+        data: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<f64> {
+        solver.finish(data, cx)
+    }
+}
+
+fn other_type() -> Error {
+    Error::Source("the run was made for rows of the other floating-point type".into())
+}
+
+/// Calls `f` with `data` as the metric sees it; a source of unknown length is taken to have `rows` rows.
+fn seen_by<T: Element, R>(
+    metric: Metric,
+    data: &dyn DataSource<T>,
+    rows: Option<u64>,
+    f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
+) -> Result<R> {
+    let counted = rows.filter(|_| data.rows().is_none()).map(|rows| Counted::new(data, rows));
+    let data = counted.as_ref().map_or(data, |counted| counted as &dyn DataSource<T>);
+    match metric {
+        Metric::Euclidean => f(data),
+        Metric::Cosine => f(&Normalized::new(data)),
+    }
+}
+
+/// The steps of a fit as an iterator. See [`KMeansParams::solve`](crate::kmeans::KMeansParams::solve).
+pub struct Steps<'a, M: Method, S: ?Sized> {
+    run: Run<M>,
+    rows: &'a S,
+    cx: Executor,
+    failed: bool,
+}
+
+impl<'a, M: Method, S: Source + ?Sized> Steps<'a, M, S> {
+    pub(crate) fn new(params: &M::Params, rows: &'a S) -> Result<Self> {
+        let run = Run::start(params, rows)?;
+        Ok(Self { run, rows, cx: Executor::new(M::threads(params))?, failed: false })
+    }
+
+    /// The model in its present state, labels and inertia brought up to date.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn model(&mut self) -> Result<M::Model> {
+        self.run.finish(self.rows, &self.cx)?;
+        Ok(self.run.model())
+    }
+}
+
+impl<M: Method, S: Source + ?Sized> Iterator for Steps<'_, M, S> {
+    type Item = Result<Step>;
+
+    fn next(&mut self) -> Option<Result<Step>> {
+        if self.failed {
+            return None;
+        }
+        let step = self.run.advance(self.rows, &self.cx).transpose();
+        self.failed = matches!(step, Some(Err(_)));
+        step
+    }
+}
+
+/// Adds the methods that begin a fit to the parameters of a method; the text in front of each is what is particular to the method.
+macro_rules! run_methods {
+    (
+        $params:ty, $method:ty;
+        $(#[$fit:meta])* fit;
+        $(#[$start:meta])* start;
+        $(#[$resume:meta])* resume_fit;
+        $(#[$solve:meta])* solve;
+    ) => {
+        impl $params {
+            /// Fits a model to `rows`.
+            ///
+            $(#[$fit])*
+            ///
+            /// # Errors
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem of the parameters,
+            /// [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Source`](crate::Error::Source) for rows that do not give the access that
+            /// the method needs, those of the source.
+            pub fn fit<S: $crate::data::Source + ?Sized>(
+                &self,
+                rows: &S,
+            ) -> $crate::error::Result<<$method as $crate::fit::Method>::Model> {
+                $crate::fit::Run::<$method>::fit(self, rows)
+            }
+
+            /// A run over `rows`, to be advanced step by step with [`Run::advance`](crate::fit::Run::advance).
+            ///
+            $(#[$start])*
+            ///
+            /// # Errors
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam), [`Error::Source`](crate::Error::Source),
+            /// [`Error::Empty`](crate::Error::Empty), [`Error::Memory`](crate::Error::Memory).
+            pub fn start<S: $crate::data::Source + ?Sized>(
+                &self,
+                rows: &S,
+            ) -> $crate::error::Result<$crate::fit::Run<$method>> {
+                $crate::fit::Run::start(self, rows)
+            }
+
+            /// Resumes the run that [`Run::checkpoint`](crate::fit::Run::checkpoint) was called on, over the same rows and with the same
+            /// parameters. It ends with bit-identical results; times and numbers of measured distances may differ.
+            ///
+            $(#[$resume])*
+            ///
+            /// # Errors
+            /// As `start`; [`Error::Source`](crate::Error::Source) for a checkpoint that is damaged, of another method, or of other rows.
+            pub fn resume_fit<S: $crate::data::Source + ?Sized>(
+                &self,
+                checkpoint: &$crate::persist::Contents,
+                rows: &S,
+            ) -> $crate::error::Result<$crate::fit::Run<$method>> {
+                $crate::fit::Run::resumed(self, checkpoint, rows)
+            }
+
+            /// An iterator over the steps of a fit; its `model` is valid after every step.
+            ///
+            $(#[$solve])*
+            ///
+            /// # Errors
+            /// As `start`.
+            pub fn solve<'a, S: $crate::data::Source + ?Sized>(
+                &self,
+                rows: &'a S,
+            ) -> $crate::error::Result<$crate::fit::Steps<'a, $method, S>> {
+                $crate::fit::Steps::new(self, rows)
+            }
+        }
+    };
+}
+pub(crate) use run_methods;
+
+/// Adds the methods that begin a stream of batches to the parameters of a method.
+macro_rules! stream_methods {
+    (
+        $params:ty, $method:ty;
+        $(#[$stream:meta])* stream;
+        $(#[$resume:meta])* resume;
+    ) => {
+        impl $params {
+            /// A run without rows of its own, for [`Run::partial_fit`](crate::fit::Run::partial_fit) with batches of the type of `rows`.
+            ///
+            $(#[$stream])*
+            ///
+            /// # Errors
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam).
+            pub fn stream<S: $crate::data::Source + ?Sized>(
+                &self,
+                rows: &S,
+            ) -> $crate::error::Result<$crate::fit::Run<$method>> {
+                $crate::fit::Run::stream(self, rows)
+            }
+
+            /// A run that continues from what [`Run::state`](crate::fit::Run::state) returned, with these parameters.
+            ///
+            $(#[$resume])*
+            ///
+            /// # Errors
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam); [`Error::Source`](crate::Error::Source) for a state that is damaged, of
+            /// another method, or of another number of clusters.
+            pub fn resume(
+                &self,
+                state: &$crate::persist::Contents,
+            ) -> $crate::error::Result<$crate::fit::Run<$method>> {
+                $crate::fit::Run::resume(self, state)
+            }
+        }
+    };
+}
+pub(crate) use stream_methods;

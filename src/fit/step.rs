@@ -1,0 +1,26 @@
+//! What one unit of work reports.
+
+use super::StopReason;
+
+/// What one unit of work did.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Step {
+    /// Number of the step, from 1.
+    pub iteration: u64,
+    /// Rows read so far, over all steps.
+    pub rows_seen: u64,
+    /// Rows that this step worked on.
+    pub batch_size: u64,
+    /// What the method minimises, as measured by this step over its rows; each solver says which.
+    pub objective: f64,
+    /// Euclidean length of the move of all centers together.
+    pub center_shift: f64,
+    /// Rows whose label changed.
+    pub n_changed: u64,
+    /// Distances between a row and a center computed by this step.
+    pub n_distances: u64,
+    /// Seconds since the run began.
+    pub elapsed: f64,
+    /// Why the run ended with this step; `None` while it goes on.
+    pub stop_reason: Option<StopReason>,
+}

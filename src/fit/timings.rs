@@ -1,0 +1,40 @@
+//! Seconds by phase of a fit.
+
+use serde_json::{Map, Value, json};
+
+/// Seconds spent in each phase of a fit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timings {
+    /// Choosing the first centers.
+    pub seeding: f64,
+    /// Sweeps.
+    pub sweeps: f64,
+    /// The last pass, which makes labels and inertia those of the centers.
+    pub finish: f64,
+}
+
+impl std::ops::Add for Timings {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            seeding: self.seeding + other.seeding,
+            sweeps: self.sweeps + other.sweeps,
+            finish: self.finish + other.finish,
+        }
+    }
+}
+
+/// Timings as a checkpoint stores them.
+pub(crate) fn stored_timings(timings: Timings) -> Value {
+    json!([timings.seeding, timings.sweeps, timings.finish])
+}
+
+/// Reads what [`stored_timings`] wrote.
+pub(crate) fn timings_of(object: &Map<String, Value>) -> Result<Timings, String> {
+    let seconds = |at: usize| {
+        let found = object.get("timings").and_then(|all| all.get(at)).and_then(Value::as_f64);
+        found.filter(|&s| s >= 0.0).ok_or_else(|| "its \"timings\" are missing".to_owned())
+    };
+    Ok(Timings { seeding: seconds(0)?, sweeps: seconds(1)?, finish: seconds(2)? })
+}

@@ -1,0 +1,138 @@
+//! The result of a fit of Laplacian K-modes, and how it labels new rows.
+
+use super::laplacian::labels;
+use super::outside::{Known, Pull, responsibilities};
+use super::shares::Shares;
+use crate::data::{AnySource, DataSource, Normalized, Source};
+use crate::error::{Error, Result};
+use crate::fit::{Element, Typed, either};
+use crate::float::Float;
+use crate::parallel::Executor;
+
+/// A fitted Laplacian K-modes model: modes, and what its rows know of their clusters.
+///
+/// See [`KModesParams::fit`](super::KModesParams::fit) for an example.
+#[derive(Clone, Debug)]
+pub struct KModesModel {
+    pub(super) typed: Typed<Fitted<f32>, Fitted<f64>>,
+    pub(super) dim: usize,
+    pub(super) mode_rows: Vec<u64>,
+    pub(super) labels: Vec<u32>,
+    pub(super) energy: f64,
+    pub(super) n_iter: u64,
+    pub(super) normalize: bool,
+    pub(super) n_neighbors: usize,
+    pub(super) pull: Pull,
+    pub(super) bandwidth: f64,
+    pub(super) lambda: f64,
+}
+
+/// What is held in the compute type of the rows.
+#[derive(Clone, Debug)]
+pub(super) struct Fitted<T> {
+    pub(super) modes: Vec<T>,
+    pub(super) responsibilities: Shares<T>,
+}
+
+/// Calls `f` with rows as the fit sees them.
+pub(crate) fn seen<T: Float, R>(
+    normalize: bool,
+    data: &dyn DataSource<T>,
+    f: impl FnOnce(&dyn DataSource<T>) -> R,
+) -> R {
+    if normalize { f(&Normalized::new(data)) } else { f(data) }
+}
+
+impl KModesModel {
+    /// Number of clusters.
+    pub fn n_clusters(&self) -> usize {
+        either!(&self.typed, fitted => fitted.modes.len()) / self.dim.max(1)
+    }
+
+    /// Columns of a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// The modes, one per row, of rows as the fit saw them: of length 1 unless `normalize` was off.
+    pub fn modes<T: Element>(&self) -> Vec<T> {
+        either!(&self.typed, fitted => fitted.modes.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
+    }
+
+    /// The rows that the modes are; empty for modes that are means.
+    pub fn mode_rows(&self) -> &[u64] {
+        &self.mode_rows
+    }
+
+    /// The label of every row of the fit.
+    pub fn labels(&self) -> &[u32] {
+        &self.labels
+    }
+
+    /// The energy of the labels; NaN before the first step.
+    pub fn energy(&self) -> f64 {
+        self.energy
+    }
+
+    /// Outer iterations.
+    pub fn n_iter(&self) -> u64 {
+        self.n_iter
+    }
+
+    /// The labels of rows that were not in the fit, from the modes and from their neighbors among the rows of the fit, `fitted`.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 2), f64::from(1 - i % 2) + f64::from(i) * 1e-3]).collect();
+    /// let model = LaplacianKModes::params(2).fit(&rows).unwrap();
+    /// assert_eq!(model.predict(&[[0.9, 0.1]], &rows).unwrap(), [model.labels()[1]]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Source`] for rows of the other type, [`Error::Shape`] for rows other than those of the fit, and those of the sources.
+    pub fn predict<S: Source + ?Sized, F: Source + ?Sized>(&self, rows: &S, fitted: &F) -> Result<Vec<u32>> {
+        let cx = Executor::new(None)?;
+        match (&self.typed, rows.any(), fitted.any()) {
+            (Typed::F32(found), AnySource::F32(rows), AnySource::F32(fitted)) => {
+                self.label(found, rows, fitted, &cx)
+            }
+            (Typed::F64(found), AnySource::F64(rows), AnySource::F64(fitted)) => {
+                self.label(found, rows, fitted, &cx)
+            }
+            _ => Err(Error::Source("the model was fitted to rows of the other floating-point type".into())),
+        }
+    }
+
+    fn label<T: Element>(
+        &self,
+        found: &Fitted<T>,
+        rows: &dyn DataSource<T>,
+        fitted: &dyn DataSource<T>,
+        cx: &Executor,
+    ) -> Result<Vec<u32>> {
+        for (what, data) in [("X", rows), ("the rows of the fit", fitted)] {
+            if data.dim() != self.dim {
+                return Err(Error::Shape(format!(
+                    "{what} must have {} columns as the model, got {}",
+                    self.dim,
+                    data.dim()
+                )));
+            }
+        }
+        seen(self.normalize, rows, |rows| {
+            seen(self.normalize, fitted, |fitted| {
+                let known = Known {
+                    rows: fitted,
+                    modes: &found.modes,
+                    responsibilities: &found.responsibilities,
+                    n_neighbors: self.n_neighbors,
+                    pull: self.pull,
+                    bandwidth: self.bandwidth,
+                    lambda: self.lambda,
+                };
+                let z = responsibilities(rows, &known, cx)?;
+                Ok(labels(&Shares::whole_of(known.modes.len() / rows.dim(), z)))
+            })
+        })
+    }
+}
