@@ -289,7 +289,7 @@ class BackwardEulerKMeans(StreamClusterer):
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
         if step is not None:
-            self.step_sizes_ = run.step_sizes()
+            self.step_sizes_ = run.details()["step_sizes"]
         elif "step_sizes_" not in self.__dict__:
             self.step_sizes_ = np.empty(0)
 
@@ -299,7 +299,7 @@ class BackwardEulerKMeans(StreamClusterer):
             self._warn_of_divergence()
         else:
             # Of those without any row it is said already.
-            self._warn_of_starvation([j for j in run.starved() if self.counts_[j] > 0])
+            self._warn_of_starvation([j for j in run.details()["starved"] if self.counts_[j] > 0])
 
     def _warn_if_few(self) -> None:
         # Clusters are empty because centers are far away: that is said.

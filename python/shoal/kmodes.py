@@ -487,25 +487,27 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         problems.refuse()
 
     def _update(self, run: Any, step: Step | None) -> None:
-        self.modes_ = run.modes()
+        details = run.details()
+        self.modes_ = run.centers()
         if self.mode_update == "byproduct":
-            self.mode_indices_ = run.mode_rows()
+            self.mode_indices_ = details["mode_rows"]
         self._labels = run.labels()
-        kept, clusters = run.responsibilities()
-        self.responsibilities_ = kept_of(kept, clusters, len(self.modes_))
+        self.responsibilities_ = kept_of(
+            details["responsibilities"], details["responsibilities_clusters"], len(self.modes_)
+        )
         if not hasattr(self, "affinity_"):
             self.affinity_ = affinity_of(run)
-        self.relaxed_energies_ = run.relaxed_energies()
-        self.energies_ = run.energies()
-        self.bandwidth_, self.laplacian_weight_, self.graph_recall_ = run.figures()
-        self.collapsed_, self.shifted_, self._blind = run.flags()
-        by, self.graph_method_ = run.methods()
+        self.relaxed_energies_, self.energies_ = details["relaxed_energies"], details["energies"]
+        self.bandwidth_, self.laplacian_weight_ = details["bandwidth"], details["laplacian_weight"]
+        self.graph_method_, self.graph_recall_ = details["graph_method"], details["graph_recall"]
+        self.collapsed_, self.shifted_ = details["collapsed"], details["shifted"]
+        self._blind, by = details["blind"], run.init
         if self._by_callable or callable(self.init):
             self.init_ = "callable"
         else:
             self.init_ = by if isinstance(self.init, str) else "array"
         self.n_iter_ = run.n_iter
-        self.timings_ = run.timings()
+        self.timings_ = details["timings"]
 
     def _complete(self, run: Any) -> None:
         self._run = None

@@ -378,10 +378,10 @@ class TruncatedGaussianMixture(MixtureOfGaussians):
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
-        _, arrays, texts = run.details()
-        self._take(arrays["variances"], arrays["weights"], arrays["neighbours"].astype(np.int32))
-        self._floored = texts["floored"] == "true"
-        self._bounds, self.converged_ = arrays["bounds"], texts["converged"] == "true"
+        details = run.details()
+        self._take(details["variances"], details["weights"], details["neighbors"])
+        self._floored, self.converged_ = details["floored"], details["converged"]
+        self._bounds = details["lower_bounds"]
         if not hasattr(self, "coreset_"):
             found = run.coreset()
             self.coreset_ = None if found is None else coreset_of(found, self.n_features_in_)

@@ -257,7 +257,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
-        self.rows_used_, self.rows_retired_ = run.rows()
+        details = run.details()
+        self.rows_used_, self.rows_retired_ = details["rows_used"], details["rows_retired"]
         self.bounds_ = run.algorithm
 
     def _conclude(self, run: Any) -> None:

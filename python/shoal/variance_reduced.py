@@ -251,7 +251,7 @@ class VarianceReducedKMeans(CenterClusterer):
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)
-        self.learning_rate_ = run.rate
+        self.learning_rate_ = run.details()["learning_rate"]
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "learning_rate": self.learning_rate_}

@@ -1,6 +1,8 @@
 //! What a run of a center-based method shows between two of its steps.
 
 use super::Snapshot;
+#[cfg(feature = "python")]
+use crate::fit::Typed;
 use crate::fit::{Element, Method, Run, Timings, either};
 use crate::float::Float;
 
@@ -69,9 +71,12 @@ impl<M: CenterMethod> Run<M> {
         either!(self.solver(), solver => M::snapshot(solver).timings)
     }
 
-    /// Columns of a row; 0 before the first step.
+    /// What the solver shows now, in its own type.
     #[cfg(feature = "python")]
-    pub(crate) fn dim(&self) -> usize {
-        either!(self.solver(), solver => M::snapshot(solver).dim)
+    pub(crate) fn snapshot(&self) -> Typed<Snapshot<'_, f32>, Snapshot<'_, f64>> {
+        match self.solver() {
+            Typed::F32(solver) => Typed::F32(M::snapshot(solver)),
+            Typed::F64(solver) => Typed::F64(M::snapshot(solver)),
+        }
     }
 }

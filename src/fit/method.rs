@@ -87,6 +87,11 @@ pub trait StreamSolver<T: Float>: FitSolver<T> {
 
     /// Everything that the next batch depends on.
     fn state(&self) -> Contents;
+
+    /// Rows of earlier batches that are still in memory, and are worked on again with the next one.
+    fn rows_kept(&self) -> u64 {
+        0
+    }
 }
 
 /// A clustering method: its parameters, its state for rows of either type, and its model.

@@ -281,6 +281,11 @@ impl<M: StreamMethod> Run<M> {
     pub fn state(&self) -> Contents {
         either!(&self.typed, driver => M::stream(driver.solver()).state())
     }
+
+    /// Rows of earlier batches that are still in memory, and are worked on again with the next one.
+    pub fn rows_kept(&self) -> u64 {
+        either!(&self.typed, driver => M::stream(driver.solver()).rows_kept())
+    }
 }
 
 impl<M: MergeMethod> Run<M> {

@@ -127,6 +127,12 @@ impl GaussianMixture {
         &self.variances
     }
 
+    /// The size of a neighbourhood, and the neighbours of each component, itself first.
+    #[cfg(feature = "python")]
+    pub(crate) fn neighbours(&self) -> (usize, &[u32]) {
+        (self.neighbours.size(), self.neighbours.ids())
+    }
+
     /// The prior of each component; 0 for one that has lost all rows.
     pub fn weights(&self) -> &[f64] {
         &self.weights

@@ -166,7 +166,8 @@ impl<T: Compute> MixtureStarts<T> {
     }
 
     /// The coreset that the fit works on; `None` if it works on all rows.
-    pub(super) fn coreset(&self) -> Option<&Coreset<T>> {
+    #[cfg(feature = "python")]
+    pub(crate) fn coreset(&self) -> Option<&Coreset<T>> {
         self.coreset.as_ref()
     }
 

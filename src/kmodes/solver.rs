@@ -31,14 +31,12 @@ const MOST_COLLAPSES: u32 = 60;
 
 /// What a fit shows between two of its steps.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(feature = "python"), expect(dead_code, reason = "most of it is shown by Python only"))]
+#[cfg(feature = "python")]
 pub(crate) struct View<'a, T> {
     pub(crate) dim: usize,
     pub(crate) modes: &'a [T],
-    pub(crate) mode_rows: &'a [u64],
     pub(crate) labels: &'a [u32],
     pub(crate) responsibilities: &'a Shares<T>,
-    pub(crate) affinity: Option<&'a Affinity>,
     pub(crate) about: &'a str,
     pub(crate) recall: f64,
     /// The kernel's variance.
@@ -129,14 +127,13 @@ impl<T: Element> KModesSolver<T> {
     }
 
     /// What the solver shows between two steps.
+    #[cfg(feature = "python")]
     pub(crate) fn view(&self) -> View<'_, T> {
         View {
             dim: self.dim,
             modes: &self.modes,
-            mode_rows: &self.mode_rows,
             labels: &self.labels,
             responsibilities: &self.z,
-            affinity: self.affinity.as_ref(),
             about: &self.about,
             recall: self.recall,
             variance: self.variance,

@@ -8,11 +8,11 @@ use super::array::{Centers, array1, array2, signed, vector, with_centers};
 use super::enter::enter;
 use super::rows::Input;
 use super::source::Source;
+use crate::centers;
 use crate::data::DataSource;
 use crate::error::{Error, Result};
 use crate::fit::Metric;
 use crate::kernel::Compute;
-use crate::kmeans;
 use crate::parallel::Executor;
 
 /// The metric of that name.
@@ -55,7 +55,7 @@ pub(super) fn nearest<'py>(
     let (centers, metric, cost) = prepared(source, centers, metric)?;
     let input = Input::new(&source.0, None)?;
     let (labels, sq_dists) = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        kmeans::nearest(values, n_nearest, metric, input.of(), cx).map_err(from_row(first_row))
+        centers::nearest(values, n_nearest, metric, input.of(), cx).map_err(from_row(first_row))
     }))?;
     let labels = signed(labels);
     Ok(if n_nearest == 1 {
@@ -78,7 +78,7 @@ pub(super) fn predict<'py>(
     let (centers, metric, cost) = prepared(source, centers, metric)?;
     let input = Input::new(&source.0, None)?;
     let labels = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        kmeans::predict(values, metric, input.of(), cx).map_err(from_row(first_row))
+        centers::predict(values, metric, input.of(), cx).map_err(from_row(first_row))
     }))?;
     Ok(array1(py, signed(labels)))
 }
@@ -90,7 +90,7 @@ fn as_wide<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<Vec<T>> {
-    kmeans::transform(centers, metric, data, cx)
+    centers::transform(centers, metric, data, cx)
 }
 
 #[pyfunction]
@@ -127,6 +127,6 @@ pub(super) fn inertia(
     let labels: Option<Vec<u32>> =
         labels.map(|labels| vector(&labels).into_iter().map(i32::cast_unsigned).collect());
     with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        kmeans::inertia(values, labels.as_deref(), metric, input.of(), cx)
+        centers::inertia(values, labels.as_deref(), metric, input.of(), cx)
     }))
 }

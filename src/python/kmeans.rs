@@ -1,23 +1,26 @@
-//! This module knows how Python's parameters become a fit of a k-means method.
+//! The k-means methods as Python calls them: parameters, and what their runs show.
 
 use std::collections::BTreeMap;
 
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use super::array::Centers;
+use super::array::{Centers, array1};
 use super::enter::enter;
 use super::kernel::metric_of;
 use super::persist::of_python;
 use super::rows::Input;
+use super::run::{AnySnapshot, AnyStream, Run, Shown};
 use super::seeding::named;
 use super::source::Source;
 use crate::error::Result;
-use crate::fit::Run;
+use crate::fit;
 use crate::kmeans::{
     Algorithm, BackwardEuler, Bounds, EpochSize, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced, Variant,
 };
+use crate::persist::Contents;
 use crate::seeding::Seeding;
 use crate::tuning::batch_seeding_sample;
 
@@ -320,4 +323,70 @@ pub(super) fn variance_reduced(
         None => params.start(&input),
     })?;
     Ok(Run::new(run, input, n_clusters, threads))
+}
+
+impl Shown for KMeans {
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+}
+
+impl Shown for MiniBatch {
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+
+    fn stream(run: &mut fit::Run<Self>) -> Option<&mut dyn AnyStream> {
+        Some(run)
+    }
+
+    fn merge(run: &mut fit::Run<Self>, other: &Contents) -> Result<()> {
+        run.merge_state(other)
+    }
+}
+
+impl Shown for NestedMiniBatch {
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+
+    fn stream(run: &mut fit::Run<Self>) -> Option<&mut dyn AnyStream> {
+        Some(run)
+    }
+
+    fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let details = PyDict::new(py);
+        details.set_item("rows_used", run.rows_used())?;
+        details.set_item("rows_retired", run.rows_retired())?;
+        Ok(details)
+    }
+}
+
+impl Shown for BackwardEuler {
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+
+    fn stream(run: &mut fit::Run<Self>) -> Option<&mut dyn AnyStream> {
+        Some(run)
+    }
+
+    fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let details = PyDict::new(py);
+        details.set_item("step_sizes", array1(py, run.step_sizes().to_vec()))?;
+        details.set_item("starved", run.starved())?;
+        Ok(details)
+    }
+}
+
+impl Shown for VarianceReduced {
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+
+    fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let details = PyDict::new(py);
+        details.set_item("learning_rate", run.learning_rate().unwrap_or(f64::NAN))?;
+        Ok(details)
+    }
 }

@@ -1,18 +1,21 @@
-//! This module knows mixtures of Gaussians as Python calls them: how parameters become a fit, and what a fitted one says of rows.
+//! Mixtures of Gaussians as Python calls them: parameters, what runs show, and scores of a fitted mixture.
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use super::array::{Centers, array1, array2, signed, vector, with_centers};
+use super::coreset::{AnyCoreset, Parts};
 use super::enter::enter;
 use super::kernel::from_row;
 use super::kmeans::{State, begun, seeding_of};
 use super::persist::of_python;
 use super::rows::Input;
+use super::run::{AnySnapshot, Run, Shown};
 use super::seeding::named;
 use super::source::Source;
-use crate::fit::Run;
+use crate::fit::{self, Typed};
 use crate::gmm::{CoresetSize, Covariance, GaussianMixture, Start, Stopping, TruncatedGaussianMixture};
 use crate::persist::kept::Values;
 
@@ -48,7 +51,7 @@ pub(super) fn mixture(
     threads: Option<usize>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     state: Option<State<'_>>,
-) -> PyResult<Run> {
+) -> PyResult<Py<MixtureRun>> {
     let rule = Stopping::named(stopping)
         .ok_or_else(|| PyValueError::new_err(format!("no such stopping rule: {stopping:?}")))?;
     let start =
@@ -81,7 +84,43 @@ pub(super) fn mixture(
     let rows = coreset_rows.map_or(all, |rows| all.min(rows as f64));
     // A search looks at few of the components.
     let looks = n_active.saturating_mul(n_neighbors).min(n_components) as f64 / n_components.max(1) as f64;
-    Ok(Run::new(run, input, n_components, threads).with_steps(4.0 * all, rows * looks))
+    let run = Run::new(run, input, n_components, threads).with_steps(4.0 * all, rows * looks);
+    Py::new(py, PyClassInitializer::from(run).add_subclass(MixtureRun))
+}
+
+/// A run of a mixture: it also has a coreset.
+#[pyclass(frozen, extends = Run, module = "shoal._core")]
+pub(super) struct MixtureRun;
+
+#[pymethods]
+impl MixtureRun {
+    /// A copy of the coreset that the fit works on; None if it works on all rows.
+    fn coreset<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> PyResult<Option<Parts<'py>>> {
+        let coreset =
+            this.as_super().with(|run: &mut fit::Run<TruncatedGaussianMixture>| match run.solver() {
+                Typed::F32(solver) => solver.coreset().cloned().map(AnyCoreset::F32),
+                Typed::F64(solver) => solver.coreset().cloned().map(AnyCoreset::F64),
+            })?;
+        coreset.map(|coreset| coreset.into_parts(py)).transpose()
+    }
+}
+
+impl Shown for TruncatedGaussianMixture {
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
+        run.snapshot()
+    }
+
+    fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (details, model) = (PyDict::new(py), run.model());
+        details.set_item("variances", array1(py, model.variances().to_vec()))?;
+        details.set_item("weights", array1(py, model.weights().to_vec()))?;
+        let (size, ids) = model.neighbours();
+        details.set_item("neighbors", array2(py, signed(ids.to_vec()), size)?)?;
+        details.set_item("lower_bounds", array1(py, run.lower_bounds().to_vec()))?;
+        details.set_item("floored", run.is_floored())?;
+        details.set_item("converged", model.converged())?;
+        Ok(details)
+    }
 }
 
 /// A fitted mixture of Gaussians. It computes in the type of its means.

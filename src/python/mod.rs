@@ -77,6 +77,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kmeans::variance_reduced, m)?)?;
     m.add_class::<mixture::Mixture>()?;
     m.add_function(wrap_pyfunction!(mixture::mixture, m)?)?;
+    m.add_class::<mixture::MixtureRun>()?;
     m.add_class::<kmodes::ModesRun>()?;
     m.add_function(wrap_pyfunction!(kmodes::kmodes, m)?)?;
     m.add_function(wrap_pyfunction!(kmodes::kmodes_responsibilities, m)?)?;

@@ -1,5 +1,6 @@
-//! This module knows a fit on its way, of any k-means method, as Python drives it.
+//! A fit in progress, of any method, as Python drives it.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
@@ -7,53 +8,76 @@ use std::sync::{Mutex, MutexGuard};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
-use super::array::{Centers, array1, array2, signed};
-use super::coreset::{AnyCoreset, Parts};
+use super::array::{array1, array2, signed};
 use super::enter::enter;
 use super::persist::{Loaded, as_python, of_python};
 use super::rows::Input;
 use super::source::Source;
 use super::step::Step;
+use crate::centers::Snapshot;
 use crate::data::AnySource;
-use crate::error::Result;
-use crate::fit::{self, FitSolver, Method, Run, StopReason, Timings};
+use crate::error::{Error, Result};
+use crate::fit::{self, Method, StopReason, StreamMethod, Typed, either};
 use crate::parallel::Executor;
 use crate::persist::{self, Contents};
 
 /// What Python asks of a fit, whatever the method.
-trait AnyRun: Send {
-    fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<solver::Step>>;
+pub(super) trait AnyRun: Send {
+    fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<fit::Step>>;
     fn finish(&mut self, rows: &Input, cx: &Executor) -> Result<f64>;
     fn end(&mut self, reason: StopReason);
-    fn is_new(&self) -> bool;
-    fn dim(&self) -> usize;
-    fn centers(&self) -> Centers;
-    fn counts(&self) -> Vec<f64>;
-    fn labels(&self) -> Vec<u32>;
-    fn inertia(&self) -> f64;
-    fn n_iter(&self) -> u64;
-    fn n_steps(&self) -> u64;
-    fn step_sizes(&self) -> Vec<f64>;
-    fn starved(&self) -> Vec<u32>;
-    fn seeded_by(&self) -> String;
-    fn algorithm(&self) -> &'static str;
-    fn rate(&self) -> f64;
-    fn timings(&self) -> Timings;
-    fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>>;
-    fn state(&mut self) -> Option<Contents>;
-    fn rows(&mut self) -> (u64, u64);
-    fn kept(&mut self) -> u64;
-    fn merge(&mut self, other: &Contents) -> Result<()>;
+    fn history(&self) -> &[fit::Step];
     fn know_rows(&mut self, rows: &Input) -> Result<()>;
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
-    fn details(&self) -> Contents;
-    fn coreset(&self) -> Option<AnyCoreset>;
-    fn history(&self) -> Vec<solver::Step>;
+    fn snapshot(&self) -> AnySnapshot<'_>;
+    fn details<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>>;
+    fn stream(&mut self) -> Option<&mut dyn AnyStream>;
+    fn merge(&mut self, other: &Contents) -> Result<()>;
+    fn as_any(&mut self) -> &mut dyn Any;
 }
 
-impl<M: Method> AnyRun for Run<M> {
-    fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<solver::Step>> {
+/// What Python asks of a fit that takes batches.
+pub(super) trait AnyStream: Send {
+    fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<fit::Step>>;
+    fn state(&self) -> Contents;
+    fn rows_kept(&self) -> u64;
+}
+
+/// The snapshot of a run over rows of either type.
+pub(super) type AnySnapshot<'a> = Typed<Snapshot<'a, f32>, Snapshot<'a, f64>>;
+
+/// What a method shows to Python.
+pub(super) trait Shown: Method {
+    /// What all methods show.
+    fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_>;
+
+    /// What only this method shows, by name.
+    fn details<'py>(_run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        Ok(PyDict::new(py))
+    }
+
+    /// The run as one that takes batches, if the method does.
+    fn stream(_run: &mut fit::Run<Self>) -> Option<&mut dyn AnyStream> {
+        None
+    }
+
+    /// Takes over what another state has learned, if the method can.
+    fn merge(_run: &mut fit::Run<Self>, _other: &Contents) -> Result<()> {
+        Err(Error::Source("states of this method cannot be merged".into()))
+    }
+}
+
+fn no_batches() -> PyErr {
+    PyRuntimeError::new_err("this method takes no single batches")
+}
+
+impl<M: Shown + 'static> AnyRun for fit::Run<M>
+where
+    Self: Send,
+{
+    fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
         self.advance(rows, cx)
     }
     fn finish(&mut self, rows: &Input, cx: &Executor) -> Result<f64> {
@@ -62,64 +86,8 @@ impl<M: Method> AnyRun for Run<M> {
     fn end(&mut self, reason: StopReason) {
         self.end(reason);
     }
-    fn is_new(&self) -> bool {
-        self.cluster_weights().is_empty()
-    }
-    fn dim(&self) -> usize {
-        self.dim()
-    }
-    fn centers(&self) -> Centers {
-        if self.is_wide() { Centers::F64(self.centers()) } else { Centers::F32(self.centers()) }
-    }
-    fn counts(&self) -> Vec<f64> {
-        self.cluster_weights().to_vec()
-    }
-    fn labels(&self) -> Vec<u32> {
-        self.labels().to_vec()
-    }
-    fn inertia(&self) -> f64 {
-        self.inertia()
-    }
-    fn n_iter(&self) -> u64 {
-        self.n_iter()
-    }
-    fn n_steps(&self) -> u64 {
-        self.n_steps()
-    }
-    fn step_sizes(&self) -> Vec<f64> {
-        self.step_sizes().to_vec()
-    }
-    fn starved(&self) -> Vec<u32> {
-        self.starved()
-    }
-    fn seeded_by(&self) -> String {
-        self.seeded_by().to_owned()
-    }
-    fn algorithm(&self) -> &'static str {
-        self.found_by()
-    }
-    fn rate(&self) -> f64 {
-        self.rate()
-    }
-    fn timings(&self) -> Timings {
-        self.timings()
-    }
-    fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<solver::Step>> {
-        // As prediction does: in the type of the centers, whatever the storage.
-        let rows = if self.is_wide() { AnySource::F64(batch.of()) } else { AnySource::F32(batch.of()) };
-        self.partial_fit(&rows, cx)
-    }
-    fn state(&mut self) -> Option<Contents> {
-        self.state()
-    }
-    fn rows(&mut self) -> (u64, u64) {
-        self.rows()
-    }
-    fn kept(&mut self) -> u64 {
-        self.kept()
-    }
-    fn merge(&mut self, other: &Contents) -> Result<()> {
-        self.merge_state(other)
+    fn history(&self) -> &[fit::Step] {
+        self.history()
     }
     fn know_rows(&mut self, rows: &Input) -> Result<()> {
         self.know_rows(rows)
@@ -127,17 +95,40 @@ impl<M: Method> AnyRun for Run<M> {
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
         self.checkpoint(rows)
     }
-    fn details(&self) -> Contents {
-        self.details()
+    fn snapshot(&self) -> AnySnapshot<'_> {
+        M::snapshot(self)
     }
-    fn coreset(&self) -> Option<AnyCoreset> {
-        self.with_solver(
-            |solver| solver.coreset().cloned().map(AnyCoreset::F32),
-            |solver| solver.coreset().cloned().map(AnyCoreset::F64),
-        )
+    fn details<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        M::details(self, py)
     }
-    fn history(&self) -> Vec<solver::Step> {
-        self.history().to_vec()
+    fn stream(&mut self) -> Option<&mut dyn AnyStream> {
+        M::stream(self)
+    }
+    fn merge(&mut self, other: &Contents) -> Result<()> {
+        M::merge(self, other)
+    }
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl<M: StreamMethod> AnyStream for fit::Run<M>
+where
+    Self: Send,
+{
+    fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
+        // In the type of the centers, whatever the storage, as prediction does.
+        let rows = match self.solver() {
+            Typed::F32(_) => AnySource::F32(batch.of()),
+            Typed::F64(_) => AnySource::F64(batch.of()),
+        };
+        self.partial_fit(&rows, cx)
+    }
+    fn state(&self) -> Contents {
+        self.state()
+    }
+    fn rows_kept(&self) -> u64 {
+        self.rows_kept()
     }
 }
 
@@ -152,7 +143,7 @@ pub(super) fn reason_of(name: &str) -> PyResult<StopReason> {
 }
 
 /// A fit on its way, with the rows that it is over, or without for batches that come one by one.
-#[pyclass(frozen, module = "shoal._core")]
+#[pyclass(frozen, subclass, module = "shoal._core")]
 pub(super) struct Run {
     input: Option<Input>,
     n_clusters: usize,
@@ -164,8 +155,8 @@ pub(super) struct Run {
 
 impl Run {
     /// A run that was made for `input`, and whose steps are passes.
-    pub(super) fn new<M: Method + 'static>(
-        run: Run<M>,
+    pub(super) fn new<M: Shown + 'static>(
+        run: fit::Run<M>,
         input: Input,
         n_clusters: usize,
         threads: Option<usize>,
@@ -183,8 +174,8 @@ impl Run {
     }
 
     /// A run without rows of its own.
-    pub(super) fn of_batches<M: Method + 'static>(
-        run: Run<M>,
+    pub(super) fn of_batches<M: Shown + 'static>(
+        run: fit::Run<M>,
         n_clusters: usize,
         threads: Option<usize>,
     ) -> Self {
@@ -192,14 +183,41 @@ impl Run {
     }
 
     /// The state, if no other thread is at work on it: waiting for it, attached, would keep that thread from ever attaching.
-    fn locked(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyRun>>> {
+    pub(super) fn locked(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyRun>>> {
         self.state
             .try_lock()
             .map_err(|_| PyRuntimeError::new_err("this run is in use by another thread, or failed by a bug"))
     }
 
-    fn input(&self) -> PyResult<&Input> {
+    pub(super) fn input(&self) -> PyResult<&Input> {
         self.input.as_ref().ok_or_else(|| PyRuntimeError::new_err("this run has no rows of its own"))
+    }
+
+    /// Calls `f` with the run of a method `M`, which this is one of.
+    pub(super) fn with<M: Shown + 'static, R>(&self, f: impl FnOnce(&mut fit::Run<M>) -> R) -> PyResult<R> {
+        let mut state = self.locked()?;
+        let run = state.as_any().downcast_mut().expect("the class was made for this method");
+        Ok(f(run))
+    }
+
+    /// Calls `f`, off the interpreter, with the run of a method `M`, which this is one of, and its rows; it costs about as much as the
+    /// first step.
+    pub(super) fn enter_with<M: Shown + 'static, R: Send>(
+        &self,
+        py: Python<'_>,
+        f: impl FnOnce(&mut fit::Run<M>, &Input, &Executor) -> Result<R> + Send,
+    ) -> PyResult<R>
+    where
+        fit::Run<M>: Send,
+    {
+        let (mut state, input) = (self.locked()?, self.input()?);
+        let run = state.as_any().downcast_mut().expect("the class was made for this method");
+        enter(py, self.threads, self.cost(input, self.steps.0), |cx| f(run, input, cx))
+    }
+
+    /// Whether no step has been made yet.
+    fn is_new(state: &dyn AnyRun) -> bool {
+        either!(state.snapshot(), shown => shown.centers.is_empty())
     }
 
     /// About how many multiplications it takes to label so many rows of `input`.
@@ -214,7 +232,7 @@ impl Run {
     fn step(&self, py: Python<'_>) -> PyResult<Option<Step>> {
         let (mut state, input) = (self.locked()?, self.input()?);
         let run = &mut *state;
-        let rows = if run.is_new() { self.steps.0 } else { self.steps.1 };
+        let rows = if Self::is_new(&**run) { self.steps.0 } else { self.steps.1 };
         let step = enter(py, self.threads, self.cost(input, rows), |cx| run.advance(input, cx))?;
         Ok(step.map(Step::from))
     }
@@ -228,19 +246,21 @@ impl Run {
         weights: Option<PyReadonlyArray1<'_, f64>>,
     ) -> PyResult<Option<Step>> {
         let mut state = self.locked()?;
-        let run = &mut *state;
+        let run = &mut **state;
+        let is_new = Self::is_new(run);
+        let stream = run.stream().ok_or_else(no_batches)?;
         let batch = Input::new(&source.0, weights.as_ref())?;
-        // A first batch is seeded from too.
-        let rows = batch.rows().whole_effort() + run.kept() as f64;
-        let rows = if run.is_new() { 4.0 * rows } else { rows };
-        let step = enter(py, self.threads, self.cost(&batch, rows), |cx| run.partial_fit(&batch, cx))?;
+        let rows = batch.rows().whole_effort() + stream.rows_kept() as f64;
+        // The first batch is seeded from too.
+        let rows = if is_new { 4.0 * rows } else { rows };
+        let step = enter(py, self.threads, self.cost(&batch, rows), |cx| stream.partial_fit(&batch, cx))?;
         Ok(step.map(Step::from))
     }
 
-    /// All that the next batch depends on, as arrays and texts; None from a method that takes no single batches.
-    fn state<'py>(&self, py: Python<'py>) -> PyResult<Option<Loaded<'py>>> {
-        let contents = self.locked()?.state();
-        contents.map(|contents| as_python(py, contents)).transpose()
+    /// Everything that the next batch depends on, as arrays and texts.
+    fn state<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
+        let contents = self.locked()?.stream().ok_or_else(no_batches)?.state();
+        as_python(py, contents)
     }
 
     /// Looks at some of the rows, by which a checkpoint knows them again.
@@ -277,26 +297,14 @@ impl Run {
         })
     }
 
-    /// What only this method knows, as arrays and texts.
-    fn details<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
-        let contents = self.locked()?.details();
-        as_python(py, contents)
-    }
-
-    /// A copy of the few rows that it works on in place of all; None where it works on all.
-    fn coreset<'py>(&self, py: Python<'py>) -> PyResult<Option<Parts<'py>>> {
-        let coreset = self.locked()?.coreset();
-        coreset.map(|coreset| coreset.into_parts(py)).transpose()
+    /// What only this method shows, by name.
+    fn details<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.locked()?.details(py)
     }
 
     /// All steps so far.
     fn history(&self) -> PyResult<Vec<Step>> {
-        Ok(self.locked()?.history().into_iter().map(Step::from).collect())
-    }
-
-    /// Rows that are looked at again, and rows that are not, but whose votes count.
-    fn rows(&self) -> PyResult<(u64, u64)> {
-        Ok(self.locked()?.rows())
+        Ok(self.locked()?.history().iter().copied().map(Step::from).collect())
     }
 
     /// Takes over what another state has learned.
@@ -324,65 +332,51 @@ impl Run {
         Ok(())
     }
 
+    /// The present centers, `(k, d)`.
     fn centers<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let state = self.locked()?;
-        match state.centers() {
-            Centers::F32(values) => array2(py, values, state.dim()),
-            Centers::F64(values) => array2(py, values, state.dim()),
-        }
+        either!(self.locked()?.snapshot(), shown => array2(py, shown.centers.to_vec(), shown.dim))
     }
 
+    /// Weight of each cluster.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(array1(py, self.locked()?.counts()))
+        either!(self.locked()?.snapshot(), shown => Ok(array1(py, shown.weights.to_vec())))
     }
 
+    /// Label of each row, after `finish`.
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(array1(py, signed(self.locked()?.labels())))
+        either!(self.locked()?.snapshot(), shown => Ok(array1(py, signed(shown.labels.to_vec()))))
     }
 
+    /// Weighted sum of squared distances, after `finish`.
     fn inertia(&self) -> PyResult<f64> {
-        Ok(self.locked()?.inertia())
-    }
-
-    /// The step size of each step of a fit, of a method that has such.
-    fn step_sizes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        Ok(array1(py, self.locked()?.step_sizes()))
-    }
-
-    /// The clusters that get hardly any rows of batches, of a method whose centers stay where they are then.
-    fn starved(&self) -> PyResult<Vec<u32>> {
-        Ok(self.locked()?.starved())
+        either!(self.locked()?.snapshot(), shown => Ok(shown.inertia))
     }
 
     #[getter]
     fn n_iter(&self) -> PyResult<u64> {
-        Ok(self.locked()?.n_iter())
+        either!(self.locked()?.snapshot(), shown => Ok(shown.n_iter))
     }
 
     #[getter]
     fn n_steps(&self) -> PyResult<u64> {
-        Ok(self.locked()?.n_steps())
+        either!(self.locked()?.snapshot(), shown => Ok(shown.n_steps))
     }
 
+    /// How the first centers were chosen.
     #[getter]
     fn init(&self) -> PyResult<String> {
-        Ok(self.locked()?.seeded_by())
+        either!(self.locked()?.snapshot(), shown => Ok(shown.seeded_by.to_owned()))
     }
 
+    /// How steps find the nearest centers.
     #[getter]
     fn algorithm(&self) -> PyResult<&'static str> {
-        Ok(self.locked()?.algorithm())
-    }
-
-    /// How far a step of the method goes now; NaN where it has no such rate.
-    #[getter]
-    fn rate(&self) -> PyResult<f64> {
-        Ok(self.locked()?.rate())
+        either!(self.locked()?.snapshot(), shown => Ok(shown.algorithm))
     }
 
     /// Seconds by phase.
     fn timings(&self) -> PyResult<BTreeMap<&'static str, f64>> {
-        let timings = self.locked()?.timings();
+        let timings = either!(self.locked()?.snapshot(), shown => shown.timings);
         Ok([("seeding", timings.seeding), ("sweeps", timings.sweeps), ("final", timings.finish)].into())
     }
 }

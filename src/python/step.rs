@@ -28,8 +28,8 @@ pub(super) struct Step {
     stop_reason: Option<String>,
 }
 
-impl From<solver::Step> for Step {
-    fn from(step: solver::Step) -> Self {
+impl From<fit::Step> for Step {
+    fn from(step: fit::Step) -> Self {
         Self {
             iteration: step.iteration,
             rows_seen: step.rows_seen,

@@ -470,4 +470,8 @@ impl<T: Compute> StreamSolver<T> for Nested<T> {
     fn state(&self) -> Contents {
         self.to_file()
     }
+
+    fn rows_kept(&self) -> u64 {
+        self.n_kept()
+    }
 }

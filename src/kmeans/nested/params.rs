@@ -328,11 +328,6 @@ impl NestedRun {
     pub fn rows_retired(&self) -> u64 {
         either!(self.solver(), solver => solver.retired)
     }
-
-    /// Rows of a stream that are in memory, admitted or waiting.
-    pub fn rows_kept(&self) -> u64 {
-        either!(self.solver(), solver => solver.n_kept())
-    }
 }
 
 impl Method for NestedMiniBatch {
