@@ -296,7 +296,8 @@ impl CenterMethod for KMeans {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kmeans::Timings;
+    use crate::fit::Timings;
+    use crate::parallel::Executor;
 
     #[test]
     fn timings_are_those_of_all_starts() {

@@ -8,7 +8,7 @@ use super::params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate};
 use super::solver::KModesSolver;
 use crate::data::{Access, Block, DataSource, Dense};
 use crate::error::{Error, Result};
-use crate::fit::Solver;
+use crate::fit::{FitSolver, Solver};
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 
@@ -94,10 +94,10 @@ fn end(
 
 /// All that a fit shows, but for its timings.
 fn shown(solver: &KModesSolver<f64>) -> impl PartialEq + std::fmt::Debug {
-    let state = solver.snapshot();
+    let state = solver;
     let flags = (state.collapsed, state.shifted, state.blind, state.n_iter, solver.rows_seen);
     let figures = [state.variance, state.lambda, state.recall].map(f64::to_bits);
-    (solver.checkpoint().arrays, flags, figures, state.about.to_owned(), solver.expected.map(f64::to_bits))
+    (solver.checkpoint().arrays, flags, figures, state.about.clone(), solver.expected.map(f64::to_bits))
 }
 
 /// Rows without clusters, of which many a weight makes some vanish.
@@ -129,7 +129,7 @@ fn an_interrupt_anywhere_changes_nothing() {
         for (seed, from_labels) in (0..3).flat_map(|seed| [(seed, false), (seed, true)]) {
             let (values, start) = (scattered(seed), (affinity, from_labels));
             let whole = end(&params, &values, start, 0, false).0;
-            let state = whole.snapshot();
+            let state = &whole;
             totals.0 += u64::from(state.shifted);
             totals.1 += u64::from(state.collapsed);
             totals.2 += u64::from(state.n_iter > 2);

@@ -2,10 +2,11 @@
 //! refused.
 
 use proptest::prelude::*;
+use shoal::centers::CenterMethod;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Source, Weighted};
-use shoal::fit::Step;
+use shoal::fit::{Run, Step};
 use shoal::kmeans::{
-    BackwardEulerParams, FitRun, KMeansParams, Method, MiniBatchParams, NestedParams, VarianceReducedParams,
+    BackwardEulerParams, KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams,
 };
 use shoal::persist::{self, Array, Contents};
 use shoal::{
@@ -29,19 +30,19 @@ fn values(n: usize, d: usize) -> Vec<f32> {
 
 /// How a method begins and goes on.
 trait Params {
-    type Method: Method;
-    fn begin(&self, rows: &Any<'_>) -> Result<FitRun<Self::Method>>;
-    fn go_on(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<FitRun<Self::Method>>;
+    type Method: CenterMethod;
+    fn begin(&self, rows: &Any<'_>) -> Result<Run<Self::Method>>;
+    fn go_on(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<Run<Self::Method>>;
 }
 
 macro_rules! params {
     ($($params:ty => $method:ty),*) => {$(
         impl Params for $params {
             type Method = $method;
-            fn begin(&self, rows: &Any<'_>) -> Result<FitRun<$method>> {
+            fn begin(&self, rows: &Any<'_>) -> Result<Run<$method>> {
                 self.start(rows)
             }
-            fn go_on(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<FitRun<$method>> {
+            fn go_on(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<Run<$method>> {
                 self.resume_fit(checkpoint, rows)
             }
         }
@@ -63,7 +64,7 @@ fn told(steps: &[Step]) -> Vec<Step> {
 type Said = (Vec<f64>, Vec<u32>, Vec<f64>, u64, u64, u64, Vec<Step>);
 
 /// Everything that a finished run says.
-fn said<M: Method>(run: &FitRun<M>) -> Said {
+fn said<M: CenterMethod>(run: &Run<M>) -> Said {
     let inertia = run.inertia().to_bits();
     let counts = (run.n_iter(), run.n_steps());
     (
@@ -83,7 +84,7 @@ fn with_breaks<P: Params>(
     rows: &Any<'_>,
     after: Option<usize>,
     finishes: bool,
-) -> FitRun<P::Method> {
+) -> Run<P::Method> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.safetensors");
     let cx = Executor::new(Some(2)).unwrap();
@@ -159,7 +160,7 @@ fn a_stream_that_is_given_again_goes_on_where_it_was_left() {
     let stream = || Chunks::once(3, values.chunks(3 * 77).map(|rows| Ok(Chunk::from(rows.to_vec()))));
     let params = MiniBatch::params(4).batch_size(60).rng_seed(2);
     let cx = Executor::new(Some(1)).unwrap();
-    let whole = |run: &mut FitRun<MiniBatch>, rows: &Any<'_>| {
+    let whole = |run: &mut Run<MiniBatch>, rows: &Any<'_>| {
         while run.advance(rows, &cx).unwrap().is_some() {}
         said(run)
     };

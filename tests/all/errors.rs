@@ -557,8 +557,7 @@ fn blocks_at_another_row_and_other_numbers_of_weights_are_refused() {
     let short = Miscounted { short: 1, ..exact };
     let message = refused(KMeans::params(3).seeding(Seeding::Random).fit(&short));
     assert!(message.starts_with("the source gave 0 rows of"), "{message}");
-    let mut run =
-        LaplacianKModes::params(3).start(&Miscounted { short: 1, ..Miscounted::EXACT }, None).unwrap();
+    let mut run = LaplacianKModes::params(3).start(&Miscounted { short: 1, ..Miscounted::EXACT }).unwrap();
     let message = run.know_rows(&short).unwrap_err().to_string();
     assert_eq!(message, "the source gave 0 rows of 1 columns in place of one of 1");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::data::Dense;
-use crate::fit::{Solver, Start};
+use crate::fit::{Restartable, Solver};
 use crate::kmeans::lloyd::Lloyd;
 use crate::kmeans::params::{Algorithm, KMeans};
 use crate::parallel::Executor;

@@ -75,7 +75,7 @@ fn every_row_of_a_batch_has_one_vote() {
         assert!(batches.is_sorted());
         // A fixed point of Lloyd's algorithm.
         let inertia = run.finish(&data, &cx).unwrap();
-        let labels = crate::kmeans::assign::predict(&run.centers, Metric::Euclidean, &data, &cx).unwrap();
+        let labels = crate::centers::predict(&run.centers, Metric::Euclidean, &data, &cx).unwrap();
         assert_eq!(run.snapshot().labels, labels);
         assert_eq!(inertia, super::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap());
     }
@@ -399,11 +399,11 @@ fn an_interrupted_batch_is_taken_back_unless_rows_had_to_retire() {
     let mut fed = Nested::<f64>::plan(params(3, 50));
     fed.feed(&piece(0..300), &cx).unwrap();
     for mut run in [Nested::<f64>::plan(params(3, 50)), fitted, fed] {
-        let (before, rows) = (run.to_file(), run.rows());
+        let (before, rows) = (run.to_file(), (run.batch(), run.retired));
         let broken = Interrupting(piece(300..600), &cx, 0.into());
         assert!(matches!(run.feed(&broken, &cx), Err(Error::Interrupted)));
         cx.interrupt().clear();
-        assert_eq!((run.to_file(), run.rows()), (before, rows));
+        assert_eq!((run.to_file(), (run.batch(), run.retired)), (before, rows));
         let mut other = run.clone();
         for run in [&mut run, &mut other] {
             run.feed(&piece(300..600), &cx).unwrap();

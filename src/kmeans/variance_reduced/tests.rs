@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::moving::Moving;
 use super::*;
-use crate::data::{AnySource, Block, Csr, DataSource, Dense};
+use crate::data::{AnySource, Block, Csr, DataSource, Dense, Source};
 use crate::fit::StopReason;
+use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::tuning::STEPS_CHECKED;
 
@@ -208,8 +209,8 @@ fn an_interrupted_epoch_was_not_begun_and_one_that_is_taken_back_neither() {
                 broken.advance(&rows, &cx).unwrap();
             }
             assert_eq!(broken.centers::<f64>(), whole.centers::<f64>());
-            assert_eq!(broken.rate().to_bits(), whole.rate().to_bits());
-            halved += u64::from(whole.rate() < rate);
+            assert_eq!(broken.learning_rate().map(f64::to_bits), whole.learning_rate().map(f64::to_bits));
+            halved += u64::from(whole.learning_rate() < Some(rate));
         }
         assert!(stops > 6 && (halved > 2) == taken_back, "{stops} stops, {halved} halved");
         while broken.advance(&rows, &cx).unwrap().is_some() {}
