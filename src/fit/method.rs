@@ -151,7 +151,13 @@ pub trait Method: Sized {
     ) -> Result<Self::Solver<T>, String>;
 }
 
-/// A method that learns from batches. Only its runs have [`partial_fit`](super::Run::partial_fit) and [`state`](super::Run::state).
+/// A method that learns from batches. Only its runs have [`partial_fit`](super::Run::partial_fit) and [`state`](super::Run::state):
+///
+/// ```compile_fail
+/// let mut run = shoal::KMeans::params(1).start(&[[1.0f32]]).unwrap();
+/// // Exact k-means takes no batches.
+/// run.partial_fit(&[[1.0f32]], &shoal::Executor::new(None).unwrap()).unwrap();
+/// ```
 pub trait StreamMethod: Method {
     /// The solver as one that takes batches.
     fn stream<T: Element>(solver: &Self::Solver<T>) -> &dyn StreamSolver<T, Model = Self::Model>;

@@ -201,8 +201,6 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(run.partial_fit(&Vec::<[f32; 2]>::new(), &cx), Err(Error::Empty(_))));
     assert!(run.partial_fit(&[[3.0f32, 2.0]], &cx).unwrap().is_some());
     assert_eq!(run.cluster_weights().iter().sum::<f64>(), 4.0);
-    let mut exact = shoal::KMeans::params(1).start(&[[1.0f32]]).unwrap();
-    assert!(matches!(exact.partial_fit(&[[1.0f32]], &cx), Err(Error::Source(_))));
 }
 
 /// Sculley's algorithm as it is written down.

@@ -358,7 +358,7 @@ fn batches_may_be_sparse_or_dense() {
                 b.take().map_or_else(|| nested.stream(&rows), |state| nested.resume(&state)).unwrap();
             one.partial_fit(&rows, &cx).unwrap();
             two.partial_fit(&rows, &cx).unwrap();
-            (a, b) = (one.state(), two.state());
+            (a, b) = (Some(one.state()), Some(two.state()));
             if end == 1200 {
                 found.push([one.model(), two.model()].map(|model| model.centers::<f64>()));
                 retired.push(b.as_ref().unwrap().object("state").unwrap()["retired"].as_u64().unwrap());

@@ -258,7 +258,7 @@ stream_methods! {
     /// let params = MiniBatch::params(2);
     /// let mut run = params.stream(&[[0.0f64], [9.0]]).unwrap();
     /// run.partial_fit(&[[0.0f64], [9.0]], &cx).unwrap();
-    /// let mut again = params.resume(&run.state().unwrap()).unwrap();
+    /// let mut again = params.resume(&run.state()).unwrap();
     /// for run in [&mut run, &mut again] {
     ///     run.partial_fit(&[[1.0f64], [8.0]], &cx).unwrap();
     /// }
