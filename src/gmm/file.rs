@@ -1,4 +1,4 @@
-//! This module knows one start of a fit of a mixture on its way as arrays and texts.
+//! Saves one start of a mixture fit to a checkpoint, and restores it.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::persist::schema::MIXTURE_CHECKPOINT;
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> Truncated<T> {
-    /// All that the next iteration depends on, but for the rows.
+    /// Everything that the next iteration depends on, except the rows.
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new(MIXTURE_CHECKPOINT);
         let mut put = |name: &str, values: &[f64]| {
@@ -32,7 +32,7 @@ impl<T: Compute> Truncated<T> {
         let ids = self.neighbours.ids();
         keep(&mut contents, "neighbours", Array::new(&[ids.len()], ids));
         keep(&mut contents, "near", Array::new(&[self.near.len()], &self.near));
-        // What must come back exactly is kept as bits.
+        // Numbers that must be restored exactly are stored as bits.
         let numbers = json!({
             "dim": self.dim(),
             "shape": self.mixture.as_ref().map_or("", |mixture| mixture.shape.name()),
@@ -48,7 +48,8 @@ impl<T: Compute> Truncated<T> {
         contents
     }
 
-    /// What [`Truncated::to_file`] gave, to go on with under `params`; the error says what is wrong.
+    /// Restores the state that [`Truncated::to_file`] saved, with parameters `params`. The error describes
+    /// the problem.
     pub(super) fn of_file(params: &MixtureParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
         let numbers = contents.object("state")?;

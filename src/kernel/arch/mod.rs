@@ -1,6 +1,6 @@
-//! One file for each instruction set: its vectors and its table.
+//! The vector types and kernel tables of each instruction set, one file per set.
 //!
-//! The tree is a matrix of kernels and instruction sets; `stamp!` fills one column of it.
+//! `stamp!` instantiates every generic kernel for one vector type.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -11,11 +11,11 @@ pub(super) mod avx512;
 pub(super) mod neon;
 pub(super) mod scalar;
 
-/// Stamps every kernel for one vector type: `MR` rows by `NV` vectors a micro tile, under the given attributes. The two smaller heights are
-/// for what is left of rows that were picked.
+/// Instantiates every kernel for one vector type, under the given attributes. A micro tile has `MR` rows and
+/// `NV` vectors. The two smaller heights process the remainder of picked rows.
 ///
-/// The functions in the table are safe to call because a table is only handed out (`Compute::table`) on a processor that has the
-/// instruction set; that is the reason behind each `SAFETY` below.
+/// The functions in the table are safe to call, because `Compute::table` hands a table out only on a
+/// processor that has the instruction set. This is the reason behind each `SAFETY` comment below.
 macro_rules! stamp {
     ($t:ident, $simd:ty, $isa:expr, $mr:literal $m2:literal $m3:literal x $nv:literal, [$($attr:meta),*]) => {
         pub(in crate::kernel) mod $t {
@@ -42,7 +42,8 @@ macro_rules! stamp {
                 registers: <$simd as Simd>::REGISTERS,
                 height: $mr,
                 width: $nv * LANES,
-                // SAFETY: this table is only used on a processor that has the instruction set (all that follow).
+                // SAFETY: this table is used only on a processor that has the instruction set (also for all
+                // entries below).
                 load: |p, x, s| unsafe { load(p, x, s) },
                 // SAFETY: as above.
                 argmin: |p, s, l| unsafe { argmin(p, s, l) },
@@ -374,7 +375,8 @@ macro_rules! stamp {
 }
 pub(super) use stamp;
 
-/// Fills the plain part of a vector type from its intrinsics; what differs between instruction sets is written out in a second `impl`.
+/// Implements the common operations of a vector type from its intrinsics. `more` adds what differs between
+/// instruction sets.
 macro_rules! vectors {
     ($name:ident, $t:ty, $v:ty, $lanes:literal x $registers:literal, [$splat:ident $load:ident $store:ident $add:ident $sub:ident $mul:ident $min:ident $max:ident],
      fmadd($a:ident, $b:ident, $c:ident) $fmadd:expr,
@@ -395,7 +397,8 @@ macro_rules! vectors {
             const LANES: usize = $lanes;
             const REGISTERS: usize = $registers;
 
-            // SAFETY of every block: the caller's processor has the instruction set, and pointers are as the trait asks.
+            // SAFETY of every block: the caller's processor has the instruction set, and pointers satisfy the
+            // trait's contract.
             #[inline(always)]
             unsafe fn splat(x: $t) -> $v {
                 // SAFETY: see above.
@@ -449,7 +452,7 @@ macro_rules! vectors {
                     // SAFETY: see above.
                     unsafe { $less }
                 }
-                // SAFETY: see above. The compiler makes one comparison of the two.
+                // SAFETY: see above. The compiler merges the two comparisons.
                 unsafe { (less(candidate, best, candidate, best), less(candidate, best, candidate_id, id)) }
             }
             #[inline(always)]
@@ -493,7 +496,7 @@ macro_rules! vectors {
         impl Widen for $name {
             type Wide = $wide;
 
-            // SAFETY: as the trait asks.
+            // SAFETY: the trait's contract.
             #[inline(always)]
             unsafe fn widen($from: *const $t) -> <$wide as Simd>::V {
                 // SAFETY: see above.

@@ -1,12 +1,12 @@
-//! This module knows the second half of a sweep: rows are added to the sums of their centers, in `f64`.
+//! Adds rows to the sums of their centers, in `f64`: the second half of a sweep.
 
 use super::pair::sq_dist;
 use super::simd::Widen;
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// `sums[label] += weight * row`, `totals[label] += weight`; `energies[label]` grows by the weighted sum of
-/// squared differences, row by row.
+/// Adds `weight * row` to `sums[label]`, `weight` to `totals[label]`, and the weighted squared differences to
+/// `energies[label]`, row by row.
 ///
 /// # Safety
 /// The processor has the instruction set.
@@ -43,7 +43,7 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
     }
 }
 
-/// `sum + x` in two parts: the rounded sum, and what rounding took away goes to `low` (Knuth's two-sum).
+/// Adds `x` to a two-part sum: `sum` is rounded, and the rounding error goes to `low` (Knuth's two-sum).
 #[inline(always)]
 pub(in crate::kernel) fn add(sum: &mut f64, low: &mut f64, x: f64) {
     let total = *sum + x;
@@ -52,8 +52,8 @@ pub(in crate::kernel) fn add(sum: &mut f64, low: &mut f64, x: f64) {
     *sum = total;
 }
 
-/// Moves every row whose label changed from the sum of its old center to that of its new one; `energies` follow the sums of
-/// squared differences. Sums have two parts, so that a row leaves no residue where it was taken away.
+/// Moves every row whose label changed from the sum of its old center to the sum of its new center, and
+/// updates `energies`. Sums have two parts, so that a removed row leaves no residue.
 ///
 /// # Safety
 /// The processor has the instruction set.
