@@ -48,6 +48,7 @@ impl KMeansModel {
 
     /// Reads a model that [`KMeansModel::save`] or the Python package wrote. Labels are not stored, so they
     /// are empty. If the file has no inertia, the inertia is NaN.
+    ///
     /// See [`KMeansModel::save`] for an example.
     ///
     /// # Errors
