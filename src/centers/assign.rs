@@ -21,7 +21,7 @@ fn with_metric<T: Compute, R>(
     let d = data.dim();
     if centers.is_empty() || !centers.len().is_multiple_of(d) {
         return Err(Error::Shape(format!(
-            "X has {d} columns, which {} values of centers do not fit",
+            "centers must have {d} columns, as X has, got {} values",
             centers.len()
         )));
     }

@@ -66,11 +66,11 @@ impl KMeansModel {
         }
         let (params, fitted) = (contents.object("params")?, contents.object("fitted")?);
         let &[k, dim] = contents.array("cluster_centers")?.shape() else {
-            return Err("its centers are no matrix".into());
+            return Err("array \"cluster_centers\" must be a matrix".into());
         };
         if k == 0 || dim == 0 || k > MAX_CENTERS {
             return Err(format!(
-                "has {k} centers of {dim} columns; 1 to {MAX_CENTERS} of at least 1 are possible"
+                "has {k} centers of {dim} columns: it must have 1 to {MAX_CENTERS} centers of at least 1 column"
             ));
         }
         let centers = match contents.array("cluster_centers")?.dtype() {
@@ -89,17 +89,19 @@ impl KMeansModel {
         if let Some(bad) = weights.iter().find(|w| !(w.is_finite() && **w >= 0.0)) {
             return Err(format!("has a cluster of weight {bad}"));
         }
-        let n_iter = fitted.get("n_iter").and_then(Value::as_u64).ok_or("its \"n_iter\" is no count")?;
+        let n_iter = fitted
+            .get("n_iter")
+            .and_then(Value::as_u64)
+            .ok_or("\"n_iter\" must be a whole number of at least 0")?;
         let inertia = match fitted.get("inertia") {
             None | Some(Value::Null) => f64::NAN,
             Some(_) => measured(&fitted, "inertia")?,
         };
-        let timings =
-            fitted.get("timings").and_then(Value::as_object).ok_or("its \"timings\" are missing")?;
+        let timings = fitted.get("timings").and_then(Value::as_object).ok_or("\"timings\" are missing")?;
         Ok(Self {
             centers,
             dim,
-            metric: metric.ok_or("is of a metric that this version does not know")?,
+            metric: metric.ok_or("has a metric that this version does not support")?,
             weights,
             labels: Vec::new(),
             inertia,
@@ -137,13 +139,13 @@ fn finite<T: Compute>(values: Vec<T>, dim: usize) -> Result<Vec<T>, String> {
 
 /// The string `name` of a JSON object.
 fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a str, String> {
-    object.get(name).and_then(Value::as_str).ok_or_else(|| format!("its {name:?} is missing or no text"))
+    object.get(name).and_then(Value::as_str).ok_or_else(|| format!("{name:?} must be a string"))
 }
 
 /// The number `name` of a JSON object, finite and at least 0.
 fn measured(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
     let value = object.get(name).and_then(Value::as_f64).filter(|v| v.is_finite() && *v >= 0.0);
-    value.ok_or_else(|| format!("its {name:?} is missing or no figure of at least 0"))
+    value.ok_or_else(|| format!("{name:?} must be a finite number of at least 0"))
 }
 
 #[cfg(test)]
@@ -230,21 +232,21 @@ mod tests {
             refusal(&centers(&[1.0, 2.0, 2.0, f32::INFINITY], &[2, 2])),
             "center 1 holds inf at column 1"
         );
-        assert_eq!(refusal(&centers(&[1.0; 4], &[4])), "its centers are no matrix");
+        assert_eq!(refusal(&centers(&[1.0; 4], &[4])), "array \"cluster_centers\" must be a matrix");
         assert!(refusal(&centers(&[], &[2, 0])).starts_with("has 2 centers of 0 columns"));
         assert!(refusal(&centers(&[], &[0, 2])).starts_with("has 0 centers of 2 columns"));
         assert_eq!(refusal(&centers(&[1.0; 6], &[3, 2])), "holds 3 centers, but its \"n_clusters\" says 2");
         assert_eq!(
             refusal(&array("cluster_centers", Array::new(&[2, 2], &[1i64, 2, 3, 4]).unwrap())),
-            "array \"cluster_centers\" is of type int64, and float64 is needed"
+            "array \"cluster_centers\" must be of type float64, got int64"
         );
         assert_eq!(
             refusal(&array("counts", Array::new(&[3], &[1.0f64; 3]).unwrap())),
-            "array \"counts\" has shape [3], and [2] is needed"
+            "array \"counts\" must have shape [2], got [3]"
         );
         assert_eq!(
             refusal(&array("counts", Array::new(&[2], &[1.0f32; 2]).unwrap())),
-            "array \"counts\" is of type float32, and float64 is needed"
+            "array \"counts\" must be of type float64, got float32"
         );
         assert_eq!(
             refusal(&array("counts", Array::new(&[2], &[1.0f64, -1.0]).unwrap())),
@@ -257,14 +259,17 @@ mod tests {
         assert_eq!(refusal(&meta("params", ":2", ":-1")), "holds 2 centers, but its \"n_clusters\" says -1");
         assert_eq!(
             refusal(&meta("params", "euclidean", "manhattan")),
-            "is of a metric that this version does not know"
+            "has a metric that this version does not support"
         );
         assert!(refusal(&meta("params", "{", "[")).starts_with("has a damaged text \"shoal.params\""));
-        assert_eq!(refusal(&meta("fitted", "\"n_iter\":", "\"n_iter\":-")), "its \"n_iter\" is no count");
+        assert_eq!(
+            refusal(&meta("fitted", "\"n_iter\":", "\"n_iter\":-")),
+            "\"n_iter\" must be a whole number of at least 0"
+        );
         assert_eq!(
             refusal(&meta("fitted", "\"inertia\":", "\"inertia\":-")),
-            "its \"inertia\" is missing or no figure of at least 0"
+            "\"inertia\" must be a finite number of at least 0"
         );
-        assert_eq!(refusal(&meta("fitted", "timings", "times")), "its \"timings\" are missing");
+        assert_eq!(refusal(&meta("fitted", "timings", "times")), "\"timings\" are missing");
     }
 }

@@ -130,12 +130,12 @@ impl Nearest {
 
 fn too_far_apart<T: Compute>() -> Error {
     let remedy = if T::EPSILON > f64::EPSILON {
-        "pass float64, scale X, or drop its far rows"
+        "pass float64, scale X, or drop outliers"
     } else {
-        "scale X, or drop its far rows"
+        "scale X, or drop outliers"
     };
     Error::Source(format!(
-        "X holds values so far apart that the distances between other components vanish in {}: {remedy}",
+        "X has outliers so far away that the distances between other components underflow in {}: {remedy}",
         T::NAME
     ))
 }
@@ -169,7 +169,10 @@ impl<T: Compute> EStep<'_, T> {
     pub(super) fn sweep(&self, near: &mut [u32], data: &dyn DataSource<T>, cx: &Executor) -> Result<Swept> {
         let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());
         if data.dim() != dim {
-            return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
+            return Err(Error::Shape(format!(
+                "X has {} columns, but the run started with {dim}",
+                data.dim()
+            )));
         }
         if !self.densities.centers.are_told_apart() {
             return Err(too_far_apart::<T>());
@@ -190,7 +193,7 @@ impl<T: Compute> EStep<'_, T> {
         let merge = |total: &mut Swept, part: &mut Swept| total.merge(part, cx);
         sweep(data, cx, cut, state, &mut total, make, absorb, merge)?;
         if !total.weight.is_finite() {
-            return Err(Error::param("sample_weight must add up to a finite number: scale the weights"));
+            return Err(Error::param("sample_weight must have a finite sum: scale the weights"));
         }
         if !(total.least.is_finite() && total.sums.energies().iter().all(|energy| energy.is_finite())) {
             return Err(Error::Source(

@@ -63,7 +63,7 @@ impl GaussianMixture {
     ) -> Result<Self> {
         let k = weights.len();
         let wrong = |what: &str| {
-            Err(crate::error::Error::Shape(format!("{what} do not fit {k} components of {dim} columns")))
+            Err(crate::error::Error::Shape(format!("{what} do not match {k} components of {dim} columns")))
         };
         if k == 0 || dim == 0 || means.len() != k * dim {
             return wrong("means");

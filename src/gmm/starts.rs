@@ -96,7 +96,7 @@ impl<T: Compute> MixtureStarts<T> {
         let starts = Restarts::resumed(plan, (Self::count(&params), params.max_iter), state);
         let coreset = coreset_of(contents, starts.best().dim())?;
         if coreset.is_some() != params.coreset_size.is_some() {
-            return Err("it holds a coreset where none is wanted, or lacks one".into());
+            return Err("a coreset must be present if and only if \"coreset_size\" is set".into());
         }
         let (rows_seen, timings) = (count(&numbers, "rows_seen")?, timings_of(&numbers)?);
         Ok(Self { params, starts, coreset, rows_seen, timings })
@@ -116,7 +116,7 @@ fn coreset_of<T: Compute>(contents: &Contents, dim: usize) -> Result<Option<Core
     if points.len() == weights.len() && rows.len() == weights.len() && sound {
         Ok(Some(Coreset { points, weights, rows }))
     } else {
-        Err("its coreset does not fit together".into())
+        Err("the arrays of the coreset do not match each other".into())
     }
 }
 

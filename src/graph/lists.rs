@@ -24,7 +24,7 @@ impl Lists {
     /// [`Error::Memory`](crate::Error::Memory) if they do not fit into memory.
     pub(super) fn new(n: u64, width: usize) -> Result<Self> {
         let mut places = Vec::new();
-        make_room(&mut places, "a neighbour graph", n, width)?;
+        make_room(&mut places, "a neighbor graph", n, width)?;
         places.resize(n as usize * width, FREE);
         Ok(Self { width, places })
     }

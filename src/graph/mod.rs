@@ -182,12 +182,11 @@ pub(crate) fn knn_graph<T: Compute + Own>(
         problems.push(format!("recall must be above 0 and at most 1, got {recall}"));
     }
     if n >= u64::from(u32::MAX) {
-        problems.push(format!("a graph of {n} rows is too large: at most {} are possible", u32::MAX - 1));
+        problems.push(format!("the number of rows of a graph must be at most {}, got {n}", u32::MAX - 1));
     }
     let sparse = data.most_values().is_some();
     if sparse && method == GraphMethod::Tree {
-        problems
-            .push("method=\"kd-tree\" is for dense rows: use \"exact\" or \"ivf\" for sparse ones".into());
+        problems.push("method=\"kd-tree\" needs dense rows: use \"exact\" or \"ivf\" for sparse rows".into());
     }
     if !problems.is_empty() {
         return Err(Error::InvalidParam(problems));

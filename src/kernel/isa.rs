@@ -67,7 +67,7 @@ impl Isa {
             return Ok(isa);
         }
         let has: Vec<String> = Self::available().iter().map(ToString::to_string).collect();
-        Err(Error::param(format!("SHOAL_ISA={isa}: this processor has only {}", has.join(", "))))
+        Err(Error::param(format!("SHOAL_ISA must be one of {} on this processor, got {isa}", has.join(", "))))
     }
 
     /// The set in use: the first result of [`Isa::requested`] in this process.

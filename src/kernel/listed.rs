@@ -63,7 +63,7 @@ impl<T: Compute> RowCenters<T> {
 
     /// Like [`RowCenters::with_factors`], for a given instruction set.
     pub(super) fn with_factors_for_isa(centers: MatRef<'_, T>, factors: &[T], isa: Isa) -> Self {
-        assert_eq!(factors.len(), centers.rows() * centers.cols(), "one factor a value");
+        assert_eq!(factors.len(), centers.rows() * centers.cols(), "one factor per value");
         let mut new = Self::plain(centers, T::from_f32(1.0), isa);
         new.factors = padded(MatRef::new(factors, centers.cols()), new.stride);
         new.factor_stride = new.stride;
@@ -71,7 +71,7 @@ impl<T: Compute> RowCenters<T> {
     }
 
     fn plain(centers: MatRef<'_, T>, scale: T, isa: Isa) -> Self {
-        assert!(isa.is_available(), "this processor has not {isa}");
+        assert!(isa.is_available(), "this processor does not support {isa}");
         let (k, dim) = (centers.rows(), centers.cols());
         let stride = (dim * size_of::<T>()).next_multiple_of(LINE) / size_of::<T>();
         Self {

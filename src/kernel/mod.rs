@@ -70,7 +70,11 @@ fn for_each_strip<T: Compute>(
 fn fits<T: Compute>(rows: Rows<'_, T>, packed: &PackedCenters<T>) {
     assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
     let sparse = matches!(rows, Rows::Sparse(_));
-    assert_eq!(sparse, packed.is_sparse(), "centers packed for rows of the other kind, dense or sparse");
+    assert_eq!(
+        sparse,
+        packed.is_sparse(),
+        "centers must be packed for the kind of the rows, dense or sparse"
+    );
 }
 
 /// A strip of rows: either loaded into the scratch, or sparse and read in place.
@@ -124,7 +128,7 @@ pub fn nearest<'a, T: Compute>(
     scratch: &mut Scratch<T>,
 ) {
     let rows = rows.into();
-    assert_eq!(rows.rows(), labels.len(), "one label a row");
+    assert_eq!(rows.rows(), labels.len(), "one label per row");
     if packed.by_difference {
         return difference::nearest_two(rows, packed, scratch, |r, label, _, _| labels[r] = label);
     }
@@ -159,7 +163,7 @@ pub fn nearest_two<'a, T: Compute>(
 ) {
     let rows = rows.into();
     let n = rows.rows();
-    assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances a row");
+    assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances per row");
     if packed.by_difference {
         return difference::nearest_two(rows, packed, scratch, |r, label, nearest, next| {
             (labels[r], best[r], second[r]) = (label, nearest, next);
@@ -200,8 +204,8 @@ pub fn nearest_m<'a, T: Compute>(
 ) {
     let rows = rows.into();
     let n = rows.rows();
-    assert!((1..=packed.k).contains(&m), "{m} nearest of {} centers", packed.k);
-    assert!(labels.len() == n * m && sq_dists.len() == n * m, "m labels and distances a row");
+    assert!((1..=packed.k).contains(&m), "m must be in 1..={}, got {m}", packed.k);
+    assert!(labels.len() == n * m && sq_dists.len() == n * m, "m labels and distances per row");
     if packed.by_difference {
         let mut found = Vec::new();
         difference::for_each_center(rows, packed, scratch, |range, j, values| {
@@ -315,7 +319,7 @@ pub fn distances<'a, T: Compute>(
     scratch: &mut Scratch<T>,
 ) {
     let (rows, k) = (rows.into(), packed.k);
-    assert_eq!(out.len(), rows.rows() * k, "one value for each row and center");
+    assert_eq!(out.len(), rows.rows() * k, "one value per row and center");
     if packed.by_difference {
         for (i, out) in out.iter_mut().enumerate() {
             *out = packed.sq_dist(rows, i / k, i % k);
@@ -368,9 +372,12 @@ pub fn accumulate<'a, T: Compute>(
 ) {
     let rows = rows.into();
     fits(rows, packed);
-    assert!(labels.len() == rows.rows() && weights.is_none_or(|w| w.len() == rows.rows()), "one label a row");
-    assert!(sums.len() == packed.k * packed.dim, "one sum a center");
-    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
+    assert!(
+        labels.len() == rows.rows() && weights.is_none_or(|w| w.len() == rows.rows()),
+        "one label per row"
+    );
+    assert!(sums.len() == packed.k * packed.dim, "one sum per center");
+    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
             (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energies);
@@ -420,9 +427,9 @@ pub fn reassign<'a, T: Compute>(
     let rows = rows.into();
     fits(rows, packed);
     assert!(lows.len() == sums.len(), "both parts of a sum");
-    assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels a row");
-    assert!(sums.len() == packed.k * packed.dim, "one sum a center");
-    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
+    assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels per row");
+    assert!(sums.len() == packed.k * packed.dim, "one sum per center");
+    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
             (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energies);
@@ -464,7 +471,7 @@ pub fn sq_dists<'a, T: Compute>(
 ) {
     let rows = rows.into();
     fits(rows, packed);
-    assert!(labels.len() == rows.rows() && out.len() == rows.rows(), "one label and one distance a row");
+    assert!(labels.len() == rows.rows() && out.len() == rows.rows(), "one label and one distance per row");
     for (i, (&label, out)) in labels.iter().zip(out).enumerate() {
         *out = packed.sq_dist(rows, i, label as usize);
     }

@@ -55,7 +55,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Limits of the packed rows from their reaches. A negative reach matches nothing.
     pub(crate) fn limits(&self, reach: impl Iterator<Item = f64>) -> Limits<T> {
         let mut limits: Vec<T> = reach.map(|reach| self.limit(reach)).collect();
-        assert_eq!(limits.len(), self.k, "one reach for each packed row");
+        assert_eq!(limits.len(), self.k, "one reach per packed row");
         limits.resize(self.norms.len(), T::from_f64(f64::NEG_INFINITY));
         Limits(limits)
     }
@@ -77,7 +77,7 @@ pub(crate) fn near<T: Compute>(
     near: &mut Near<T>,
     mut f: impl FnMut(usize, usize, f64) -> f64,
 ) {
-    assert!(reach.len() == rows.rows() && others.0.len() == packed.norms.len(), "one reach for each row");
+    assert!(reach.len() == rows.rows() && others.0.len() == packed.norms.len(), "one reach per row");
     let Near { scratch, base, limits, found } = near;
     super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         base.clear();

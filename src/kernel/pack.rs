@@ -109,7 +109,7 @@ impl<T: Compute> PackedCenters<T> {
     /// As [`PackedCenters::new`], and if this processor does not support `isa`.
     pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
-        assert!(isa.is_available(), "this processor has not {isa}");
+        assert!(isa.is_available(), "this processor does not support {isa}");
         let table = T::table(isa);
         if rows_in_lanes(dim, k, table.registers) {
             return Self::pack(centers, None, table, Form::RowsInLanes, None, None);
@@ -147,7 +147,7 @@ impl<T: Compute> PackedCenters<T> {
 
     /// Packs `centers` for sparse rows and a given instruction set.
     pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
-        assert!(isa.is_available(), "this processor has not {isa}");
+        assert!(isa.is_available(), "this processor does not support {isa}");
         Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse, None, None)
     }
 
@@ -182,7 +182,7 @@ impl<T: Compute> PackedCenters<T> {
         last: Option<Self>,
     ) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
-        assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
+        assert!((1..=MAX_CENTERS).contains(&k), "the number of centers must be 1 to {MAX_CENTERS}, got {k}");
         let sparse = form == Form::Sparse;
         let Frame { mut shift, mut scale } = match frame {
             Some(frame) => frame.clone(),
@@ -301,7 +301,7 @@ impl<T: Compute> PackedCenters<T> {
         let dim = self.dim;
         assert!(
             j < self.k && slot < self.k && center.len() == dim,
-            "a place for a center of as many columns"
+            "the place must exist and the center have {dim} columns"
         );
         self.centers[j * dim..][..dim].copy_from_slice(center);
         let norm = if self.form == Form::RowsInLanes {

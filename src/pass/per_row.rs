@@ -38,7 +38,7 @@ pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
         return Ok((first, second));
     }
     let full = AtomicBool::new(false);
-    let no_room = |rows: usize| Error::Memory(format!("{what}: there is none for more than {rows} rows"));
+    let no_room = |rows: usize| Error::Memory(format!("{what} of more than {rows} rows"));
     let absorb = |chunk: Chunk<'_, T>, (): (), (first, second): &mut (Vec<V>, Vec<W>), scratch: &mut S| {
         if full.load(Ordering::Relaxed) {
             return Err(no_room(chunk.first_row as usize));

@@ -170,7 +170,7 @@ impl From<usize> for Cut {
 ///
 /// # Errors
 /// Returns the first error of the source or of `absorb`, in row order.
-#[expect(clippy::too_many_arguments, reason = "a pass is described by all of these")]
+#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -188,7 +188,7 @@ pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
 }
 
 /// Like [`sweep`], but `absorb` decides which rows of a chunk to read.
-#[expect(clippy::too_many_arguments, reason = "a pass is described by all of these")]
+#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -206,7 +206,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
     let mut rest = Some(state);
     let other_length = |seen: usize| {
         Error::Source(format!(
-            "the source gave {} rows in one pass and {} in another: every pass must give the same ones",
+            "the source gave {} rows in one pass and {} in another: every pass must give the same rows",
             expected.unwrap_or(0),
             if expected.is_some_and(|n| seen > n) { "more".into() } else { seen.to_string() },
         ))
@@ -216,7 +216,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
         if expected.is_some_and(|n| seen > n) {
             return Err(other_length(seen));
         }
-        let (mine, left) = rest.take().expect("put back below").split(block.len);
+        let (mine, left) = rest.take().expect("restored after every block").split(block.len);
         rest = Some(left);
         cx.ordered_reduce(
             Tiles { state: Some(mine), start: 0, len: block.len, tile_rows },

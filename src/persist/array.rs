@@ -83,7 +83,7 @@ impl Array {
         let needed = shape.iter().try_fold(dtype.size(), |n, &side| n.checked_mul(side));
         if needed != Some(bytes.len()) {
             return Err(Error::Shape(format!(
-                "{} bytes are no {dtype} array of shape {shape:?}",
+                "a {dtype} array of shape {shape:?} cannot have {} bytes",
                 bytes.len()
             )));
         }

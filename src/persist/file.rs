@@ -69,12 +69,12 @@ impl Opened {
         let claimed = u64::from_le_bytes(first);
         if claimed > LONGEST_HEADER {
             return Err(refuse(format!(
-                "is not a safetensors file, or damaged: it claims a header of {claimed} bytes, and at most {LONGEST_HEADER} are read"
+                "is not a safetensors file, or damaged: its header must have at most {LONGEST_HEADER} bytes, got {claimed}"
             )));
         }
         if claimed > length - 8 {
             return Err(refuse(format!(
-                "is cut short, or not a safetensors file: it claims a header of {claimed} bytes, and {} follow",
+                "is truncated, or not a safetensors file: its header should have {claimed} bytes, but {} follow",
                 length - 8
             )));
         }
@@ -84,9 +84,9 @@ impl Opened {
             serde_json::from_slice(&text).map_err(|e| refuse(format!("has a damaged header: {e}")))?;
         let (claimed, there) = (header.data_len() as u64, length - 8 - claimed);
         if claimed != there {
-            let what = if claimed > there { "is cut short" } else { "is damaged" };
+            let what = if claimed > there { "is truncated" } else { "is damaged" };
             return Err(refuse(format!(
-                "{what}: its arrays take {claimed} bytes, and {there} follow the header"
+                "{what}: its arrays take {claimed} bytes, but {there} follow the header"
             )));
         }
         Ok(Self { path: path.to_owned(), file, header })
@@ -104,16 +104,16 @@ impl Opened {
         for name in self.header.offset_keys() {
             let info = self.header.info(&name).ok_or_else(|| refuse(format!("lacks the array {name:?}")))?;
             let Some(&(dtype, ..)) = DTYPES.iter().find(|(_, stored, _)| *stored == info.dtype) else {
-                return Err(refuse(format!("array {name:?} is of type {}, which is not read", info.dtype)));
+                return Err(refuse(format!("array {name:?} has the unsupported type {}", info.dtype)));
             };
             let length = info.data_offsets.1 - info.data_offsets.0;
             let mut bytes = Vec::new();
             bytes.try_reserve_exact(length).map_err(|_| {
-                refuse(format!("array {name:?} takes {length} bytes, for which there is no memory"))
+                refuse(format!("array {name:?} does not fit into memory: it takes {length} bytes"))
             })?;
             let read = (&mut self.file).take(length as u64).read_to_end(&mut bytes);
             if read.map_err(|e| Error::io(&self.path, e))? != length {
-                return Err(refuse("became shorter while it was read".into()));
+                return Err(refuse("was truncated during reading".into()));
             }
             let array = Array::from_bytes(dtype, &info.shape, bytes).map_err(|e| refuse(e.to_string()))?;
             arrays.insert(name, array);
@@ -129,7 +129,7 @@ pub(super) fn write(
     texts: &BTreeMap<String, String>,
 ) -> Result<()> {
     if arrays.contains_key(TEXTS) {
-        return Err(Error::param(format!("an array cannot be called {TEXTS:?}")));
+        return Err(Error::param(format!("an array must not be called {TEXTS:?}: the name is reserved")));
     }
     // Widest values first, so that all arrays are aligned in a mapped file. The order depends only on the
     // contents.
@@ -149,7 +149,7 @@ pub(super) fn write(
     header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() as u64 > LONGEST_HEADER {
         return Err(Error::param(format!(
-            "names and texts take {} bytes in a file, and at most {LONGEST_HEADER} are read",
+            "names and texts of a file must take at most {LONGEST_HEADER} bytes, got {}",
             header.len()
         )));
     }

@@ -41,10 +41,10 @@ impl Values {
 /// The values of a matrix with `dim` columns, or of an empty matrix.
 pub(crate) fn matrix<E: Number>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<E>, String> {
     let &[rows, cols] = contents.array(name)?.shape() else {
-        return Err(format!("its {name:?} is no matrix"));
+        return Err(format!("array {name:?} must be a matrix"));
     };
     if rows > 0 && cols != dim {
-        return Err(format!("its {name:?} has {cols} columns, and {dim} are needed"));
+        return Err(format!("array {name:?} must have {dim} columns, got {cols}"));
     }
     contents.values(name, &[rows, cols])
 }
@@ -100,12 +100,15 @@ pub(crate) fn kept_rows<T: Float>(contents: &Contents, name: &str, dim: usize) -
     if whole && kept.starts.windows(2).all(in_order) {
         Ok(kept)
     } else {
-        Err(format!("its {name:?} do not fit together"))
+        Err(format!("arrays {name:?} do not match each other"))
     }
 }
 
 pub(crate) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
-    object.get(name).and_then(Value::as_u64).ok_or_else(|| format!("its {name:?} is no count"))
+    object
+        .get(name)
+        .and_then(Value::as_u64)
+        .ok_or_else(|| format!("{name:?} must be a whole number of at least 0"))
 }
 
 /// A number stored as its bits, or `None` for `null`.
@@ -122,12 +125,12 @@ pub(crate) fn number(object: &Map<String, Value>, name: &str) -> Result<f64, Str
 }
 
 pub(crate) fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, String> {
-    object.get(name).and_then(Value::as_bool).ok_or_else(|| format!("its {name:?} is neither true nor false"))
+    object.get(name).and_then(Value::as_bool).ok_or_else(|| format!("{name:?} must be true or false"))
 }
 
 pub(crate) fn text(object: &Map<String, Value>, name: &str) -> Result<String, String> {
     let found = object.get(name).and_then(Value::as_str);
-    found.map(str::to_owned).ok_or_else(|| format!("its {name:?} is no text"))
+    found.map(str::to_owned).ok_or_else(|| format!("{name:?} must be a string"))
 }
 
 /// Stores an array whose number of values is known to match its shape.

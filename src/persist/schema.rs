@@ -184,15 +184,15 @@ impl Contents {
     /// let mut contents = Contents::new("pair");
     /// contents.arrays.insert("values".into(), Array::new(&[2], &[1.5f64, -2.0]).unwrap());
     /// assert_eq!(contents.values::<f64>("values", &[2]).unwrap(), [1.5, -2.0]);
-    /// assert!(contents.values::<f64>("values", &[1, 2]).unwrap_err().contains("shape [2]"));
+    /// assert!(contents.values::<f64>("values", &[1, 2]).unwrap_err().contains("got [2]"));
     /// assert_eq!(contents.values::<f64>("others", &[2]).unwrap_err(), "lacks the array \"others\"");
     /// ```
     pub fn values<E: Number>(&self, name: &str, shape: &[usize]) -> Result<Vec<E>, String> {
         let array = self.array(name)?;
         if array.shape() != shape {
-            return Err(format!("array {name:?} has shape {:?}, and {shape:?} is needed", array.shape()));
+            return Err(format!("array {name:?} must have shape {shape:?}, got {:?}", array.shape()));
         }
-        let wrong = || format!("array {name:?} is of type {}, and {} is needed", array.dtype(), E::DTYPE);
+        let wrong = || format!("array {name:?} must be of type {}, got {}", E::DTYPE, array.dtype());
         array.values().ok_or_else(wrong)
     }
 
@@ -259,9 +259,7 @@ pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
     let mut texts = BTreeMap::new();
     for (name, text) in &contents.meta {
         if RESERVED[..2].contains(&name.as_str()) {
-            return Err(Error::param(format!(
-                "a text cannot be called {name:?}: every file has one of that name"
-            )));
+            return Err(Error::param(format!("a text must not be called {name:?}: the name is reserved")));
         }
         texts.insert(format!("{PREFIX}{name}"), text.clone());
     }

@@ -272,7 +272,7 @@ fn finite_or_first_bad<T: Compute>(drawn: &[T], data: &dyn DataSource<T>, cx: &E
 fn known<T: Compute>(data: &dyn DataSource<T>, k: usize) -> Result<u64> {
     if data.access() < Access::Replay {
         return Err(Error::Source(
-            "this seeding needs a source that can be read again: give the centers instead".into(),
+            "seeding needs a source that can be read again: pass the first centers instead".into(),
         ));
     }
     let n = count_rows(data)?;

@@ -61,10 +61,7 @@ fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f6
     if sums.all(|sum| sum.abs() <= limit) {
         return Ok(());
     }
-    Err(Error::Source(format!(
-        "the mean of cluster {j} leaves the range of {}: scale X or sample_weight",
-        T::NAME
-    )))
+    Err(Error::Source(format!("the mean of cluster {j} overflows {}: scale X or sample_weight", T::NAME)))
 }
 
 impl ClusterSums {
@@ -96,7 +93,7 @@ impl ClusterSums {
     /// # Panics
     /// If the number of sums does not match the number of weights.
     pub(crate) fn of(dim: usize, sums: Vec<f64>, weights: Vec<f64>) -> Self {
-        assert_eq!(sums.len(), weights.len() * dim, "one sum a cluster");
+        assert_eq!(sums.len(), weights.len() * dim, "one sum per cluster");
         let touched = vec![true; weights.len()];
         let energies = vec![0.0; weights.len()];
         let (squares, lows, waiting) = (Vec::new(), Vec::new(), Waiting::default());

@@ -234,7 +234,7 @@ impl<T: Compute> Lightweight<T> {
         }
         if data.access() < Access::Replay {
             return Err(Error::Source(
-                "this coreset needs a source that can be read twice: build one with merge and reduce instead"
+                "a lightweight coreset needs a source that can be read twice: use merge and reduce for a stream"
                     .into(),
             ));
         }
@@ -383,7 +383,7 @@ impl<T: Compute> Lightweight<T> {
     /// [`Error::Source`] if steps are left.
     pub fn finish(self) -> Result<Coreset<T>> {
         if self.pass != Pass::Over {
-            return Err(Error::Source("this coreset is not ready yet: make all steps".into()));
+            return Err(Error::Source("the coreset is not complete: make all steps first".into()));
         }
         let Some(law) = &self.law else { return Ok(self.drawn.rows) };
         let Drawn { rows: drawn, all, .. } = &self.drawn;
@@ -409,9 +409,7 @@ impl<T: Compute> Lightweight<T> {
 
 /// The error for a pass that returned other rows than the previous pass.
 fn other_rows() -> Error {
-    Error::Source(
-        "rows or weights differ from those of the pass before: every pass must give the same ones".into(),
-    )
+    Error::Source("rows or weights changed between two passes: every pass must give the same rows".into())
 }
 
 /// Draws a coreset of `m` rows of `data` with replacement, in one or two passes.

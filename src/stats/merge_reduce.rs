@@ -151,7 +151,7 @@ impl<T: Compute> MergeReduce<T> {
     pub fn merge(&mut self, other: &Self, cx: &Executor) -> Result<()> {
         if self.m != other.m {
             return Err(Error::param(format!(
-                "n_samples={} differs from the n_samples={} of the coreset to merge with",
+                "n_samples must be equal in coresets that are merged, got {} and {}",
                 self.m, other.m
             )));
         }
@@ -182,7 +182,7 @@ impl<T: Compute> MergeReduce<T> {
     fn fits(&self, dim: usize) -> Result<()> {
         if self.n > 0 && dim != self.dim {
             return Err(Error::Shape(format!(
-                "X has {dim} columns, but the coreset is of rows of {} columns",
+                "X has {dim} columns, but the rows of the coreset have {}",
                 self.dim
             )));
         }
@@ -261,7 +261,7 @@ impl<T: Compute> MergeReduce<T> {
     /// [`Error::Empty`] before the first row. [`Error::Interrupted`].
     pub fn result(&self, cx: &Executor) -> Result<Coreset<T>> {
         if self.n == 0 {
-            return Err(Error::Empty("there are no rows yet: the coreset of nothing is none".into()));
+            return Err(Error::Empty("the coreset has no rows yet: add rows first".into()));
         }
         let mut all = Coreset::new(self.dim);
         self.all().for_each(|part| all.extend(part));
@@ -309,11 +309,11 @@ impl<T: Compute> MergeReduce<T> {
         contents.must_be(STREAMING_CORESET)?;
         let numbers = contents.object("state")?;
         let whole = |name: &str| {
-            usize::try_from(count(&numbers, name)?).map_err(|_| format!("its {name:?} is too large"))
+            usize::try_from(count(&numbers, name)?).map_err(|_| format!("{name:?} is too large"))
         };
         let (m, dim, n) = (whole("n_samples")?, whole("dim")?, count(&numbers, "n")?);
         if m == 0 || (n > 0 && dim == 0) {
-            return Err("it is of no rows, or of no columns".into());
+            return Err("\"n_samples\" and \"dim\" must be at least 1".into());
         }
         let part = |name: &str| -> Result<Coreset<T>, String> {
             let points: RowBuf<T> = kept_rows(contents, &format!("{name}_points"), dim)?;
@@ -321,23 +321,25 @@ impl<T: Compute> MergeReduce<T> {
             let rows: Vec<u64> = list(contents, &format!("{name}_rows"))?;
             let sound = |weight: &f64| weight.is_finite() && *weight >= 0.0;
             if points.len() != weights.len() || rows.len() != weights.len() || !weights.iter().all(sound) {
-                return Err(format!("its rows {name:?} and their weights do not fit together"));
+                return Err(format!("rows {name:?} and their weights do not match"));
             }
             if !points.values.iter().all(|x| x.finite()) {
-                return Err(format!("its rows {name:?} are not finite"));
+                return Err(format!("rows {name:?} must be finite"));
             }
             Ok(Coreset { points, weights, rows })
         };
         let waiting = part("waiting")?;
         if waiting.rows.len() / 2 >= m {
-            return Err("more rows wait than can".into());
+            return Err("too many rows wait for a reduction".into());
         }
         let mut ranks = Vec::new();
         let listed =
-            numbers.get("ranks").and_then(|ranks| ranks.as_array()).ok_or("its \"ranks\" are missing")?;
+            numbers.get("ranks").and_then(|ranks| ranks.as_array()).ok_or("\"ranks\" are missing")?;
         for rank in listed {
             // A stream has fewer than 2^64 rows.
-            let rank = rank.as_u64().filter(|&rank| rank < 64).ok_or("its \"ranks\" are none")? as usize;
+            let rank =
+                rank.as_u64().filter(|&rank| rank < 64).ok_or("\"ranks\" must be whole numbers below 64")?
+                    as usize;
             ranks.resize(ranks.len().max(rank + 1), None);
             ranks[rank] = Some(Arc::new(part(&format!("rank{rank}"))?));
         }

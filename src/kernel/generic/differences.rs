@@ -17,7 +17,7 @@ pub(in crate::kernel) const fn is_length<T>() -> bool {
 #[inline(always)]
 pub(in crate::kernel) fn differences<T: Float>(columns: &[f64], center: &[T], out: &mut [f64; ROWS]) {
     let (columns, _) = columns.as_chunks::<ROWS>();
-    assert_eq!(columns.len(), center.len(), "one column a value");
+    assert_eq!(columns.len(), center.len(), "one column per value");
     if !is_length::<T>() {
         *out = sums(columns, center, &[1.0; ROWS]);
         return;
