@@ -15,11 +15,11 @@ use crate::stats::ShareSums;
 use crate::tuning::{PROBED_CELLS, mixture_chunk_rows, mixture_tile_rows};
 
 /// Marks a row without components.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_COMPONENT: u32 = u32::MAX;
 
 /// The work of a pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pass<'a> {
+pub(super) struct PassPlan<'a> {
     /// Search for nearer components: the neighborhoods to search, and the number of the search. `None` keeps
     /// the known components.
     pub(super) search: Option<(&'a Neighbourhoods, u64)>,
@@ -99,7 +99,7 @@ impl Nearest {
 
     /// Offers a component.
     #[inline(always)]
-    pub(super) fn look_at(&mut self, near: Near) {
+    pub(super) fn offer(&mut self, near: Near) {
         // Most components are too far away.
         if near.cost <= self.worst || near.cost.is_nan() {
             self.take(near);
@@ -160,11 +160,11 @@ struct Work<T> {
 pub(super) struct EStep<'a, T: Compute> {
     pub(super) densities: &'a Densities<T>,
     pub(super) active: usize,
-    pub(super) pass: Pass<'a>,
+    pub(super) pass: PassPlan<'a>,
 }
 
 impl<T: Compute> EStep<'_, T> {
-    /// Makes the pass. `near` holds the components of each row, nearest first, or [`NOBODY`]. After an error,
+    /// Makes the pass. `near` holds the components of each row, nearest first, or [`NO_COMPONENT`]. After an error,
     /// some rows keep their old components.
     pub(super) fn sweep(&self, near: &mut [u32], data: &dyn DataSource<T>, cx: &Executor) -> Result<Swept> {
         let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());
@@ -216,7 +216,7 @@ impl<T: Compute> EStep<'_, T> {
     ) -> Result<()> {
         let k = self.densities.centers.len();
         let (n, mut order) = (chunk.rows.rows(), std::mem::take(&mut work.order));
-        if near[0] == NOBODY || ranks.is_empty() {
+        if near[0] == NO_COMPONENT || ranks.is_empty() {
             order.clear();
             order.extend(0..n as u32);
         } else {
@@ -234,7 +234,7 @@ impl<T: Compute> EStep<'_, T> {
             let weight = chunk.weights.map_or(1.0, |w| w[i]);
             let near = &mut near[i * self.active..][..self.active];
             if let Some((neighbours, number)) = self.pass.search {
-                part.distances += self.look_about(chunk, i, (neighbours, number), near, work);
+                part.distances += self.search_near(chunk, i, (neighbours, number), near, work);
                 let best = work.nearest.found[0];
                 if !best.sq_dist.is_finite() {
                     return Err(chunk.not_finite());
@@ -272,7 +272,7 @@ impl<T: Compute> EStep<'_, T> {
 
     /// Finds the nearest components of a row in its search space (`S_m`): its known components, their
     /// neighbors, and some drawn at random. Returns the number of components evaluated.
-    fn look_about(
+    fn search_near(
         &self,
         chunk: &Chunk<'_, T>,
         i: usize,
@@ -289,8 +289,8 @@ impl<T: Compute> EStep<'_, T> {
             work.space.fill();
         } else {
             match (near[0], self.pass.cells) {
-                (NOBODY, Some(cells)) => measured = self.look_into(cells, chunk.rows, i, work),
-                (NOBODY, None) => {
+                (NO_COMPONENT, Some(cells)) => measured = self.probe_cells(cells, chunk.rows, i, work),
+                (NO_COMPONENT, None) => {
                     // The first components of a row are drawn at random.
                     let space = &mut work.space;
                     space.explore(self.active, &mut draws(self.pass.seed, 0, row));
@@ -323,14 +323,14 @@ impl<T: Compute> EStep<'_, T> {
         if self.densities.are_alike() {
             for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
                 let cost = sq_dist.to_f64();
-                nearest.look_at(Near { cost, id, sq_dist: cost * unit });
+                nearest.offer(Near { cost, id, sq_dist: cost * unit });
             }
         } else {
             far.clear();
             for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
                 let sq_dist = sq_dist.to_f64();
                 far.push(T::from_f64(self.densities.far(id, sq_dist)));
-                nearest.look_at(Near { cost: self.densities.cost(id, sq_dist), id, sq_dist: sq_dist * unit });
+                nearest.offer(Near { cost: self.densities.cost(id, sq_dist), id, sq_dist: sq_dist * unit });
             }
         }
         if measured > 0 {
@@ -346,7 +346,7 @@ impl<T: Compute> EStep<'_, T> {
 
     /// Adds the pivots, and the means around the nearest pivots, to the search space of a row. Returns the
     /// number of pivots, whose distances are then known.
-    fn look_into(&self, cells: &Cells, rows: Rows<'_, T>, i: usize, work: &mut Work<T>) -> usize {
+    fn probe_cells(&self, cells: &Cells, rows: Rows<'_, T>, i: usize, work: &mut Work<T>) -> usize {
         let Work { space, sq_dists, nearest, .. } = work;
         let pivots = cells.pivots();
         space.extend_to(pivots as u32);
@@ -357,7 +357,7 @@ impl<T: Compute> EStep<'_, T> {
             let cost = sq_dist.to_f64();
             // Among equal pivots, one holds all their means.
             if !cells.of_pivot(id).is_empty() {
-                nearest.look_at(Near { cost, id, sq_dist: cost });
+                nearest.offer(Near { cost, id, sq_dist: cost });
             }
         }
         for near in &nearest.found {
@@ -373,7 +373,7 @@ impl<T: Compute> EStep<'_, T> {
         for &id in near {
             let sq_dist = centers.sq_dist(rows, i, id as usize);
             let cost = self.densities.cost(id, sq_dist * centers.unit());
-            work.nearest.look_at(Near { cost, id, sq_dist });
+            work.nearest.offer(Near { cost, id, sq_dist });
         }
     }
 

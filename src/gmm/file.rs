@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::estep::NOBODY;
+use super::estep::NO_COMPONENT;
 use super::mixture::{Covariance, Mixture};
 use super::neighbourhoods::Neighbourhoods;
 use super::params::MixtureParams;
@@ -91,7 +91,7 @@ impl<T: Compute> Truncated<T> {
         state.near = list(contents, "near")?;
         let mut space = Space::default();
         let whole = state.near.chunks(active).all(|near| {
-            near.len() == active && (near.iter().all(|&j| j == NOBODY) || space.holds_distinct(k, near))
+            near.len() == active && (near.iter().all(|&j| j == NO_COMPONENT) || space.holds_distinct(k, near))
         });
         if !whole || state.counts.len() != k {
             return Err("per-row arrays do not match each other".into());

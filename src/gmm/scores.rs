@@ -212,7 +212,7 @@ impl<'a, T: Compute> Scores<'a, T> {
             costs.for_each(chunk, work, |i, costs, nearest| {
                 nearest.begin(m);
                 for (id, &cost) in costs.iter().enumerate() {
-                    nearest.look_at(Near { cost, id: id as u32, sq_dist: f64::NAN });
+                    nearest.offer(Near { cost, id: id as u32, sq_dist: f64::NAN });
                 }
                 put(i, nearest);
             })
@@ -244,7 +244,7 @@ impl<'a, T: Compute> Scores<'a, T> {
             sq_dists.resize(fresh.len(), T::ZERO);
             densities.centers.sq_dists(rows, i, fresh, sq_dists);
             for (&id, sq_dist) in fresh.iter().zip(&*sq_dists) {
-                nearest.look_at(Near { cost: densities.cost(id, sq_dist.to_f64()), id, sq_dist: f64::NAN });
+                nearest.offer(Near { cost: densities.cost(id, sq_dist.to_f64()), id, sq_dist: f64::NAN });
             }
             met = space.list.len();
             for near in &nearest.found {

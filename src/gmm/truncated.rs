@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use super::cells::Cells;
-use super::estep::{EStep, NOBODY, Pass, Swept};
+use super::estep::{EStep, NO_COMPONENT, PassPlan, Swept};
 use super::mixture::{Covariance, Mixture};
 use super::model::GaussianMixture;
 use super::neighbourhoods::Neighbourhoods;
@@ -132,7 +132,7 @@ impl<T: Compute> Truncated<T> {
         let (active, size) = self.sizes();
         let mut near = Vec::new();
         make_room(&mut near, "components of rows", n, active)?;
-        near.resize(n as usize * active, NOBODY);
+        near.resize(n as usize * active, NO_COMPONENT);
         self.near = near;
         self.neighbours = Neighbourhoods::drawn(k, size, self.seed());
         self.seeded_by = seeds.method;
@@ -162,7 +162,7 @@ impl<T: Compute> Truncated<T> {
             None
         };
         now.searches += u64::from(search);
-        let pass = Pass {
+        let pass = PassPlan {
             search: search.then_some((&now.neighbours, now.searches)),
             cells: cells.as_ref(),
             explore: self.params.explored(),

@@ -74,7 +74,7 @@ fn look<T: Compute>(
     // First each part by itself: afterwards rows have a finite reach, if the part has enough rows.
     let by_itself = |part| Visit { part, visitors: part, known: &[] };
     let visits: Vec<_> = (0..k).flat_map(|cell| members.of(cell).chunks(part_rows)).map(by_itself).collect();
-    pay(&visits, data, frame, &mut lists, cx)?;
+    run_visits(&visits, data, frame, &mut lists, cx)?;
     let together = visitors_together(data.dim(), row_values(data));
     for first in (0..n).step_by(slab as usize) {
         if first > 0 {
@@ -91,7 +91,7 @@ fn look<T: Compute>(
                 let some = visitors.of(cell).chunks(together);
                 visits.extend(some.map(|visitors| Visit { part, visitors, known }));
             }
-            pay(&visits, data, frame, &mut lists, cx)?;
+            run_visits(&visits, data, frame, &mut lists, cx)?;
         }
     }
     Ok(lists)
@@ -214,7 +214,7 @@ struct Visit<'a> {
 }
 
 /// Runs visits, several at a time. Visits that run together do not see each other's results.
-fn pay<T: Compute>(
+fn run_visits<T: Compute>(
     mut visits: &[Visit<'_>],
     data: &dyn DataSource<T>,
     frame: &Frame<T>,
@@ -230,11 +230,11 @@ fn pay<T: Compute>(
         let count = visits.iter().take(VISITS_TOGETHER).take_while(fits).count().max(1);
         let (together, rest) = visits.split_at(count);
         let mut told = Vec::new();
-        let pay = |visit: &Visit<'_>, told: &mut Vec<_>, buffers: &mut Near<T>| {
-            visit.pay(data, frame, lists, told, buffers, cx)
+        let run = |visit: &Visit<'_>, told: &mut Vec<_>, buffers: &mut Near<T>| {
+            visit.run(data, frame, lists, told, buffers, cx)
         };
         let merge = |all: &mut Vec<_>, part: &mut Vec<_>| all.append(part);
-        cx.ordered_reduce(together.iter(), &mut told, Vec::new, Near::default, pay, merge)?;
+        cx.ordered_reduce(together.iter(), &mut told, Vec::new, Near::default, run, merge)?;
         for (row, (sq_dist, id)) in told {
             offer(lists.of_mut(row), sq_dist, id);
         }
@@ -252,7 +252,7 @@ impl Visit<'_> {
 
     /// Appends the neighbors that visitors find in the part, and vice versa, unless `lists` already hold
     /// them.
-    fn pay<T: Compute>(
+    fn run<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
         frame: &Frame<T>,

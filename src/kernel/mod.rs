@@ -143,7 +143,7 @@ pub fn nearest<'a, T: Compute>(
 /// infinite for a single center.
 ///
 /// # Panics
-/// As [`nearest`], also for the lengths of `best` and `second`.
+/// Same as [`nearest`], also for the lengths of `best` and `second`.
 ///
 /// ```
 /// use shoal::MatRef;

@@ -106,7 +106,7 @@ impl<T: Compute> PackedCenters<T> {
     /// narrower set with bit-identical results is used.
     ///
     /// # Panics
-    /// As [`PackedCenters::new`], and if this processor does not support `isa`.
+    /// Same as [`PackedCenters::new`], and if this processor does not support `isa`.
     pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
         assert!(isa.is_available(), "this processor does not support {isa}");
@@ -120,7 +120,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Packs `centers` for sparse rows if `sparse`, else for dense rows.
     ///
     /// # Panics
-    /// As [`PackedCenters::new`].
+    /// Same as [`PackedCenters::new`].
     ///
     /// ```
     /// use shoal::{MatRef, SparseRef, kernel::{PackedCenters, Scratch, nearest}};
@@ -154,7 +154,7 @@ impl<T: Compute> PackedCenters<T> {
     /// Packs `centers` in panels in the given order, which defines the slots. Tile values stay bit-identical.
     ///
     /// # Panics
-    /// As [`PackedCenters::new`], and if `order` is not a permutation.
+    /// Same as [`PackedCenters::new`], and if `order` is not a permutation.
     pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
         let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), form, None, None);
@@ -329,7 +329,7 @@ impl<T: Compute> PackedCenters<T> {
     /// lower bounds. Sparse rows have at most `values` stored values.
     ///
     /// # Panics
-    /// As [`PackedCenters::new`], and if the frame has another number of columns.
+    /// Same as [`PackedCenters::new`], and if the frame has another number of columns.
     pub(crate) fn framed(centers: MatRef<'_, T>, frame: &Frame<T>, values: usize, sparse: bool) -> Self {
         assert_eq!(centers.cols(), frame.shift.len(), "rows and frame have different numbers of columns");
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };

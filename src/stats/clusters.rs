@@ -37,7 +37,7 @@ pub struct ClusterSums {
     /// Sparse rows not yet added to the sums. Their weights and errors are already included.
     waiting: Waiting,
     /// A partial result, which is merged before its sums are read. Its sparse rows may stay in `waiting`.
-    patient: bool,
+    is_part: bool,
 }
 
 /// Sums and weights below this value are not compared: their quotients have few exact digits.
@@ -77,14 +77,14 @@ impl ClusterSums {
             lows: Vec::new(),
             filled: false,
             waiting: Waiting::default(),
-            patient: false,
+            is_part: false,
         }
     }
 
     /// Empty sums for a partial result, which is merged before its sums are read.
     pub(crate) fn part(k: usize, dim: usize) -> Self {
         // Sums are allocated when needed.
-        let none = Self { patient: true, ..Self::new(k, 0) };
+        let none = Self { is_part: true, ..Self::new(k, 0) };
         Self { dim, ..none }
     }
 
@@ -97,8 +97,8 @@ impl ClusterSums {
         let touched = vec![true; weights.len()];
         let energies = vec![0.0; weights.len()];
         let (squares, lows, waiting) = (Vec::new(), Vec::new(), Waiting::default());
-        let (filled, patient) = (true, false);
-        Self { dim, sums, weights, energies, squares, touched, lows, filled, waiting, patient }
+        let (filled, is_part) = (true, false);
+        Self { dim, sums, weights, energies, squares, touched, lows, filled, waiting, is_part }
     }
 
     /// All values by name: sums, rounding errors of sums, weights, squared weights, squared errors. The
@@ -129,7 +129,7 @@ impl ClusterSums {
             lows,
             filled: true,
             waiting: Waiting::default(),
-            patient: false,
+            is_part: false,
         })
     }
 
@@ -294,7 +294,7 @@ impl ClusterSums {
     /// other sums touches only a few values.
     fn can_wait<T: Float>(&self, rows: SparseRef<'_, T>) -> bool {
         let more: usize = rows.iter().map(|(columns, _)| columns.len()).sum();
-        self.patient && !self.filled && 2 * (self.waiting.len() + more) <= self.weights.len() * self.dim
+        self.is_part && !self.filled && 2 * (self.waiting.len() + more) <= self.weights.len() * self.dim
     }
 
     /// Allocates the sums if needed.

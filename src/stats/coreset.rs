@@ -87,7 +87,7 @@ const LIGHTEST: f64 = 1e-280;
 const MOST_AGAIN: u64 = 8;
 
 /// The sampling distribution, up to a factor: `w (1 + d2 / mean)`.
-pub(super) struct Law<T> {
+pub(super) struct SamplingLaw<T> {
     center: Vec<T>,
     /// The weighted mean of `d2`. 0 if all rows are equal, or so close that squares lose all digits.
     mean: f64,
@@ -95,7 +95,7 @@ pub(super) struct Law<T> {
     weight: f64,
 }
 
-impl<T: Compute> Law<T> {
+impl<T: Compute> SamplingLaw<T> {
     /// # Errors
     /// If the total weight is 0 or nearly 0, or sums overflow.
     pub(super) fn new(moments: &Moments) -> Result<Self> {
@@ -144,7 +144,7 @@ impl<T: Compute> Law<T> {
 }
 
 /// Adds the rows of a source to `moments`.
-pub(super) fn look_at<T: Compute>(
+pub(super) fn add_moments<T: Compute>(
     data: &dyn DataSource<T>,
     moments: &mut Moments,
     cx: &Executor,
@@ -178,12 +178,12 @@ pub(super) fn cut<T: Compute>(data: &dyn DataSource<T>) -> Cut {
 
 /// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Pass {
-    Looking,
+enum Phase {
+    Measuring,
     Drawing,
     /// The source has no more rows than requested, so all are kept.
-    Taking,
-    Over,
+    KeepingAll,
+    Done,
 }
 
 /// Rows on which events fell.
@@ -211,13 +211,13 @@ struct Drawn<T> {
 pub struct Lightweight<T> {
     m: usize,
     seed: u64,
-    pass: Pass,
+    phase: Phase,
     /// The next row of the pass.
     row: u64,
     /// Rows per step.
     step: usize,
     moments: Moments,
-    law: Option<Law<T>>,
+    law: Option<SamplingLaw<T>>,
     /// Number of passes that drew too few rows.
     again: u64,
     drawn: Drawn<T>,
@@ -243,7 +243,7 @@ impl<T: Compute> Lightweight<T> {
         Ok(Self {
             m,
             seed,
-            pass: if few { Pass::Taking } else { Pass::Looking },
+            phase: if few { Phase::KeepingAll } else { Phase::Measuring },
             row: 0,
             step: tiles * CORESET_TILE_ROWS,
             moments: Moments::new(data.dim()),
@@ -261,17 +261,17 @@ impl<T: Compute> Lightweight<T> {
     /// no rows. [`Error::InvalidParam`] if all weights are 0 or their sum overflows. After an error, start
     /// again.
     pub fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Option<u64>> {
-        if self.pass == Pass::Over {
+        if self.phase == Phase::Done {
             return Ok(None);
         }
         let stretch = Stretch::new(data, self.row, self.step);
-        let seen = if self.pass == Pass::Looking {
+        let seen = if self.phase == Phase::Measuring {
             let before = self.moments.rows();
-            look_at(&stretch, &mut self.moments, cx)?;
+            add_moments(&stretch, &mut self.moments, cx)?;
             self.moments.rows() - before
         } else {
             let before = self.drawn.seen;
-            if self.pass == Pass::Taking { self.take(&stretch, cx) } else { self.draw(&stretch, cx) }?;
+            if self.phase == Phase::KeepingAll { self.take(&stretch, cx) } else { self.draw(&stretch, cx) }?;
             self.drawn.seen - before
         };
         self.row += seen;
@@ -285,20 +285,20 @@ impl<T: Compute> Lightweight<T> {
         if self.row == 0 {
             return Err(Error::Empty("X holds no rows".into()));
         }
-        match self.pass {
-            Pass::Looking if self.row <= self.m as u64 => self.pass = Pass::Taking,
-            Pass::Looking => {
-                self.law = Some(Law::new(&self.moments)?);
-                self.pass = Pass::Drawing;
+        match self.phase {
+            Phase::Measuring if self.row <= self.m as u64 => self.phase = Phase::KeepingAll,
+            Phase::Measuring => {
+                self.law = Some(SamplingLaw::new(&self.moments)?);
+                self.phase = Phase::Drawing;
             }
             // The probability is about one in a hundred million.
-            Pass::Drawing if self.drawn.rows.rows.len() < self.m => {
+            Phase::Drawing if self.drawn.rows.rows.len() < self.m => {
                 self.again += 1;
                 if self.again > MOST_AGAIN {
                     return Err(other_rows());
                 }
             }
-            _ => self.pass = Pass::Over,
+            _ => self.phase = Phase::Done,
         }
         self.row = 0;
         Ok(())
@@ -382,7 +382,7 @@ impl<T: Compute> Lightweight<T> {
     /// # Errors
     /// [`Error::Source`] if steps are left.
     pub fn finish(self) -> Result<Coreset<T>> {
-        if self.pass != Pass::Over {
+        if self.phase != Phase::Done {
             return Err(Error::Source("the coreset is not complete: make all steps first".into()));
         }
         let Some(law) = &self.law else { return Ok(self.drawn.rows) };

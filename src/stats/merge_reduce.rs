@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::coreset::{Coreset, Law, cut, look_at};
+use super::coreset::{Coreset, SamplingLaw, add_moments, cut};
 use super::moments::Moments;
 use crate::data::{self, Converted, DataSource, Weighted, too_heavy};
 use crate::error::{Error, Result};
@@ -371,8 +371,8 @@ fn reduced<T: Compute>(rows: &Coreset<T>, m: usize, mut rng: Rng, cx: &Executor)
     }
     let data = Weighted::vouched(&rows.points, &rows.weights);
     let mut moments = Moments::new(rows.points.cols());
-    look_at(&data, &mut moments, cx)?;
-    let law = Law::new(&moments)?;
+    add_moments(&data, &mut moments, cx)?;
+    let law = SamplingLaw::new(&moments)?;
     let point = law.point();
     let mut sq_dists = vec![0.0; rows.rows.len()];
     let absorb = |chunk: Chunk<'_, T>, sq_dists: &mut [f64], (): &mut (), (): &mut ()| {

@@ -9,7 +9,7 @@ use crate::matrix::MatRef;
 /// `energies[label]`, row by row.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
     rows: MatRef<'_, S::T>,
@@ -30,14 +30,14 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
                 *s += w * x.to_f64();
             }
             totals[j] += w;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             energies[j] += w * unsafe { sq_dist::<S>(row, centers.row(j)) };
         } else {
             for (s, x) in sum.iter_mut().zip(row) {
                 *s += x.to_f64();
             }
             totals[j] += 1.0;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             energies[j] += unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }
@@ -56,7 +56,7 @@ pub(in crate::kernel) fn add(sum: &mut f64, low: &mut f64, x: f64) {
 /// updates `energies`. Sums have two parts, so that a removed row leaves no residue.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn reassign<S: Widen>(
     rows: MatRef<'_, S::T>,
@@ -78,7 +78,7 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
                 add(s, l, sign * x.to_f64());
             }
             totals[j] += sign;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             energies[j] += sign * unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }

@@ -41,7 +41,7 @@ pub(in crate::kernel) unsafe fn least<S: Simd>(
 /// `counts[g]` rows.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn near<S: Simd>(
     lower: &[S::T],
@@ -90,7 +90,7 @@ pub(in crate::kernel) unsafe fn near<S: Simd>(
 /// room for the whole tile plus one vector.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn below<S: Simd>(
     tile: &[S::T],
@@ -183,7 +183,7 @@ pub(in crate::kernel) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [
     }
 }
 
-/// See [`renew`](crate::kernel::bounded::renew).
+/// Implements [`renew`](crate::kernel::bounded::renew).
 #[inline(always)]
 pub(in crate::kernel) fn renew<T: Float>(
     sq_norm: &[T],

@@ -24,7 +24,7 @@ pub(in crate::kernel) struct Padded<'a, T> {
 /// the factors of the center, or by one shared row of factors if `factors` has stride 0.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
     row: &[S::T],

@@ -17,7 +17,7 @@ const MOST_LANES: usize = 16;
 /// Writes the squared distances to the centers in `slot` (per row) to `own`, in the order of `picked`.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn gather<S: Simd>(
     packed: &PackedCenters<S::T>,
@@ -233,7 +233,7 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
     let mut at = 0;
     while at < picked.len() {
         let left = picked.len() - at;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let rows = unsafe {
             if left > M2 {
                 tile::<S, MR, NV>(packed, gathered, first, picked, at);
@@ -283,7 +283,7 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
             *lower = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     low[i] = unsafe { smallest::<S, NV>(row) };
     if low[i] <= best[r] {
         // SAFETY: as above.
@@ -311,11 +311,11 @@ unsafe fn second<S: Simd, const NV: usize>(row: &mut [S::T], low: S::T, at: u32)
     // With NaN in the row, no value equals the smallest.
     let lane = row.iter().position(|&value| value == low).unwrap_or(row.len() - 1);
     row[lane] = S::T::INFINITY;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Better { at, lane: lane as u32, next: unsafe { smallest::<S, NV>(row) } }
 }
 
-/// See [`lowest`](crate::kernel::bounded::lowest).
+/// Implements [`lowest`](crate::kernel::bounded::lowest).
 ///
 /// # Safety
 /// The processor must support the instruction set, and `NV` must be the value of its table.

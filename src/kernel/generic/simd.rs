@@ -89,7 +89,7 @@ impl<S: Simd> Epilogue<S> for Argmin {
 
     #[inline(always)]
     unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
             for (v, &value) in acc.iter().enumerate() {
@@ -110,7 +110,7 @@ impl<S: Simd> Epilogue<S> for Two {
 
     #[inline(always)]
     unsafe fn absorb<const NV: usize>(state: *mut S::T, acc: &[S::V; NV], ids: &[S::V; NV]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let (mut best, mut at) = (S::load(state), S::load(state.add(S::LANES)));
             let mut second = S::load(state.add(2 * S::LANES));

@@ -104,7 +104,7 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
 ) where
     S::T: Compute,
 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (packed.norms.len() - first).min(packed.width) / S::LANES {
             1 => panel::<S, E, 1>(packed, rows, scratch, first, sink),
@@ -131,7 +131,7 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>>(
     scratch.fit(packed);
     scratch.state[..rows.rows() * E::VECTORS * S::LANES].fill(S::T::INFINITY);
     for first in (0..packed.norms.len()).step_by(packed.width) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { any_panel::<S, E>(packed, rows, scratch, first, &Sink::State) };
     }
 }
@@ -147,11 +147,11 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
     S::T: Compute,
 {
     scratch.fit(packed);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { any_panel::<S, Argmin>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
 }
 
-/// See [`lowest`](crate::kernel::bounded::lowest).
+/// Implements [`lowest`](crate::kernel::bounded::lowest).
 ///
 /// # Safety
 /// The processor must support the instruction set, and `NV` must be the value of its table.
@@ -165,7 +165,7 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
     S::T: Compute,
 {
     let first = meeting.panel * packed.width;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
             1 => meet::<S, 1>(packed, rows, gathered, meeting, first),
@@ -189,7 +189,7 @@ unsafe fn meet<S: Simd, const NV: usize>(
     let Gathered { tile, sq_norm, .. } = gathered;
     let tile = &mut tile[..NV * S::LANES];
     for i in 0..meeting.picked.len() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             store::<S, NV>(micro::<S, NV>(packed, rows.row(meeting.picked[i] as usize), first), tile);
             weigh::<S, NV>(tile, i, first, sq_norm, meeting);

@@ -187,7 +187,7 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>, const MR: usize, 
     }
     let mut first = 0;
     while first < packed.norms.len() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { any_panel::<S, E, MR, NV>(packed, scratch, rows, first, false) };
         first += NV * S::LANES;
     }
@@ -204,6 +204,6 @@ pub(in crate::kernel) unsafe fn values<S: Simd, const MR: usize, const NV: usize
     S::T: Compute,
 {
     let rows = rows.next_multiple_of(MR);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { any_panel::<S, super::simd::Argmin, MR, NV>(packed, scratch, rows, at * NV * S::LANES, true) };
 }
