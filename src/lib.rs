@@ -1,4 +1,7 @@
-//! Clustering that is fast, exact where it says so, the same for every number of threads, and works on data larger than memory.
+//! Clustering for data of any size: k-means and its mini-batch variants, Gaussian mixtures and K-modes.
+//!
+//! Fits are fast and give bit-identical results for any number of threads. Rows can be in memory, in
+//! memory-mapped files or in streams larger than memory.
 //!
 //! # Quick start
 //!
@@ -10,7 +13,7 @@
 //! # Ok::<(), shoal::Error>(())
 //! ```
 //!
-//! A `.npy` file is memory-mapped and clustered where it lies:
+//! A `.npy` file is memory-mapped and clustered without loading the file into memory:
 //!
 //! ```no_run
 //! let rows = shoal::data::npy::open("vectors.npy")?;
@@ -18,22 +21,24 @@
 //! # Ok::<(), shoal::Error>(())
 //! ```
 //!
-//! # The parts
+//! # Architecture
 //!
-//! Rows come from a [source](data) in blocks, a [kernel] turns rows and packed centers into labels and [sums](stats), a
-//! [solver] turns the sums into the next centers, and one driver repeats that and lets everybody watch. `ARCHITECTURE.md` walks through
-//! the layers.
+//! A [source](data) yields rows in blocks. A [kernel] turns a block and packed centers into labels and
+//! [sums](stats). A [method](fit) turns the sums into the next centers. One [run](fit::Run) repeats these
+//! steps, checks when to stop and calls observers. `ARCHITECTURE.md` describes the layers.
 //!
-//! # Promises
+//! # Guarantees
 //!
-//! The same seed, data and parameters give the same bits for every number of threads and every kind of storage. Rows are computed in
-//! `f32` or `f64`, sums and energies always in `f64`. State beyond the rows is a few bytes a row. Bad input is an [`Error`], never a
-//! panic.
+//! - The same seed, data and parameters give bit-identical results for any number of threads and any kind of
+//!   storage.
+//! - Rows are computed in `f32` or `f64`. Sums and energies are always `f64`.
+//! - Beyond the rows, a fit keeps a few bytes per row.
+//! - Bad input returns an [`Error`] and never panics.
 //!
 //! # Features
 //!
 //! - `ndarray` (default): `ndarray` views are sources.
-//! - `python`: the bindings behind the Python package; not for Rust users.
+//! - `python`: the bindings of the Python package. Rust programs do not need this feature.
 
 pub mod centers;
 pub mod data;

@@ -1,4 +1,5 @@
-//! Passes over rows with known centers: labels, distances, inertia. One pass over any source, constant memory in addition to the result.
+//! Assigns rows to known centers: labels, distances and inertia in one pass, with constant memory beyond the
+//! result.
 
 use crate::data::{DataSource, Normalized, count_rows, normalize_rows};
 use crate::error::{Error, Result};
@@ -10,7 +11,7 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, PerRow, for_all_rows, sweep};
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
-/// Runs `f` on packed centers and the rows as the metric sees them.
+/// Packs the centers, applies the metric to centers and rows, and calls `f` with both.
 fn with_metric<T: Compute, R>(
     centers: &[T],
     metric: Metric,
@@ -20,7 +21,7 @@ fn with_metric<T: Compute, R>(
     let d = data.dim();
     if centers.is_empty() || !centers.len().is_multiple_of(d) {
         return Err(Error::Shape(format!(
-            "X has {d} columns, which {} values of centers do not fit",
+            "centers must have {d} columns, as X has, got {} values",
             centers.len()
         )));
     }
@@ -33,7 +34,8 @@ fn with_metric<T: Compute, R>(
         Metric::Euclidean => f(&PackedCenters::for_rows(MatRef::new(centers, d), sparse), data),
         Metric::Cosine => {
             let mut unit = centers.to_vec();
-            // Those of a fit are on the unit sphere, as exactly as T can say it: moving them again would change labels.
+            // Centers of a fit already have unit norm up to rounding. Normalizing them again would change
+            // labels.
             for center in unit.chunks_exact_mut(d) {
                 let sq_norm: f64 = center.iter().map(|c| c.to_f64().powi(2)).sum();
                 if (sq_norm - 1.0).abs() > 4.0 * T::EPSILON {
@@ -48,7 +50,7 @@ fn with_metric<T: Compute, R>(
 /// The nearest center of every row.
 ///
 /// # Errors
-/// As [`super::KMeansModel::predict`].
+/// Same as [`super::KMeansModel::predict`].
 pub(crate) fn predict<T: Compute>(
     centers: &[T],
     metric: Metric,
@@ -66,7 +68,7 @@ pub(crate) fn predict<T: Compute>(
     })
 }
 
-/// Labels that are given for every row, or none.
+/// Labels for every row, or none.
 #[derive(Clone, Copy)]
 struct Given<'a>(Option<&'a [u32]>);
 
@@ -82,7 +84,8 @@ impl PerRow for Given<'_> {
     }
 }
 
-/// Adds weighted squared distances cluster by cluster, as `kernel::accumulate` does: a fit and a score of the same rows give the same bits.
+/// Adds weighted squared distances per cluster, in the order of `kernel::accumulate`, so a fit and a score of
+/// the same rows are bit-identical.
 fn add_energies<T: Compute>(
     chunk: &Chunk<'_, T>,
     labels: &[u32],
@@ -102,10 +105,11 @@ fn merge_energies(total: &mut [f64], part: &mut [f64]) {
     total.iter_mut().zip(part).for_each(|(total, part)| *total += std::mem::take(part));
 }
 
-/// Weighted sum of squared distances of rows to the centers of `labels`, or to their nearest ones.
+/// Weighted sum of squared distances of rows to the centers of `labels`, or to their nearest centers.
 ///
 /// # Errors
-/// As [`super::KMeansModel::predict`]; [`Error::Shape`] for labels that do not fit.
+/// Same as [`super::KMeansModel::predict`], and [`Error::Shape`] if the number of labels is not the number of
+/// rows.
 pub(crate) fn inertia<T: Compute>(
     centers: &[T],
     labels: Option<&[u32]>,
@@ -153,11 +157,10 @@ pub(crate) fn inertia<T: Compute>(
     Ok(total.iter().sum())
 }
 
-/// The nearest center of every row, and the weighted sum of squared distances to them: in one pass what [`predict`] and [`inertia`] give in
-/// two.
+/// The nearest center of every row and the inertia: [`predict`] and [`inertia`] in one pass.
 ///
 /// # Errors
-/// As [`super::KMeansModel::predict`].
+/// Same as [`super::KMeansModel::predict`].
 pub(crate) fn label<T: Compute>(
     centers: &[T],
     metric: Metric,
@@ -188,10 +191,10 @@ pub(crate) fn label<T: Compute>(
     Ok((labels, total.iter().sum()))
 }
 
-/// Euclidean distances of every row to every center, a row of `n_clusters` values for each.
+/// Euclidean distances of every row to every center, `n_clusters` values per row.
 ///
 /// # Errors
-/// As [`super::KMeansModel::predict`].
+/// Same as [`super::KMeansModel::predict`].
 pub(crate) fn transform<T: Compute, U: Float>(
     centers: &[T],
     metric: Metric,
@@ -205,7 +208,7 @@ pub(crate) fn transform<T: Compute, U: Float>(
                     _: &mut [()],
                     (scratch, dists): &mut (Scratch<T>, Vec<f64>)| {
             chunk.check_finite()?;
-            // A few rows at a time: the distances in f64 stay in the cache.
+            // Strips of rows keep the f64 distances in the cache.
             for start in (0..chunk.rows.rows()).step_by(STRIP_ROWS) {
                 let rows = chunk.rows.slice(start, chunk.rows.rows().min(start + STRIP_ROWS));
                 dists.resize(rows.rows() * k, 0.0);
@@ -220,10 +223,10 @@ pub(crate) fn transform<T: Compute, U: Float>(
     })
 }
 
-/// The `m` nearest centers of every row, nearest first, and their squared distances: `m` of each a row.
+/// The `m` nearest centers of every row, nearest first, and their squared distances, `m` of each per row.
 ///
 /// # Errors
-/// As [`super::KMeansModel::predict`]; [`Error::InvalidParam`] for an `m` that is not in `1..=k`.
+/// Same as [`super::KMeansModel::predict`], and [`Error::InvalidParam`] if `m` is not in `1..=k`.
 pub(crate) fn nearest<T: Compute>(
     centers: &[T],
     m: usize,

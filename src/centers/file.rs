@@ -1,4 +1,4 @@
-//! A fitted k-means model as a file.
+//! Saves and loads a fitted k-means model.
 
 use std::path::Path;
 
@@ -16,22 +16,7 @@ use crate::persist::{
 };
 
 impl KMeansModel {
-    /// Writes the model, without the labels of its rows, to a safetensors file; an older file of that name is replaced at the end, at once.
-    ///
-    /// ```
-    /// use shoal::{KMeans, KMeansModel};
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let path = folder.path().join("model.safetensors");
-    /// let rows = [[0.0f32], [0.5], [8.0], [9.0]];
-    /// let model = KMeans::params(2).fit(&rows).unwrap();
-    /// model.save(&path).unwrap();
-    /// let again = KMeansModel::load(&path).unwrap();
-    /// assert_eq!(again.centers::<f32>(), model.centers::<f32>());
-    /// assert_eq!(again.predict(&rows).unwrap(), model.labels());
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Io`]; nothing is left behind then, and an older file is still there.
+    /// Writes the model without its labels to a safetensors file. An existing file is replaced atomically.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let shape = [self.n_clusters(), self.dim];
         let centers = match &self.centers {
@@ -41,7 +26,7 @@ impl KMeansModel {
         let mut contents = Contents::new(KMEANS_MODEL);
         contents.arrays.insert("cluster_centers".into(), centers);
         contents.arrays.insert("counts".into(), Array::new(&shape[..1], &self.weights)?);
-        // The Python class looks for these too: its `init` and the steps of its fit.
+        // The Python class also reads the step history and `init`.
         contents.arrays.insert("history".into(), Array::new::<f64>(&[0, 8], &[])?);
         let metric = name_of(self.metric);
         let params = json!({ "n_clusters": shape[0], "init": "auto", "metric": metric });
@@ -61,29 +46,31 @@ impl KMeansModel {
         persist::write(path, &contents)
     }
 
-    /// Reads a model that [`KMeansModel::save`] wrote, here or in Python. It has no labels; where the file lacks the inertia, it is NaN.
+    /// Reads a model that [`KMeansModel::save`] or the Python package wrote. Labels are not stored, so they
+    /// are empty. If the file has no inertia, the inertia is NaN.
     ///
     /// See [`KMeansModel::save`] for an example.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Format`], naming the file and what is wrong, for anything but a sound k-means model.
+    /// [`Error::Io`] if reading fails. [`Error::Format`], with the file and the problem, if the file is not a
+    /// valid k-means model.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::of_file(&persist::read(path)?).map_err(|problem| Error::format(path, problem))
     }
 
-    /// The model in a file; the error says what is wrong.
+    /// Reads the model from parsed contents; the error describes the problem.
     fn of_file(contents: &Contents) -> Result<Self, String> {
         if ![KMEANS_MODEL, MINIBATCH_MODEL].contains(&contents.kind.as_str()) {
             return Err(format!("holds a {:?}, not a {KMEANS_MODEL:?}", contents.kind));
         }
         let (params, fitted) = (contents.object("params")?, contents.object("fitted")?);
         let &[k, dim] = contents.array("cluster_centers")?.shape() else {
-            return Err("its centers are no matrix".into());
+            return Err("array \"cluster_centers\" must be a matrix".into());
         };
         if k == 0 || dim == 0 || k > MAX_CENTERS {
             return Err(format!(
-                "has {k} centers of {dim} columns; 1 to {MAX_CENTERS} of at least 1 are possible"
+                "has {k} centers of {dim} columns: it must have 1 to {MAX_CENTERS} centers of at least 1 column"
             ));
         }
         let centers = match contents.array("cluster_centers")?.dtype() {
@@ -95,24 +82,26 @@ impl KMeansModel {
             let claimed = claimed.map_or("nothing".into(), Value::to_string);
             return Err(format!("holds {k} centers, but its \"n_clusters\" says {claimed}"));
         }
-        // Methods that know one metric do not name it.
+        // Methods with a single metric do not store its name.
         let metric = params.get("metric").map_or(Ok("euclidean"), |_| text(&params, "metric"))?;
         let metric = METRICS.into_iter().find(|&known| name_of(known) == metric);
         let weights: Vec<f64> = contents.values("counts", &[k])?;
         if let Some(bad) = weights.iter().find(|w| !(w.is_finite() && **w >= 0.0)) {
             return Err(format!("has a cluster of weight {bad}"));
         }
-        let n_iter = fitted.get("n_iter").and_then(Value::as_u64).ok_or("its \"n_iter\" is no count")?;
+        let n_iter = fitted
+            .get("n_iter")
+            .and_then(Value::as_u64)
+            .ok_or("\"n_iter\" must be a whole number of at least 0")?;
         let inertia = match fitted.get("inertia") {
             None | Some(Value::Null) => f64::NAN,
             Some(_) => measured(&fitted, "inertia")?,
         };
-        let timings =
-            fitted.get("timings").and_then(Value::as_object).ok_or("its \"timings\" are missing")?;
+        let timings = fitted.get("timings").and_then(Value::as_object).ok_or("\"timings\" are missing")?;
         Ok(Self {
             centers,
             dim,
-            metric: metric.ok_or("is of a metric that this version does not know")?,
+            metric: metric.ok_or("has a metric that this version does not support")?,
             weights,
             labels: Vec::new(),
             inertia,
@@ -130,7 +119,7 @@ impl KMeansModel {
 
 const METRICS: [Metric; 2] = [Metric::Euclidean, Metric::Cosine];
 
-/// What files call a metric.
+/// The name of a metric in files.
 fn name_of(metric: Metric) -> &'static str {
     match metric {
         Metric::Euclidean => "euclidean",
@@ -138,7 +127,7 @@ fn name_of(metric: Metric) -> &'static str {
     }
 }
 
-/// Values of centers, unless one is NaN or infinite.
+/// Returns `values`, or an error if one is NaN or infinite.
 fn finite<T: Compute>(values: Vec<T>, dim: usize) -> Result<Vec<T>, String> {
     match MatRef::new(&values, dim).first_not_finite() {
         None => Ok(values),
@@ -148,15 +137,15 @@ fn finite<T: Compute>(values: Vec<T>, dim: usize) -> Result<Vec<T>, String> {
     }
 }
 
-/// A text of a JSON object.
+/// The string `name` of a JSON object.
 fn text<'a>(object: &'a Map<String, Value>, name: &str) -> Result<&'a str, String> {
-    object.get(name).and_then(Value::as_str).ok_or_else(|| format!("its {name:?} is missing or no text"))
+    object.get(name).and_then(Value::as_str).ok_or_else(|| format!("{name:?} must be a string"))
 }
 
-/// A figure of a JSON object: finite, and not negative.
+/// The number `name` of a JSON object, finite and at least 0.
 fn measured(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
     let value = object.get(name).and_then(Value::as_f64).filter(|v| v.is_finite() && *v >= 0.0);
-    value.ok_or_else(|| format!("its {name:?} is missing or no figure of at least 0"))
+    value.ok_or_else(|| format!("{name:?} must be a finite number of at least 0"))
 }
 
 #[cfg(test)]
@@ -166,7 +155,7 @@ mod tests {
     use super::*;
     use crate::KMeans;
 
-    /// A file of a small model, and the folder it lies in.
+    /// Saves a small model in a temporary folder.
     fn saved() -> (tempfile::TempDir, std::path::PathBuf, KMeansModel) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.safetensors");
@@ -243,21 +232,21 @@ mod tests {
             refusal(&centers(&[1.0, 2.0, 2.0, f32::INFINITY], &[2, 2])),
             "center 1 holds inf at column 1"
         );
-        assert_eq!(refusal(&centers(&[1.0; 4], &[4])), "its centers are no matrix");
+        assert_eq!(refusal(&centers(&[1.0; 4], &[4])), "array \"cluster_centers\" must be a matrix");
         assert!(refusal(&centers(&[], &[2, 0])).starts_with("has 2 centers of 0 columns"));
         assert!(refusal(&centers(&[], &[0, 2])).starts_with("has 0 centers of 2 columns"));
         assert_eq!(refusal(&centers(&[1.0; 6], &[3, 2])), "holds 3 centers, but its \"n_clusters\" says 2");
         assert_eq!(
             refusal(&array("cluster_centers", Array::new(&[2, 2], &[1i64, 2, 3, 4]).unwrap())),
-            "array \"cluster_centers\" is of type int64, and float64 is needed"
+            "array \"cluster_centers\" must be of type float64, got int64"
         );
         assert_eq!(
             refusal(&array("counts", Array::new(&[3], &[1.0f64; 3]).unwrap())),
-            "array \"counts\" has shape [3], and [2] is needed"
+            "array \"counts\" must have shape [2], got [3]"
         );
         assert_eq!(
             refusal(&array("counts", Array::new(&[2], &[1.0f32; 2]).unwrap())),
-            "array \"counts\" is of type float32, and float64 is needed"
+            "array \"counts\" must be of type float64, got float32"
         );
         assert_eq!(
             refusal(&array("counts", Array::new(&[2], &[1.0f64, -1.0]).unwrap())),
@@ -270,14 +259,17 @@ mod tests {
         assert_eq!(refusal(&meta("params", ":2", ":-1")), "holds 2 centers, but its \"n_clusters\" says -1");
         assert_eq!(
             refusal(&meta("params", "euclidean", "manhattan")),
-            "is of a metric that this version does not know"
+            "has a metric that this version does not support"
         );
         assert!(refusal(&meta("params", "{", "[")).starts_with("has a damaged text \"shoal.params\""));
-        assert_eq!(refusal(&meta("fitted", "\"n_iter\":", "\"n_iter\":-")), "its \"n_iter\" is no count");
+        assert_eq!(
+            refusal(&meta("fitted", "\"n_iter\":", "\"n_iter\":-")),
+            "\"n_iter\" must be a whole number of at least 0"
+        );
         assert_eq!(
             refusal(&meta("fitted", "\"inertia\":", "\"inertia\":-")),
-            "its \"inertia\" is missing or no figure of at least 0"
+            "\"inertia\" must be a finite number of at least 0"
         );
-        assert_eq!(refusal(&meta("fitted", "timings", "times")), "its \"timings\" are missing");
+        assert_eq!(refusal(&meta("fitted", "timings", "times")), "\"timings\" are missing");
     }
 }

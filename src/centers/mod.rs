@@ -1,4 +1,5 @@
-//! What all center-based methods share: assignment passes with known centers, the model, its file, and what a run shows of its centers.
+//! Shared by all center-based methods: assignment to known centers, the model, its file, and the view of a
+//! running fit.
 
 mod assign;
 mod file;

@@ -1,4 +1,4 @@
-//! The model of a center-based fit, and how it labels new rows.
+//! The fitted model of a center-based method, and how it labels new rows.
 
 use super::Snapshot;
 use super::assign::{inertia, nearest, predict, transform};
@@ -9,7 +9,7 @@ use crate::kernel::Compute;
 use crate::parallel::Executor;
 pub(crate) use crate::persist::kept::Values;
 
-/// A fitted k-means model: immutable, and shared freely between threads.
+/// A fitted k-means model. It is immutable and can be shared between threads.
 ///
 /// See [`KMeans`](crate::KMeans) for an example.
 #[derive(Clone, Debug)]
@@ -47,57 +47,58 @@ impl KMeansModel {
         self.centers.len() / self.dim.max(1)
     }
 
-    /// Columns of a row.
+    /// Number of columns of a row.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// What "near" means to this model.
+    /// The metric that the model was fitted with.
     pub fn metric(&self) -> Metric {
         self.metric
     }
 
-    /// The centers, `n_clusters` rows of `dim` values, in the type asked for (exact in the type that they were computed in).
+    /// The centers as `n_clusters` rows of `dim` values, converted to `T`. The conversion is exact if the fit
+    /// computed in `T`.
     pub fn centers<T: Compute>(&self) -> Vec<T> {
         self.centers.get()
     }
 
-    /// Weight of the rows of each cluster.
+    /// Total weight of the rows of each cluster.
     pub fn cluster_weights(&self) -> &[f64] {
         &self.weights
     }
 
-    /// The labels of the rows that the model was fitted to; empty in a model that was loaded.
+    /// The labels of the training rows. Empty for a loaded model.
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
 
-    /// Weighted sum of squared distances of the rows that the model was fitted to.
+    /// Weighted sum of squared distances of the training rows to their centers.
     pub fn inertia(&self) -> f64 {
         self.inertia
     }
 
-    /// Sweeps that the winning start made.
+    /// Number of sweeps of the best restart.
     pub fn n_iter(&self) -> u64 {
         self.n_iter
     }
 
-    /// How its sweeps found the nearest centers.
+    /// The algorithm that found the nearest centers.
     pub fn algorithm(&self) -> &str {
         &self.algorithm
     }
 
-    /// How the first centers were chosen.
+    /// The seeding that chose the first centers.
     pub fn seeded_by(&self) -> &str {
         &self.seeded_by
     }
 
-    /// Seconds spent by all starts.
+    /// Seconds spent in each phase, summed over all restarts.
     pub fn timings(&self) -> Timings {
         self.timings
     }
 
-    /// The centers, once `data` is known to have as many columns.
+    /// The centers, after checking that `data` has the same number of columns.
     fn centers_for<T: Compute>(&self, data: &dyn DataSource<T>) -> Result<Vec<T>> {
         if data.dim() == self.dim {
             return Ok(self.centers.get());
@@ -105,11 +106,11 @@ impl KMeansModel {
         Err(Error::Shape(format!("X has {} columns, but the model was fitted to {}", data.dim(), self.dim)))
     }
 
-    /// The label of every row, on all threads.
+    /// Labels every row, on all threads.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Memory`] when the result is larger than memory, those of
-    /// the source.
+    /// [`Error::Shape`] if rows have a different number of columns. [`Error::NotFinite`] for NaN or infinite
+    /// values. [`Error::Memory`] if the result does not fit into memory. Errors of the source.
     pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         match rows.any() {
@@ -118,7 +119,7 @@ impl KMeansModel {
         }
     }
 
-    /// Euclidean distances of every row to every center, a row of `n_clusters` values for each.
+    /// Euclidean distances of every row to every center, `n_clusters` values per row.
     ///
     /// ```
     /// let rows = [[0.0f64], [4.0]];
@@ -128,7 +129,7 @@ impl KMeansModel {
     /// ```
     ///
     /// # Errors
-    /// As [`KMeansModel::predict`].
+    /// Same as [`KMeansModel::predict`].
     pub fn distances<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<f64>> {
         fn all<T: Compute>(model: &KMeansModel, data: &dyn DataSource<T>) -> Result<Vec<f64>> {
             transform(&model.centers_for(data)?, model.metric, data, &Executor::new(None)?)
@@ -139,7 +140,7 @@ impl KMeansModel {
         }
     }
 
-    /// The `m` nearest centers of every row, nearest first, and their squared distances: `m` of each a row.
+    /// The `m` nearest centers of every row, nearest first, and their squared distances, `m` of each per row.
     ///
     /// ```
     /// let rows = [[0.0f64], [4.0]];
@@ -148,7 +149,7 @@ impl KMeansModel {
     /// ```
     ///
     /// # Errors
-    /// As [`KMeansModel::predict`]; [`Error::InvalidParam`] for an `m` that is not in `1..=n_clusters`.
+    /// Same as [`KMeansModel::predict`], and [`Error::InvalidParam`] if `m` is not in `1..=n_clusters`.
     pub fn nearest<S: Source + ?Sized>(&self, rows: &S, m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
         let cx = Executor::new(None)?;
         match rows.any() {
@@ -160,7 +161,7 @@ impl KMeansModel {
     /// Weighted sum of squared distances of `rows` to their nearest centers.
     ///
     /// # Errors
-    /// As [`KMeansModel::predict`].
+    /// Same as [`KMeansModel::predict`].
     pub fn inertia_of<S: Source + ?Sized>(&self, rows: &S) -> Result<f64> {
         let cx = Executor::new(None)?;
         match rows.any() {

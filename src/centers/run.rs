@@ -1,4 +1,4 @@
-//! What a run of a center-based method shows between two of its steps.
+//! What a run of a center-based method shows between two steps: centers, labels, weights, inertia.
 
 use super::Snapshot;
 #[cfg(feature = "python")]
@@ -6,7 +6,7 @@ use crate::fit::Typed;
 use crate::fit::{Element, Method, Run, Timings, either};
 use crate::float::Float;
 
-/// A method whose clusters are given by centers.
+/// A method whose clusters are defined by centers.
 ///
 /// ```
 /// use shoal::centers::CenterMethod;
@@ -20,18 +20,18 @@ use crate::float::Float;
 /// assert_eq!(spread(&run), 1.0);
 /// ```
 pub trait CenterMethod: Method {
-    /// What the solver shows now.
+    /// The current state of the solver.
     fn snapshot<T: Element>(solver: &Self::Solver<T>) -> Snapshot<'_, T>;
 }
 
 impl<M: CenterMethod> Run<M> {
-    /// The present centers, `n_clusters` rows; empty before the first step.
+    /// The current centers, `n_clusters` rows. Empty before the first step.
     pub fn centers<T: Element>(&self) -> Vec<T> {
         let convert = |c: f64| T::from_f64(c);
         either!(self.solver(), solver => M::snapshot(solver).centers.iter().map(|&c| convert(Float::to_f64(c))).collect())
     }
 
-    /// The labels that the method keeps; those of the present centers after [`Run::finish`].
+    /// The labels that the method keeps. After [`Run::finish`], these are the labels of the current centers.
     pub fn labels(&self) -> &[u32] {
         either!(self.solver(), solver => M::snapshot(solver).labels)
     }
@@ -41,27 +41,27 @@ impl<M: CenterMethod> Run<M> {
         either!(self.solver(), solver => M::snapshot(solver).weights)
     }
 
-    /// Weighted sum of squared distances that belongs to the labels; NaN where no pass has measured it.
+    /// Weighted sum of squared distances that belongs to the labels. NaN if no pass has computed it.
     pub fn inertia(&self) -> f64 {
         either!(self.solver(), solver => M::snapshot(solver).inertia)
     }
 
-    /// Units of work that the method counts, of the best start if there are several.
+    /// Number of iterations, in the method's unit. With several restarts: of the best one.
     pub fn n_iter(&self) -> u64 {
         either!(self.solver(), solver => M::snapshot(solver).n_iter)
     }
 
-    /// Number of times that the centers have moved, of the best start if there are several.
+    /// Number of times that the centers have moved. With several restarts: of the best one.
     pub fn n_steps(&self) -> u64 {
         either!(self.solver(), solver => M::snapshot(solver).n_steps)
     }
 
-    /// How the first centers were chosen.
+    /// The seeding that chose the first centers.
     pub fn seeded_by(&self) -> &str {
         either!(self.solver(), solver => M::snapshot(solver).seeded_by)
     }
 
-    /// How steps find the nearest centers.
+    /// The algorithm that finds the nearest centers.
     pub(crate) fn found_by(&self) -> &'static str {
         either!(self.solver(), solver => M::snapshot(solver).algorithm)
     }
@@ -71,7 +71,7 @@ impl<M: CenterMethod> Run<M> {
         either!(self.solver(), solver => M::snapshot(solver).timings)
     }
 
-    /// What the solver shows now, in its own type.
+    /// The current state of the solver, in its own type.
     #[cfg(feature = "python")]
     pub(crate) fn snapshot(&self) -> Typed<Snapshot<'_, f32>, Snapshot<'_, f64>> {
         match self.solver() {

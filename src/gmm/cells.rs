@@ -1,4 +1,5 @@
-//! This module knows how rows find components near them before they know any: through the first few means, each of which knows the means around it.
+//! Groups means into cells around a few pivot means, so that rows without known components find near ones
+//! quickly.
 
 use super::neighbourhoods::sort_by_key;
 use crate::error::Result;
@@ -7,20 +8,22 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::tuning::{PROBED_CELLS, STRIP_ROWS};
 
-/// All means in cells, one for each of the first few, the pivots: a mean lies in the cell of the pivot that is nearest to it, the first of equal
-/// ones. Seedings by distance give means that are far apart first; where pivots lie together, some cells are large, and rows measure more.
+/// All means, grouped by their nearest pivot. The pivots are the first few means; among equal pivots, the
+/// first one counts. Seedings by distance choose means that are far apart first. If pivots are close
+/// together, some cells are large and rows measure more means.
 #[derive(Debug)]
 pub(super) struct Cells {
-    /// Where the members of each begin.
+    /// Where the members of each cell start.
     starts: Vec<u32>,
     members: Vec<u32>,
 }
 
 impl Cells {
-    /// The cells of these means. Takes `k sqrt(2 k)` distances.
+    /// Groups these means. Costs `k sqrt(2 k)` distances.
     pub(super) fn new<T: Compute>(means: MatRef<'_, T>, cx: &Executor) -> Result<Self> {
         let k = means.rows();
-        // A row that measures the pivots, and the members of the cells that it looks into, measures fewest in all.
+        // This number of pivots minimizes the distances per row: to all pivots, plus to the members of the
+        // probed cells.
         let pivots = (((PROBED_CELLS * k) as f64).sqrt().ceil() as usize).min(k);
         let packed = PackedCenters::new(means.slice(0, pivots));
         let mut cell_of = vec![0; k];
@@ -32,23 +35,23 @@ impl Cells {
         })?;
         let (mut starts, mut members) = (Vec::new(), Vec::new());
         sort_by_key(cell_of.iter().copied(), pivots, &mut starts, &mut members);
-        // Sorting has left there where each cell ends.
+        // The sort left the end of each cell here.
         starts.rotate_right(1);
         starts[0] = 0;
         Ok(Self { starts, members })
     }
 
-    /// Number of pivots: the means 0 to before that.
+    /// Number of pivots. The pivots are the means with lower indices.
     pub(super) fn pivots(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Distances that it took to make them.
+    /// Number of distances that the construction computed.
     pub(super) fn distances(&self) -> u64 {
         (self.members.len() * self.pivots()) as u64
     }
 
-    /// The means in the cell of a pivot: none where an equal one comes before it.
+    /// The means in the cell of a pivot. Empty if an equal pivot comes before it.
     #[inline]
     pub(super) fn of_pivot(&self, pivot: u32) -> &[u32] {
         let pivot = pivot as usize;

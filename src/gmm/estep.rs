@@ -1,4 +1,5 @@
-//! This module knows the pass over all rows that an iteration makes: each row looks for its nearest components, and is shared out among them.
+//! The E-step of an iteration: one pass in which each row finds its nearest components and is shared among
+//! them.
 
 use super::cells::Cells;
 use super::mixture::Densities;
@@ -13,37 +14,38 @@ use crate::rows::Rows;
 use crate::stats::ShareSums;
 use crate::tuning::{PROBED_CELLS, mixture_chunk_rows, mixture_tile_rows};
 
-/// The component of a row that has none yet.
-pub(super) const NOBODY: u32 = u32::MAX;
+/// Marks a row without components.
+pub(super) const NO_COMPONENT: u32 = u32::MAX;
 
-/// What a pass is to do.
+/// The work of a pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pass<'a> {
-    /// Look for nearer components: the neighbourhoods to look in, and the number of the search. Else they are those that are known.
+pub(super) struct PassPlan<'a> {
+    /// Search for nearer components: the neighborhoods to search, and the number of the search. `None` keeps
+    /// the known components.
     pub(super) search: Option<(&'a Neighbourhoods, u64)>,
-    /// Where rows that have no components look; else among neighbours of some that are drawn.
+    /// Where rows without components search. `None`: among the neighbors of randomly drawn components.
     pub(super) cells: Option<&'a Cells>,
-    /// Components that are drawn beside, for each row.
+    /// Number of additional random components per row.
     pub(super) explore: usize,
-    /// Share rows out, and sum them up.
+    /// Compute shares and sum the rows.
     pub(super) weigh: bool,
-    /// Sum squares column by column.
+    /// Sum squares per column.
     pub(super) by_column: bool,
     pub(super) seed: u64,
 }
 
-/// What a pass leaves behind.
+/// The result of a pass.
 pub(super) struct Swept {
     pub(super) sums: ShareSums,
     pub(super) meetings: Meetings,
-    /// The bound of the log-likelihood (equation 20).
+    /// The lower bound of the log-likelihood (equation 20).
     pub(super) bound: f64,
     /// The weight of all rows.
     pub(super) weight: f64,
-    /// The sum of the smallest squared distances, and half the sum of the mean ones.
+    /// The sum of the smallest squared distances. `spread` is half the sum of the mean squared distances.
     pub(super) least: f64,
     pub(super) spread: f64,
-    /// Rows whose nearest component is another one.
+    /// Number of rows with another nearest component than before.
     pub(super) changed: u64,
     pub(super) distances: u64,
 }
@@ -70,7 +72,7 @@ impl Swept {
     }
 }
 
-/// A component that is near to a row.
+/// A component near a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Near {
     pub(super) cost: f64,
@@ -78,27 +80,27 @@ pub(super) struct Near {
     pub(super) sq_dist: f64,
 }
 
-/// The nearest of some components: those of the smallest costs, the lower index among equals, in order.
+/// The components with the smallest costs, in order; the lower index first among equals.
 #[derive(Debug, Default)]
 pub(super) struct Nearest {
     most: usize,
-    /// The largest cost among them, once there are enough.
+    /// The largest cost among them, once there are `most`.
     worst: f64,
     pub(super) found: Vec<Near>,
 }
 
 impl Nearest {
-    /// Begins anew, to find `most`.
+    /// Starts a new search for `most` components.
     pub(super) fn begin(&mut self, most: usize) {
         self.most = most;
         self.worst = f64::INFINITY;
         self.found.clear();
     }
 
-    /// Looks at one more.
+    /// Offers a component.
     #[inline(always)]
-    pub(super) fn look_at(&mut self, near: Near) {
-        // Most of them are far away.
+    pub(super) fn offer(&mut self, near: Near) {
+        // Most components are too far away.
         if near.cost <= self.worst || near.cost.is_nan() {
             self.take(near);
         }
@@ -128,12 +130,12 @@ impl Nearest {
 
 fn too_far_apart<T: Compute>() -> Error {
     let remedy = if T::EPSILON > f64::EPSILON {
-        "pass float64, scale X, or drop its far rows"
+        "pass float64, scale X, or drop outliers"
     } else {
-        "scale X, or drop its far rows"
+        "scale X, or drop outliers"
     };
     Error::Source(format!(
-        "X holds values so far apart that the distances between other components vanish in {}: {remedy}",
+        "X has outliers so far away that the distances between other components underflow in {}: {remedy}",
         T::NAME
     ))
 }
@@ -143,7 +145,7 @@ fn too_far_apart<T: Compute>() -> Error {
 struct Work<T> {
     space: Space,
     sq_dists: Vec<T>,
-    /// How far the members of the space are from the row.
+    /// The distances of the members of the space from the row.
     far: Vec<T>,
     nearest: Nearest,
     met: Encounters<T>,
@@ -154,19 +156,23 @@ struct Work<T> {
     near_dists: Vec<f64>,
 }
 
-/// Searches that weigh their finds, or do not, over components of known densities.
+/// The E-step for components with known densities, with or without computing shares.
 pub(super) struct EStep<'a, T: Compute> {
     pub(super) densities: &'a Densities<T>,
     pub(super) active: usize,
-    pub(super) pass: Pass<'a>,
+    pub(super) pass: PassPlan<'a>,
 }
 
 impl<T: Compute> EStep<'_, T> {
-    /// Makes the pass. `near` are the components of each row, nearest first, or nobody: after an error, some of them are those of before.
+    /// Makes the pass. `near` holds the components of each row, nearest first, or [`NO_COMPONENT`]. After an error,
+    /// some rows keep their old components.
     pub(super) fn sweep(&self, near: &mut [u32], data: &dyn DataSource<T>, cx: &Executor) -> Result<Swept> {
         let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());
         if data.dim() != dim {
-            return Err(Error::Shape(format!("X has {} columns, but the run began with {dim}", data.dim())));
+            return Err(Error::Shape(format!(
+                "X has {} columns, but the run started with {dim}",
+                data.dim()
+            )));
         }
         if !self.densities.centers.are_told_apart() {
             return Err(too_far_apart::<T>());
@@ -187,7 +193,7 @@ impl<T: Compute> EStep<'_, T> {
         let merge = |total: &mut Swept, part: &mut Swept| total.merge(part, cx);
         sweep(data, cx, cut, state, &mut total, make, absorb, merge)?;
         if !total.weight.is_finite() {
-            return Err(Error::param("sample_weight must add up to a finite number: scale the weights"));
+            return Err(Error::param("sample_weight must have a finite sum: scale the weights"));
         }
         if !(total.least.is_finite() && total.sums.energies().iter().all(|energy| energy.is_finite())) {
             return Err(Error::Source(
@@ -197,8 +203,8 @@ impl<T: Compute> EStep<'_, T> {
         Ok(total)
     }
 
-    /// Takes a chunk, the rows of one component after the other, and components in an order in which near ones follow each other: such rows look at
-    /// the same centers, and go into the same sums.
+    /// Processes a chunk, grouped by component, in an order in which near components follow each other. Such
+    /// rows read the same centers and add to the same sums.
     fn absorb(
         &self,
         chunk: &Chunk<'_, T>,
@@ -210,7 +216,7 @@ impl<T: Compute> EStep<'_, T> {
     ) -> Result<()> {
         let k = self.densities.centers.len();
         let (n, mut order) = (chunk.rows.rows(), std::mem::take(&mut work.order));
-        if near[0] == NOBODY || ranks.is_empty() {
+        if near[0] == NO_COMPONENT || ranks.is_empty() {
             order.clear();
             order.extend(0..n as u32);
         } else {
@@ -228,7 +234,7 @@ impl<T: Compute> EStep<'_, T> {
             let weight = chunk.weights.map_or(1.0, |w| w[i]);
             let near = &mut near[i * self.active..][..self.active];
             if let Some((neighbours, number)) = self.pass.search {
-                part.distances += self.look_about(chunk, i, (neighbours, number), near, work);
+                part.distances += self.search_near(chunk, i, (neighbours, number), near, work);
                 let best = work.nearest.found[0];
                 if !best.sq_dist.is_finite() {
                     return Err(chunk.not_finite());
@@ -264,9 +270,9 @@ impl<T: Compute> EStep<'_, T> {
         Ok(())
     }
 
-    /// Finds the nearest components of a row in its search space (`S_m`): those that it is near to, their neighbours, and some that are drawn. Gives
-    /// how many it has looked at.
-    fn look_about(
+    /// Finds the nearest components of a row in its search space (`S_m`): its known components, their
+    /// neighbors, and some drawn at random. Returns the number of components evaluated.
+    fn search_near(
         &self,
         chunk: &Chunk<'_, T>,
         i: usize,
@@ -283,9 +289,9 @@ impl<T: Compute> EStep<'_, T> {
             work.space.fill();
         } else {
             match (near[0], self.pass.cells) {
-                (NOBODY, Some(cells)) => measured = self.look_into(cells, chunk.rows, i, work),
-                (NOBODY, None) => {
-                    // The first components of a row are drawn.
+                (NO_COMPONENT, Some(cells)) => measured = self.probe_cells(cells, chunk.rows, i, work),
+                (NO_COMPONENT, None) => {
+                    // The first components of a row are drawn at random.
                     let space = &mut work.space;
                     space.explore(self.active, &mut draws(self.pass.seed, 0, row));
                     let drawn = space.list.clone();
@@ -310,24 +316,25 @@ impl<T: Compute> EStep<'_, T> {
         let looked = space.list.len();
         sq_dists.resize(looked, T::ZERO);
         centers.sq_dists(chunk.rows, i, &space.list[measured..], &mut sq_dists[measured..]);
-        // Of what a row sees in cells, no more is noted than it sees later: each component would be met by nearly all others.
+        // A row that searched cells reports only as many components as a later search would. Otherwise each
+        // component would meet nearly all others.
         nearest.begin(if measured > 0 { self.active * neighbours.size() } else { self.active });
         let unit = 1.0 / centers.unit();
         if self.densities.are_alike() {
             for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
                 let cost = sq_dist.to_f64();
-                nearest.look_at(Near { cost, id, sq_dist: cost * unit });
+                nearest.offer(Near { cost, id, sq_dist: cost * unit });
             }
         } else {
             far.clear();
             for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {
                 let sq_dist = sq_dist.to_f64();
                 far.push(T::from_f64(self.densities.far(id, sq_dist)));
-                nearest.look_at(Near { cost: self.densities.cost(id, sq_dist), id, sq_dist: sq_dist * unit });
+                nearest.offer(Near { cost: self.densities.cost(id, sq_dist), id, sq_dist: sq_dist * unit });
             }
         }
         if measured > 0 {
-            // Nothing but distances is known in a first search: these are the costs.
+            // In the first search only distances are known, and they are the costs.
             space.list.clear();
             space.list.extend(nearest.found.iter().map(|near| near.id));
             far.clear();
@@ -337,8 +344,9 @@ impl<T: Compute> EStep<'_, T> {
         looked as u64
     }
 
-    /// Puts the pivots into the space of a row, and the means around the nearest of them; gives the number of pivots, whose distances are there then.
-    fn look_into(&self, cells: &Cells, rows: Rows<'_, T>, i: usize, work: &mut Work<T>) -> usize {
+    /// Adds the pivots, and the means around the nearest pivots, to the search space of a row. Returns the
+    /// number of pivots, whose distances are then known.
+    fn probe_cells(&self, cells: &Cells, rows: Rows<'_, T>, i: usize, work: &mut Work<T>) -> usize {
         let Work { space, sq_dists, nearest, .. } = work;
         let pivots = cells.pivots();
         space.extend_to(pivots as u32);
@@ -347,9 +355,9 @@ impl<T: Compute> EStep<'_, T> {
         nearest.begin(PROBED_CELLS);
         for (id, sq_dist) in (0..).zip(&*sq_dists) {
             let cost = sq_dist.to_f64();
-            // One of equal pivots has all that lies around them.
+            // Among equal pivots, one holds all their means.
             if !cells.of_pivot(id).is_empty() {
-                nearest.look_at(Near { cost, id, sq_dist: cost });
+                nearest.offer(Near { cost, id, sq_dist: cost });
             }
         }
         for near in &nearest.found {
@@ -358,18 +366,18 @@ impl<T: Compute> EStep<'_, T> {
         pivots
     }
 
-    /// Measures the components that a row is near to, in `f64`.
+    /// Computes the distances of the components near a row, in `f64`.
     fn measure(&self, rows: Rows<'_, T>, i: usize, near: &[u32], work: &mut Work<T>) {
         let Densities { centers, .. } = self.densities;
         work.nearest.begin(near.len());
         for &id in near {
             let sq_dist = centers.sq_dist(rows, i, id as usize);
             let cost = self.densities.cost(id, sq_dist * centers.unit());
-            work.nearest.look_at(Near { cost, id, sq_dist });
+            work.nearest.offer(Near { cost, id, sq_dist });
         }
     }
 
-    /// Shares a row out among its components (equation 3); gives the logarithm of the sum of their joint densities.
+    /// Computes the shares of a row (equation 3). Returns the logarithm of the sum of the joint densities.
     fn share(&self, weight: f64, work: &mut Work<T>) -> f64 {
         let Work { nearest, ids, shares, near_dists, .. } = work;
         let &Densities { half, constant, .. } = self.densities;
@@ -395,8 +403,8 @@ impl<T: Compute> EStep<'_, T> {
     }
 }
 
-/// Rows that are asked for before they are needed: they do not lie in the order in which they are read.
+/// Rows are prefetched this many rows ahead, since they are not read in memory order.
 const AHEAD: usize = 3;
 
-/// Rows between two looks at the interrupt.
+/// Number of rows between two checks of the interrupt flag.
 const CHECKED_ROWS: usize = 1024;

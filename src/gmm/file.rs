@@ -1,8 +1,8 @@
-//! This module knows one start of a fit of a mixture on its way as arrays and texts.
+//! Saves one start of a mixture fit to a checkpoint, and restores it.
 
 use serde_json::json;
 
-use super::estep::NOBODY;
+use super::estep::NO_COMPONENT;
 use super::mixture::{Covariance, Mixture};
 use super::neighbourhoods::Neighbourhoods;
 use super::params::MixtureParams;
@@ -15,7 +15,7 @@ use crate::persist::schema::MIXTURE_CHECKPOINT;
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> Truncated<T> {
-    /// All that the next iteration depends on, but for the rows.
+    /// Everything that the next iteration depends on, except the rows.
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new(MIXTURE_CHECKPOINT);
         let mut put = |name: &str, values: &[f64]| {
@@ -32,7 +32,7 @@ impl<T: Compute> Truncated<T> {
         let ids = self.neighbours.ids();
         keep(&mut contents, "neighbours", Array::new(&[ids.len()], ids));
         keep(&mut contents, "near", Array::new(&[self.near.len()], &self.near));
-        // What must come back exactly is kept as bits.
+        // Numbers that must be restored exactly are stored as bits.
         let numbers = json!({
             "dim": self.dim(),
             "shape": self.mixture.as_ref().map_or("", |mixture| mixture.shape.name()),
@@ -48,24 +48,25 @@ impl<T: Compute> Truncated<T> {
         contents
     }
 
-    /// What [`Truncated::to_file`] gave, to go on with under `params`; the error says what is wrong.
+    /// Restores the state that [`Truncated::to_file`] saved, with parameters `params`. The error describes
+    /// the problem.
     pub(super) fn of_file(params: &MixtureParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
         let numbers = contents.object("state")?;
         let mut state = Self::plan(params.clone());
         state.params.seed = count(&numbers, "seed")?;
         state.start = count(&numbers, "start")?;
-        let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
+        let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "\"dim\" is too large")?;
         let (k, (active, size)) = (params.n_components, state.sizes());
         let means: Vec<T> = rows(contents, "centers", dim)?;
         if dim == 0 || means.len() != k * dim || !means.iter().all(|x| x.finite()) {
-            return Err(format!("its \"centers\" are no {k} means"));
+            return Err(format!("\"centers\" must hold {k} means"));
         }
-        let shape = Covariance::named(&text(&numbers, "shape")?).ok_or("its \"shape\" is unknown")?;
+        let shape = Covariance::named(&text(&numbers, "shape")?).ok_or("\"shape\" is unknown")?;
         let list_of = |name: &str| -> Result<Vec<f64>, String> {
             let values: Vec<f64> = list(contents, name)?;
             let sound = values.iter().all(|x| x.is_finite() && *x >= 0.0);
-            if sound { Ok(values) } else { Err(format!("its {name:?} are not finite, or negative")) }
+            if sound { Ok(values) } else { Err(format!("{name:?} must be finite and at least 0")) }
         };
         let mixture = Mixture {
             dim,
@@ -81,23 +82,23 @@ impl<T: Compute> Truncated<T> {
             || mixture.floors.len() != floors
             || mixture.variances.contains(&0.0)
         {
-            return Err(format!("it does not hold the parameters of {k} components"));
+            return Err(format!("the parameters do not match {k} components"));
         }
         state.mixture = Some(mixture);
         state.counts = list_of("counts")?;
         state.neighbours = Neighbourhoods::of(list(contents, "neighbours")?, k, size)
-            .ok_or("its \"neighbours\" are no neighbourhoods")?;
+            .ok_or("\"neighbours\" must hold valid neighborhoods")?;
         state.near = list(contents, "near")?;
         let mut space = Space::default();
         let whole = state.near.chunks(active).all(|near| {
-            near.len() == active && (near.iter().all(|&j| j == NOBODY) || space.holds_distinct(k, near))
+            near.len() == active && (near.iter().all(|&j| j == NO_COMPONENT) || space.holds_distinct(k, near))
         });
         if !whole || state.counts.len() != k {
-            return Err("what it holds of its rows does not fit together".into());
+            return Err("per-row arrays do not match each other".into());
         }
         state.bounds = list(contents, "bounds")?;
         if state.bounds.is_empty() || !state.bounds.iter().all(|bound| bound.is_finite()) {
-            return Err("its \"bounds\" are missing, or not finite".into());
+            return Err("\"bounds\" must be present and finite".into());
         }
         state.converged = flag(&numbers, "converged")?;
         state.searches = count(&numbers, "searches")?;

@@ -1,7 +1,8 @@
-//! This module knows the densities of a mixture of Gaussians: what a distance costs, and how sums of rows become new parameters.
+//! The parameters of a Gaussian mixture: costs of distances, and the M-step that updates the parameters.
 //!
-//! Equations are those of Hirschberger, Forster and Lücke. A component's *cost* for a row orders components: the larger the joint density, the
-//! smaller the cost. With one shared variance and equal priors that is the squared distance itself, which is why a search needs no variance.
+//! Equations are those of Hirschberger, Forster and Lücke. The *cost* of a component for a row decreases with
+//! the joint density. With one shared variance and equal weights, the cost is the squared distance, so a
+//! search does not need the variance.
 
 use std::f64::consts::TAU;
 
@@ -21,17 +22,19 @@ use crate::stats::ShareSums;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Covariance {
-    /// Choose for many components, or to find clusters as k-means does: one variance for all, and equal weights.
+    /// For many components, or for clusters like those of k-means: one variance for all components, and equal
+    /// weights.
     #[default]
     TiedSpherical,
-    /// Choose where clusters differ in size or spread: a variance and a weight for each component.
+    /// For clusters of different size or spread: a variance and a weight per component.
     Spherical,
-    /// Choose for densities in up to some hundred columns: a variance for each component and column, and a weight for each component.
+    /// For densities in up to a few hundred columns: a variance per component and column, and a weight per
+    /// component.
     Diag,
 }
 
 impl Covariance {
-    /// The name that Python and the command line use.
+    /// The name in Python and on the command line.
     ///
     /// ```
     /// assert_eq!(shoal::gmm::Covariance::Diag.name(), "diag");
@@ -44,7 +47,7 @@ impl Covariance {
         }
     }
 
-    /// The shape of that name.
+    /// The shape with this name.
     ///
     /// ```
     /// use shoal::gmm::Covariance;
@@ -54,7 +57,7 @@ impl Covariance {
         [Self::TiedSpherical, Self::Spherical, Self::Diag].into_iter().find(|shape| shape.name() == name)
     }
 
-    /// Numbers that describe the variances of `k` components in `dim` columns.
+    /// Number of variances of `k` components in `dim` columns.
     pub(super) fn variances(self, k: usize, dim: usize) -> usize {
         match self {
             Self::TiedSpherical => 1,
@@ -64,27 +67,29 @@ impl Covariance {
     }
 }
 
-/// The share of the shared variance, at the end of the warm-up, below which no component's variance falls, where each has its own: a component
-/// on a single row would have an infinite density. It is small, since seeds that share a cluster leave one with many clusters, far larger than each.
+/// Lower limit of per-component variances, relative to the shared variance at the end of the warm-up. Without
+/// it, a component on a single row would have infinite density. The limit is small: if seeds share clusters,
+/// one component covers many clusters, and its variance is far larger than theirs.
 const OWN_FLOOR: f64 = 1e-9;
 
-/// The parameters of a mixture as they are now.
+/// The current parameters of a mixture.
 #[derive(Clone, Debug)]
 pub(super) struct Mixture<T> {
     pub(super) dim: usize,
     pub(super) means: Vec<T>,
-    /// Of the shape that the mixture has now, which is a shared variance until it has warmed up. None before the first search.
+    /// Variances in the current shape, which is a shared variance during the warm-up. Empty before the first
+    /// search.
     pub(super) variances: Vec<f64>,
-    /// The priors; 0 for a component that is dead.
+    /// The weights (priors). 0 for a dead component.
     pub(super) weights: Vec<f64>,
-    /// The shape that the mixture has now.
+    /// The current shape.
     pub(super) shape: Covariance,
-    /// The smallest variances allowed: one, or one a column.
+    /// Lower limits of the variances: one, or one per column.
     pub(super) floors: Vec<f64>,
 }
 
 impl<T: Compute> Mixture<T> {
-    /// Equal components at `means`, whose variance is still unknown.
+    /// Components with equal weights at `means`, with unknown variance.
     pub(super) fn new(means: Vec<T>, dim: usize) -> Self {
         let k = means.len() / dim;
         let weights = vec![1.0 / k as f64; k];
@@ -108,7 +113,7 @@ impl<T: Compute> Mixture<T> {
         MatRef::new(&self.means, self.dim)
     }
 
-    /// The variances as those of another shape that is at least as free.
+    /// The variances, converted to a shape with at least as many variances.
     pub(super) fn variances_as(&self, shape: Covariance) -> Vec<f64> {
         let (k, dim) = (self.k(), self.dim);
         if self.variances.is_empty() || shape == self.shape {
@@ -117,14 +122,15 @@ impl<T: Compute> Mixture<T> {
         (0..shape.variances(k, dim)).map(|at| self.kept(at * k / shape.variances(k, dim), 0)).collect()
     }
 
-    /// Whether all variances are as small as they may be.
+    /// Whether all variances are at their lower limits.
     pub(super) fn is_floored(&self) -> bool {
         let floors = self.floors.iter().cycle();
         !self.floors.is_empty() && self.variances.iter().zip(floors).all(|(s2, floor)| s2 <= floor)
     }
 
-    /// The shared variance that a first search gives (equation 8), with the variance of the data as random pairs show it: `least` is the sum of
-    /// the smallest squared distances, `spread` half the sum of mean ones, both of rows that weigh `weight`.
+    /// Sets the shared variance after a first search (equation 8), and its lower limit from the variance of
+    /// the data, as estimated from random pairs. `least` is the sum of the smallest squared distances and
+    /// `spread` half the sum of the mean squared distances, of rows with total weight `weight`.
     pub(super) fn begin(&mut self, (least, spread, weight): (f64, f64, f64)) {
         let values = weight * self.dim as f64;
         if self.floors.is_empty() {
@@ -133,7 +139,7 @@ impl<T: Compute> Mixture<T> {
         self.variances = vec![(least / values).max(self.floors[0])];
     }
 
-    /// What a search and the weighing of its finds ask for; rows are `sparse`, or dense.
+    /// The joint densities for the E-step, for sparse or dense rows.
     pub(super) fn densities(&self, sparse: bool) -> Densities<T> {
         let d = self.dim as f64;
         if self.shape == Covariance::TiedSpherical {
@@ -165,9 +171,11 @@ impl<T: Compute> Mixture<T> {
         Densities { centers, half: 0.5, constant: 0.0, of_each: of_each.collect() }
     }
 
-    /// The M-step (equation 6): parameters of the given shape from the sums of a sweep with these. Components without weight keep their means.
-    /// Gives the squared length of all moves, and the share of the squared distances that is left about the new means, that of the component with
-    /// the smallest one where each has its own variance.
+    /// The M-step (equation 6): new parameters with the given shape, from the sums of a sweep with the
+    /// current parameters. Components without weight keep their means.
+    ///
+    /// Returns the squared length of all moves, and the share of the squared distances that remains about the
+    /// new means. With per-component variances, the share is the smallest of all components.
     pub(super) fn follow(&mut self, sums: &ShareSums, shape: Covariance) -> (f64, f64) {
         let (k, dim) = (self.k(), self.dim);
         let total: f64 = sums.weights().iter().sum();
@@ -185,7 +193,8 @@ impl<T: Compute> Mixture<T> {
             for ((new, old), sum) in means.zip(sums.sum(c)) {
                 *new = T::from_f64(sum / weight);
                 let (new, old, mean) = (new.to_f64(), old.to_f64(), sum / weight);
-                // About any point: that about the mean, and the squared distance to it.
+                // The squared distances about a point are those about the mean, plus the squared distance to
+                // the mean.
                 growth += (new - old) * ((new - mean) + (old - mean));
                 moved += (new - old) * (new - old);
             }
@@ -218,13 +227,13 @@ impl<T: Compute> Mixture<T> {
         let left = match shape {
             Covariance::TiedSpherical if before > 0.0 => after / before,
             Covariance::Spherical => least,
-            // Squares by column are not rounded.
+            // Per-column squares are not rounded to `T`.
             _ => 1.0,
         };
         (moved, left)
     }
 
-    /// The variance of component `c` in column `t` as it is.
+    /// The current variance of component `c` in column `t`.
     fn kept(&self, c: usize, t: usize) -> f64 {
         match self.shape {
             Covariance::TiedSpherical => self.variances[0],
@@ -233,7 +242,7 @@ impl<T: Compute> Mixture<T> {
         }
     }
 
-    /// Variances column by column about the present means, from squares about the `old` ones.
+    /// Per-column variances about the current means, from squares about the `old` means.
     fn by_column(&self, sums: &ShareSums, old: &[T]) -> Vec<f64> {
         let dim = self.dim;
         let mut variances = Vec::with_capacity(self.means.len());
@@ -250,15 +259,16 @@ impl<T: Compute> Mixture<T> {
         variances
     }
 
-    /// The variance in column `t` of the rows of component `c`, which has some, about its present mean, from squares about the `old` one.
+    /// The variance of component `c` in column `t` about its current mean, from squares about the `old` mean.
+    /// The component must have weight.
     fn measured(&self, sums: &ShareSums, old: &[T], (c, t): (usize, usize)) -> f64 {
         let (at, weight) = (c * self.dim + t, sums.weights()[c]);
         let (new, old, mean) = (self.means[at].to_f64(), old[at].to_f64(), sums.sum(c)[t] / weight);
         sums.squares(c)[t] / weight + (new - old) * ((new - mean) + (old - mean))
     }
 
-    /// The floors of a shape where each component has variances of its own: never above the shared variance up to now, so that the bound does not
-    /// fall, nor below what rounding makes of values.
+    /// The lower limits for a shape with per-component variances. At most the current shared variance, so
+    /// that the bound does not fall, and at least the rounding error of values.
     fn own_floors(&self, sums: &ShareSums, old: &[T], shape: Covariance) -> Vec<f64> {
         let (shared, least) = (self.variances[0], self.floors[0]);
         if shape != Covariance::Diag {
@@ -273,7 +283,8 @@ impl<T: Compute> Mixture<T> {
                 within += share * self.measured(sums, old, (c, t)).max(0.0);
                 square += share * mean * mean;
             }
-            // Each column has its own unit; one in which no component spreads has that of all of them, whatever the type of the rows.
+            // Each column has its own unit. A column in which no component spreads uses the shared variance,
+            // for every type of rows.
             let rounding = rounding_of::<T>().powi(2) * (within + square);
             let unit = if within > rounding { within } else { shared };
             (OWN_FLOOR * unit).max(rounding).max(least_of::<T>()).min(shared)
@@ -282,29 +293,30 @@ impl<T: Compute> Mixture<T> {
     }
 }
 
-/// How far a value may be off by rounding, and a mean of many of them, as a share of it.
+/// The relative rounding error of a value, and of a mean of many values.
 fn rounding_of<T: Compute>() -> f64 {
     (4.0 * T::EPSILON).max(64.0 * f64::EPSILON)
 }
 
-/// The smallest variance of which the inverse of the root, and its product with what is not tiny, are still numbers of `T`.
+/// The smallest variance whose inverse root, times values that are not tiny, is still a number of `T`.
 fn least_of<T: Compute>() -> f64 {
     if T::EPSILON > f64::EPSILON { 1e-70 } else { f64::MIN_POSITIVE.sqrt() }
 }
 
-/// The smallest shared variance for data of that variance: what the rounding of values makes of it, or of the squares of rows that are all the same.
+/// The lower limit of the shared variance for data with the given variance: the rounding error of values, or
+/// of the squares of identical rows.
 fn floor_of<T: Compute>(variance: f64, means: &[T]) -> f64 {
     let square = means.iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>() / means.len() as f64;
     let floor = rounding_of::<T>().powi(2) * variance.max(square);
     if floor.is_finite() { floor.max(least_of::<T>()) } else { f64::MAX.sqrt() }
 }
 
-/// What a component adds to the costs of rows, where each has its own variance.
+/// The constants of a component with its own variance.
 #[derive(Clone, Copy, Debug)]
 struct Component {
-    /// What a squared distance is multiplied by.
+    /// The factor of squared distances.
     inverse: f64,
-    /// The logarithm of the determinant of the covariance, times `2 pi` for each column.
+    /// The logarithm of the determinant of the covariance, plus `ln(2 pi)` per column.
     log_det: f64,
     /// Twice the logarithm of the weight.
     prior: f64,
@@ -314,15 +326,15 @@ struct Component {
 #[derive(Debug)]
 pub(super) struct Densities<T: Compute> {
     pub(super) centers: RowCenters<T>,
-    /// A log density is `constant - half * cost`; NaN while the variance is unknown.
+    /// A log density is `constant - half * cost`. NaN while the variance is unknown.
     pub(super) half: f64,
     pub(super) constant: f64,
-    /// Empty where all are alike.
+    /// Empty if all components share one variance and weight.
     of_each: Vec<Component>,
 }
 
 impl<T: Compute> Densities<T> {
-    /// Whether the components differ in nothing but their means.
+    /// Whether the components differ only in their means.
     pub(super) fn are_alike(&self) -> bool {
         self.of_each.is_empty()
     }
@@ -332,7 +344,7 @@ impl<T: Compute> Densities<T> {
         !self.half.is_nan()
     }
 
-    /// What a squared distance to component `j`, as [`RowCenters::sq_dists`] gives it, costs.
+    /// The cost of a squared distance to component `j`, in the units of [`RowCenters::sq_dists`].
     #[inline]
     pub(super) fn cost(&self, j: u32, sq_dist: f64) -> f64 {
         match self.of_each.get(j as usize) {
@@ -341,8 +353,9 @@ impl<T: Compute> Densities<T> {
         }
     }
 
-    /// How far component `j` is from the cluster of a row at that squared distance: its cost, but for its weight. The mean over the rows of a
-    /// cluster is their cross-entropy, which differs from the divergence of the two by what is the same for all.
+    /// The distance between component `j` and the cluster of a row at this squared distance: the cost without
+    /// the weight. Its mean over the rows of a cluster is their cross-entropy, which equals the divergence up
+    /// to a constant.
     #[inline]
     pub(super) fn far(&self, j: u32, sq_dist: f64) -> f64 {
         match self.of_each.get(j as usize) {

@@ -1,4 +1,4 @@
-//! Mixtures of Gaussians, fitted in time that hardly depends on the number of components.
+//! Gaussian mixtures, fitted in time that barely grows with the number of components.
 
 mod cells;
 mod estep;

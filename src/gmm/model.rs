@@ -1,4 +1,4 @@
-//! This module knows what a fit of a mixture ends in, and how it scores new rows.
+//! The fitted mixture, and how it scores new rows.
 
 use super::mixture::{Covariance, Mixture};
 use super::neighbourhoods::Neighbourhoods;
@@ -10,7 +10,7 @@ use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::kept::Values;
 
-/// A fitted mixture of Gaussians: immutable, and shared freely between threads.
+/// A fitted Gaussian mixture. It is immutable and can be shared between threads.
 ///
 /// See [`TruncatedGaussianMixture`](super::TruncatedGaussianMixture) for an example.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub struct GaussianMixture {
     pub(super) covariance: Covariance,
     pub(super) variances: Vec<f64>,
     pub(super) weights: Vec<f64>,
-    /// Components that share a row.
+    /// Number of components that share a row.
     pub(super) active: usize,
     pub(super) neighbours: Neighbourhoods,
     pub(super) bound: f64,
@@ -53,7 +53,7 @@ impl GaussianMixture {
         }
     }
 
-    /// Of known parameters; the error says what does not fit.
+    /// Creates a model from known parameters. The error names what does not match.
     #[cfg(feature = "python")]
     pub(crate) fn of_parts(
         (means, dim): (Values, usize),
@@ -63,7 +63,7 @@ impl GaussianMixture {
     ) -> Result<Self> {
         let k = weights.len();
         let wrong = |what: &str| {
-            Err(crate::error::Error::Shape(format!("{what} do not fit {k} components of {dim} columns")))
+            Err(crate::error::Error::Shape(format!("{what} do not match {k} components of {dim} columns")))
         };
         if k == 0 || dim == 0 || means.len() != k * dim {
             return wrong("means");
@@ -101,7 +101,7 @@ impl GaussianMixture {
         self.weights.len()
     }
 
-    /// Columns of a row.
+    /// Number of columns of a row.
     pub fn dim(&self) -> usize {
         self.dim
     }
@@ -111,44 +111,45 @@ impl GaussianMixture {
         self.covariance
     }
 
-    /// Components that share a row.
+    /// Number of components that share a row.
     #[cfg(feature = "python")]
     pub(crate) fn n_active(&self) -> usize {
         self.active
     }
 
-    /// The means, `n_components` rows of `dim` values, in the type asked for (exact in the type that they were computed in).
+    /// The means as `n_components` rows of `dim` values, converted to `T`. The conversion is exact if the fit
+    /// computed in `T`.
     pub fn means<T: Compute>(&self) -> Vec<T> {
         self.means.get()
     }
 
-    /// The variances: one, one for each component, or `dim` for each component, as the [shape](Covariance) says.
+    /// The variances: one, one per component, or `dim` per component, depending on the [shape](Covariance).
     pub fn variances(&self) -> &[f64] {
         &self.variances
     }
 
-    /// The size of a neighbourhood, and the neighbours of each component, itself first.
+    /// The size of a neighborhood, and the neighbors of each component, itself first.
     #[cfg(feature = "python")]
     pub(crate) fn neighbours(&self) -> (usize, &[u32]) {
         (self.neighbours.size(), self.neighbours.ids())
     }
 
-    /// The prior of each component; 0 for one that has lost all rows.
+    /// The weight (prior) of each component. 0 for a component that lost all rows.
     pub fn weights(&self) -> &[f64] {
         &self.weights
     }
 
-    /// The bound of the mean log-likelihood of the rows that it was fitted to, at the last search.
+    /// The lower bound of the mean log-likelihood of the training rows, at the last search.
     pub fn lower_bound(&self) -> f64 {
         self.bound
     }
 
-    /// Iterations that were made, by the best start where there are several.
+    /// Number of iterations of the best start.
     pub fn n_iter(&self) -> u64 {
         self.n_iter
     }
 
-    /// Whether the stop rule ended the fit, that of the best start where there are several.
+    /// Whether the stop rule ended the fit. With several starts: the best one.
     ///
     /// ```
     /// use shoal::gmm::TruncatedGaussianMixture;
@@ -173,23 +174,24 @@ impl GaussianMixture {
         }
     }
 
-    /// Runs `f` on what scores rows of `T`.
+    /// Calls `f` with scores for rows of `T`.
     pub(crate) fn scoring<T: Compute, R>(&self, f: impl FnOnce(&Scores<'_, T>) -> R) -> R {
         f(&Scores::new(&self.mixture(), Some(&self.neighbours)))
     }
 
-    /// The component of every row, that of the largest density, on all threads.
+    /// The component with the largest density for every row, on all threads.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for rows of another length, [`Error::NotFinite`](crate::Error::NotFinite),
-    /// [`Error::Memory`](crate::Error::Memory) when the result is larger than memory, those of the source.
+    /// [`Error::Shape`](crate::Error::Shape) if rows have a different number of columns.
+    /// [`Error::NotFinite`](crate::Error::NotFinite) for NaN or infinite values.
+    /// [`Error::Memory`](crate::Error::Memory) if the result does not fit into memory. Errors of the source.
     pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         self.either(rows, |s, data| s.predict(false, data, &cx), |s, data| s.predict(false, data, &cx))
     }
 
-    /// The components of every row that share it, as many as [`n_active`](super::MixtureParams::n_active) of the fit, and their shares, largest
-    /// first: the shares of a row add up to 1.
+    /// The components that share every row, and their shares, largest first. There are
+    /// [`n_active`](super::MixtureParams::n_active) of them per row, and the shares of a row add up to 1.
     ///
     /// ```
     /// use shoal::gmm::TruncatedGaussianMixture;
@@ -201,7 +203,7 @@ impl GaussianMixture {
     /// ```
     ///
     /// # Errors
-    /// As [`GaussianMixture::predict`].
+    /// Same as [`GaussianMixture::predict`].
     pub fn shares<S: Source + ?Sized>(&self, rows: &S) -> Result<(Vec<u32>, Vec<f64>)> {
         let (cx, m) = (Executor::new(None)?, self.active);
         self.either(rows, |s, data| s.shares(m, false, data, &cx), |s, data| s.shares(m, false, data, &cx))
@@ -218,16 +220,16 @@ impl GaussianMixture {
     /// ```
     ///
     /// # Errors
-    /// As [`GaussianMixture::predict`].
+    /// Same as [`GaussianMixture::predict`].
     pub fn log_densities<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<f64>> {
         let cx = Executor::new(None)?;
         self.either(rows, |s, data| s.log_densities(data, &cx), |s, data| s.log_densities(data, &cx))
     }
 
-    /// The mean log density of rows by weight.
+    /// The weighted mean of the log densities of rows.
     ///
     /// # Errors
-    /// As [`GaussianMixture::predict`].
+    /// Same as [`GaussianMixture::predict`].
     pub fn score<S: Source + ?Sized>(&self, rows: &S) -> Result<f64> {
         let cx = Executor::new(None)?;
         let (sum, weight) =
@@ -235,7 +237,7 @@ impl GaussianMixture {
         Ok(sum / weight)
     }
 
-    /// Runs the one of two functions that takes the type of the rows.
+    /// Calls the function for the type of the rows.
     fn either<S: Source + ?Sized, R>(
         &self,
         rows: &S,

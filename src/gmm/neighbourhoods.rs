@@ -1,21 +1,22 @@
-//! This module knows which clusters are near each other, as the rows of each have found it.
+//! Finds which clusters are near each other, from the distances that the rows of each cluster computed.
 //!
-//! The estimate of Hirschberger et al. (equation 31): how far cluster `c'` is from `c` is the mean over the rows of `c` that have met `c'`. The
-//! rows are put in order by cluster (a counting sort), so that it takes time in proportion to the meetings alone.
+//! This is the estimate of Hirschberger et al. (equation 31): the distance of cluster `c'` from `c` is the
+//! mean over the rows of `c` that evaluated `c'`. Rows are sorted by cluster with a counting sort, so the
+//! time is proportional to the number of evaluations ("meetings").
 
 use super::space::{NEIGHBOURHOODS, Space, draws};
 use crate::error::Result;
 use crate::float::Float;
 use crate::parallel::Executor;
 
-/// Meetings, of 24 bytes each, that are kept before those of the same two clusters are put together: 100 MB of them, or twice as many as were
-/// left the last time, where that is more.
+/// Number of meetings (24 bytes each) that are kept before meetings of the same two clusters are combined:
+/// about 100 MB. If twice the number left after the last combination is larger, that number is used.
 const MOST_MEETINGS: usize = 1 << 22;
 
-/// Clusters whose neighbours a worker finds at a time.
+/// Number of clusters whose neighbors a worker finds at a time.
 const CLUSTERS: usize = 256;
 
-/// For each cluster itself and the `size - 1` nearest others.
+/// For each cluster: itself and the `size - 1` nearest others.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Neighbourhoods {
     size: usize,
@@ -23,7 +24,7 @@ pub(super) struct Neighbourhoods {
 }
 
 impl Neighbourhoods {
-    /// Each of `k` clusters and `size - 1` others, drawn.
+    /// For each of `k` clusters: itself and `size - 1` random others.
     pub(super) fn drawn(k: usize, size: usize, seed: u64) -> Self {
         let (mut space, mut ids) = (Space::default(), Vec::with_capacity(k * size));
         for c in 0..k {
@@ -35,7 +36,8 @@ impl Neighbourhoods {
         Self { size, ids }
     }
 
-    /// Of known members, `size` for each of `k` clusters; `None` where they are no neighbourhoods.
+    /// Creates neighborhoods from known members, `size` for each of `k` clusters. `None` if the members are
+    /// invalid.
     pub(super) fn of(ids: Vec<u32>, k: usize, size: usize) -> Option<Self> {
         let mut space = Space::default();
         let sound =
@@ -44,7 +46,7 @@ impl Neighbourhoods {
         fits.then_some(Self { size, ids })
     }
 
-    /// Members of each.
+    /// Number of members of each neighborhood.
     pub(super) fn size(&self) -> usize {
         self.size
     }
@@ -54,13 +56,13 @@ impl Neighbourhoods {
         &self.ids
     }
 
-    /// The neighbourhood of a cluster: itself first.
+    /// The neighborhood of a cluster, with the cluster itself first.
     #[inline]
     pub(super) fn of_cluster(&self, c: usize) -> &[u32] {
         &self.ids[c * self.size..][..self.size]
     }
 
-    /// The place of each cluster in an order in which neighbours follow each other, as far as that goes: depth first.
+    /// The rank of each cluster in a depth-first order, in which neighbors mostly follow each other.
     pub(super) fn ranks(&self) -> Vec<u32> {
         let k = self.ids.len() / self.size;
         let (mut ranks, mut next, mut stack) = (vec![u32::MAX; k], 0, Vec::new());
@@ -71,7 +73,7 @@ impl Neighbourhoods {
                 if *rank == u32::MAX {
                     *rank = next;
                     next += 1;
-                    // The nearest one comes next.
+                    // The nearest one is popped next.
                     stack.extend(self.of_cluster(c as usize)[1..].iter().rev());
                 }
             }
@@ -79,7 +81,8 @@ impl Neighbourhoods {
         ranks
     }
 
-    /// Takes the nearest clusters that have been met; where there are too few, old neighbours stay, and a cluster without rows keeps its own.
+    /// Replaces neighbors by the nearest clusters that rows have met. If there are too few, old neighbors
+    /// stay; a cluster without rows keeps its neighborhood.
     pub(super) fn follow(&mut self, meetings: &Meetings, cx: &Executor) -> Result<()> {
         let size = self.size;
         if size == 1 {
@@ -98,7 +101,7 @@ impl Neighbourhoods {
                     found.extend(tally.met.iter().map(|met| (met.sum / met.weight, met.id)));
                     nearest_first(found, size - 1);
                     let fresh = found.len();
-                    // Old members follow in the order in which they stood.
+                    // Old members follow in their previous order.
                     let old = ids[1..].iter().filter(|j| found.iter().all(|(_, id)| id != *j));
                     let old: Vec<u32> = old.copied().take(size - 1 - fresh).collect();
                     let new = found.iter().map(|&(_, id)| id).chain(old);
@@ -110,7 +113,7 @@ impl Neighbourhoods {
     }
 }
 
-/// Leaves the `n` smallest, in order; the lower index first among equals.
+/// Keeps the `n` smallest, in order; the lower index first among equals.
 fn nearest_first(found: &mut Vec<(f64, u32)>, n: usize) {
     let order = |a: &(f64, u32), b: &(f64, u32)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     if found.len() > n {
@@ -122,7 +125,7 @@ fn nearest_first(found: &mut Vec<(f64, u32)>, n: usize) {
     found.sort_unstable_by(order);
 }
 
-/// How a cluster was met by the rows of another: sums over these rows.
+/// Sums over the rows of one cluster that evaluated another cluster.
 #[derive(Clone, Copy, Debug)]
 struct Met {
     id: u32,
@@ -130,10 +133,10 @@ struct Met {
     sum: f64,
 }
 
-/// What the rows of one cluster have met, each other cluster once.
+/// Sums for one cluster, with one entry per other cluster.
 #[derive(Debug, Default)]
 struct Tally {
-    /// The cluster that another was last met by, and where it stands in `met`.
+    /// For each cluster: the value of `now` at its last entry, and the position of the entry in `met`.
     stamps: Vec<(u32, u32)>,
     now: u32,
     met: Vec<Met>,
@@ -170,7 +173,7 @@ impl Tally {
     }
 }
 
-/// What the rows of some clusters have met, cluster by cluster.
+/// The meetings of some rows, cluster by cluster.
 #[derive(Clone, Debug, Default)]
 struct List {
     starts: Vec<u32>,
@@ -183,12 +186,12 @@ impl List {
     }
 }
 
-/// All that rows have met in a sweep; lists of some rows each, in the order of these.
+/// All meetings of a sweep, as lists of some rows each, in row order.
 #[derive(Debug)]
 pub(super) struct Meetings {
     k: usize,
     lists: Vec<List>,
-    /// Meetings in all lists, and the most that are kept as they are.
+    /// Number of meetings in all lists. `most` is the limit at which lists are combined.
     kept: usize,
     most: usize,
 }
@@ -198,7 +201,8 @@ impl Meetings {
         Self { k, lists: Vec::new(), kept: 0, most: MOST_MEETINGS }
     }
 
-    /// Adds what `part` holds, whose rows come after these, and leaves `part` empty. Takes time in proportion to all meetings.
+    /// Adds the meetings of `part`, whose rows come after these, and leaves `part` empty. The time is
+    /// proportional to the number of meetings.
     pub(super) fn merge(&mut self, part: &mut Self, cx: &Executor) {
         self.lists.append(&mut part.lists);
         self.kept += std::mem::take(&mut part.kept);
@@ -207,7 +211,7 @@ impl Meetings {
         }
     }
 
-    /// Makes one list of all, unless there is an interrupt: whoever sweeps will see it.
+    /// Combines all lists into one. Stops on an interrupt, which the sweep reports later.
     fn put_together(&mut self, cx: &Executor) {
         let longest = self.lists.iter().map(|list| list.met.len()).max().unwrap_or(0);
         let mut all = List { starts: Vec::with_capacity(self.k + 1), met: Vec::with_capacity(longest) };
@@ -223,12 +227,12 @@ impl Meetings {
             all.starts.push(all.met.len() as u32);
         }
         self.kept = all.met.len();
-        // Else every further part would have all of a long list put together once more.
+        // Without a growing limit, every new part would combine a long list again.
         self.most = self.most.max(2 * self.kept);
         self.lists = vec![all];
     }
 
-    /// Adds what some rows have met.
+    /// Adds the meetings of some rows.
     pub(super) fn note<T: Float>(&mut self, rows: &mut Encounters<T>) {
         if !rows.of_rows.is_empty() {
             let list = rows.by_cluster(self.k);
@@ -238,10 +242,10 @@ impl Meetings {
     }
 }
 
-/// The clusters that rows have looked at, and how far they were, row by row.
+/// The clusters that rows evaluated, and their distances, row by row.
 #[derive(Debug, Default)]
 pub(super) struct Encounters<T> {
-    /// Nearest cluster, weight, and where the row ends.
+    /// Nearest cluster, weight, and the end of the row's entries.
     of_rows: Vec<(u32, f64, u32)>,
     ids: Vec<u32>,
     far: Vec<T>,
@@ -259,7 +263,7 @@ impl<T: Float> Encounters<T> {
         self.of_rows.push((nearest, weight, self.ids.len() as u32));
     }
 
-    /// Puts them together by cluster, and forgets them.
+    /// Groups the entries by cluster and clears them.
     fn by_cluster(&mut self, k: usize) -> List {
         let Self { of_rows, ids, far, order, counts, tally } = self;
         sort_by_key(of_rows.iter().map(|row| row.0), k, counts, order);
@@ -275,7 +279,7 @@ impl<T: Float> Encounters<T> {
                 let met = start..of_rows[row].2 as usize;
                 for (&id, far) in ids[met.clone()].iter().zip(&far[met]) {
                     let far = far.to_f64();
-                    // What is infinitely far, or is no longer there, is no neighbour.
+                    // A cluster that is infinitely far away or dead is not a neighbor.
                     if id != c as u32 && far < f64::INFINITY {
                         tally.add(id, weight, weight * far);
                     }
@@ -292,7 +296,7 @@ impl<T: Float> Encounters<T> {
     }
 }
 
-/// The places of `keys`, all below `k`, in the order of the keys, equal ones as they stand: a counting sort.
+/// The positions of `keys`, all below `k`, sorted by key: a stable counting sort.
 pub(super) fn sort_by_key(
     keys: impl Iterator<Item = u32> + Clone,
     k: usize,
@@ -331,7 +335,7 @@ mod tests {
         let mut rng = Rng::keyed(1, Purpose::Exploring, 0);
         let mut rows = Vec::new();
         for _ in 0..400 {
-            // Cluster 16 has no rows, and 15 has few.
+            // Cluster 16 has no rows, and cluster 15 has few.
             let nearest = if rows.is_empty() { 15 } else { rng.below(15) as u32 };
             let mut space = Space::default();
             space.begin(k);
@@ -396,7 +400,7 @@ mod tests {
             assert_eq!(all.kept, all.lists.iter().map(|list| list.met.len()).sum::<usize>());
             lists.push(all.lists.len());
         }
-        // All pairs have met: a list of them may be doubled before it is put together again.
+        // All pairs have met: the lists may double before they are combined again.
         assert_eq!(lists, [1, 1, 2, 1, 2, 1, 2, 1, 2]);
         cx.interrupt().set();
         all.merge(&mut part(), &cx);

@@ -1,5 +1,5 @@
-//! This module knows the passes that a known mixture makes over rows: labels, shares, densities. Any source, one pass, constant memory beside the
-//! result.
+//! Scores rows with a known mixture: labels, shares and densities in one pass, with constant memory beyond
+//! the result.
 
 use super::estep::{Near, Nearest};
 use super::mixture::{Covariance, Densities, Mixture};
@@ -15,10 +15,10 @@ use crate::pass::{Chunk, for_all_rows, sweep};
 use crate::rows::Rows;
 use crate::tuning::{STRIP_ROWS, tile_rows};
 
-/// What of a logarithm of a density, below the largest, is lost in the rounding of their sum.
+/// Log densities farther than this below the largest are lost in the rounding of the sum.
 const LOST: f64 = 45.0;
 
-/// A mixture that scores rows; with neighbourhoods, if it is to search in them.
+/// A mixture that scores rows. With neighborhoods, labels can be found by graph search.
 pub(crate) struct Scores<'a, T: Compute> {
     mixture: &'a Mixture<T>,
     neighbours: Option<&'a Neighbourhoods>,
@@ -32,7 +32,7 @@ struct Work<T> {
     sq_dists: Vec<T>,
     nearest: Nearest,
     space: Space,
-    /// Components whose neighbours are in the space.
+    /// Components whose neighbors were added to the space.
     expanded: Vec<u32>,
 }
 
@@ -49,10 +49,10 @@ impl<T: Compute> Default for Work<T> {
     }
 }
 
-/// The costs of all components for some rows.
+/// Computes the costs of all components for rows.
 struct Costs<T: Compute> {
     densities: Densities<T>,
-    /// Where all distances of some rows can be made together.
+    /// Set if the distances of several rows can be computed together.
     packed: Option<PackedCenters<T>>,
     all: Vec<u32>,
 }
@@ -64,7 +64,7 @@ impl<T: Compute> Costs<T> {
         Self { densities: mixture.densities(sparse), packed, all: (0..mixture.k() as u32).collect() }
     }
 
-    /// Fills `work.costs`, one for each row and component.
+    /// Fills `work.costs` with one cost per row and component.
     fn fill(&self, rows: Rows<'_, T>, work: &mut Work<T>) {
         let Work { scratch, costs, sq_dists, .. } = work;
         let (n, k) = (rows.rows(), self.all.len());
@@ -90,8 +90,8 @@ impl<T: Compute> Costs<T> {
         }
     }
 
-    /// Measures components again, by difference in `f64`, that count beside the nearest one: distances to all of them together lose half of
-    /// the digits of their type, which is too much of those of `f32`.
+    /// Recomputes, by difference in `f64`, the components that matter next to the nearest one. Tile values
+    /// lose half of the digits of their type, which is too much for `f32`.
     fn measure_near(&self, rows: Rows<'_, T>, i: usize, sq_dists: &mut [f64]) {
         let (densities, off) = (&self.densities, 4.0 * T::EPSILON.sqrt());
         if off < 1e-6 {
@@ -130,7 +130,7 @@ impl<T: Compute> Costs<T> {
     }
 }
 
-/// The logarithm of the sum of the densities behind costs.
+/// The logarithm of the sum of the densities, from their costs.
 fn log_sum<T: Compute>(densities: &Densities<T>, costs: impl Iterator<Item = f64> + Clone) -> f64 {
     let &Densities { half, constant, .. } = densities;
     let best = costs.clone().fold(f64::INFINITY, f64::min);
@@ -143,7 +143,7 @@ impl<'a, T: Compute> Scores<'a, T> {
         Self { mixture, neighbours }
     }
 
-    /// Refuses rows that the components cannot meet.
+    /// Returns an error for rows that do not match the model. Otherwise, whether the rows are sparse.
     fn fits(&self, data: &dyn DataSource<T>) -> Result<bool> {
         if data.dim() != self.mixture.dim {
             return Err(Error::Shape(format!(
@@ -159,7 +159,7 @@ impl<'a, T: Compute> Scores<'a, T> {
         Ok(sparse)
     }
 
-    /// The component of every row, and the weighted sum of squared distances to their means.
+    /// The component of every row, and the weighted sum of squared distances to the means.
     pub(crate) fn label(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Vec<u32>, f64)> {
         let means = &self.mixture.means;
         if self.mixture.shape == Covariance::TiedSpherical {
@@ -170,8 +170,8 @@ impl<'a, T: Compute> Scores<'a, T> {
         Ok((labels, energy))
     }
 
-    /// The component of every row: the one of the largest density, the lowest index among equals; the nearest one that is found by way of
-    /// neighbourhoods, where it is told to `walk`.
+    /// The component of every row: the largest density, the lowest index among equals. With `walk`, the
+    /// nearest component found by graph search.
     pub(crate) fn predict(&self, walk: bool, data: &dyn DataSource<T>, cx: &Executor) -> Result<Vec<u32>> {
         if self.mixture.shape == Covariance::TiedSpherical && !walk {
             self.fits(data)?;
@@ -180,7 +180,7 @@ impl<'a, T: Compute> Scores<'a, T> {
         Ok(self.shares(1, walk, data, cx)?.0)
     }
 
-    /// The `m` components of every row that have the largest densities, and its shares of them: `m` of each a row.
+    /// The `m` components with the largest densities for every row, and its shares of them, `m` per row.
     pub(crate) fn shares(
         &self,
         m: usize,
@@ -212,7 +212,7 @@ impl<'a, T: Compute> Scores<'a, T> {
             costs.for_each(chunk, work, |i, costs, nearest| {
                 nearest.begin(m);
                 for (id, &cost) in costs.iter().enumerate() {
-                    nearest.look_at(Near { cost, id: id as u32, sq_dist: f64::NAN });
+                    nearest.offer(Near { cost, id: id as u32, sq_dist: f64::NAN });
                 }
                 put(i, nearest);
             })
@@ -220,8 +220,9 @@ impl<'a, T: Compute> Scores<'a, T> {
         for_all_rows("components of rows", data, cx, (tile_rows(k), m), Work::default, fill)
     }
 
-    /// Looks for the nearest components of a row by way of neighbourhoods: from some that stand for all of them to the neighbours of the nearest
-    /// ones, until there is none of these whose neighbours are unknown. They are near, and mostly the nearest.
+    /// Finds near components of a row by graph search. The search starts from representative components and
+    /// expands the neighbors of the nearest ones until all of these are expanded. The result is approximate:
+    /// mostly the nearest components.
     fn walk(
         &self,
         densities: &Densities<T>,
@@ -243,7 +244,7 @@ impl<'a, T: Compute> Scores<'a, T> {
             sq_dists.resize(fresh.len(), T::ZERO);
             densities.centers.sq_dists(rows, i, fresh, sq_dists);
             for (&id, sq_dist) in fresh.iter().zip(&*sq_dists) {
-                nearest.look_at(Near { cost: densities.cost(id, sq_dist.to_f64()), id, sq_dist: f64::NAN });
+                nearest.offer(Near { cost: densities.cost(id, sq_dist.to_f64()), id, sq_dist: f64::NAN });
             }
             met = space.list.len();
             for near in &nearest.found {
@@ -268,7 +269,7 @@ impl<'a, T: Compute> Scores<'a, T> {
         Ok(for_all_rows("log densities", data, cx, (tile, 1), Work::default, fill)?.0)
     }
 
-    /// The weighted sum of the logarithms of the densities of all rows, and the weight of these.
+    /// The weighted sum of the log densities of all rows, and their total weight.
     pub(crate) fn log_likelihood(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(f64, f64)> {
         let costs = Costs::new(self.mixture, self.fits(data)?);
         let mut total = (0.0, 0.0);
@@ -291,11 +292,13 @@ impl<'a, T: Compute> Scores<'a, T> {
     }
 }
 
-/// Components that a walk goes on from: with 16 of them it finds the nearest of 1000 components of SIFT features for 94 rows of 100, and looks at a
-/// quarter of them; with 8 for 89, at a sixth.
+/// Number of components from which a graph search continues. For 1000 components of SIFT features, 16 find
+/// the nearest one for 94 of 100 rows and evaluate a quarter of the components. 8 find it for 89 of 100 rows
+/// and evaluate a sixth.
 const WALKERS: usize = 16;
 
-/// Neighbours in either direction: those of a component, and those that it is a neighbour of. Many are in nobody's neighbourhood but their own.
+/// Neighbors in both directions: the neighbors of a component, and the components that it is a neighbor of.
+/// Many components are in no other component's neighborhood.
 struct Graph {
     starts: Vec<usize>,
     ids: Vec<u32>,

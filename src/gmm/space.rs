@@ -1,19 +1,19 @@
-//! This module knows the clusters that a row looks at: the neighbours of those that it was near to, and some that are drawn.
+//! The search space of a row: the neighbors of its known components, and random ones.
 
 use crate::rng::{Purpose, Rng};
 
-/// A set of clusters that is made anew for every row, in the time that its members take.
+/// A set of clusters that is rebuilt for every row, in time proportional to its size.
 #[derive(Debug, Default)]
 pub(super) struct Space {
-    /// The row that a cluster was last put in for.
+    /// For each cluster, the value of `now` when it was last added.
     stamps: Vec<u32>,
     now: u32,
-    /// The members, in the order in which they came.
+    /// The members, in order of insertion.
     pub(super) list: Vec<u32>,
 }
 
 impl Space {
-    /// Begins an empty set of some of `k` clusters.
+    /// Starts an empty set of some of `k` clusters.
     pub(super) fn begin(&mut self, k: usize) {
         if self.stamps.len() != k || self.now == u32::MAX {
             self.stamps.clear();
@@ -24,7 +24,7 @@ impl Space {
         self.list.clear();
     }
 
-    /// Puts clusters in.
+    /// Adds clusters.
     #[inline]
     pub(super) fn extend(&mut self, clusters: &[u32]) {
         for &j in clusters {
@@ -36,14 +36,14 @@ impl Space {
         }
     }
 
-    /// Puts the clusters before that one in, in order.
+    /// Adds all clusters below `end`, in order.
     pub(super) fn extend_to(&mut self, end: u32) {
         for j in 0..end {
             self.extend(&[j]);
         }
     }
 
-    /// Puts all clusters in, in order.
+    /// Adds all clusters, in order.
     pub(super) fn fill(&mut self) {
         let k = self.stamps.len() as u32;
         self.stamps.fill(self.now);
@@ -51,7 +51,7 @@ impl Space {
         self.list.extend(0..k);
     }
 
-    /// Whether these are distinct ones of `k` clusters; the set holds some of them then.
+    /// Whether `clusters` are distinct and below `k`. Overwrites the set.
     pub(super) fn holds_distinct(&mut self, k: usize, clusters: &[u32]) -> bool {
         let known = clusters.iter().all(|&j| (j as usize) < k);
         known && {
@@ -61,13 +61,13 @@ impl Space {
         }
     }
 
-    /// Draws `n` clusters that are not members, or all of them, where there are no more: each is as likely.
+    /// Adds `n` random clusters that are not members, uniformly, or all of them if there are no more.
     pub(super) fn explore(&mut self, n: usize, rng: &mut Rng) {
         let k = self.stamps.len();
         for _ in 0..n.min(k - self.list.len()) {
             let others = k - self.list.len();
             let drawn = if 2 * others >= k {
-                // Two draws a cluster on average, at most.
+                // At most two draws per cluster on average.
                 loop {
                     let j = rng.below(k as u64) as usize;
                     if self.stamps[j] != self.now {
@@ -84,13 +84,13 @@ impl Space {
     }
 }
 
-/// The draws for one row (or cluster) in one search.
+/// The random stream of one row (or cluster) in one search.
 pub(super) fn draws(seed: u64, search: u64, row: u64) -> Rng {
-    // Rows below 2^40 and searches below 2^24 have streams of their own.
+    // Rows below 2^40 and searches below 2^24 have separate streams.
     Rng::keyed(seed, Purpose::Exploring, (search << 40) ^ row)
 }
 
-/// The number of the search whose draws make the first neighbourhoods.
+/// The search number whose random stream creates the first neighborhoods.
 pub(super) const NEIGHBOURHOODS: u64 = (1 << 24) - 1;
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
         for row in 0..20_000 {
             space.begin(10);
             space.extend(&[3, 7, 3]);
-            // Beyond the half the others are counted.
+            // Beyond half of the clusters, the others are counted.
             space.explore(5, &mut draws(1, 2, row));
             assert_eq!((space.list.len(), &space.list[..2]), (7, &[3, 7][..]));
             space.list.iter().for_each(|&j| seen[j as usize] += 1);

@@ -1,4 +1,4 @@
-//! This module knows a mixture that is fitted from several starts, to all rows or to a coreset of them, and how such a fit becomes arrays and texts.
+//! Fits a mixture from several starts, to all rows or to a coreset, and saves and restores such a fit.
 
 use std::time::Instant;
 
@@ -21,15 +21,16 @@ use crate::persist::{Array, Contents};
 use crate::seeding::{Seeding, enough_rows};
 use crate::stats::{Coreset, lightweight_coreset};
 
-/// The starts of truncated EM that a fit consists of; the one with the highest bound wins.
+/// The starts of a mixture fit. The start with the highest bound wins.
 ///
-/// `Step::objective` is the bound of the log-likelihood by weight, of the parameters before the step moved them.
+/// `Step::objective` is the lower bound of the mean log-likelihood per weight, for the parameters before the
+/// step.
 pub struct MixtureStarts<T: Compute> {
     params: MixtureParams,
     starts: Restarts<Truncated<T>>,
-    /// What stands for all rows, for every start, if it was asked for.
+    /// The coreset that all starts share, if requested.
     coreset: Option<Coreset<T>>,
-    /// Rows that were read, and seconds, for the coreset and for starts that are over and lost.
+    /// Rows read and seconds spent on the coreset and on finished starts that lost.
     rows_seen: u64,
     timings: Timings,
 }
@@ -45,7 +46,7 @@ impl<T: Compute> MixtureStarts<T> {
         if matches!(params.seeding, Seeding::Given(_)) { 1 } else { params.n_init }
     }
 
-    /// Draws the coreset that is wanted and not there.
+    /// Draws the coreset if one is requested and missing.
     fn draw(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let Some(size) = self.params.coreset_size else { return Ok(()) };
         if self.coreset.is_some() {
@@ -56,18 +57,19 @@ impl<T: Compute> MixtureStarts<T> {
         enough_rows(n, self.params.n_components)?;
         let size = usize::try_from(size.of(n).min(n)).unwrap_or(usize::MAX);
         self.coreset = Some(lightweight_coreset(data, size, self.params.seed, cx)?);
-        // One to find the mean, one to draw.
+        // One pass finds the mean, one draws rows.
         self.rows_seen += if size as u64 == n { n } else { 2 * n };
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }
 
-    /// The starts that are kept: the best one, and the one on its way.
+    /// The kept starts: the best one, and the one in progress.
     fn kept(&self) -> impl Iterator<Item = &Truncated<T>> {
         [Some(self.starts.best()), self.starts.challenger()].into_iter().flatten()
     }
 
-    /// With these parameters, from what [`FitSolver::checkpoint`] gave; the error says what is wrong.
+    /// Restores the state that [`FitSolver::checkpoint`] saved, with parameters `params`. The error describes
+    /// the problem.
     pub(super) fn of_checkpoint(params: &MixtureParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
         let numbers = contents.object("starts")?;
@@ -94,14 +96,14 @@ impl<T: Compute> MixtureStarts<T> {
         let starts = Restarts::resumed(plan, (Self::count(&params), params.max_iter), state);
         let coreset = coreset_of(contents, starts.best().dim())?;
         if coreset.is_some() != params.coreset_size.is_some() {
-            return Err("it holds a coreset where none is wanted, or lacks one".into());
+            return Err("a coreset must be present if and only if \"coreset_size\" is set".into());
         }
         let (rows_seen, timings) = (count(&numbers, "rows_seen")?, timings_of(&numbers)?);
         Ok(Self { params, starts, coreset, rows_seen, timings })
     }
 }
 
-/// The coreset that a checkpoint holds of rows of `dim` columns, if it holds one.
+/// The coreset in a checkpoint, with rows of `dim` columns, if there is one.
 fn coreset_of<T: Compute>(contents: &Contents, dim: usize) -> Result<Option<Coreset<T>>, String> {
     if !contents.arrays.contains_key("coreset_weights") {
         return Ok(None);
@@ -114,7 +116,7 @@ fn coreset_of<T: Compute>(contents: &Contents, dim: usize) -> Result<Option<Core
     if points.len() == weights.len() && rows.len() == weights.len() && sound {
         Ok(Some(Coreset { points, weights, rows }))
     } else {
-        Err("its coreset does not fit together".into())
+        Err("the arrays of the coreset do not match each other".into())
     }
 }
 
@@ -145,7 +147,7 @@ impl<T: Compute> Solver<T> for MixtureStarts<T> {
 }
 
 impl<T: Compute> MixtureStarts<T> {
-    /// What the solver shows between two steps.
+    /// The view of the solver between two steps.
     pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let best = self.starts.best();
         let centers = best.mixture.as_ref().map_or(&[][..], |mixture| &mixture.means);
@@ -165,7 +167,7 @@ impl<T: Compute> MixtureStarts<T> {
         }
     }
 
-    /// The coreset that the fit works on; `None` if it works on all rows.
+    /// The coreset that is fitted; `None` if all rows are.
     #[cfg(feature = "python")]
     pub(crate) fn coreset(&self) -> Option<&Coreset<T>> {
         self.coreset.as_ref()
@@ -176,7 +178,7 @@ impl<T: Compute> MixtureStarts<T> {
         &self.starts.best().bounds
     }
 
-    /// Whether a variance was raised to its floor.
+    /// Whether all variances are at their lower limits.
     pub(super) fn is_floored(&self) -> bool {
         self.starts.best().mixture.as_ref().is_some_and(Mixture::is_floored)
     }
@@ -191,7 +193,7 @@ impl<T: Compute> FitSolver<T> for MixtureStarts<T> {
         let mut contents = self.starts.best().to_file();
         let state = self.starts.state();
         let challenger = self.starts.challenger().filter(|start| start.n_iter() > 0);
-        // A start that was left in its first iteration begins anew: it has chosen means, and no variance yet.
+        // A start interrupted in its first iteration starts again: it has means but no variance.
         let unmoved = self.starts.challenger().is_some() && challenger.is_none();
         let numbers = json!({
             "seed": self.params.seed,

@@ -1,14 +1,15 @@
-//! This module knows truncated variational EM: every row is shared out among a few components near it, found in the neighbourhoods of those it was
-//! near to before.
+//! Truncated variational EM: each row is shared among a few near components, found in the neighborhoods of
+//! its previous components.
 //!
-//! Sources: Hirschberger, Forster and Lücke, "Large scale clustering with variational EM for Gaussian mixture models", 2018 (var-GMM-S on all rows,
-//! vc-GMM on a coreset), TPAMI 44 (2022) for variances of each component. Components that a row has not met have no share in it (equation 3), and
-//! since a row keeps its components until it meets nearer ones, the bound of the log-likelihood never falls.
+//! Sources: Hirschberger, Forster and Lücke, "Large scale clustering with variational EM for Gaussian mixture
+//! models", 2018 (var-GMM-S on all rows, vc-GMM on a coreset); TPAMI 44 (2022) for variances per component.
+//! Components that a row has not evaluated have no share in it (equation 3). A row keeps its components until
+//! it finds nearer ones, so the lower bound of the log-likelihood never falls.
 
 use std::time::Instant;
 
 use super::cells::Cells;
-use super::estep::{EStep, NOBODY, Pass, Swept};
+use super::estep::{EStep, NO_COMPONENT, PassPlan, Swept};
 use super::mixture::{Covariance, Mixture};
 use super::model::GaussianMixture;
 use super::neighbourhoods::Neighbourhoods;
@@ -22,44 +23,46 @@ use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 
-/// Iterations with a shared variance and equal weights, before components get their own: variances of components that have not found their rows
-/// yet mean little.
+/// Iterations with a shared variance and equal weights, before components get their own. Variances of
+/// components that have not found their rows yet are not meaningful.
 const WARM_UP: u64 = 2;
 
-/// The share of the squared distances below which what is left of them, in roundings of their type, is measured again.
+/// If the remaining share of the squared distances is below this many rounding errors of their type, they are
+/// measured again.
 const CANCELLED: f64 = 1024.0;
 
-/// One start of truncated EM as a state: the mixture, and for each row the components that share it.
+/// One start of truncated EM: the mixture, and the components of each row.
 ///
-/// `Step::objective` is the bound of the log-likelihood by weight, of the parameters before the step moved them.
+/// `Step::objective` is the lower bound of the mean log-likelihood per weight, for the parameters before the
+/// step.
 #[derive(Clone, Debug)]
 pub(super) struct Truncated<T> {
     pub(super) params: MixtureParams,
-    /// Its number, from 0.
+    /// The number of this start, from 0.
     pub(super) start: u64,
-    /// None before the first components are chosen.
+    /// `None` before the first components are chosen.
     pub(super) mixture: Option<Mixture<T>>,
     pub(super) neighbours: Neighbourhoods,
-    /// The components of each row, the nearest first.
+    /// The components of each row, nearest first.
     pub(super) near: Vec<u32>,
     /// The weight of the rows of each component.
     pub(super) counts: Vec<f64>,
-    /// The bound by weight, at the search of each iteration.
+    /// The bound per weight, at the search of each iteration.
     pub(super) bounds: Vec<f64>,
-    /// Whether the stop rule ended it.
+    /// Whether the stop rule ended the start.
     pub(super) converged: bool,
-    /// Searches that were made.
+    /// Number of searches.
     pub(super) searches: u64,
     pub(super) rows_seen: u64,
-    /// Distances that seeding took, until a step has told of them.
+    /// Number of distances of the seeding, until a step reports them.
     pub(super) seeding_distances: u64,
     pub(super) seeded_by: String,
     pub(super) timings: Timings,
-    /// Labels and squared error of all rows about the present components, once a pass has made them.
+    /// Labels and squared error of all rows about the current components, once a pass computed them.
     pub(super) finished: Option<(Vec<u32>, f64)>,
 }
 
-/// What an iteration changes.
+/// The state that an iteration changes.
 struct Iterated<T> {
     mixture: Mixture<T>,
     neighbours: Neighbourhoods,
@@ -71,7 +74,7 @@ struct Iterated<T> {
 }
 
 impl<T: Compute> Truncated<T> {
-    /// A plan: [`Restartable::begin`] makes starts of it.
+    /// A plan, from which [`Restartable::begin`] creates starts.
     pub(super) fn plan(params: MixtureParams) -> Self {
         Self {
             params,
@@ -91,28 +94,29 @@ impl<T: Compute> Truncated<T> {
         }
     }
 
-    /// Components that share a row, and members of a neighbourhood, of which there can be no more than components.
+    /// Number of components that share a row, and of members of a neighborhood. Both are at most the number
+    /// of components.
     pub(super) fn sizes(&self) -> (usize, usize) {
         let k = self.params.n_components;
         (self.params.n_active.min(k), self.params.n_neighbors.min(k))
     }
 
-    /// Columns of a row; 0 before the first components are chosen.
+    /// Number of columns of a row; 0 before the first components are chosen.
     pub(super) fn dim(&self) -> usize {
         self.mixture.as_ref().map_or(0, |mixture| mixture.dim)
     }
 
-    /// Iterations that were made.
+    /// Number of iterations.
     pub(super) fn n_iter(&self) -> u64 {
         self.bounds.len() as u64
     }
 
-    /// The bound by weight at the last search; NaN before the first one.
+    /// The bound per weight at the last search; NaN before the first search.
     pub(super) fn bound(&self) -> f64 {
         self.bounds.last().copied().unwrap_or(f64::NAN)
     }
 
-    /// The seed of what this start draws itself.
+    /// The seed of this start's own random draws.
     fn seed(&self) -> u64 {
         match self.start {
             0 => self.params.seed,
@@ -128,7 +132,7 @@ impl<T: Compute> Truncated<T> {
         let (active, size) = self.sizes();
         let mut near = Vec::new();
         make_room(&mut near, "components of rows", n, active)?;
-        near.resize(n as usize * active, NOBODY);
+        near.resize(n as usize * active, NO_COMPONENT);
         self.near = near;
         self.neighbours = Neighbourhoods::drawn(k, size, self.seed());
         self.seeded_by = seeds.method;
@@ -138,7 +142,7 @@ impl<T: Compute> Truncated<T> {
         Ok(())
     }
 
-    /// One pass over the rows.
+    /// Makes one pass over the rows.
     fn sweep(
         &self,
         now: &mut Iterated<T>,
@@ -148,7 +152,7 @@ impl<T: Compute> Truncated<T> {
     ) -> Result<Swept> {
         let densities = now.mixture.densities(data.most_values().is_some());
         let (active, size) = self.sizes();
-        // Neighbourhoods of all components hold all that there is to find.
+        // Neighborhoods that contain all components need no cells.
         let first = search && now.searches == 0 && active.max(size) < self.params.n_components;
         let cells = if first && self.params.start == Start::Cells {
             let cells = Cells::new(now.mixture.centers(), cx)?;
@@ -158,7 +162,7 @@ impl<T: Compute> Truncated<T> {
             None
         };
         now.searches += u64::from(search);
-        let pass = Pass {
+        let pass = PassPlan {
             search: search.then_some((&now.neighbours, now.searches)),
             cells: cells.as_ref(),
             explore: self.params.explored(),
@@ -176,7 +180,7 @@ impl<T: Compute> Truncated<T> {
         Ok(swept)
     }
 
-    /// One iteration over `data`. What it changes is taken over at its end.
+    /// Makes one iteration over `data`. The state changes only at the end.
     fn iterate(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let begun = Instant::now();
         let mixture = self.mixture.as_ref().expect("components were chosen");
@@ -196,7 +200,7 @@ impl<T: Compute> Truncated<T> {
         let shape = if warm { self.params.covariance } else { Covariance::TiedSpherical };
         let by_column = shape == Covariance::Diag;
         let mut swept = if now.mixture.variances.is_empty() {
-            // Equation 8 needs the finds of a search, and shares need its result.
+            // Equation 8 needs the result of a search, and shares need the result of equation 8.
             for _ in 0..=self.params.n_initial_e_steps {
                 let found = self.sweep(&mut now, (true, false, false), data, cx)?;
                 now.mixture.begin((found.least, found.spread, found.weight));
@@ -214,7 +218,7 @@ impl<T: Compute> Truncated<T> {
             let left;
             (moved, left) = now.mixture.follow(&swept.sums, shape);
             if left < CANCELLED * T::EPSILON {
-                // Of squared distances that were rounded to T nothing else would be left than their rounding.
+                // Squared distances rounded to `T` would leave only their rounding error, so measure again.
                 now.mixture = before;
                 swept = self.sweep(&mut now, (false, true, by_column), data, cx)?;
                 (moved, _) = now.mixture.follow(&swept.sums, shape);
@@ -239,7 +243,7 @@ impl<T: Compute> Truncated<T> {
         })
     }
 
-    /// Whether the iteration that found this bound, of rows of `dim` columns, is the last one by the stop rule.
+    /// Whether the iteration with this bound is the last one by the stop rule. Rows have `dim` columns.
     fn settles(&self, bound: f64, dim: usize) -> bool {
         let (gain, tolerance) = (bound - self.bound(), self.params.tolerance);
         // Between the first bounds the shape may change.
@@ -252,12 +256,12 @@ impl<T: Compute> Truncated<T> {
         self.n_iter() > 0 && comparable && settled
     }
 
-    /// What of it scores rows.
+    /// The scores of the current mixture.
     fn scores(&self) -> Option<Scores<'_, T>> {
         self.mixture.as_ref().map(|mixture| Scores::new(mixture, Some(&self.neighbours)))
     }
 
-    /// Labels and squared error of all rows of `data` about the present components, made once for these.
+    /// Labels and squared error of all rows of `data` about the current components, computed once.
     pub(super) fn label_all(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64> {
         let begun = Instant::now();
         if self.finished.is_none() {
@@ -292,7 +296,7 @@ impl<T: Compute> Restartable<T> for Truncated<T> {
         Ok(new)
     }
 
-    /// The bound is that of the last search, whatever happens to labels: starts are compared without a pass.
+    /// Starts are compared by the bound of the last search, without a pass over the rows.
     fn finish(&mut self, _data: &dyn DataSource<T>, _cx: &Executor) -> Result<f64> {
         Ok(-self.bound())
     }
@@ -315,7 +319,7 @@ mod tests {
             assert_eq!((state.near.len(), state.near.capacity()), (n as usize * active, n as usize * active));
         }
         assert!(state.finished.is_none() && state.counts.len() == 20);
-        // What is kept of it is no larger: nothing else grows with the rows.
+        // The state per row is no larger: nothing else grows with the number of rows.
         let more: Vec<[f64; 2]> = [&rows[..], &rows[..]].concat();
         let mut other = plan.begin(0, &more, &cx).unwrap();
         for _ in 0..4 {

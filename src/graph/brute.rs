@@ -1,4 +1,5 @@
-//! This module knows how all pairs of rows are looked at, a part of them packed at a time, and each pair once for both of its rows.
+//! Brute-force search: compares all pairs of rows, one packed block at a time, and each pair once for both
+//! rows.
 
 use super::lists::{Found, Lists, is_before, offer, reach};
 use crate::data::{DataSource, RowRange, count_rows, row_values, take};
@@ -10,8 +11,8 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, Wide, sweep};
 use crate::tuning::{GRAPH_TILE_ROWS, SHIFT_SAMPLE, graph_block_rows};
 
-/// What rows are measured in, once they are known to be finite, and their squared distances too: the rows that others are looked for among, and
-/// `more`, which look for them.
+/// The frame for comparing the rows of `data`, and rows of `more` that search among them. Checks that values
+/// and squared distances are finite.
 pub(super) fn frame<T: Compute>(
     data: &dyn DataSource<T>,
     more: Option<&dyn DataSource<T>>,
@@ -24,7 +25,7 @@ pub(super) fn frame<T: Compute>(
         for i in 0..chunk.rows.rows() {
             *most = chunk.rows.stored(i).iter().fold(*most, |most, x| most.max(x.to_f64().abs()));
         }
-        // Whatever method measures them, and in whatever order.
+        // Any method must be able to compute all squared distances, in any order.
         if !(4.0 * *most * *most * data.dim() as f64).is_finite() {
             return Err(chunk.not_finite());
         }
@@ -40,7 +41,7 @@ pub(super) fn frame<T: Compute>(
     Ok(Frame::of(MatRef::new(&sample, data.dim()), largest, data.most_values().is_some()))
 }
 
-/// Some rows of a source, packed.
+/// Packs some rows of a source.
 pub(super) fn packed<T: Compute>(
     data: &dyn DataSource<T>,
     rows: &[u64],
@@ -51,17 +52,18 @@ pub(super) fn packed<T: Compute>(
     Ok(PackedCenters::framed(MatRef::new(&values, data.dim()), frame, row_values(data), sparse))
 }
 
-/// A neighbour for a packed row: its slot, and what was found.
+/// A candidate neighbor for a packed row: the slot of the row, and the neighbor.
 type Offer = (u32, Found);
 
-/// What a pass finds for packed rows: those of a tile wait until the tile's turn comes.
+/// The neighbors that a pass finds for packed rows. Candidates of a tile wait until they are merged in tile
+/// order.
 struct Offers<'a> {
     lists: &'a mut [Found],
     waiting: Vec<Offer>,
 }
 
 impl Offers<'_> {
-    /// Hands to lists of `m` places what waits in another part.
+    /// Adds the candidates of another part to lists of `m` places.
     fn take(&mut self, part: &mut Self, m: usize) {
         for (j, (sq_dist, row)) in part.waiting.drain(..) {
             offer(&mut self.lists[j as usize * m..][..m], sq_dist, row);
@@ -72,7 +74,8 @@ impl Offers<'_> {
 /// The nearest rows of all rows.
 ///
 /// # Errors
-/// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Memory`](crate::Error::Memory).
+/// Errors of the source, [`Error::NotFinite`](crate::Error::NotFinite),
+/// [`Error::Memory`](crate::Error::Memory).
 pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<Lists> {
     let n = count_rows(data)?;
     let frame = frame(data, None, cx)?;
@@ -84,11 +87,11 @@ pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Exe
         let packed = packed(data, &rows, &frame)?;
         let (before, rest) = lists.places.split_at_mut(start as usize * m);
         let own = &mut rest[..rows.len() * m];
-        // Among themselves, each for itself.
+        // Rows of the block among themselves, each row for itself.
         let nobody = packed.limits(rows.iter().map(|_| -1.0));
         meet(data, (start, end), &packed, start, &nobody, m, own, &mut [], cx)?;
-        // With those before them, a growing part at a time, so that what they reach is soon known: `m` of them come into reach whenever their
-        // number doubles.
+        // Compare with earlier rows, in parts that grow, so that the reaches shrink early: whenever the
+        // number of rows doubles, about `m` of them come into reach.
         let mut first = 0;
         while first < start {
             let last = start.min(first + part.max(first));
@@ -101,8 +104,8 @@ pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Exe
     Ok(lists)
 }
 
-/// The rows `first..last` meet packed rows, of which the first is row number `start`: their own lists are `lists`, those of the packed rows
-/// `others`.
+/// Compares the rows `first..last` with packed rows that start at row number `start`. `lists` are the lists
+/// of the rows, `others` those of the packed rows.
 #[expect(clippy::too_many_arguments, reason = "a meeting has two sides")]
 fn meet<T: Compute>(
     data: &dyn DataSource<T>,
@@ -115,7 +118,7 @@ fn meet<T: Compute>(
     others: &mut [Found],
     cx: &Executor,
 ) -> Result<()> {
-    // How far the packed rows reached when this began.
+    // The reach of the packed rows at the start of the pass.
     let furthest: Vec<Found> = others.chunks_exact(m).map(|list| list[m - 1]).collect();
     let absorb = |chunk: Chunk<'_, T>,
                   mine: Wide<'_, Found>,
@@ -133,7 +136,7 @@ fn meet<T: Compute>(
                 }
                 offer(list, sq_dist, other);
             }
-            // Those that come after this one have higher numbers.
+            // Later rows have higher numbers.
             reach(list, other + 1)
         });
         Ok(())
@@ -145,10 +148,11 @@ fn meet<T: Compute>(
     sweep(&rows, cx, GRAPH_TILE_ROWS, state, &mut total, empty, absorb, |total, part| total.take(part, m))
 }
 
-/// The `m` nearest rows of `data` for each of other rows: their indices and squared distances, `m` of each a row.
+/// The `m` nearest rows of `data` for each of `rows`: their indices and squared distances, `m` of each per
+/// row.
 ///
 /// # Errors
-/// As [`neighbors`].
+/// Same as [`neighbors`].
 pub(crate) fn nearest_rows<T: Compute>(
     rows: &dyn DataSource<T>,
     data: &dyn DataSource<T>,
@@ -186,7 +190,7 @@ pub(crate) fn nearest_rows<T: Compute>(
 /// The nearest rows of a few of the rows.
 ///
 /// # Errors
-/// As [`neighbors`].
+/// Same as [`neighbors`].
 pub(super) fn nearest_of<T: Compute>(
     data: &dyn DataSource<T>,
     picked: &[u64],

@@ -1,8 +1,9 @@
-//! This module knows how rows look for neighbours only in the cells of a coarse partition that are nearest to them.
+//! Approximate search: rows search only the cells of a coarse partition that are nearest to them.
 //!
-//! The partition is our own k-means, of a sample of the rows. How many cells have to be looked into follows from another sample, whose true
-//! neighbours are found by brute force: whether a neighbour is found depends on nothing but the order of the cells about the row and about
-//! the neighbour, since whatever meets is told to both.
+//! The partition comes from k-means on a sample of the rows. The number of probed cells is chosen on another
+//! sample, whose true neighbors are found by brute force. A pair that is compared is offered to both rows.
+//! Whether a neighbor is found therefore depends only on the order of the cells about the row and about the
+//! neighbor.
 
 use super::brute::{frame, nearest_of, packed};
 use super::lists::{Found, Lists, offer, reach};
@@ -23,10 +24,10 @@ use crate::tuning::{
     n_cells, packed_rows, visitors_together,
 };
 
-/// The nearest rows of all rows, as far as they lie in cells that are looked into.
+/// The nearest rows of all rows, as far as they are in probed cells.
 ///
 /// # Errors
-/// As [`brute::neighbors`](super::brute::neighbors).
+/// Same as [`brute::neighbors`](super::brute::neighbors).
 pub(super) fn neighbors<T: Compute + Own>(
     data: &dyn DataSource<T>,
     m: usize,
@@ -38,14 +39,15 @@ pub(super) fn neighbors<T: Compute + Own>(
     let centers = partition(data, n, n_cells(n), cx)?;
     let k = centers.len() / data.dim();
     let (n_probes, found) = probes(data, n, m, recall, (&centers, k), &frame, cx)?;
-    // Looks into cells are kept in mind for some rows at a time, so that memory does not grow with the number of probes.
+    // Probes are stored for some rows at a time, so that memory does not grow with the number of probes.
     let slab = (n.max(LOOKS_TOGETHER) / n_probes as u64).clamp(1, n);
     let mut lists = look(data, m, (&centers, k), n_probes, slab, &frame, cx)?;
     fill(data, &frame, &mut lists, cx)?;
     Ok((lists, About { method: GraphMethod::Cells, recall: found, n_cells: k, n_probes }))
 }
 
-/// What all rows find in the `n_probes` cells nearest to them, and what is found there of them, `slab` rows at a time.
+/// Searches the `n_probes` nearest cells of all rows, `slab` rows at a time. Neighbors are offered to both
+/// sides.
 fn look<T: Compute>(
     data: &dyn DataSource<T>,
     m: usize,
@@ -69,17 +71,18 @@ fn look<T: Compute>(
     let part_rows = packed_rows::<T>(data.dim());
     let parts = (0..k).map(|cell| members.of(cell).len().div_ceil(part_rows)).max().unwrap_or(0);
     let mut lists = Lists::new(n, m)?;
-    // Parts by themselves: from then on, rows know how far they reach, if there are enough of them.
+    // First each part by itself: afterwards rows have a finite reach, if the part has enough rows.
     let by_itself = |part| Visit { part, visitors: part, known: &[] };
     let visits: Vec<_> = (0..k).flat_map(|cell| members.of(cell).chunks(part_rows)).map(by_itself).collect();
-    pay(&visits, data, frame, &mut lists, cx)?;
+    run_visits(&visits, data, frame, &mut lists, cx)?;
     let together = visitors_together(data.dim(), row_values(data));
     for first in (0..n).step_by(slab as usize) {
         if first > 0 {
             cells = probed(first)?;
         }
         let visitors = by_cell(cells.iter(), first, k, n_probes);
-        // Part after part of a cell: of many rows that coincide, the first ones soon content all others.
+        // Process the parts of a cell in order: if many rows coincide, the first parts fill the lists of all
+        // others.
         for level in 0..parts {
             let mut visits = Vec::new();
             for cell in 0..k {
@@ -88,13 +91,13 @@ fn look<T: Compute>(
                 let some = visitors.of(cell).chunks(together);
                 visits.extend(some.map(|visitors| Visit { part, visitors, known }));
             }
-            pay(&visits, data, frame, &mut lists, cx)?;
+            run_visits(&visits, data, frame, &mut lists, cx)?;
         }
     }
     Ok(lists)
 }
 
-/// Centers of cells: those of a few sweeps over a sample.
+/// The centers of the cells: a few k-means sweeps over a sample.
 fn partition<T: Compute + Own>(data: &dyn DataSource<T>, n: u64, k: usize, cx: &Executor) -> Result<Vec<T>> {
     let mut drawn = sample(n, CELL_SAMPLE_ROWS * k, 0);
     drawn.sort_unstable();
@@ -106,13 +109,14 @@ fn partition<T: Compute + Own>(data: &dyn DataSource<T>, n: u64, k: usize, cx: &
     Ok(run.centers())
 }
 
-/// Up to `most` rows, all of them different; the same ones every time.
+/// Up to `most` distinct rows; the same rows every time.
 fn sample(n: u64, most: usize, step: u64) -> Vec<u64> {
     let rng = &mut Rng::keyed(0, Purpose::Seeding, step);
     if (most as u64) < n { draw(n, None, most, rng) } else { (0..n).collect() }
 }
 
-/// How many cells have to be looked into to find the share `recall` of neighbours, and the share that is found then, both of a sample.
+/// The number of cells to probe for the share `recall` of true neighbors, and the share that is then found,
+/// both measured on a sample.
 fn probes<T: Compute>(
     data: &dyn DataSource<T>,
     n: u64,
@@ -131,7 +135,7 @@ fn probes<T: Compute>(
     // Some rows at a time: 32 MB of distances.
     let group = ((4 << 20) / (k * (m + 1))).max(1);
     for (rows, found) in rows.chunks(group).zip(found.chunks(group * m)) {
-        // The cells in their order about each of these rows, and about each of their neighbours.
+        // The order of the cells about each of these rows, and about each of their neighbors.
         let others = found.iter().map(|&(_, id)| u64::from(id));
         let mut all: Vec<u64> = rows.iter().copied().chain(others).collect();
         all.sort_unstable();
@@ -165,7 +169,7 @@ fn probes<T: Compute>(
         }
     }
     needed.sort_unstable();
-    // Another sample would have found a little more or less.
+    // Allow for the sampling error of the measured recall.
     let spread = (recall * (1.0 - recall) / rows.len() as f64).sqrt();
     let wanted = ((recall + spread).min(1.0) * needed.len() as f64).ceil() as usize;
     let n_probes = needed[wanted.clamp(1, needed.len()) - 1];
@@ -173,7 +177,7 @@ fn probes<T: Compute>(
     Ok((n_probes, within as f64 / needed.len() as f64))
 }
 
-/// Rows by cell, ascending.
+/// Rows grouped by cell, ascending.
 struct ByCell {
     starts: Vec<usize>,
     rows: Vec<u64>,
@@ -200,16 +204,17 @@ fn by_cell<'a>(cells: impl Iterator<Item = &'a u32> + Clone, first: u64, k: usiz
     ByCell { starts, rows }
 }
 
-/// Rows that look for neighbours in a part of a cell.
+/// A search by some rows (visitors) in a part of a cell.
 struct Visit<'a> {
     part: &'a [u64],
     visitors: &'a [u64],
-    /// Visitors that the part knows: its own rows, and those of parts that its rows look into. Empty where it is by itself.
+    /// Visitors that were compared with the part before: its own rows, and rows of parts that its rows
+    /// probed. Empty for a part by itself.
     known: &'a [u64],
 }
 
-/// Pays visits, some of them at a time: nobody hears meanwhile what the others find.
-fn pay<T: Compute>(
+/// Runs visits, several at a time. Visits that run together do not see each other's results.
+fn run_visits<T: Compute>(
     mut visits: &[Visit<'_>],
     data: &dyn DataSource<T>,
     frame: &Frame<T>,
@@ -225,11 +230,11 @@ fn pay<T: Compute>(
         let count = visits.iter().take(VISITS_TOGETHER).take_while(fits).count().max(1);
         let (together, rest) = visits.split_at(count);
         let mut told = Vec::new();
-        let pay = |visit: &Visit<'_>, told: &mut Vec<_>, buffers: &mut Near<T>| {
-            visit.pay(data, frame, lists, told, buffers, cx)
+        let run = |visit: &Visit<'_>, told: &mut Vec<_>, buffers: &mut Near<T>| {
+            visit.run(data, frame, lists, told, buffers, cx)
         };
         let merge = |all: &mut Vec<_>, part: &mut Vec<_>| all.append(part);
-        cx.ordered_reduce(together.iter(), &mut told, Vec::new, Near::default, pay, merge)?;
+        cx.ordered_reduce(together.iter(), &mut told, Vec::new, Near::default, run, merge)?;
         for (row, (sq_dist, id)) in told {
             offer(lists.of_mut(row), sq_dist, id);
         }
@@ -239,14 +244,15 @@ fn pay<T: Compute>(
 }
 
 impl Visit<'_> {
-    /// The most that can come of it for lists of `m` rows.
+    /// The largest number of new list entries that the visit can produce.
     fn most_news(&self, m: usize) -> usize {
         let (part, visitors) = (self.part.len(), self.visitors.len());
         visitors * m.min(part) + part * m.min(visitors)
     }
 
-    /// Appends what the visitors find in the part, and what the part finds among them, as far as `lists` do not hold it.
-    fn pay<T: Compute>(
+    /// Appends the neighbors that visitors find in the part, and vice versa, unless `lists` already hold
+    /// them.
+    fn run<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
         frame: &Frame<T>,
@@ -259,7 +265,7 @@ impl Visit<'_> {
         let &Self { part, visitors, known } = self;
         let telling = !known.is_empty();
         let looks = |row, first| reach(lists.of(row), first as u32) >= 0.0;
-        // Rows that have found enough others which coincide with them are not worth packing.
+        // Rows with enough coinciding neighbors need no search.
         let asked = telling && part.iter().any(|&row| looks(row, visitors[0]));
         if !asked && !visitors.iter().any(|&row| looks(row, part[0])) {
             return Ok(());
@@ -270,7 +276,7 @@ impl Visit<'_> {
             cx.check()?;
             let reach_of = |list| if telling { reach(list, rows[0] as u32) } else { -1.0 };
             let limits: Vec<f64> = own.chunks_exact(m).map(reach_of).collect();
-            // Where nobody of the part looks for anybody, those who do not either need not come.
+            // If no row of the part searches, visitors that do not search are skipped.
             let asked = limits.iter().any(|&reach| reach >= 0.0);
             let comes = |row| (asked || looks(row, part[0])) && known.binary_search(&row).is_err();
             let rows: Vec<u64> = rows.iter().copied().filter(|&row| comes(row)).collect();
@@ -289,7 +295,7 @@ impl Visit<'_> {
                     }
                     offer(list, sq_dist, other);
                 }
-                // Those that come after this one have higher numbers.
+                // Later rows have higher numbers.
                 reach(list, other + 1)
             });
             lists.news(&rows, &mine, told);
@@ -301,7 +307,7 @@ impl Visit<'_> {
     }
 }
 
-/// Rows that have not found enough others yet, because the cells that they looked into held too few, look at all rows.
+/// Searches all rows for rows whose probed cells held too few neighbors.
 fn fill<T: Compute>(
     data: &dyn DataSource<T>,
     frame: &Frame<T>,
@@ -347,7 +353,7 @@ mod tests {
 
     #[test]
     fn cells_of_several_parts_hold_all_rows() {
-        // Few values, so that most distances are shared; the last third coincides.
+        // Few distinct values, so that most distances are equal; the rows of the last third coincide.
         let mut values = rows(9000, 3, 9);
         values[18_000..].fill(1.0);
         let (source, cx) = (Dense::new(&values, 3).unwrap(), Executor::new(Some(2)).unwrap());

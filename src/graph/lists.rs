@@ -1,13 +1,13 @@
-//! This module knows the nearest neighbours found so far: a short list for every row, in order.
+//! The nearest neighbors found so far: a short sorted list per row.
 
 use super::{About, KnnGraph};
 use crate::error::Result;
 use crate::matrix::make_room;
 
-/// A neighbour: its squared distance and its index. The order of these pairs is that of lists.
+/// A neighbor: its squared distance and its index. Lists are sorted by these pairs.
 pub(super) type Found = (f64, u32);
 
-/// A place that is still free.
+/// An empty place.
 const FREE: Found = (f64::INFINITY, u32::MAX);
 
 /// The lists of all rows, `width` places each.
@@ -18,13 +18,13 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Free places for `n` rows.
+    /// Empty lists for `n` rows.
     ///
     /// # Errors
-    /// [`Error::Memory`](crate::Error::Memory).
+    /// [`Error::Memory`](crate::Error::Memory) if they do not fit into memory.
     pub(super) fn new(n: u64, width: usize) -> Result<Self> {
         let mut places = Vec::new();
-        make_room(&mut places, "a neighbour graph", n, width)?;
+        make_room(&mut places, "a neighbor graph", n, width)?;
         places.resize(n as usize * width, FREE);
         Ok(Self { width, places })
     }
@@ -34,17 +34,17 @@ impl Lists {
         &self.places[row as usize * self.width..][..self.width]
     }
 
-    /// See [`Lists::of`].
+    /// The list of a row, mutable.
     pub(super) fn of_mut(&mut self, row: u64) -> &mut [Found] {
         &mut self.places[row as usize * self.width..][..self.width]
     }
 
-    /// The lists of some rows.
+    /// Copies of the lists of some rows.
     pub(super) fn copies(&self, rows: &[u64]) -> Vec<Found> {
         rows.iter().flat_map(|&row| self.of(row)).copied().collect()
     }
 
-    /// Appends what is new in `copies` of the lists of `rows`.
+    /// Appends the entries of `copies` that the lists of `rows` do not hold yet.
     pub(super) fn news(&self, rows: &[u64], copies: &[Found], out: &mut Vec<(u64, Found)>) {
         for (&row, copy) in rows.iter().zip(copies.chunks_exact(self.width)) {
             let known = self.of(row);
@@ -62,7 +62,7 @@ impl Lists {
     }
 }
 
-/// Takes a neighbour into a list, if it is among the nearest.
+/// Inserts a neighbor into a list, if it is among the nearest.
 pub(super) fn offer(list: &mut [Found], sq_dist: f64, id: u32) {
     let last = list.len() - 1;
     if is_before((sq_dist, id), list[last]) && list.iter().all(|found| found.1 != id) {
@@ -72,13 +72,13 @@ pub(super) fn offer(list: &mut [Found], sq_dist: f64, id: u32) {
     }
 }
 
-/// Whether one neighbour comes before another.
+/// Whether one neighbor is sorted before another.
 pub(super) fn is_before(one: Found, other: Found) -> bool {
     one.0 < other.0 || (one.0 == other.0 && one.1 < other.1)
 }
 
-/// How far a list reaches for rows from number `first` on: squared, and negative where none of them can be of use, because as many others
-/// coincide with the row.
+/// The squared distance within which rows from index `first` on can enter the list. Negative if none can,
+/// because the list is full of coinciding rows with lower indices.
 pub(super) fn reach(list: &[Found], first: u32) -> f64 {
     let (sq_dist, id) = list[list.len() - 1];
     if sq_dist == 0.0 && id < first { -1.0 } else { sq_dist }

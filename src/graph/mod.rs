@@ -1,7 +1,7 @@
-//! The nearest neighbours of every row: exact by brute force or by a tree, or approximate by way of a coarse partition.
+//! Nearest-neighbor graphs: exact by brute force or k-d tree, or approximate by a coarse partition.
 //!
-//! Whatever finds them, distances are by difference in `f64`, a row is no neighbour of its own, and among equal distances the lower index comes
-//! first: an exact graph is one graph, whoever makes it.
+//! For every method, distances are computed by difference in `f64`, a row is not its own neighbor, and the
+//! lower index comes first among equal distances. All exact methods therefore return the same graph.
 
 mod brute;
 mod cells;
@@ -17,7 +17,7 @@ use crate::tuning::{brute_force_pays, tree_pays};
 
 pub(crate) use brute::nearest_rows;
 
-/// How neighbours are found.
+/// The method that finds neighbors.
 ///
 /// ```
 /// use shoal::graph::GraphMethod;
@@ -26,19 +26,19 @@ pub(crate) use brute::nearest_rows;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GraphMethod {
-    /// Choose when in doubt: the tree in few columns, brute force while that takes minutes at most, else cells.
+    /// The default: the tree for few columns, brute force if it takes at most minutes, else cells.
     #[default]
     Auto,
-    /// Choose for many columns: every pair of rows is looked at once, at the speed of the processor.
+    /// For many columns: brute force over all pairs of rows.
     Exact,
-    /// Choose for few columns, dense ones: exact too.
+    /// For dense rows with few columns: a k-d tree. Exact.
     Tree,
-    /// Choose for very many rows: rows look only into the cells of a coarse k-means partition that are nearest to them. Approximate.
+    /// For very many rows: rows search only the nearest cells of a coarse k-means partition. Approximate.
     Cells,
 }
 
 impl GraphMethod {
-    /// The method of that name.
+    /// The method with this name.
     ///
     /// ```
     /// assert_eq!(shoal::graph::GraphMethod::named("magic"), None);
@@ -47,7 +47,7 @@ impl GraphMethod {
         [Self::Auto, Self::Exact, Self::Tree, Self::Cells].into_iter().find(|method| method.name() == name)
     }
 
-    /// The name that Python and the command line show.
+    /// The name in Python and on the command line.
     ///
     /// ```
     /// assert_eq!(shoal::graph::GraphMethod::Cells.name(), "ivf");
@@ -61,7 +61,7 @@ impl GraphMethod {
         }
     }
 
-    /// The method that is used for `n` rows of `d` columns, sparse or not.
+    /// The method used for `n` rows of `d` columns, sparse or not.
     fn chosen(self, n: u64, d: usize, sparse: bool) -> Self {
         match self {
             Self::Auto if !sparse && tree_pays(n, d) => Self::Tree,
@@ -72,7 +72,7 @@ impl GraphMethod {
     }
 }
 
-/// The nearest neighbours of every row.
+/// The nearest neighbors of every row.
 ///
 /// ```
 /// use shoal::graph::{GraphMethod, KnnGraph};
@@ -88,7 +88,7 @@ pub struct KnnGraph {
     pub(crate) about: About,
 }
 
-/// How a graph was made.
+/// How a graph was computed.
 ///
 /// ```
 /// use shoal::graph::{GraphMethod, KnnGraph};
@@ -97,32 +97,33 @@ pub struct KnnGraph {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct About {
-    /// What found the neighbours.
+    /// The method that found the neighbors.
     pub method: GraphMethod,
-    /// The share of the true neighbours that was found, as measured on a sample of the rows; 1 where all of them are found for sure.
+    /// The share of true neighbors that was found, measured on a sample of the rows. 1 for exact methods.
     pub recall: f64,
-    /// Cells of the partition, and how many of them each row looked into; 0 where there is none.
+    /// Number of cells of the partition; 0 without a partition.
     pub n_cells: usize,
-    /// See `n_cells`.
+    /// Number of cells that each row searched; 0 without a partition.
     pub n_probes: usize,
 }
 
 impl About {
-    /// That of a graph that is exact.
+    /// The description of an exact graph.
     fn exact(method: GraphMethod) -> Self {
         Self { method, recall: 1.0, n_cells: 0, n_probes: 0 }
     }
 }
 
 impl KnnGraph {
-    /// The `n_neighbors` nearest other rows of every row. An approximate method looks until it finds the share `recall` of them, as
-    /// measured on a sample.
+    /// The `n_neighbors` nearest other rows of every row. An approximate method probes enough cells to find
+    /// the share `recall` of them, as measured on a sample.
     ///
     /// See [`KnnGraph`] for an example.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] for an `n_neighbors` that is 0 or not below the number of rows, and for a `recall` outside `(0, 1]`;
-    /// [`Error::Source`] for a source without [`Access::Random`]; [`Error::NotFinite`], and those of the source.
+    /// [`Error::InvalidParam`] if `n_neighbors` is 0 or not below the number of rows, or `recall` is outside
+    /// `(0, 1]`. [`Error::Source`] for a source without [`Access::Random`]. [`Error::NotFinite`] for NaN or
+    /// infinite values. Errors of the source.
     pub fn of<S: Source + ?Sized>(
         rows: &S,
         n_neighbors: usize,
@@ -141,12 +142,12 @@ impl KnnGraph {
         self.neighbors.len() / self.n_neighbors
     }
 
-    /// Neighbours of a row.
+    /// Number of neighbors per row.
     pub fn n_neighbors(&self) -> usize {
         self.n_neighbors
     }
 
-    /// The neighbours of all rows, row by row, nearest first.
+    /// The neighbors of all rows, row by row, nearest first.
     pub fn neighbors(&self) -> &[u32] {
         &self.neighbors
     }
@@ -156,13 +157,13 @@ impl KnnGraph {
         &self.sq_dists
     }
 
-    /// How the graph was made.
+    /// How the graph was computed.
     pub fn about(&self) -> About {
         self.about
     }
 }
 
-/// See [`KnnGraph::of`].
+/// Implements [`KnnGraph::of`].
 pub(crate) fn knn_graph<T: Compute + Own>(
     data: &dyn DataSource<T>,
     m: usize,
@@ -181,12 +182,11 @@ pub(crate) fn knn_graph<T: Compute + Own>(
         problems.push(format!("recall must be above 0 and at most 1, got {recall}"));
     }
     if n >= u64::from(u32::MAX) {
-        problems.push(format!("a graph of {n} rows is too large: at most {} are possible", u32::MAX - 1));
+        problems.push(format!("the number of rows of a graph must be at most {}, got {n}", u32::MAX - 1));
     }
     let sparse = data.most_values().is_some();
     if sparse && method == GraphMethod::Tree {
-        problems
-            .push("method=\"kd-tree\" is for dense rows: use \"exact\" or \"ivf\" for sparse ones".into());
+        problems.push("method=\"kd-tree\" needs dense rows: use \"exact\" or \"ivf\" for sparse rows".into());
     }
     if !problems.is_empty() {
         return Err(Error::InvalidParam(problems));

@@ -1,8 +1,9 @@
-//! This module knows a k-d tree over all rows, for few columns: boxes that are too far away are passed over with all their rows.
+//! k-d tree search, for few columns: skips boxes that are too far away with all their rows.
 //!
-//! A box is tight about its rows, so that equal rows make boxes of no extent. Rows are told apart by index where they do not differ, and boxes
-//! know their lowest index: of many rows that coincide the lowest ones are found first, and boxes of nothing but later ones are passed
-//! over. However many there are, a row looks at few.
+//! Each box is the smallest one around its rows, so equal rows form boxes of size 0. Equal rows are ordered
+//! by index, and each box knows its lowest index. Among many coinciding rows the lowest indices are found
+//! first, and boxes with only higher indices are skipped. Thus a row compares with few rows, however many
+//! coincide.
 
 use super::brute::frame;
 use super::lists::{Found, Lists, offer};
@@ -12,15 +13,15 @@ use crate::kernel::{Compute, sq_dist};
 use crate::parallel::Executor;
 use crate::tuning::LEAF_ROWS;
 
-/// Rows that one worker looks for the neighbours of at a time; they lie together in the tree.
+/// Number of rows whose neighbors one worker finds at a time. They are close together in the tree.
 const TILE_ROWS: usize = 512;
 
-/// A part of the rows: places `start..end` in the order of the tree.
+/// A node: places `start..end` in the order of the tree.
 #[derive(Debug)]
 struct Node {
     start: u32,
     end: u32,
-    /// Number of the second child; the first one follows its parent. 0 for a leaf.
+    /// Index of the second child; 0 for a leaf. The first child follows its parent.
     second: u32,
     /// The lowest index of a row.
     lowest: u32,
@@ -30,12 +31,12 @@ struct Node {
 struct Tree<T> {
     dim: usize,
     nodes: Vec<Node>,
-    /// The lowest and the highest value in each column, node by node.
+    /// The lowest and the highest value per column, node by node.
     boxes: Vec<[T; 2]>,
-    /// The rows in their order.
+    /// The row indices in the order of the tree.
     ids: Vec<u32>,
     rows: Vec<T>,
-    /// What is left of a squared distance that is summed in another order, as a share, at least.
+    /// A lower limit of the ratio between two sums of the same squared distance in different orders.
     sure: f64,
 }
 
@@ -44,7 +45,7 @@ impl<T: Compute> Tree<T> {
         let n = rows.len() / dim;
         let mut ids: Vec<u32> = (0..n as u32).collect();
         let (mut nodes, mut boxes) = (Vec::new(), Vec::new());
-        // Parts to do, and whose second child each is.
+        // Parts to process, and the parent whose second child each part is.
         let mut parts = vec![(0, n, usize::MAX)];
         while let Some((start, end, parent)) = parts.pop() {
             cx.check()?;
@@ -96,7 +97,7 @@ impl<T: Compute> Tree<T> {
         &self.rows[place * self.dim..][..self.dim]
     }
 
-    /// A squared distance that no row of a node is nearer than, but for rounding.
+    /// A lower bound on the squared distance to any row of a node, up to rounding.
     fn gap(&self, node: u32, to: &[T]) -> f64 {
         let sides = &self.boxes[node as usize * self.dim..][..self.dim];
         sides.iter().zip(to).fold(0.0, |sum, ([low, high], x)| {
@@ -106,7 +107,7 @@ impl<T: Compute> Tree<T> {
         })
     }
 
-    /// Fills the list of the row at a place; `open` is what is still to be looked at.
+    /// Fills the list of the row at a place. `open` is the stack of nodes to visit.
     fn look(&self, place: usize, list: &mut [Found], open: &mut Vec<(f64, u32)>) {
         let (own, to) = (self.ids[place], self.row(place));
         open.clear();
@@ -135,7 +136,8 @@ impl<T: Compute> Tree<T> {
             let (one, other) = (at + 1, node.second);
             let (near, far) = ((self.gap(one, to), one), (self.gap(other, to), other));
             let key = |(gap, node): (f64, u32)| (gap, self.nodes[node as usize].lowest);
-            // The nearer one is looked at first, of two that hold the row the one with the lowest row.
+            // Visit the nearer child first. If both contain the point, the child with the lowest row index
+            // comes first.
             let (near, far) = if key(far) < key(near) { (far, near) } else { (near, far) };
             open.push(far);
             open.push(near);
@@ -146,10 +148,10 @@ impl<T: Compute> Tree<T> {
 /// The nearest rows of all rows.
 ///
 /// # Errors
-/// As [`brute::neighbors`](super::brute::neighbors).
+/// Same as [`brute::neighbors`](super::brute::neighbors).
 pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<Lists> {
     let n = count_rows(data)?;
-    // Refuses what is not finite.
+    // Returns an error for values that are not finite.
     frame(data, None, cx)?;
     let all: Vec<u64> = (0..n).collect();
     let tree = Tree::new(&take(data, &all)?, data.dim(), cx)?;

@@ -1,4 +1,4 @@
-//! This module knows how to keep values at the start of a cache line.
+//! Buffers whose first value is at the start of a cache line.
 #![allow(unsafe_code)]
 
 use memmap2::MmapMut;
@@ -8,7 +8,8 @@ use crate::float::Float;
 /// Bytes of a cache line, and of the widest vector.
 pub(super) const LINE: usize = 64;
 
-/// A growable buffer whose first value lies at the start of a cache line, so that no vector load straddles two.
+/// A growable buffer whose first value is at the start of a cache line, so that no vector load crosses two
+/// lines.
 #[derive(Debug)]
 pub(super) struct Aligned<T> {
     buffer: Buffer<T>,
@@ -16,15 +17,15 @@ pub(super) struct Aligned<T> {
     len: usize,
 }
 
-/// Where the values lie.
+/// The memory that holds the values.
 #[derive(Debug)]
 enum Buffer<T> {
     Heap(Vec<T>),
-    /// Memory of its own.
+    /// A memory mapping of its own, used for large buffers.
     Pages(MmapMut),
 }
 
-/// Bytes from which memory of its own pays: a few large pages.
+/// Smallest buffer in bytes that gets its own mapping: a few huge pages.
 const LARGE: usize = 8 << 20;
 
 impl<T: Float> Default for Aligned<T> {
@@ -34,20 +35,20 @@ impl<T: Float> Default for Aligned<T> {
 }
 
 impl<T: Float> Aligned<T> {
-    /// `len` values, all `value`.
+    /// `len` values, all equal to `value`.
     pub(super) fn filled(len: usize, value: T) -> Self {
         let mut new = Self::default();
         new.grow(len, value);
         new
     }
 
-    /// `len` zeros that will be read here and there: in large pages, where the system has them, because it would look up a small one for
-    /// nearly every read.
+    /// `len` zeros for random access. Large buffers use huge pages if the system has them, because with small
+    /// pages nearly every read would miss the TLB.
     pub(super) fn scattered(len: usize) -> Self {
         let bytes = len * size_of::<T>();
         match MmapMut::map_anon(bytes.max(1)) {
             Ok(pages) if bytes >= LARGE => {
-                // Where it is refused, small pages do.
+                // If the system refuses huge pages, small pages work too.
                 #[cfg(target_os = "linux")]
                 let _ = pages.advise(memmap2::Advice::HugePage);
                 Self { buffer: Buffer::Pages(pages), start: 0, len }
@@ -56,7 +57,7 @@ impl<T: Float> Aligned<T> {
         }
     }
 
-    /// Makes the buffer at least `len` values long; it is all `value` after it had to grow.
+    /// Grows the buffer to at least `len` values. If it had to grow, all values are `value`.
     pub(super) fn grow(&mut self, len: usize, value: T) {
         if len > self.len {
             let buffer = vec![value; len + LINE / size_of::<T>()];
@@ -73,8 +74,9 @@ impl<T: Float> std::ops::Deref for Aligned<T> {
     fn deref(&self) -> &[T] {
         match &self.buffer {
             Buffer::Heap(values) => &values[self.start..][..self.len],
-            // SAFETY: the mapping was made with room for `len` values and lives as long as `self`; it begins with a page, which is aligned
-            // for any type, and its bytes are initialised: any bits are a value of T, which is `f32` or `f64`.
+            // SAFETY: the mapping has room for `len` values and lives as long as `self`. It starts at a page
+            // boundary, which is aligned for any type, and its bytes are initialized. Any bits are a valid
+            // `f32` or `f64`.
             Buffer::Pages(pages) => unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), self.len) },
         }
     }
@@ -84,7 +86,8 @@ impl<T: Float> std::ops::DerefMut for Aligned<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.buffer {
             Buffer::Heap(values) => &mut values[self.start..][..self.len],
-            // SAFETY: as for `deref`, and nobody else has the mapping.
+            // SAFETY: as for `deref`; `self` is borrowed mutably, so no other reference to the mapping
+            // exists.
             Buffer::Pages(pages) => unsafe {
                 std::slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), self.len)
             },

@@ -1,4 +1,4 @@
-//! This module knows what bounded sweeps ask of the kernels: some rows of a chunk against one panel of centers, and loops over bounds.
+//! Kernel calls of bounded sweeps: some rows of a chunk against one panel of centers, and loops over bounds.
 
 use std::ops::Range;
 
@@ -10,13 +10,14 @@ use super::table::Compute;
 use crate::float::Float;
 use crate::rows::{Rows, SparseRef};
 
-/// Rows of a chunk as the kernels read them, each at its place in the chunk; only those that were gathered.
+/// Rows of a chunk in the layout of the kernels, each at its index in the chunk. Only gathered rows are
+/// valid.
 #[derive(Debug)]
 pub(crate) struct Gathered<T> {
     pub(super) x: Aligned<T>,
-    /// `|x'|^2` of each.
+    /// `|x'|^2` of each row.
     pub(super) sq_norm: Vec<T>,
-    /// Tile values of a few rows.
+    /// Tile values of some rows.
     pub(super) tile: Aligned<T>,
 }
 
@@ -26,76 +27,78 @@ impl<T: Float> Default for Gathered<T> {
     }
 }
 
-/// A meeting of some gathered rows with a panel of centers. What is kept of a row is indexed by its place in the chunk.
+/// A comparison of some gathered rows with one panel of centers. Per-row slices are indexed by the row's
+/// index in the chunk.
 pub(crate) struct Meeting<'a, T> {
     pub(crate) panel: usize,
-    /// The rows, each once.
+    /// The rows, without duplicates.
     pub(crate) picked: &'a [u32],
-    /// The slot of each row's own center, which is left out.
+    /// The slot of each row's own center, which is excluded.
     pub(crate) slot: &'a [u32],
     /// The best tile value of each row so far.
     pub(crate) best: &'a mut [T],
-    /// The panel is that of the rows' own centers: their tile values become the best ones first.
+    /// The panel contains the rows' own centers: first initialize `best` with their tile values.
     pub(crate) begin: bool,
-    /// The smallest tile value of each of `picked`: comes out.
+    /// Output: the smallest tile value of each row in `picked`.
     pub(crate) low: &'a mut [T],
-    /// The rows for which that is at most the best: added.
+    /// Output, appended: the rows for which `low` is at most `best`.
     pub(crate) better: &'a mut Vec<Better<T>>,
-    /// Bounds for each center of the panel, if there are such.
+    /// Bounds for each center of the panel, if the sweep keeps per-center bounds.
     pub(crate) fine: Option<Fine<'a, T>>,
 }
 
-/// Lower bounds for every row and center, to be written for the rows of a meeting.
+/// Lower bounds per row and center, to be updated for the rows of a comparison.
 pub(crate) struct Fine<'a, T> {
-    /// `columns` bounds a row.
+    /// `columns` bounds per row.
     pub(crate) lower: &'a mut [f32],
     pub(crate) columns: usize,
-    /// What is added to the bounds of each center.
+    /// The drift that is added to the bounds of each center.
     pub(crate) drift: &'a [f32],
-    /// How far a squared distance may be off, by row.
+    /// The largest error of a squared distance, per row.
     pub(crate) error: &'a [T],
     pub(crate) unit: T,
 }
 
-/// A row that has a center in the panel as near as the best so far, or nearer.
+/// A row with a center in the panel that is at least as near as the best so far.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Better<T> {
-    /// Which of the picked rows.
+    /// Index into the picked rows.
     pub(crate) at: u32,
-    /// Where the nearest center stands in the panel.
+    /// Position of the nearest center in the panel.
     pub(crate) lane: u32,
     /// The second smallest tile value.
     pub(crate) next: T,
 }
 
-/// Whether rows lie in the lanes: then a row may meet single centers.
+/// Whether rows are in the vector lanes. If so, a row can be compared with single centers.
 pub(crate) fn meets_single_centers<T: Compute>(packed: &PackedCenters<T>) -> bool {
     packed.form == Form::RowsInLanes
 }
 
-/// What bounds are made of, the same for all rows.
+/// Rounding errors and units that all rows share, used to compute bounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Margins<T> {
     /// The largest `|c'|`.
     pub(crate) norm: T,
-    /// Rounding of a tile value, relative to the squared norms that it is made of.
+    /// Rounding error of a tile value, relative to the squared norms that enter it.
     pub(crate) gamma: T,
     /// The factor from lengths between packed values to lengths of bounds.
     pub(crate) unit: T,
-    /// How far the squared distance of a row to its own center may be off beside its rounding: that of a sparse row is a difference of sums.
+    /// The error of a squared distance to the own center beyond its rounding. It is nonzero for sparse rows,
+    /// whose distance is a difference of sums.
     pub(crate) off: T,
 }
 
-/// What follows from the squared distances of some rows to their own centers, in the order of these rows.
+/// Values derived from the squared distances of some rows to their own centers, in the order of these rows.
 #[derive(Debug, Default)]
 pub(crate) struct Radii<T> {
-    /// The squared distances, as [`gather`] found them.
+    /// The squared distances that [`gather`] computed.
     pub(crate) own: Vec<T>,
-    /// How far a squared distance, made of a tile value and `|x'|^2`, may be from the true one.
+    /// The largest error of a squared distance that is computed from a tile value and `|x'|^2`.
     pub(crate) error: Vec<T>,
-    /// Upper bounds of the distances.
+    /// Upper bounds on the distances.
     pub(crate) upper: Vec<f32>,
-    /// Centers further than this have larger tile values.
+    /// Centers farther away than this have larger tile values.
     pub(crate) reach: Vec<f32>,
 }
 
@@ -108,10 +111,11 @@ impl<T: Float> Radii<T> {
     }
 }
 
-/// What a sum, a product or a root of a few `f32` can lose.
+/// The relative error of a sum, product or root of a few `f32` values.
 pub(crate) const ROUNDING: f32 = 4e-7;
 
-/// Copies the `picked` rows of a chunk for [`lowest`], and measures them: distances to the centers in `slot` (by row), and what follows.
+/// Copies the `picked` rows of a chunk for [`lowest`], and computes their distances to the centers in `slot`
+/// (per row) and the derived radii.
 pub(crate) fn gather<T: Compute>(
     packed: &PackedCenters<T>,
     rows: Rows<'_, T>,
@@ -139,8 +143,8 @@ pub(crate) fn gather<T: Compute>(
     (packed.table.radii)(margins, radii);
 }
 
-/// Measures the `picked` rows of a chunk without gathering them: squared distances to the centers in `labels` (by row) and `|x'|^2`. For few
-/// columns, or sparse rows.
+/// Computes squared distances of the `picked` rows to the centers in `labels` (per row) and `|x'|^2`, without
+/// gathering the rows. For few columns or sparse rows.
 pub(crate) fn measure<T: Compute>(
     packed: &PackedCenters<T>,
     rows: Rows<'_, T>,
@@ -161,7 +165,7 @@ pub(crate) fn measure<T: Compute>(
     }
 }
 
-/// The squared distances of picked sparse rows to the centers in `slot` (by row), and `|x'|^2` (by row).
+/// The squared distances of picked sparse rows to the centers in `slot` (per row), and `|x'|^2` (per row).
 fn measure_sparse<T: Compute>(
     packed: &PackedCenters<T>,
     rows: SparseRef<'_, T>,
@@ -176,16 +180,16 @@ fn measure_sparse<T: Compute>(
     }
 }
 
-/// What follows from squared distances.
+/// Computes the values that follow from the squared distances.
 pub(crate) fn radii<T: Compute>(margins: Margins<T>, radii: &mut Radii<T>) {
     (T::table(Isa::active()).radii)(margins, radii);
 }
 
-/// What is nearest to some rows, in their order.
+/// The nearest center of some rows, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Nearest<T> {
     pub(crate) ids: Vec<u32>,
-    /// The smallest tile values, and the second smallest.
+    /// The smallest tile values. `next` holds the second smallest.
     pub(crate) best: Vec<T>,
     pub(crate) next: Vec<T>,
 }
@@ -199,10 +203,10 @@ impl<T: Float> Nearest<T> {
     }
 }
 
-/// Rows behind the last one that [`nearest_listed`] may overwrite.
+/// Number of rows after the last one that [`nearest_listed`] may overwrite.
 pub(crate) const BEHIND: usize = 16;
 
-/// Distances between all centers, rounded down: `k` rows of `k`. Costs `k^2 d` operations.
+/// Distances between all centers, rounded down: `k` rows of `k` values. Costs `k^2 d` operations.
 pub(crate) fn between<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>) -> Vec<f32> {
     let (k, d) = (packed.n_centers(), packed.dim());
     let mut columns = vec![T::ZERO; k * d];
@@ -216,7 +220,7 @@ pub(crate) fn between<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>
     out
 }
 
-/// Puts a row of a chunk into its place among columns, as the kernels read it.
+/// Writes a row of a chunk into column-major storage, in the layout of the kernels.
 pub(crate) fn put_in_columns<T: Compute>(packed: &PackedCenters<T>, row: &[T], columns: &mut [T], at: usize) {
     let stride = columns.len() / packed.dim();
     for (t, (&x, &s)) in row.iter().zip(&packed.shift).enumerate() {
@@ -224,7 +228,8 @@ pub(crate) fn put_in_columns<T: Compute>(packed: &PackedCenters<T>, row: &[T], c
     }
 }
 
-/// Some rows, as columns, against the listed centers only, which ascend. Columns and `nearest` have room for [`BEHIND`] rows more.
+/// Compares some rows, stored as columns, with the listed centers only. `list` must be in ascending order.
+/// Columns and `nearest` need room for [`BEHIND`] more rows.
 pub(crate) fn nearest_listed<T: Compute>(
     packed: &PackedCenters<T>,
     columns: &[T],
@@ -236,7 +241,7 @@ pub(crate) fn nearest_listed<T: Compute>(
     (packed.table.listed)(packed, columns, rows, list, nearest);
 }
 
-/// The centers as rows among themselves: what is nearest to each, and `|c'|^2`.
+/// The nearest other center of each center, and `|c'|^2` of each.
 pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mut Nearest<T>) -> Vec<f64> {
     nearest.resize(packed.n_centers());
     let centers = Rows::from(packed.centers());
@@ -244,7 +249,7 @@ pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mu
     (0..packed.n_centers()).map(|j| packed.sq_norm(centers, j)).collect()
 }
 
-/// As [`nearest`](super::nearest), with the smallest and the second smallest tile value of each row.
+/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value of each row.
 pub(crate) fn nearest_pair<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
@@ -264,7 +269,7 @@ pub(crate) fn nearest_pair<T: Compute>(
     });
 }
 
-/// As [`nearest_pair`] for a single row, in the least time.
+/// Like [`nearest_pair`] for a single row, with the lowest latency.
 pub(crate) fn nearest_single<T: Compute>(
     row: Rows<'_, T>,
     packed: &PackedCenters<T>,
@@ -276,7 +281,7 @@ pub(crate) fn nearest_single<T: Compute>(
         return nearest_pair(row, packed, nearest, scratch);
     };
     super::fits(row, packed);
-    // A strip would fill a micro tile with copies of the row; gathered rows have lower ones.
+    // A strip would fill a micro tile with copies of the row. Gathered rows can use lower micro tiles.
     gathered.tile.grow(packed.table.height * packed.width, T::ZERO);
     gathered.x.grow(packed.gathered_stride(), T::ZERO);
     gathered.sq_norm.resize(gathered.sq_norm.len().max(1), T::ZERO);
@@ -299,7 +304,7 @@ pub(crate) fn nearest_single<T: Compute>(
             fine: None,
         };
         (packed.table.lowest)(packed, gathered, meeting);
-        // What is no better than the second best so far changes nothing.
+        // A tile value that is not below the second best so far changes nothing.
         let Some(&Better { lane, next, .. }) = better.first() else { continue };
         if low[0] < nearest.best[0] {
             let second = if next < nearest.best[0] { next } else { nearest.best[0] };
@@ -311,8 +316,9 @@ pub(crate) fn nearest_single<T: Compute>(
     }
 }
 
-/// Some gathered rows against one panel: the smallest tile value of each, its own center left out, and which rows it betters. `rows` are those of
-/// the chunk, of which sparse ones were not gathered.
+/// Compares some gathered rows with one panel: the smallest tile value of each, without its own center, and
+/// the rows that it improves. `rows` are the rows of the chunk; sparse rows are read from there, since they
+/// are not gathered.
 pub(crate) fn lowest<T: Compute>(
     packed: &PackedCenters<T>,
     rows: Rows<'_, T>,
@@ -326,8 +332,9 @@ pub(crate) fn lowest<T: Compute>(
     }
 }
 
-/// Lower bounds of the distances of `picked` rows, from their lowest tile values `low` (in their order) and what may be wrong with those (by
-/// row), with `drift` added: into a column of `lower`, which has `width` of them.
+/// Writes lower bounds on the distances of `picked` rows into a column of `lower`, which has `width` columns.
+/// The bounds follow from the lowest tile values `low` (in the order of `picked`) and their errors (per row),
+/// plus `drift`.
 pub(crate) fn renew<T: Compute>(
     gathered: &Gathered<T>,
     picked: &[u32],
@@ -349,18 +356,18 @@ pub(crate) fn upper<T: Compute>(
     margins: Margins<T>,
 ) -> f32 {
     let sq_dist = (value + gathered.sq_norm[row] + error).to_f64();
-    // What is not a number bounds nothing: the row has values that are too large for tile values.
+    // NaN means that the row's values are too large for tile values, so there is no bound.
     let sq_dist = if sq_dist.is_nan() { f64::INFINITY } else { sq_dist.max(0.0) };
     (sq_dist.sqrt() * margins.unit.to_f64()) as f32 * (1.0 + ROUNDING)
 }
 
-/// The least of the lower bounds of each of the `picked` rows, without drift.
+/// The smallest lower bound of each of the `picked` rows, without drift.
 pub(crate) fn least(lower: &[f32], drift: &[f32], picked: &[u32], out: &mut [f32]) {
     (<f32 as Compute>::table(Isa::active()).least)(lower, drift, picked, out);
 }
 
-/// Lists the `picked` rows by the groups of `span` bounds of which one is within their `reach` (by row): group `g` finds its `counts[g]` rows from
-/// `lists[g * room]` on.
+/// Lists the `picked` rows per group of `span` bounds, if one bound of the group is within the row's `reach`.
+/// The `counts[g]` rows of group `g` start at `lists[g * room]`.
 pub(crate) fn near(
     lower: &[f32],
     (drift, span): (&[f32], usize),
@@ -371,12 +378,12 @@ pub(crate) fn near(
     (<f32 as Compute>::table(Isa::active()).near)(lower, (drift, span), picked, reach, lists);
 }
 
-/// The rows with `lower[r] - drift < reach[r]`, into the front of `rows`; gives their number.
+/// Writes the rows with `lower[r] - drift < reach[r]` to the front of `rows` and returns their number.
 pub(crate) fn within(lower: &[f32], drift: f32, reach: &[f32], rows: &mut [u32]) -> usize {
     (<f32 as Compute>::table(Isa::active()).within)(lower, drift, reach, rows)
 }
 
-/// Distances beyond which centers have larger tile values than one at most `upper` away.
+/// Distances beyond which centers have larger tile values than a center at most `upper` away.
 pub(crate) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [f32]) {
     (<f32 as Compute>::table(Isa::active()).reach)(margins, upper, out);
 }

@@ -1,11 +1,12 @@
-//! This module knows when tile values of `T` would merge centers, and how rows are measured by difference then.
+//! Detects centers that tile values of `T` cannot tell apart, and computes distances by difference for them.
 //!
-//! One pair of near-duplicate centers among those that are compared makes a whole pass slow: tile values cannot order two centers that are nearer
-//! to each other than their rounding. Equal centers do not count, since the lower index wins either way. Pairs that are not compared keep tile
-//! values, and a row near both has the label of either.
+//! Tile values cannot order two centers whose distance is below their rounding error. A single such pair
+//! among the compared centers makes a whole pass slow. Equal centers do not count, since the lower index wins
+//! either way. Pairs that are not compared keep tile values, and a row near both gets the label of either.
 //!
-//! A squared difference in `f64` neither overflows nor vanishes for values of `f32`. For `f64` values there is no wider type: there the
-//! largest difference of a pair is taken out first, and lengths are compared, not squares.
+//! The square of a difference of `f32` values neither overflows nor underflows in `f64`. There is no wider
+//! type for `f64` values: there, each difference vector is first divided by its largest component, and
+//! lengths are compared instead of squares.
 
 use super::generic::differences::{ROWS, is_length};
 use super::pack::{PackedCenters, Scratch, moved};
@@ -15,8 +16,9 @@ use crate::matrix::MatRef;
 use crate::rows::Rows;
 use crate::tuning::{COMPARED_CENTERS, COMPARED_COLUMNS};
 
-/// Whether tile values in a frame tell these centers apart; see the limits of [`PackedCenters`]. `norms` are their `|c'|^2` in any order, with
-/// infinite ones at the end. It depends neither on the order of `norms` nor on the instruction set.
+/// Whether tile values in a frame tell these centers apart; see the limits of [`PackedCenters`]. `norms` are
+/// the centers' `|c'|^2` in any order, with infinite values at the end. The result depends neither on the
+/// order of `norms` nor on the instruction set.
 pub(super) fn are_told_apart<T: Compute>(centers: MatRef<'_, T>, norms: &[T], shift: &[T], scale: T) -> bool {
     if norms.iter().filter(|&&norm| norm < vanishing()).count() > 1
         && !vanishing_are_equal(centers, shift, scale)
@@ -36,13 +38,13 @@ pub(super) fn are_told_apart<T: Compute>(centers: MatRef<'_, T>, norms: &[T], sh
     })
 }
 
-/// A squared length below which those of two centers lose what tells them apart.
+/// Two centers with squared lengths below this value may lose the digits that tell them apart.
 fn vanishing<T: Float>() -> T {
     T::from_f64(2f64.powi(if size_of::<T>() == 4 { -112 } else { -960 }))
 }
 
-/// Whether squares of differences, times the square of `scale`, keep these centers apart in `T`: all of those near the origin, and the pairs that
-/// [`are_told_apart`] looks at.
+/// Whether squared differences, times the square of `scale`, tell these centers apart in `T`. Checks all
+/// centers near the origin, and the pairs that [`are_told_apart`] compares.
 pub(super) fn squares_tell_apart<T: Compute>(centers: MatRef<'_, T>, scale: T) -> bool {
     let origin = vec![T::ZERO; centers.cols()];
     let picked: Vec<&[T]> = compared(centers).collect();
@@ -51,7 +53,7 @@ pub(super) fn squares_tell_apart<T: Compute>(centers: MatRef<'_, T>, scale: T) -
         && picked.iter().enumerate().all(|(i, a)| picked[..i].iter().all(|b| !vanishes(a, b)))
 }
 
-/// Evenly spaced centers, of which all pairs are compared.
+/// Evenly spaced centers, all pairs of which are compared.
 fn compared<T: Float>(centers: MatRef<'_, T>) -> impl Iterator<Item = &[T]> {
     let (k, some) = (centers.rows(), centers.rows().min(COMPARED_CENTERS));
     (0..some).map(move |i| centers.row(i * k / some))
@@ -69,14 +71,14 @@ fn sq_norm<T: Float>(center: &[T], shift: &[T], scale: T) -> f64 {
     moved.map(|c| c * c).sum()
 }
 
-/// Whether all centers of vanishing squared length are the same one.
+/// Whether all centers with a vanishing squared length are equal.
 fn vanishing_are_equal<T: Compute>(centers: MatRef<'_, T>, shift: &[T], scale: T) -> bool {
     let mut vanish = centers.iter().filter(|c| T::from_f64(sq_norm(c, shift, scale)) < vanishing());
     vanish.next().is_none_or(|first| vanish.all(|c| c == first))
 }
 
-/// Calls `f(rows, center, values)` for a few rows at a time and all centers, ascending: of each row the squared distance, or for `f64` the
-/// distance.
+/// Calls `f(rows, center, values)` for small groups of rows and all centers in ascending order. `values` are
+/// squared distances, or distances for `f64`.
 pub(super) fn for_each_center<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
@@ -96,7 +98,7 @@ pub(super) fn for_each_center<T: Compute>(
                     places.zip(some.row(i)).for_each(|(place, x)| *place = x.to_f64());
                 }
             }
-            // Spread, so that sparse rows get the labels that the same dense rows get.
+            // Expand sparse rows, so that they get the same labels as equal dense rows.
             Rows::Sparse(some) => {
                 columns.fill(0.0);
                 for (i, (stored, x)) in some.iter().enumerate() {
@@ -111,8 +113,8 @@ pub(super) fn for_each_center<T: Compute>(
     }
 }
 
-/// Calls `f(row, label, nearest, second nearest)` for every row, with squared distances, which may be infinite. A row that is not finite has the
-/// label 0.
+/// Calls `f(row, label, nearest, second nearest)` for every row, with squared distances, which may be
+/// infinite. A row with a non-finite value gets the label 0.
 pub(super) fn nearest_two<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
@@ -139,7 +141,7 @@ pub(super) fn nearest_two<T: Compute>(
     });
 }
 
-/// The squared distance of a value of [`for_each_center`].
+/// Converts a value of [`for_each_center`] to a squared distance.
 pub(super) fn squared<T: Float>(value: f64) -> f64 {
     if is_length::<T>() { value * value } else { value }
 }

@@ -1,4 +1,4 @@
-//! This module knows the instruction sets, and which of them this processor has.
+//! The instruction sets with kernels, and which of them this processor supports.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::error::Error;
 
-/// An instruction set that kernels are stamped for, from the plainest to the widest.
+/// An instruction set with kernels, in order of vector width.
 ///
 /// ```
 /// use shoal::kernel::Isa;
@@ -15,20 +15,20 @@ use crate::error::Error;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// Portable code; the oracle that the others are compared with.
+    /// Portable code, the reference for the other sets.
     Scalar,
-    /// 128-bit vectors of Arm processors.
+    /// 128-bit vectors on Arm.
     Neon,
-    /// 256-bit vectors with fused multiply-add of x86-64 processors.
+    /// 256-bit vectors with fused multiply-add on x86-64.
     Avx2,
-    /// 512-bit vectors of x86-64 processors.
+    /// 512-bit vectors on x86-64.
     Avx512,
 }
 
 const ALL: [Isa; 4] = [Isa::Scalar, Isa::Neon, Isa::Avx2, Isa::Avx512];
 
 impl Isa {
-    /// Whether this processor, and this build, can run it.
+    /// Whether this processor and this build support the instruction set.
     pub fn is_available(self) -> bool {
         match self {
             Self::Scalar => true,
@@ -43,21 +43,21 @@ impl Isa {
         }
     }
 
-    /// The next narrower one whose kernels give the same bits, if there is one.
+    /// The next narrower set with bit-identical results, if there is one.
     pub(super) fn narrower(self) -> Option<Self> {
         (self == Self::Avx512 && Self::Avx2.is_available()).then_some(Self::Avx2)
     }
 
-    /// All that this processor can run, the widest last.
+    /// All sets that this processor supports, the widest last.
     pub fn available() -> Vec<Self> {
         ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
-    /// The one to use: the widest available, or what the environment variable `SHOAL_ISA` names.
+    /// The set to use: the one named by the environment variable `SHOAL_ISA`, or else the widest available.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] when `SHOAL_ISA` names nothing, or something that this processor has not: running another set than the one
-    /// asked for would make a measurement lie.
+    /// [`Error::InvalidParam`] if `SHOAL_ISA` is unknown or not supported by this processor. There is no
+    /// fallback, because it would make measurements wrong.
     pub fn requested() -> Result<Self, Error> {
         let Ok(name) = std::env::var("SHOAL_ISA") else {
             return Ok(ALL.into_iter().rfind(|isa| isa.is_available()).unwrap_or(Self::Scalar));
@@ -67,13 +67,13 @@ impl Isa {
             return Ok(isa);
         }
         let has: Vec<String> = Self::available().iter().map(ToString::to_string).collect();
-        Err(Error::param(format!("SHOAL_ISA={isa}: this processor has only {}", has.join(", "))))
+        Err(Error::param(format!("SHOAL_ISA must be one of {} on this processor, got {isa}", has.join(", "))))
     }
 
-    /// The one in use: [`Isa::requested`], as it was when it was first asked for.
+    /// The set in use: the first result of [`Isa::requested`] in this process.
     ///
     /// # Panics
-    /// When [`Isa::requested`] fails.
+    /// If [`Isa::requested`] fails.
     pub fn active() -> Self {
         static ACTIVE: OnceLock<Isa> = OnceLock::new();
         *ACTIVE.get_or_init(|| Self::requested().unwrap_or_else(|e| panic!("{e}")))

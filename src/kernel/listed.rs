@@ -1,4 +1,5 @@
-//! This module knows what truncated methods ask of the kernels: one row against a few listed centers, and one row in the sums of a few.
+//! Kernel calls of truncated methods: one row against a few listed centers, and adding one row to the sums of
+//! a few centers.
 
 use super::aligned::{Aligned, LINE};
 use super::difference::squares_tell_apart;
@@ -11,8 +12,8 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::Rows;
 
-/// Centers as whole rows, for rows that meet only a few of them each. Their squared distances are those of the data times
-/// [`RowCenters::unit`], or weighted column by column.
+/// Centers stored as rows, for methods that compare each row with only a few centers. Squared distances are
+/// those of the data times [`RowCenters::unit`], or weighted per column.
 #[derive(Debug)]
 pub(crate) struct RowCenters<T: Compute> {
     table: &'static KernelTable<T>,
@@ -20,28 +21,28 @@ pub(crate) struct RowCenters<T: Compute> {
     dim: usize,
     stride: usize,
     rows: Aligned<T>,
-    /// What differences are multiplied by: for each center, or for all of them; empty where that is nothing.
+    /// The factors of differences: per center, shared by all centers, or empty for no factor.
     factors: Aligned<T>,
     factor_stride: usize,
     /// A power of two, nearly always 1, that keeps squares of huge and tiny differences in range.
     scale: T,
-    /// Squared lengths of the centers times the scale; only for sparse rows.
+    /// Squared lengths of the centers times the scale. Only for sparse rows.
     sq_norms: Vec<f64>,
-    /// The squares of differences between centers do not vanish in `T`.
+    /// Squared differences between centers do not underflow in `T`.
     told_apart: bool,
 }
 
 impl<T: Compute> RowCenters<T> {
-    /// Lays `centers` out for rows that are sparse, or dense.
+    /// Lays out `centers` for sparse or dense rows.
     pub(crate) fn new(centers: MatRef<'_, T>, sparse: bool) -> Self {
         Self::for_isa(centers, sparse, Isa::active())
     }
 
-    /// The same for a processor that has `isa`.
+    /// Like [`RowCenters::new`], for a given instruction set.
     pub(super) fn for_isa(centers: MatRef<'_, T>, sparse: bool, isa: Isa) -> Self {
         let scale = scale_of(centers, None);
         let mut new = Self::plain(centers, scale, isa);
-        // At the usual scale only what is far below the rounding of other values vanishes.
+        // At scale 1, only differences far below the rounding error of other values underflow.
         new.told_apart = scale == T::from_f32(1.0) || squares_tell_apart(centers, scale);
         if sparse {
             new.sq_norms = centers.iter().map(|center| sparse::sq_norm(center, scale)).collect();
@@ -51,17 +52,18 @@ impl<T: Compute> RowCenters<T> {
         new
     }
 
-    /// The same for dense rows, with a factor for each value of `centers` that differences are multiplied by.
+    /// Like [`RowCenters::new`] for dense rows, with one factor per value of `centers` that scales the
+    /// differences.
     ///
     /// # Panics
-    /// When there is not one factor a value.
+    /// If `factors` and `centers` have different lengths.
     pub(crate) fn with_factors(centers: MatRef<'_, T>, factors: &[T]) -> Self {
         Self::with_factors_for_isa(centers, factors, Isa::active())
     }
 
-    /// The same for a processor that has `isa`.
+    /// Like [`RowCenters::with_factors`], for a given instruction set.
     pub(super) fn with_factors_for_isa(centers: MatRef<'_, T>, factors: &[T], isa: Isa) -> Self {
-        assert_eq!(factors.len(), centers.rows() * centers.cols(), "one factor a value");
+        assert_eq!(factors.len(), centers.rows() * centers.cols(), "one factor per value");
         let mut new = Self::plain(centers, T::from_f32(1.0), isa);
         new.factors = padded(MatRef::new(factors, centers.cols()), new.stride);
         new.factor_stride = new.stride;
@@ -69,7 +71,7 @@ impl<T: Compute> RowCenters<T> {
     }
 
     fn plain(centers: MatRef<'_, T>, scale: T, isa: Isa) -> Self {
-        assert!(isa.is_available(), "this processor has not {isa}");
+        assert!(isa.is_available(), "this processor does not support {isa}");
         let (k, dim) = (centers.rows(), centers.cols());
         let stride = (dim * size_of::<T>()).next_multiple_of(LINE) / size_of::<T>();
         Self {
@@ -91,18 +93,19 @@ impl<T: Compute> RowCenters<T> {
         self.k
     }
 
-    /// Columns of a center.
+    /// Number of columns of a center.
     pub(crate) fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Whether [`RowCenters::sq_dists`] tells the centers apart. Some are so far away that the squares of the differences between others vanish
-    /// in `T`, if not. With factors this is always `true`, unchecked: callers choose them so that scaled differences that matter are about 1.
+    /// Whether [`RowCenters::sq_dists`] tells the centers apart. If `false`, some centers are so far away
+    /// that squared differences between others underflow in `T`. With factors the result is always `true`,
+    /// unchecked: callers choose factors for which the relevant scaled differences are about 1.
     pub(crate) fn are_told_apart(&self) -> bool {
         self.told_apart
     }
 
-    /// What the squared distances of the data are multiplied by.
+    /// The factor by which squared distances of the data are multiplied.
     pub(crate) fn unit(&self) -> f64 {
         self.scale.to_f64() * self.scale.to_f64()
     }
@@ -115,7 +118,7 @@ impl<T: Compute> RowCenters<T> {
         Padded { values: &self.rows, stride: self.stride }
     }
 
-    /// Asks for row `i`, which will soon be read.
+    /// Prefetches row `i`.
     #[inline]
     pub(crate) fn prefetch(&self, rows: Rows<'_, T>, i: usize) {
         (self.table.prefetch)(rows.stored(i));
@@ -124,7 +127,7 @@ impl<T: Compute> RowCenters<T> {
     /// Squared distances of row `i` to the listed centers, by difference in `T`.
     ///
     /// # Panics
-    /// When lengths do not fit, a listed center is not there, or there are factors for sparse rows.
+    /// If lengths do not match, a listed center does not exist, or there are factors for sparse rows.
     pub(crate) fn sq_dists(&self, rows: Rows<'_, T>, i: usize, list: &[u32], out: &mut [T]) {
         assert_eq!(rows.cols(), self.dim, "rows and centers have different numbers of columns");
         match rows {
@@ -152,7 +155,8 @@ impl<T: Compute> RowCenters<T> {
         }
     }
 
-    /// The squared distance of row `i` to center `j`, in the units of the data; differences and sums in `f64`.
+    /// The squared distance of row `i` to center `j` in the units of the data, with differences and sums in
+    /// `f64`.
     pub(crate) fn sq_dist(&self, rows: Rows<'_, T>, i: usize, j: usize) -> f64 {
         super::sq_dist_of(self.table, rows, i, self.row(j), || self.sq_norms[j] / self.unit())
     }
@@ -160,7 +164,7 @@ impl<T: Compute> RowCenters<T> {
     /// `sums[j] += part * row i` for each of the listed centers `j`.
     ///
     /// # Panics
-    /// When lengths do not fit.
+    /// If lengths do not match.
     pub(crate) fn add_parts(
         &self,
         rows: Rows<'_, T>,
@@ -183,16 +187,16 @@ impl<T: Compute> RowCenters<T> {
         }
     }
 
-    /// `squares[j] += part * (row - center j)^2`, column by column, for each of the listed centers `j`.
+    /// `squares[j] += part * (row - center j)^2`, per column, for each of the listed centers `j`.
     ///
     /// # Panics
-    /// When lengths do not fit.
+    /// If lengths do not match.
     pub(crate) fn add_squares(&self, row: &[T], list: &[u32], parts: &[f64], squares: &mut [f64]) {
         (self.table.add_squares)(row, self.padded(), list, parts, squares);
     }
 }
 
-/// Rows that lie `stride` values apart, with zeros between.
+/// Rows at a distance of `stride` values, padded with zeros.
 fn padded<T: Float>(rows: MatRef<'_, T>, stride: usize) -> Aligned<T> {
     let mut out = Aligned::filled(rows.rows() * stride, T::ZERO);
     for (place, row) in out.chunks_exact_mut(stride).zip(rows.iter()) {

@@ -1,9 +1,11 @@
-//! A block of rows against packed centers, on this processor.
+//! Kernels: distances, labels and sums for a block of rows against packed centers, on this processor.
 //!
-//! The verbs here are safe, own no threads, and those of a sweep allocate nothing once their [`Scratch`] has grown. They work strip by strip and never
-//! write a row by center matrix unless asked for one. Labels follow one rule everywhere, the *canonical label*: the center with the
-//! smallest tile value (see [`PackedCenters`]), the lowest index among equals. Distances that are reported are recomputed by difference
-//! in `f64`, so that they are exact to rounding.
+//! All functions are safe and start no threads. The functions of a sweep do not allocate once their
+//! [`Scratch`] has grown. They process strips of rows and write a row by center matrix only if asked to.
+//!
+//! All functions use the same *canonical label*: the center with the smallest tile value (see
+//! [`PackedCenters`]), and the lowest index among equals. Reported distances are recomputed by difference in
+//! `f64`, so they are exact up to rounding.
 //!
 //! ```
 //! use shoal::MatRef;
@@ -39,7 +41,8 @@ use generic::{accumulate as sums_of, sparse};
 use pack::Form;
 use table::KernelTable;
 
-/// Cuts `rows` into strips, and loads each where rows are loaded: `f` takes what is done to it, and the strip.
+/// Cuts `rows` into strips and loads each strip if its kernel reads loaded rows. Calls `f(range, strip,
+/// scratch)`.
 fn for_each_strip<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
@@ -63,14 +66,18 @@ fn for_each_strip<T: Compute>(
     }
 }
 
-/// Refuses rows of another length, or of another kind than the centers were packed for.
+/// Checks that rows have the columns, and the kind (dense or sparse), for which the centers were packed.
 fn fits<T: Compute>(rows: Rows<'_, T>, packed: &PackedCenters<T>) {
     assert_eq!(rows.cols(), packed.dim, "rows and centers have different numbers of columns");
     let sparse = matches!(rows, Rows::Sparse(_));
-    assert_eq!(sparse, packed.is_sparse(), "centers packed for rows of the other kind, dense or sparse");
+    assert_eq!(
+        sparse,
+        packed.is_sparse(),
+        "centers must be packed for the kind of the rows, dense or sparse"
+    );
 }
 
-/// A strip of rows: loaded, or sparse and read where it lies.
+/// A strip of rows: either loaded into the scratch, or sparse and read in place.
 #[derive(Clone, Copy)]
 struct Strip<'a, T> {
     rows: usize,
@@ -86,7 +93,7 @@ impl<T: Compute> Strip<'_, T> {
         }
     }
 
-    /// The same with the second smallest value too.
+    /// Like `argmin`, with the second smallest value too.
     fn two(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
         match self.sparse {
             None => (packed.table.two)(packed, scratch, labels),
@@ -103,16 +110,17 @@ impl<T: Compute> Strip<'_, T> {
     }
 }
 
-/// Labels every row with its nearest center.
+/// Labels every row with its nearest center. Costs `2 n k d` operations.
 ///
-/// A row with a value that is not finite gets some label within range; [`accumulate`] and [`sq_dists`] show it by a distance that is not
-/// finite. So does a row so far away that its tile values overflow `T`: it is then further than 1e16 times the centers' spread, where
-/// their distances are equal even in `f64`. Costs `2 n k d` operations.
-///
-/// # Panics
-/// When `labels` is not as long as `rows`, or rows and centers differ in their columns.
+/// A row with a non-finite value gets an arbitrary valid label, and its distance from [`accumulate`] and
+/// [`sq_dists`] is not finite. The same holds for a row so far away that its tile values overflow `T`. Such a
+/// row is farther away than 1e16 times the spread of the centers, where all centers are equally far even in
+/// `f64`.
 ///
 /// See the [module](self) for an example.
+///
+/// # Panics
+/// If `labels` is not as long as `rows`, or rows and centers have different numbers of columns.
 pub fn nearest<'a, T: Compute>(
     rows: impl Into<Rows<'a, T>>,
     packed: &PackedCenters<T>,
@@ -120,7 +128,7 @@ pub fn nearest<'a, T: Compute>(
     scratch: &mut Scratch<T>,
 ) {
     let rows = rows.into();
-    assert_eq!(rows.rows(), labels.len(), "one label a row");
+    assert_eq!(rows.rows(), labels.len(), "one label per row");
     if packed.by_difference {
         return difference::nearest_two(rows, packed, scratch, |r, label, _, _| labels[r] = label);
     }
@@ -129,11 +137,13 @@ pub fn nearest<'a, T: Compute>(
     });
 }
 
-/// As [`nearest`], with the squared distances to the nearest center (by difference) and to the second nearest (tile form, never negative;
-/// infinite with a single center).
+/// Like [`nearest`], with the squared distances to the nearest and second nearest center.
+///
+/// The first is computed by difference. The second is computed from the tile value, is never negative, and is
+/// infinite for a single center.
 ///
 /// # Panics
-/// As [`nearest`], for `best` and `second` too.
+/// Same as [`nearest`], also for the lengths of `best` and `second`.
 ///
 /// ```
 /// use shoal::MatRef;
@@ -153,7 +163,7 @@ pub fn nearest_two<'a, T: Compute>(
 ) {
     let rows = rows.into();
     let n = rows.rows();
-    assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances a row");
+    assert!(labels.len() == n && best.len() == n && second.len() == n, "one label and two distances per row");
     if packed.by_difference {
         return difference::nearest_two(rows, packed, scratch, |r, label, nearest, next| {
             (labels[r], best[r], second[r]) = (label, nearest, next);
@@ -168,13 +178,13 @@ pub fn nearest_two<'a, T: Compute>(
     });
 }
 
-/// The `m` nearest centers of every row, nearest first, with their squared distances by difference.
+/// The `m` nearest centers of every row, nearest first, with squared distances by difference.
 ///
-/// The first is the canonical label, the others are ordered by distance, then index. `labels` and `sq_dists` hold `m` values a row.
-/// Costs `2 n k d` operations and up to `n k m` comparisons.
+/// The first is the canonical label. The others are ordered by distance, then index. `labels` and `sq_dists`
+/// hold `m` values per row. Costs `2 n k d` operations and up to `n k m` comparisons.
 ///
 /// # Panics
-/// When `m` is 0 or above the number of centers, or an output has not `m` values a row.
+/// If `m` is 0 or above the number of centers, or an output does not have `m` values per row.
 ///
 /// ```
 /// use shoal::MatRef;
@@ -194,8 +204,8 @@ pub fn nearest_m<'a, T: Compute>(
 ) {
     let rows = rows.into();
     let n = rows.rows();
-    assert!((1..=packed.k).contains(&m), "{m} nearest of {} centers", packed.k);
-    assert!(labels.len() == n * m && sq_dists.len() == n * m, "m labels and distances a row");
+    assert!((1..=packed.k).contains(&m), "m must be in 1..={}, got {m}", packed.k);
+    assert!(labels.len() == n * m && sq_dists.len() == n * m, "m labels and distances per row");
     if packed.by_difference {
         let mut found = Vec::new();
         difference::for_each_center(rows, packed, scratch, |range, j, values| {
@@ -209,7 +219,7 @@ pub fn nearest_m<'a, T: Compute>(
             if j + 1 == packed.k {
                 for (r, row) in range.zip(found.chunks_exact(m)) {
                     let known = row.partition_point(|(value, _)| value.is_finite());
-                    // Centers at no finite distance come last.
+                    // Centers without a finite distance come last.
                     let rest =
                         (0..packed.k as u32).filter(|&j| row[..known].iter().all(|&(_, near)| near != j));
                     let rest = rest.map(|j| (f64::INFINITY, j)).take(m - known);
@@ -229,7 +239,7 @@ pub fn nearest_m<'a, T: Compute>(
         });
         for (i, r) in range.enumerate() {
             let mut exact: Vec<(f64, u32)> = if found[i * m + m - 1].1 == u32::MAX {
-                // Some tile values left the range of T: measure all by difference.
+                // Some tile values overflowed `T`: compute all distances by difference.
                 let mut all = all_sorted(packed, rows, r);
                 all.truncate(m);
                 all
@@ -245,7 +255,7 @@ pub fn nearest_m<'a, T: Compute>(
     });
 }
 
-/// All centers by their squared distances from a row, which are measured.
+/// All centers, sorted by their squared distances to a row.
 #[cold]
 fn all_sorted<T: Compute>(packed: &PackedCenters<T>, rows: Rows<'_, T>, r: usize) -> Vec<(f64, u32)> {
     let mut all: Vec<_> = (0..packed.k).map(|j| (packed.sq_dist(rows, r, j), j as u32)).collect();
@@ -253,7 +263,7 @@ fn all_sorted<T: Compute>(packed: &PackedCenters<T>, rows: Rows<'_, T>, r: usize
     all
 }
 
-/// Puts a center among the nearest ones of a row so far, if it is one of them.
+/// Inserts a center into the sorted list of the nearest centers of a row, if it belongs there.
 fn take_in<V: PartialOrd>(nearest: &mut [(V, u32)], value: V, center: usize) {
     let last = nearest.len() - 1;
     if value < nearest[last].0 {
@@ -263,7 +273,8 @@ fn take_in<V: PartialOrd>(nearest: &mut [(V, u32)], value: V, center: usize) {
     }
 }
 
-/// Calls `f(row of the strip, center, tile value)` for every pair of the loaded strip, centers ascending for each row.
+/// Calls `f(row of the strip, center, tile value)` for every pair of the strip, with ascending centers for
+/// each row.
 fn for_each_panel<T: Compute>(
     packed: &PackedCenters<T>,
     scratch: &mut Scratch<T>,
@@ -274,7 +285,7 @@ fn for_each_panel<T: Compute>(
     for panel in 0..packed.k.div_ceil(width) {
         strip.values(packed, scratch, panel);
         let first = panel * width;
-        // The last panel may be narrower, and filled up.
+        // The last panel may have fewer centers and padding.
         let stride = packed.panel_width(first);
         let centers = stride.min(packed.k - first);
         for i in 0..strip.rows {
@@ -285,13 +296,13 @@ fn for_each_panel<T: Compute>(
     }
 }
 
-/// Squared distances of every row to every center: `out` holds one row of `k` values for each row.
+/// Squared distances of every row to every center: `out` holds `k` values per row.
 ///
-/// Tile form, never negative; where it would lose more than half of the digits of `T` to cancellation the value is recomputed by
-/// difference.
+/// Values are computed from tile values and never negative. A value that would lose more than half of the
+/// digits of `T` to cancellation is recomputed by difference.
 ///
 /// # Panics
-/// When `out` is not rows times centers long.
+/// If the length of `out` is not rows times centers.
 ///
 /// ```
 /// use shoal::MatRef;
@@ -308,7 +319,7 @@ pub fn distances<'a, T: Compute>(
     scratch: &mut Scratch<T>,
 ) {
     let (rows, k) = (rows.into(), packed.k);
-    assert_eq!(out.len(), rows.rows() * k, "one value for each row and center");
+    assert_eq!(out.len(), rows.rows() * k, "one value per row and center");
     if packed.by_difference {
         for (i, out) in out.iter_mut().enumerate() {
             *out = packed.sq_dist(rows, i / k, i % k);
@@ -333,11 +344,13 @@ pub fn distances<'a, T: Compute>(
     });
 }
 
-/// Adds every row to the sum of its center, in `f64`: `sums[label] += weight * row`, `totals[label] += weight`, and to
-/// `energies[label]`, row by row, the weighted squared difference between the row and its center.
+/// Adds every row to the sum of its center, in `f64`.
+///
+/// For each row: `sums[label] += weight * row`, `totals[label] += weight`, and `energies[label] += weight *
+/// |row - center|^2`.
 ///
 /// # Panics
-/// When a length does not fit, or a label is not below the number of centers.
+/// If a length does not match, or a label is not below the number of centers.
 ///
 /// ```
 /// use shoal::MatRef;
@@ -359,9 +372,12 @@ pub fn accumulate<'a, T: Compute>(
 ) {
     let rows = rows.into();
     fits(rows, packed);
-    assert!(labels.len() == rows.rows() && weights.is_none_or(|w| w.len() == rows.rows()), "one label a row");
-    assert!(sums.len() == packed.k * packed.dim, "one sum a center");
-    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
+    assert!(
+        labels.len() == rows.rows() && weights.is_none_or(|w| w.len() == rows.rows()),
+        "one label per row"
+    );
+    assert!(sums.len() == packed.k * packed.dim, "one sum per center");
+    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
             (packed.table.accumulate)(rows, labels, weights, packed.centers(), sums, totals, energies);
@@ -381,13 +397,14 @@ pub fn accumulate<'a, T: Compute>(
     }
 }
 
-/// Takes every row whose label changed from the sum of its old center to that of its new one: what [`accumulate`] would give for `new`,
-/// to rounding, from what it gave for `old`. Every row weighs 1. A sum has two parts, `sums` and the much smaller `lows` (0 at first), so that
-/// what is taken away leaves no residue. `energies` follow, row by row. Costs `d` operations for each changed row, and one comparison for
-/// every other.
+/// Moves every row whose label changed from the sum of its old center to the sum of its new center.
+///
+/// The result equals [`accumulate`] for `new`, up to rounding. Every row has weight 1. Each sum has two
+/// parts, `sums` and the much smaller `lows` (0 at first), so that subtraction leaves no residue. `energies`
+/// are updated row by row. Costs `d` operations per changed row and one comparison per other row.
 ///
 /// # Panics
-/// When a length does not fit, or a label that changes is not below the number of centers.
+/// If a length does not match, or a changed label is not below the number of centers.
 ///
 /// ```
 /// use shoal::MatRef;
@@ -410,9 +427,9 @@ pub fn reassign<'a, T: Compute>(
     let rows = rows.into();
     fits(rows, packed);
     assert!(lows.len() == sums.len(), "both parts of a sum");
-    assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels a row");
-    assert!(sums.len() == packed.k * packed.dim, "one sum a center");
-    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy a center");
+    assert!(old.len() == rows.rows() && new.len() == rows.rows(), "two labels per row");
+    assert!(sums.len() == packed.k * packed.dim, "one sum per center");
+    assert!(totals.len() == packed.k && energies.len() == packed.k, "one weight and one energy per center");
     match rows {
         Rows::Dense(rows) => {
             (packed.table.reassign)(rows, (old, new), packed.centers(), (sums, lows), totals, energies);
@@ -436,7 +453,7 @@ pub fn reassign<'a, T: Compute>(
 /// Squared distances of rows to the centers that label them, by difference in `f64`.
 ///
 /// # Panics
-/// When a length does not fit, or a label is not below the number of centers.
+/// If a length does not match, or a label is not below the number of centers.
 ///
 /// ```
 /// use shoal::MatRef;
@@ -454,16 +471,17 @@ pub fn sq_dists<'a, T: Compute>(
 ) {
     let rows = rows.into();
     fits(rows, packed);
-    assert!(labels.len() == rows.rows() && out.len() == rows.rows(), "one label and one distance a row");
+    assert!(labels.len() == rows.rows() && out.len() == rows.rows(), "one label and one distance per row");
     for (i, (&label, out)) in labels.iter().zip(out).enumerate() {
         *out = packed.sq_dist(rows, i, label as usize);
     }
 }
 
-/// Squared distance between two rows; differences and sums in `f64`, the same bits on every processor.
+/// Squared distance between two rows. Differences and sums are `f64`, and the result is bit-identical on
+/// every processor.
 ///
 /// # Panics
-/// When the rows differ in length.
+/// If the rows have different lengths.
 ///
 /// ```
 /// assert_eq!(shoal::kernel::sq_dist(&[0.0f32, 3.0], &[4.0, 0.0]), 25.0);
@@ -473,10 +491,10 @@ pub fn sq_dist<T: Compute>(a: &[T], b: &[T]) -> f64 {
     (T::table(Isa::active()).sq_dist)(a, b)
 }
 
-/// Squared distances of one row to a few others, as [`sq_dist`].
+/// Squared distances of one row to several others, as [`sq_dist`].
 ///
 /// # Panics
-/// When rows differ in length, or `out` is not one value for each of `others`.
+/// If rows have different lengths, or `out` does not have one value per row of `others`.
 ///
 /// ```
 /// let mut out = [0.0; 2];
@@ -494,7 +512,7 @@ pub fn sq_dists_few<T: Compute>(row: &[T], others: MatRef<'_, T>, out: &mut [f64
     }
 }
 
-/// A point that distances are measured to, of rows of either kind.
+/// A fixed point for distances to dense or sparse rows.
 ///
 /// ```
 /// use shoal::{SparseRef, kernel::Point};
@@ -510,24 +528,24 @@ pub struct Point<'a, T: Compute> {
 }
 
 impl<'a, T: Compute> Point<'a, T> {
-    /// The point with these values.
+    /// Creates a point from its values.
     pub fn new(values: &'a [T]) -> Self {
         let sq_norm = sparse::sq_norm(values, T::from_f32(1.0));
         Self { values, sq_norm, table: T::table(Isa::active()) }
     }
 
-    /// The squared distance of row `i` of `rows`, by difference in `f64`. That of a sparse row may be off by a rounding of the squared length of the
-    /// point for each column, and is 0 where they are equal.
+    /// The squared distance to row `i` of `rows`, by difference in `f64`. For a sparse row the error is up to
+    /// one rounding of the point's squared length per column, and equal points have distance 0.
     ///
     /// # Panics
-    /// When there is no such row, or it has another length.
+    /// If the row does not exist or has another length.
     pub fn sq_dist(&self, rows: Rows<'_, T>, i: usize) -> f64 {
         assert_eq!(rows.cols(), self.values.len(), "rows of the same length");
         sq_dist_of(self.table, rows, i, self.values, || self.sq_norm)
     }
 }
 
-/// The squared distance of row `i` to a center of that squared length.
+/// The squared distance of row `i` to a center with squared length `sq_norm`.
 #[inline]
 fn sq_dist_of<T: Compute>(
     table: &KernelTable<T>,
@@ -557,14 +575,16 @@ impl<T: Compute> PackedCenters<T> {
         sq_dist_of(self.table, rows, i, self.centers().row(j), || self.sq_norms[j] / scale / scale)
     }
 
-    /// The squared distance of a sparse row to the center in a slot, and the row's squared length, both in the packed scale.
+    /// The squared distance of a sparse row to the center in a slot, and the row's squared length, both in
+    /// the packed scale.
     fn sq_dist_to_slot(&self, rows: SparseRef<'_, T>, i: usize, slot: usize) -> (T, T) {
         let (row, j) = (rows.row(i), self.order.get(slot).map_or(slot, |&j| j as usize));
         let sq_dist = sparse::sq_dist(row, self.centers().row(j), self.sq_norms[j], self.scale);
         (T::from_f64(sq_dist), T::from_f64(sparse::sq_norm(row.1, self.scale)))
     }
 
-    /// `|x'|^2` of a row, from the values that the kernels read: one sum, to which zeros add nothing, so that sparse rows have the same.
+    /// `|x'|^2` of a row, from the values that the kernels read. Zeros add nothing to the sum, so sparse rows
+    /// get the same value as dense rows.
     fn sq_norm(&self, rows: Rows<'_, T>, i: usize) -> f64 {
         match rows {
             Rows::Dense(rows) => rows.row(i).iter().zip(&self.shift).fold(0.0, |sum, (&x, &s)| {
@@ -575,13 +595,13 @@ impl<T: Compute> PackedCenters<T> {
         }
     }
 
-    /// A squared distance in the packed scale, in the scale of the data.
+    /// Converts a squared distance from the packed scale to the scale of the data.
     fn unscaled(&self, sq_dist: f64) -> f64 {
         let scale = self.scale.to_f64();
         sq_dist.max(0.0) / scale / scale
     }
 
-    /// Values that `values` leaves for a row of the panel that starts at center `first`.
+    /// Number of values per row in `values` for the panel that starts at center `first`.
     fn panel_width(&self, first: usize) -> usize {
         match self.form {
             Form::CentersInLanes | Form::Sparse => self.width.min(self.norms.len() - first),

@@ -1,8 +1,9 @@
-//! This module knows which rows may lie near others: most pairs are ruled out by a comparison of whole vectors, the rest are measured.
+//! Finds pairs of rows within a given distance: vector comparisons exclude most pairs, the others are
+//! measured.
 //!
-//! Rows that are packed in a common [`Frame`](super::pack::Frame) have tile values that are comparable from one packing to the next, and with
-//! norms that are made smaller by all that rounding may do, `value + |x'|^2` is a lower bound of the squared distance. Whoever keeps a
-//! reach for every row loses nothing that lies within it.
+//! Rows packed in a common [`Frame`](super::pack::Frame) have comparable tile values. Their norms are reduced
+//! by the largest possible rounding error, so `value + |x'|^2` is a lower bound on the squared distance. A
+//! search with one reach per row therefore misses no pair within reach.
 
 use super::pack::{PackedCenters, Scratch, moved};
 use super::table::Compute;
@@ -18,15 +19,15 @@ pub(crate) struct Near<T: Float> {
     found: Vec<u32>,
 }
 
-/// Limits of packed rows, as the kernel compares them.
+/// Limits of packed rows, in the form that the kernel compares.
 #[derive(Debug)]
 pub(crate) struct Limits<T>(Vec<T>);
 
-/// Sums that run side by side.
+/// Number of partial sums computed in parallel.
 const LANES: usize = 16;
 
 impl<T: Compute> PackedCenters<T> {
-    /// As `sq_norm`, to rounding: sums run side by side.
+    /// Like `sq_norm`, up to rounding: partial sums are computed in parallel.
     fn sq_norm_fast(&self, rows: Rows<'_, T>, r: usize) -> f64 {
         let Rows::Dense(dense) = rows else { return self.sq_norm(rows, r) };
         let mut sums = [0.0; LANES];
@@ -39,33 +40,35 @@ impl<T: Compute> PackedCenters<T> {
         sums.iter().sum()
     }
 
-    /// A limit below which lie all lower bounds of squared distances up to `reach`; a negative reach has none.
+    /// A value above all lower bounds of squared distances up to `reach`. Nothing is below the limit of a
+    /// negative reach.
     fn limit(&self, reach: f64) -> T {
         if reach < 0.0 {
             return T::from_f64(f64::NEG_INFINITY);
         }
         let scale = self.scale.to_f64();
-        // What is too small for T may have been lost, in every column.
+        // Values below the smallest normal number of T may have underflowed, in every column.
         let least = if size_of::<T>() == 4 { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
         T::from_f64(reach * scale * scale * (1.0 + 4.0 * T::EPSILON) + (self.dim + 8) as f64 * least)
     }
 
-    /// Limits for the packed rows, given what each of them reaches; a negative reach asks for nothing.
+    /// Limits of the packed rows from their reaches. A negative reach matches nothing.
     pub(crate) fn limits(&self, reach: impl Iterator<Item = f64>) -> Limits<T> {
         let mut limits: Vec<T> = reach.map(|reach| self.limit(reach)).collect();
-        assert_eq!(limits.len(), self.k, "one reach for each packed row");
+        assert_eq!(limits.len(), self.k, "one reach per packed row");
         limits.resize(self.norms.len(), T::from_f64(f64::NEG_INFINITY));
         Limits(limits)
     }
 }
 
-/// Calls `f(row, packed row, squared distance)` for every pair that lies within the reach of the row or of the packed row, and for few others;
-/// `f` gives the reach of the row from now on. Squared distances are by difference, in `f64`.
+/// Calls `f(row, packed row, squared distance)` for every pair within the reach of the row or of the packed
+/// row, and for few other pairs. `f` returns the new reach of the row. Squared distances are computed by
+/// difference in `f64`.
 ///
-/// `reach` has one squared distance a row: negative where nothing is asked for. Values must be finite.
+/// `reach` holds one squared distance per row; a negative value matches nothing. All values must be finite.
 ///
 /// # Panics
-/// When lengths do not fit.
+/// If lengths do not match.
 pub(crate) fn near<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,
@@ -74,7 +77,7 @@ pub(crate) fn near<T: Compute>(
     near: &mut Near<T>,
     mut f: impl FnMut(usize, usize, f64) -> f64,
 ) {
-    assert!(reach.len() == rows.rows() && others.0.len() == packed.norms.len(), "one reach for each row");
+    assert!(reach.len() == rows.rows() && others.0.len() == packed.norms.len(), "one reach per row");
     let Near { scratch, base, limits, found } = near;
     super::for_each_strip(rows, packed, scratch, |range, strip, scratch| {
         base.clear();
@@ -95,7 +98,7 @@ pub(crate) fn near<T: Compute>(
             for &place in &found[..n] {
                 let (i, c) = (place as usize / stride, place as usize % stride);
                 let value = scratch.tile[place as usize] + base[i];
-                // An earlier one may have made the row content with less.
+                // An earlier pair of this chunk may have reduced the row's reach.
                 if value < limits[i] || value < others[c] {
                     let (r, j) = (range.start + i, first + c);
                     limits[i] = packed.limit(f(r, j, packed.sq_dist(rows, r, j)));

@@ -1,10 +1,13 @@
-//! This module knows how centers are laid out for the kernels, and how a strip of rows is.
+//! The memory layout of packed centers, and of a strip of rows.
 //!
-//! The tile form of a squared distance is `|c'|^2 - 2 x'.c' + |x'|^2` with `x' = g (x - s)`, `c' = g (c - s)`. The shift `s` keeps the
-//! precision of data far from the origin; the scale `g`, a power of two and nearly always 1, keeps huge and tiny magnitudes in range. Both
-//! are functions of the centers alone, so that the same centers give the same labels wherever they are used. `|x'|^2` is the same for
-//! every center and left out where only the order matters. The value is one chain of fused multiply-adds, `|c'|^2` first and then the
-//! columns in ascending order, wherever a (row, center) pair stands in a tile: it is one number, whoever computes it.
+//! The tile form of a squared distance is `|c'|^2 - 2 x'.c' + |x'|^2` with `x' = g (x - s)` and `c' = g (c -
+//! s)`. The shift `s` keeps the precision of data far from the origin. The scale `g`, a power of two and
+//! nearly always 1, keeps huge and tiny magnitudes in range. Both depend on the centers alone, so the same
+//! centers always give the same labels. `|x'|^2` is the same for every center and is left out where only the
+//! order matters.
+//!
+//! A tile value is one chain of fused multiply-adds: `|c'|^2` first, then the columns in ascending order. It
+//! does not depend on where the (row, center) pair is in a tile.
 
 use super::aligned::{Aligned, LINE};
 use super::difference::are_told_apart;
@@ -15,40 +18,44 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::tuning::{CLUMPED, SHIFT_SAMPLE, SPARSE_VECTORS, STRIP_BYTES, STRIP_ROWS, rows_in_lanes};
 
-/// The most centers that a set can have: indices travel through the kernels as `f32` lanes.
+/// The largest number of centers. Indices pass through the kernels as `f32` lanes, which limits them.
 pub const MAX_CENTERS: usize = 1 << 24;
 
-/// Bytes between two rows of a strip's depth block: nine cache lines, so that rows fall into different cache sets.
+/// Bytes between two rows in a depth block of a strip: nine cache lines, so that rows fall into different
+/// cache sets.
 pub(super) const DEEP: usize = 576;
-/// The same for rows of at most [`SHALLOW_DEPTH`] bytes.
+/// Bytes between two rows of at most [`SHALLOW_DEPTH`] bytes.
 pub(super) const SHALLOW: usize = 192;
 /// Bytes of one depth block of a row.
 const DEEP_DEPTH: usize = 512;
-/// Bytes of a row that fits the shallow layout.
+/// Largest row in bytes for the shallow layout.
 const SHALLOW_DEPTH: usize = 128;
 
-/// Which operand lies in the vector lanes.
+/// Which operand is in the vector lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Panels of centers; rows are broadcast.
     CentersInLanes,
-    /// Few columns: strips of rows; centers are broadcast.
+    /// For few columns: strips of rows; centers are broadcast.
     RowsInLanes,
-    /// Panels of centers, for sparse rows: never shifted, since a shift would fill in the zeros.
+    /// Panels of centers for sparse rows. Never shifted, since a shift would make zeros nonzero.
     Sparse,
 }
 
-/// Centers in the order in which the kernels read them. Packed once, used for every row.
+/// Centers in the memory layout of the kernels: packed once, used for every row.
 ///
 /// # Limits
-/// A tile value is rounded to `T`, relative to `|c'|^2`. Where `T` cannot hold the tile values of these centers, all kernels measure squared
-/// differences in `f64` instead (lengths, for `f64` values), which tell any two centers apart and take many times as long. Sparse rows cost as
-/// much as dense ones then. Whether that is so depends on the centers alone:
+/// A tile value is rounded to `T`, relative to `|c'|^2`. If `T` cannot represent the tile values of these
+/// centers, all kernels compute squared differences in `f64` instead (lengths, for `f64` values). These tell
+/// any two centers apart and take many times as long. Sparse rows then cost as much as dense rows. This
+/// fallback depends on the centers alone. It applies in two cases:
 ///
-/// - two different centers have lengths `|c'|` below `2^-56` (`2^-480` for `f64`), so that their squares vanish: `0` and `10` beside `1e20`;
-/// - two of 16 evenly spaced centers (of all, up to 16) are different, but nearer to each other than `2 sqrt(EPSILON) |c'|`: 7e-4 of their
-///   distance from the shift in `f32`, 3e-8 in `f64`. With more than 16 centers, near-duplicates among the others are not found: rows near
-///   two of them may get the label of either.
+/// - Two different centers have lengths `|c'|` below `2^-56` (`2^-480` for `f64`), so that their squares
+///   underflow. Example: `0` and `10` beside `1e20`.
+/// - Two of 16 evenly spaced centers (of all centers, up to 16) are different, but nearer to each other than
+///   `2 sqrt(EPSILON) |c'|`: 7e-4 of their distance from the shift in `f32`, 3e-8 in `f64`. With more than 16
+///   centers, near-duplicates among the other centers are not found. Rows near two such centers may get the
+///   label of either.
 ///
 /// ```
 /// use shoal::kernel::PackedCenters;
@@ -61,32 +68,33 @@ pub struct PackedCenters<T: Compute> {
     pub(super) form: Form,
     pub(super) k: usize,
     pub(super) dim: usize,
-    /// Centers in a whole panel.
+    /// Number of centers in a full panel.
     pub(super) width: usize,
-    /// Columns of one depth block.
+    /// Number of columns in one depth block.
     pub(super) depth: usize,
-    /// `-2 c'`: panels of `width` centers (the last one narrower), or plain rows for [`Form::RowsInLanes`].
+    /// `-2 c'`: panels of `width` centers (the last one may be narrower), or plain rows for
+    /// [`Form::RowsInLanes`].
     pub(super) data: Aligned<T>,
-    /// `|c'|^2`; infinite where a panel is filled up.
+    /// `|c'|^2`; infinite for padding.
     pub(super) norms: Aligned<T>,
     pub(super) shift: Vec<T>,
     pub(super) scale: T,
     centers: Vec<T>,
-    /// `c'` slot by slot, a row each; only where rows are gathered.
+    /// `c'` of each slot, one row each. Only where rows are gathered.
     pub(super) plain: Aligned<T>,
-    /// `|c'|^2` of each center, in the order in which they were given; only for sparse rows.
+    /// `|c'|^2` of each center, in the original order. Only for sparse rows.
     pub(super) sq_norms: Vec<f64>,
-    /// The center in each slot, where that is another order; only for sparse rows.
+    /// The center in each slot, if the slots are reordered. Only for sparse rows.
     pub(super) order: Vec<u32>,
-    /// `T` cannot hold the tile values: rows are measured by difference.
+    /// `T` cannot represent the tile values, so distances are computed by difference.
     pub(super) by_difference: bool,
-    /// By what share of squared lengths tile values lie below what they stand for, so that rounding never lifts one above it: 0 but for
-    /// [`PackedCenters::framed`].
+    /// How much tile values are reduced, relative to squared lengths, so that rounding never lifts one above
+    /// the true value. Nonzero only for [`PackedCenters::framed`].
     pub(super) slack: f64,
 }
 
 impl<T: Compute> PackedCenters<T> {
-    /// Packs `centers` for the instruction set in use.
+    /// Packs `centers` for the active instruction set.
     ///
     /// # Panics
     /// Without centers, or with more than [`MAX_CENTERS`].
@@ -94,14 +102,14 @@ impl<T: Compute> PackedCenters<T> {
         Self::for_isa(centers, Isa::active())
     }
 
-    /// Packs `centers` for a processor that has `isa`: for its kernels, or for narrower ones that give the same bits, where the centers
-    /// would fill no more than half of a vector.
+    /// Packs `centers` for a given instruction set. If the centers would fill at most half of a vector, a
+    /// narrower set with bit-identical results is used.
     ///
     /// # Panics
-    /// As [`PackedCenters::new`], and when this processor has not that instruction set.
+    /// Same as [`PackedCenters::new`], and if this processor does not support `isa`.
     pub fn for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
-        assert!(isa.is_available(), "this processor has not {isa}");
+        assert!(isa.is_available(), "this processor does not support {isa}");
         let table = T::table(isa);
         if rows_in_lanes(dim, k, table.registers) {
             return Self::pack(centers, None, table, Form::RowsInLanes, None, None);
@@ -109,10 +117,10 @@ impl<T: Compute> PackedCenters<T> {
         Self::pack(centers, None, fitting(isa, k), Form::CentersInLanes, None, None)
     }
 
-    /// Packs `centers` for rows of the kind that they will meet: sparse ones, or dense ones.
+    /// Packs `centers` for sparse rows if `sparse`, else for dense rows.
     ///
     /// # Panics
-    /// As [`PackedCenters::new`].
+    /// Same as [`PackedCenters::new`].
     ///
     /// ```
     /// use shoal::{MatRef, SparseRef, kernel::{PackedCenters, Scratch, nearest}};
@@ -126,32 +134,32 @@ impl<T: Compute> PackedCenters<T> {
         if sparse { Self::sparse_for_isa(centers, Isa::active()) } else { Self::new(centers) }
     }
 
-    /// As [`PackedCenters::for_rows`], in the memory of centers that are no longer needed, if they are as many of the same kind: fresh pages
-    /// take longer than what is written to them.
+    /// Like [`PackedCenters::for_rows`], but reuses the memory of `last` if it has the same kind and size.
+    /// Page faults on fresh memory take longer than writing the values.
     pub(crate) fn in_place_of(last: Option<Self>, centers: MatRef<'_, T>, sparse: bool) -> Self {
         if !sparse {
-            // As nothing against what the rows cost.
+            // Packing is cheap compared with the work on dense rows.
             return Self::new(centers);
         }
         let table = fitting(Isa::active(), centers.rows());
         Self::pack(centers, None, table, Form::Sparse, None, last)
     }
 
-    /// Packs `centers` for sparse rows and a processor that has `isa`.
+    /// Packs `centers` for sparse rows and a given instruction set.
     pub(super) fn sparse_for_isa(centers: MatRef<'_, T>, isa: Isa) -> Self {
-        assert!(isa.is_available(), "this processor has not {isa}");
+        assert!(isa.is_available(), "this processor does not support {isa}");
         Self::pack(centers, None, fitting(isa, centers.rows()), Form::Sparse, None, None)
     }
 
-    /// Packs `centers` in panels, in the given order: the slot of a center is its place there. Values keep their bits.
+    /// Packs `centers` in panels in the given order, which defines the slots. Tile values stay bit-identical.
     ///
     /// # Panics
-    /// As [`PackedCenters::new`], and when `order` is no permutation.
+    /// Same as [`PackedCenters::new`], and if `order` is not a permutation.
     pub(crate) fn in_order(centers: MatRef<'_, T>, order: &[u32], sparse: bool) -> Self {
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
         let mut packed = Self::pack(centers, Some(order), T::table(Isa::active()), form, None, None);
         if sparse {
-            // Rows stay where they are, and are measured against centers as they were given.
+            // Sparse rows are read in place and measured against centers in their original order.
             packed.order = order.to_vec();
             return packed;
         }
@@ -174,19 +182,19 @@ impl<T: Compute> PackedCenters<T> {
         last: Option<Self>,
     ) -> Self {
         let (k, dim) = (centers.rows(), centers.cols());
-        assert!((1..=MAX_CENTERS).contains(&k), "{k} centers; 1 to {MAX_CENTERS} can be packed");
+        assert!((1..=MAX_CENTERS).contains(&k), "the number of centers must be 1 to {MAX_CENTERS}, got {k}");
         let sparse = form == Form::Sparse;
         let Frame { mut shift, mut scale } = match frame {
             Some(frame) => frame.clone(),
             None if sparse => Frame { shift: vec![T::ZERO; dim], scale: scale_of(centers, None) },
             None => reference(centers),
         };
-        // In order, a panel is what a bound stands for; else the more centers a row meets at a time the better.
+        // With an order, one bound covers one panel. Without an order, wider panels are faster.
         let width = if sparse && order.is_none() { SPARSE_VECTORS * table.lanes } else { table.width };
         let mut sq_norms_of = vec![0.0; if sparse { k } else { 0 }];
         let last = last.filter(|last| {
             let same = (last.form, last.k, last.dim, last.width) == (form, k, dim, width);
-            // What fills a panel up stands in the same places.
+            // Padding must be in the same places.
             same && last.order.is_empty() && order.is_none()
         });
         let (data, mut plain) = last.map_or((None, Vec::new()), |last| (Some(last.data), last.centers));
@@ -214,7 +222,8 @@ impl<T: Compute> PackedCenters<T> {
                     let members = first..k.min(first + width);
                     let mut sq_norms = vec![0.0; width];
                     let panel = &mut data[first * dim..][..width * dim];
-                    // Some columns of all centers at a time: what is written stays in the cache.
+                    // Process a few columns of all centers at a time, so that written values stay in the
+                    // cache.
                     for start in (0..dim).step_by(PACKED_COLUMNS) {
                         let columns = start..dim.min(start + PACKED_COLUMNS);
                         let shift = &shift[columns.clone()];
@@ -242,7 +251,7 @@ impl<T: Compute> PackedCenters<T> {
             sq_norms_of.iter_mut().zip(centers.iter()).for_each(|(out, c)| *out = sparse::sq_norm(c, scale));
         }
         let most = if dim * size_of::<T>() <= SHALLOW_DEPTH { dim } else { DEEP_DEPTH / size_of::<T>() };
-        // Blocks of equal depth: a short last block would pay the parking of a whole one.
+        // Blocks of equal depth: a short last block would cost as much accumulator traffic as a full block.
         let depth = dim.div_ceil(dim.div_ceil(most));
         Self {
             table,
@@ -264,7 +273,8 @@ impl<T: Compute> PackedCenters<T> {
         }
     }
 
-    /// Places for `k` centers that will be packed as these are, by the same shift and scale. Empty ones are infinitely far from all rows.
+    /// Empty places for `k` centers with the same shift and scale. An empty place is infinitely far from all
+    /// rows.
     pub(crate) fn places(&self, k: usize) -> Self {
         let padded = k.next_multiple_of(self.table.lanes);
         let size = if self.form == Form::RowsInLanes { k } else { padded } * self.dim;
@@ -286,12 +296,12 @@ impl<T: Compute> PackedCenters<T> {
         self.norms.fill(T::INFINITY);
     }
 
-    /// Packs another center in place of center `j`, which has that slot; shift and scale stay.
+    /// Packs a center into place `j` with the given slot, keeping shift and scale.
     pub(crate) fn place(&mut self, j: usize, slot: usize, center: &[T]) {
         let dim = self.dim;
         assert!(
             j < self.k && slot < self.k && center.len() == dim,
-            "a place for a center of as many columns"
+            "the place must exist and the center have {dim} columns"
         );
         self.centers[j * dim..][..dim].copy_from_slice(center);
         let norm = if self.form == Form::RowsInLanes {
@@ -315,18 +325,19 @@ impl<T: Compute> PackedCenters<T> {
         }
     }
 
-    /// Packs rows, as centers, in panels about a given point, for [`near`](super::near::near): tile values are lower bounds then. A row of the
-    /// kind that they will meet has at most `values` values.
+    /// Packs rows as centers about a given frame, for [`near`](super::near::near): their tile values are
+    /// lower bounds. Sparse rows have at most `values` stored values.
     ///
     /// # Panics
-    /// As [`PackedCenters::new`], and for a frame of other columns.
+    /// Same as [`PackedCenters::new`], and if the frame has another number of columns.
     pub(crate) fn framed(centers: MatRef<'_, T>, frame: &Frame<T>, values: usize, sparse: bool) -> Self {
         assert_eq!(centers.cols(), frame.shift.len(), "rows and frame have different numbers of columns");
         let form = if sparse { Form::Sparse } else { Form::CentersInLanes };
         let mut packed =
             Self::pack(centers, None, fitting(Isa::active(), centers.rows()), form, Some(frame), None);
-        // A chain of `values` sums is off by half an epsilon of `|c'|^2 + 2 |x'| |c'| <= 2 |c'|^2 + |x'|^2` for each; a few more for values that
-        // are rounded when they are moved; and as much again, for distances of sparse rows.
+        // A chain of `values` sums has an error of half an epsilon of `|c'|^2 + 2 |x'| |c'| <= 2 |c'|^2 +
+        // |x'|^2` per sum. A few more terms cover values that are rounded when they are moved. The same
+        // amount again covers distances of sparse rows.
         packed.slack = (values + 8) as f64 * T::EPSILON;
         for norm in packed.norms.iter_mut() {
             *norm = T::from_f64(norm.to_f64() * (1.0 - 2.0 * packed.slack - T::EPSILON));
@@ -334,7 +345,8 @@ impl<T: Compute> PackedCenters<T> {
         packed
     }
 
-    /// Whether rows are measured by difference, since `T` cannot hold the tile values of these centers: there are no bounds then.
+    /// Whether distances are computed by difference, because `T` cannot represent the tile values. Then there
+    /// are no bounds.
     pub(crate) fn by_difference(&self) -> bool {
         self.by_difference
     }
@@ -349,27 +361,27 @@ impl<T: Compute> PackedCenters<T> {
         self.k
     }
 
-    /// Columns of a center.
+    /// Number of columns of a center.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// The centers as they were given.
+    /// The centers in their original order and values.
     pub fn centers(&self) -> MatRef<'_, T> {
         MatRef::new(&self.centers, self.dim)
     }
 
-    /// Centers in a whole panel.
+    /// Number of centers in a full panel.
     pub(crate) fn panel_centers() -> usize {
         T::table(Isa::active()).width
     }
 
-    /// Panels that the centers fill.
+    /// Number of panels.
     pub(crate) fn n_panels(&self) -> usize {
         self.k.div_ceil(self.width)
     }
 
-    /// The factor between lengths of the data and those of packed values: a power of two, nearly always 1.
+    /// The factor from lengths in the data to lengths of packed values: a power of two, nearly always 1.
     pub(crate) fn scale(&self) -> f64 {
         self.scale.to_f64()
     }
@@ -380,10 +392,10 @@ impl<T: Compute> PackedCenters<T> {
         norms.fold(0.0, f64::max).sqrt() * (1.0 + T::EPSILON)
     }
 
-    /// Rows of one strip: what is copied at a time.
+    /// Number of rows in one strip.
     pub(crate) fn strip_rows(&self) -> usize {
         if self.form == Form::Sparse {
-            // They are not copied.
+            // Sparse rows are not copied.
             return STRIP_ROWS;
         }
         let fit = STRIP_BYTES / (self.depth_blocks() * DEEP);
@@ -394,13 +406,13 @@ impl<T: Compute> PackedCenters<T> {
         self.dim.div_ceil(self.depth)
     }
 
-    /// Whether rows of a strip are [`SHALLOW`] apart.
+    /// Whether rows of a strip are [`SHALLOW`] bytes apart.
     pub(super) fn is_shallow(&self) -> bool {
         self.dim * size_of::<T>() <= SHALLOW_DEPTH
     }
 
-    /// Values between two gathered rows: whole vectors of any width, and an odd number of cache lines, so that rows fall into different
-    /// cache sets.
+    /// Values between two gathered rows: whole vectors of any width, and an odd number of cache lines, so
+    /// that rows fall into different cache sets.
     pub(super) fn gathered_stride(&self) -> usize {
         ((self.dim * size_of::<T>()).div_ceil(LINE) | 1) * (LINE / size_of::<T>())
     }
@@ -411,16 +423,17 @@ impl<T: Compute> PackedCenters<T> {
     }
 }
 
-/// The kernels of `isa`, or narrower ones that give the same bits, where `k` centers would fill no more than half of a vector.
+/// The kernels of `isa`, or of a narrower set with bit-identical results if `k` centers would fill at most
+/// half of a vector.
 fn fitting<T: Compute>(isa: Isa, k: usize) -> &'static KernelTable<T> {
     let table = T::table(isa);
     isa.narrower().filter(|_| 2 * k <= table.lanes).map_or(table, T::table)
 }
 
-/// Columns that are packed together for all centers of a panel.
+/// Number of columns that are packed together for all centers of a panel.
 const PACKED_COLUMNS: usize = 16;
 
-/// Writes `-2 c'` of some columns; gives `|c'|^2` of these and the ones before, which is `norm`.
+/// Writes `-2 c'` of some columns and returns `norm` plus the squares of these columns.
 #[inline(always)]
 fn fill<'a, T: Float>(
     mut norm: f64,
@@ -437,13 +450,14 @@ fn fill<'a, T: Float>(
     norm
 }
 
-/// `g (x - s)`: rows and centers go through the same rounding, so that a row that equals a center stays equal to it.
+/// `g (x - s)`: rows and centers are rounded in the same way, so a row that equals a center stays equal to
+/// it.
 #[inline(always)]
 pub(super) fn moved<T: Float>(x: T, shift: T, scale: T) -> T {
     (x - shift) * scale
 }
 
-/// What rows and centers are moved by and multiplied with before they meet.
+/// The shift and scale that are applied to rows and centers.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame<T> {
     shift: Vec<T>,
@@ -451,7 +465,8 @@ pub(crate) struct Frame<T> {
 }
 
 impl<T: Float> Frame<T> {
-    /// That of rows of which `sample` is a part, all within `largest` of 0; sparse ones are not moved.
+    /// The frame of rows that include `sample` and have values of magnitude up to `largest`. Sparse rows are
+    /// not shifted.
     pub(crate) fn of(sample: MatRef<'_, T>, largest: f64, sparse: bool) -> Self {
         let shift = if sparse { vec![T::ZERO; sample.cols()] } else { reference(sample).shift };
         let moved = shift.iter().fold(0.0, |most: f64, s| most.max(s.to_f64().abs()));
@@ -461,14 +476,15 @@ impl<T: Float> Frame<T> {
 
 /// Shift and scale of a set of centers.
 ///
-/// The shift is the median of evenly spaced centers, column by column, which one wild center cannot move; it is used only where it is
-/// long against the spread, so that integer data near the origin stay integers and their ties exact. The spread is the mean square, or
-/// much less where most centers lie together and a few wild ones make up the mean.
+/// The shift is the per-column median of evenly spaced centers, which a single outlier cannot move. It is
+/// used only if it is long compared with the spread, so that integer data near the origin stay integers with
+/// exact ties. The spread is the mean square, or much less if most centers are close together and a few
+/// outliers dominate the mean.
 fn reference<T: Float>(centers: MatRef<'_, T>) -> Frame<T> {
     let (k, dim) = (centers.rows(), centers.cols());
     let sample = if k <= SHIFT_SAMPLE { k - usize::from(k.is_multiple_of(2)) } else { SHIFT_SAMPLE }.max(1);
     let picked: Vec<&[T]> = (0..sample).map(|i| centers.row(i * k / sample)).collect();
-    // Some columns at a time: rows lie far apart.
+    // A few columns at a time, because rows are far apart in memory.
     let mut columns = vec![T::ZERO; sample * PACKED_COLUMNS];
     let (mut offset, mut spread) = (0.0, 0.0);
     let mut shift = vec![T::ZERO; dim];
@@ -494,7 +510,7 @@ fn reference<T: Float>(centers: MatRef<'_, T>) -> Frame<T> {
     Frame { shift, scale }
 }
 
-/// The median of the squared distances of some centers from a point.
+/// The median squared distance of some centers from a point.
 fn median_sq_dist<T: Float>(centers: &[&[T]], point: &[T]) -> f64 {
     let sq_dist = |center: &&[T]| {
         let apart = center.iter().zip(point).map(|(c, p)| c.to_f64() - p.to_f64());
@@ -514,7 +530,7 @@ pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) ->
                 largest = largest.max((v.to_f64() - s.to_f64()).abs());
             }
         } else {
-            // Side by side: one maximum after the other would wait for each.
+            // Parallel maxima avoid a chain of dependent operations.
             let mut most = [0.0f64; PACKED_COLUMNS];
             for part in c.chunks(PACKED_COLUMNS) {
                 most.iter_mut().zip(part).for_each(|(most, v)| *most = most.max(v.to_f64().abs()));
@@ -525,33 +541,35 @@ pub(super) fn scale_of<T: Float>(centers: MatRef<'_, T>, shift: Option<&[T]>) ->
     scale_for(largest)
 }
 
-/// The scale of values of which `largest` is the largest.
+/// The scale for values of magnitude up to `largest`.
 fn scale_for<T: Float>(largest: f64) -> T {
-    // Squares must neither overflow nor vanish: a quarter of the exponent's range on either side is safe as it is.
+    // Squares must neither overflow nor underflow. Magnitudes within a quarter of the exponent range on
+    // either side need no scale.
     let safe = if size_of::<T>() == 4 { 30 } else { 250 };
     let exponent = if largest > 0.0 && largest.is_finite() { largest.log2().floor() as i32 } else { 0 };
-    // Subnormal centers are scaled as far as T can say it.
+    // Subnormal centers are scaled as far as T allows.
     let most = if size_of::<T>() == 4 { 126 } else { 1022 };
     T::from_f64(if exponent.abs() > safe { 2f64.powi((-exponent).clamp(-most, most)) } else { 1.0 })
 }
 
-/// The buffers of one worker; grown once, then reused for every strip.
+/// The buffers of one worker, grown once and reused for every strip.
 #[derive(Debug)]
 pub struct Scratch<T> {
-    /// A strip of rows as `x'`: depth block by depth block, row by row; or column by column for [`Form::RowsInLanes`].
+    /// A strip of rows as `x'`: by depth block, then by row; or by column for [`Form::RowsInLanes`].
     pub(super) x: Aligned<T>,
-    /// Running minima of the strip's rows, lane by lane.
+    /// Running minima of the strip's rows, per lane.
     pub(super) state: Aligned<T>,
-    /// Accumulators parked between two depth blocks; the values of one panel at the end.
+    /// Accumulators stored between two depth blocks; at the end, the values of one panel.
     pub(super) tile: Aligned<T>,
-    /// The columns that are not zero in any row of a micro tile, by micro tile and depth block; how many each list has.
+    /// The columns that are nonzero in any row of a micro tile, per micro tile and depth block. `lengths`
+    /// holds the length of each list.
     pub(super) columns: Vec<u16>,
     pub(super) lengths: Vec<u16>,
-    /// Whether the loaded strip is to be read by those lists.
+    /// Whether the kernels read the loaded strip through these lists.
     pub(super) skipping: bool,
-    /// Strips for which not to look for zeros, because the last look was in vain.
+    /// Number of strips for which the search for zeros is skipped, because the last search found too few.
     pub(super) pause: u32,
-    /// Which columns of a micro tile's rows are not zero.
+    /// Which columns are nonzero in the rows of a micro tile.
     pub(super) used: Vec<T>,
     /// Smallest tile value of each row of the strip.
     pub(super) best: Vec<T>,
@@ -559,7 +577,7 @@ pub struct Scratch<T> {
     pub(super) second: Vec<T>,
     /// Nearest center of each row of the strip.
     pub(super) ids: Vec<u32>,
-    /// Columns of a few rows in `f64`, where rows are measured by difference.
+    /// Columns of a few rows in `f64`, for distances by difference.
     pub(super) columns_f64: Vec<f64>,
 }
 
@@ -582,7 +600,7 @@ impl<T: Float> Default for Scratch<T> {
     }
 }
 
-/// The most vectors of state that an epilogue keeps a row.
+/// The largest number of state vectors that an epilogue keeps per row.
 pub(super) const STATE_VECTORS: usize = 3;
 
 impl<T: Compute> Scratch<T> {

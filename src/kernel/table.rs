@@ -1,4 +1,4 @@
-//! This module knows the kernels of each instruction set: one table of functions for each, chosen when centers are packed.
+//! The kernel tables: one table of functions per instruction set, chosen when centers are packed.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,41 +12,42 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::SparseRef;
 
-/// The kernels of one instruction set for one type. A table is only handed out on a processor that can run it.
+/// The kernels of one instruction set for one type. A table is only handed out on a processor that supports
+/// it.
 pub struct KernelTable<T: Compute> {
     /// The instruction set.
     pub(super) isa: Isa,
-    /// Values in a vector.
+    /// Number of values in a vector.
     pub(super) lanes: usize,
-    /// Vector registers.
+    /// Number of vector registers.
     pub(super) registers: usize,
-    /// Rows of a micro tile.
+    /// Number of rows in a micro tile.
     pub(super) height: usize,
-    /// Centers in a whole panel.
+    /// Number of centers in a full panel.
     pub(super) width: usize,
-    /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout that the packed form reads.
+    /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout of the packed form.
     pub(super) load: fn(&PackedCenters<T>, MatRef<'_, T>, &mut Scratch<T>),
     /// The smallest tile value of each row of the loaded strip (into `scratch.best`) and its center.
     pub(super) argmin: fn(&PackedCenters<T>, &mut Scratch<T>, &mut [u32]),
-    /// The same with the second smallest value too (into `scratch.second`).
+    /// Like `argmin`, with the second smallest value too (into `scratch.second`).
     pub(super) two: fn(&PackedCenters<T>, &mut Scratch<T>, &mut [u32]),
-    /// The tile values of the loaded strip's first rows against one panel, into `scratch.tile`, a row of `width` values each. Only for
-    /// centers in lanes.
+    /// The tile values of the first `rows` rows of the loaded strip against one panel, into `scratch.tile`,
+    /// `width` values per row. Only for centers in lanes.
     pub(super) values: fn(&PackedCenters<T>, &mut Scratch<T>, rows: usize, panel: usize),
-    /// As the three before, for sparse rows, which need not be loaded.
+    /// `argmin`, `two` and `values` for sparse rows, which are not loaded.
     pub(super) sparse_argmin: SparseLabelsFn<T>,
     pub(super) sparse_two: SparseLabelsFn<T>,
     pub(super) sparse_values: fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, panel: usize),
-    /// As `lowest`, for sparse rows.
+    /// `lowest` for sparse rows.
     pub(super) sparse_lowest: SparseLowestFn<T>,
-    /// See [`generic::picked`](super::generic::picked), as the next three.
+    /// See [`generic::picked`](super::generic::picked), also for the next three.
     pub(super) gather: GatherFn<T>,
     pub(super) measure: MeasureFn<T>,
     pub(super) between: BetweenFn<T>,
     pub(super) lowest: fn(&PackedCenters<T>, &mut Gathered<T>, &mut Meeting<'_, T>),
     /// See [`generic::lanes`](super::generic::lanes). Only for rows in lanes.
     pub(super) listed: ListedFn<T>,
-    /// See [`generic::bounds`](super::generic::bounds), as those that follow.
+    /// See [`generic::bounds`](super::generic::bounds), also for the next six.
     pub(super) least: LeastFn<T>,
     pub(super) near: NearFn<T>,
     pub(super) within: fn(&[T], T, &[T], &mut [u32]) -> usize,
@@ -56,13 +57,14 @@ pub struct KernelTable<T: Compute> {
     pub(super) renew: RenewFn<T>,
     /// `sums[label] += weight * row` and the weighted sums of squared differences, in `f64`.
     pub(super) accumulate: AccumulateFn<T>,
-    /// Moves rows of weight 1 whose label changed from one sum to the other; the sums of squared differences follow.
+    /// Moves rows of weight 1 whose label changed from one sum to the other, and updates the sums of squared
+    /// differences.
     pub(super) reassign: ReassignFn<T>,
-    /// Sum of squared differences, differences and sums in `f64`.
+    /// Sum of squared differences, with differences and sums in `f64`.
     pub(super) sq_dist: fn(&[T], &[T]) -> f64,
     /// See [`generic::differences`](super::generic::differences).
     pub(super) differences: DifferencesFn<T>,
-    /// See [`generic::listed`](super::generic::listed), as those that follow.
+    /// See [`generic::listed`](super::generic::listed), also for the next four.
     pub(super) few: FewFn<T>,
     pub(super) few_scaled: FewScaledFn<T>,
     pub(super) prefetch: fn(&[T]),
@@ -70,58 +72,63 @@ pub struct KernelTable<T: Compute> {
     pub(super) add_squares: AddSquaresFn<T>,
 }
 
-/// Columns of a few rows, a center; what they are apart comes out.
+/// In: columns of a few rows, a center. Out: their distances.
 pub(super) type DifferencesFn<T> = fn(&[f64], &[T], &mut [f64; ROWS]);
 
-/// A row, centers, the list of centers; squared distances come out.
+/// In: a row, centers, the list of centers. Out: squared distances.
 pub(super) type FewFn<T> = fn(&[T], Padded<'_, T>, &[u32], &mut [T]);
 
-/// A row, the list of centers, parts; sums to add to.
+/// In: a row, the list of centers, parts. In and out: sums.
 pub(super) type AddPartsFn<T> = fn(&[T], &[u32], &[f64], &mut [f64]);
 
-/// A row, centers, factors, the list of centers; squared distances come out.
+/// In: a row, centers, factors, the list of centers. Out: squared distances.
 pub(super) type FewScaledFn<T> = fn(&[T], Padded<'_, T>, Padded<'_, T>, &[u32], &mut [T]);
 
-/// A row, centers, the list of centers, parts; sums of squares to add to.
+/// In: a row, centers, the list of centers, parts. In and out: sums of squares.
 pub(super) type AddSquaresFn<T> = fn(&[T], Padded<'_, T>, &[u32], &[f64], &mut [f64]);
 
-/// The nearest centers of sparse rows.
+/// In: centers, sparse rows. Out: the nearest centers.
 pub(super) type SparseLabelsFn<T> = fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Scratch<T>, &mut [u32]);
 
-/// Sparse rows that meet a panel.
+/// Compares sparse rows with a panel.
 pub(super) type SparseLowestFn<T> =
     fn(&PackedCenters<T>, SparseRef<'_, T>, &mut Gathered<T>, &mut Meeting<'_, T>);
 
-/// Centers, the rows of a chunk, which of them, the slots of their centers; their places and squared distances come out.
+/// In: centers, the rows of a chunk, the picked rows, the slots of their centers. Out: the gathered rows and
+/// squared distances.
 pub(super) type GatherFn<T> =
     fn(&PackedCenters<T>, MatRef<'_, T>, &[u32], &[u32], &mut Gathered<T>, &mut [T]);
 
-/// Centers, columns of rows, which of these, the list of centers; what is nearest comes out.
+/// In: centers, columns of rows, the range of rows, the list of centers. Out: the nearest centers.
 pub(super) type ListedFn<T> = fn(&PackedCenters<T>, &[T], Range<usize>, &[u32], &mut Nearest<T>);
 
-/// Centers, the rows of a chunk, which of them, their labels; `|x'|^2` (by row) and squared distances come out.
+/// In: centers, the rows of a chunk, the picked rows, their labels. Out: `|x'|^2` (per row) and squared
+/// distances.
 pub(super) type MeasureFn<T> = fn(&PackedCenters<T>, MatRef<'_, T>, &[u32], &[u32], &mut [T], &mut [T]);
 
-/// `|x'|^2` by row, rows, their tile values, what may be wrong (by row), unit, drift; lower bounds come out, into a column of so many.
+/// In: `|x'|^2` per row, rows, their tile values, errors (per row), unit, drift. Out: lower bounds, as
+/// (bounds, width, column).
 pub(super) type RenewFn<T> = fn(&[T], &[u32], &[T], &[T], T, f32, (&mut [f32], usize, usize));
 
-/// Columns of centers, margins, a buffer; distances come out.
+/// In: columns of centers, margins, a buffer. Out: distances.
 pub(super) type BetweenFn<T> = fn(&[T], Margins<T>, &mut [T], &mut [f32]);
 
-/// Lower bounds, drift, rows; the least bound of each comes out.
+/// In: lower bounds, drift, rows. Out: the smallest bound of each row.
 pub(super) type LeastFn<T> = fn(&[T], &[T], &[u32], &mut [T]);
 
-/// Lower bounds, drift and how many bounds make a group, rows, their reach (by row); lists, their room and lengths come out.
+/// In: lower bounds, drift and bounds per group, rows, their reach (per row). Out: lists, their room and
+/// their lengths.
 pub(super) type NearFn<T> = fn(&[T], (&[T], usize), &[u32], &[T], (&mut [u32], usize, &mut [u32]));
 
-/// Tile values, what is added to those of each row, limits by row, limits by column; where values below the larger limit stand comes out.
+/// In: tile values, the offset of each row, limits per row, limits per column. Out: the positions of values
+/// below the larger limit.
 pub(super) type BelowFn<T> = fn(&[T], &[T], &[T], &[T], &mut [u32]) -> usize;
 
-/// Rows, their labels, their weights, the centers, sums, weights and sums of squared differences to add to.
+/// In: rows, labels, weights, centers. In and out: sums, total weights, sums of squared differences.
 pub(super) type AccumulateFn<T> =
     fn(MatRef<'_, T>, &[u32], Option<&[f64]>, MatRef<'_, T>, &mut [f64], &mut [f64], &mut [f64]);
 
-/// Rows, their old and new labels, the centers, sums, weights and sums of squared differences to change.
+/// In: rows, old and new labels, centers. In and out: sums, total weights, sums of squared differences.
 pub(super) type ReassignFn<T> =
     fn(MatRef<'_, T>, (&[u32], &[u32]), MatRef<'_, T>, (&mut [f64], &mut [f64]), &mut [f64], &mut [f64]);
 
@@ -131,7 +138,7 @@ impl<T: Compute> fmt::Debug for KernelTable<T> {
     }
 }
 
-/// A [`Float`] that has kernels.
+/// A [`Float`] type with kernels: `f32` and `f64`.
 ///
 /// ```
 /// fn takes_both<T: shoal::kernel::Compute>(_: T) {}
@@ -139,7 +146,8 @@ impl<T: Compute> fmt::Debug for KernelTable<T> {
 /// takes_both(1.0f64);
 /// ```
 pub trait Compute: Float {
-    /// The kernels of `isa`. Only for sets that are known to be available: [`Isa::active`], or one that was checked.
+    /// The kernels of `isa`. Call only with sets that are known to be available: [`Isa::active`], or a
+    /// checked set.
     #[doc(hidden)]
     fn table(isa: Isa) -> &'static KernelTable<Self>;
 }

@@ -1,4 +1,4 @@
-//! This module knows how a pass over rows is made in batches of consecutive rows, some at a time.
+//! Passes over a source in batches of consecutive rows, which can stop early and resume at any row.
 
 use std::ops::ControlFlow;
 
@@ -7,18 +7,21 @@ use crate::error::{Error, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 
-/// How a pass was left.
+/// How a pass ended.
 pub(crate) struct Left {
-    /// Whoever took the batches had enough of them.
+    /// `take` returned `true`: it needs no more batches.
     pub(crate) enough: bool,
-    /// The pass is over.
+    /// No rows are left.
     pub(crate) over: bool,
-    /// What came of looking whether there are more rows, once there were enough: to be said with the next step.
+    /// The error of the read-ahead that checks for more rows after `take` had enough. The caller reports it
+    /// at its next step.
     pub(crate) failed: Option<Error>,
 }
 
-/// Goes on with a pass from row `from`: hands batches of `size` consecutive rows to `take`, with the number of the row after them, until it says
-/// that it has enough, or the pass is over.
+/// Resumes a pass at row `from`: hands batches of `size` consecutive rows to `take`, until `take` returns
+/// `true` or the rows end.
+///
+/// The second argument of `take` is the number of the row after the batch.
 pub(crate) fn go_on<T: Compute>(
     data: &dyn DataSource<T>,
     from: u64,

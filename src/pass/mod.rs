@@ -1,4 +1,4 @@
-//! One pass over the rows of a source: in tiles on all threads, with one value per row, or in batches that can be resumed.
+//! Passes over the rows of a source: in tiles on all threads, one value per row, or in resumable batches.
 
 mod batches;
 mod per_row;

@@ -1,4 +1,4 @@
-//! One pass that computes a fixed number of values for every row.
+//! Computes a fixed number of values for every row in one pass.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,10 +9,11 @@ use crate::kernel::Compute;
 use crate::matrix::make_room;
 use crate::parallel::Executor;
 
-/// `width` values of either type for every row, made chunk by chunk: both results of one pass. (`()` is none, and takes no memory.)
+/// Computes `width` values of type `V` and `width` of type `W` for every row, in one pass. Use `()` for a
+/// type that is not needed; it takes no memory.
 ///
-/// Where the source does not know its length, the results grow as blocks arrive: a pass just for counting would be the only one that some
-/// streams allow.
+/// If the source does not know its number of rows, the results grow as blocks arrive. A separate counting
+/// pass would use up a stream that allows only one pass.
 pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
     what: &str,
     data: &dyn DataSource<T>,
@@ -37,7 +38,7 @@ pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
         return Ok((first, second));
     }
     let full = AtomicBool::new(false);
-    let no_room = |rows: usize| Error::Memory(format!("{what}: there is none for more than {rows} rows"));
+    let no_room = |rows: usize| Error::Memory(format!("{what} of more than {rows} rows"));
     let absorb = |chunk: Chunk<'_, T>, (): (), (first, second): &mut (Vec<V>, Vec<W>), scratch: &mut S| {
         if full.load(Ordering::Relaxed) {
             return Err(no_room(chunk.first_row as usize));
@@ -49,7 +50,7 @@ pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
         second.resize(end, W::default());
         fill(&chunk, &mut first[start..], &mut second[start..], scratch)
     };
-    // In row order.
+    // `sweep` merges in row order, so appending keeps the rows in order.
     let merge = |all: &mut (Vec<V>, Vec<W>), part: &mut (Vec<V>, Vec<W>)| {
         let room = all.0.try_reserve(part.0.len()).is_ok() && all.1.try_reserve(part.1.len()).is_ok();
         if room && !full.load(Ordering::Relaxed) {
@@ -66,6 +67,6 @@ pub(crate) fn for_all_rows<T: Compute, V: PerValue, W: PerValue, S>(
     if full.load(Ordering::Relaxed) { Err(no_room(all.0.len() / width)) } else { Ok(all) }
 }
 
-/// What results hold.
+/// A value that a pass can compute for a row.
 pub(crate) trait PerValue: Copy + Default + Send {}
 impl<V: Copy + Default + Send> PerValue for V {}

@@ -1,4 +1,24 @@
-//! This module knows how one pass over all rows is made: blocks into tiles, tiles into chunks, partial results merged in tile order.
+//! One pass over all rows: blocks are cut into tiles, tiles into chunks, and partial results are merged in
+//! tile order.
+//!
+//! A block is what the source yields, a tile is what one thread turns into one partial result, and a chunk is
+//! what fits a core's cache. The tile size does not depend on the number of threads, so neither do the sums.
+//!
+//! ```text
+//!          +-------------------------- next block --------------------------+
+//!          v                                                                |
+//!   start --> read --> cut into tiles --> absorb (all threads) --> merge (tile order)
+//!               |                            |                              |
+//!               |                            | per tile: empty(), then      | no more blocks
+//!               |                            | absorb() chunk by chunk      v
+//!               |                            |                        compare row counts --> done
+//!               |                            |                              |
+//!               v                            v                              v
+//!         Err: reading failed,        Err: first failing tile         Err: fewer rows
+//!         or too many rows            in row order, or interrupted    than `state` holds
+//! ```
+//!
+//! The interrupt flag is checked before every chunk. After an error, `total` covers only some of the rows.
 
 use std::ops::{ControlFlow, Range};
 
@@ -9,7 +29,7 @@ use crate::parallel::Executor;
 use crate::rows::Rows;
 use crate::tuning::chunk_rows;
 
-/// Rows that are worked on together: they stay in a core's cache between labelling and summing.
+/// Rows that are processed together: they stay in a core's cache between labeling and summing.
 pub(crate) struct Chunk<'a, T> {
     /// Global index of the first row.
     pub(crate) first_row: u64,
@@ -17,7 +37,7 @@ pub(crate) struct Chunk<'a, T> {
     pub(crate) weights: Option<&'a [f64]>,
 }
 
-/// A chunk whose rows are still to be read: all of them, or some.
+/// A chunk whose rows are not read yet. The caller reads all of them or only some.
 pub(crate) struct Unread<'a, T: Float> {
     first_row: u64,
     block: Block<'a, T>,
@@ -26,12 +46,12 @@ pub(crate) struct Unread<'a, T: Float> {
 }
 
 impl<T: Float> Unread<'_, T> {
-    /// The chunk.
+    /// Reads all rows of the chunk.
     pub(crate) fn read(&mut self) -> Result<Chunk<'_, T>> {
         self.read_rows(None)
     }
 
-    /// The chunk, for a caller that only looks at the rows `picked` of it.
+    /// Reads the chunk for a caller that looks only at the rows `picked`; other rows may hold stale values.
     pub(crate) fn read_of(&mut self, picked: &[u32]) -> Result<Chunk<'_, T>> {
         self.read_rows(Some(picked))
     }
@@ -44,7 +64,8 @@ impl<T: Float> Unread<'_, T> {
 }
 
 impl<T: Float> Chunk<'_, T> {
-    /// An error that names the first value that is not finite, or says that squared distances overflow.
+    /// The error for a chunk with a bad value: names the first non-finite value, or reports that squared
+    /// distances overflow.
     pub(crate) fn not_finite(&self) -> Error {
         match self.rows.first_not_finite() {
             Some((i, column, value)) => Error::NotFinite {
@@ -60,18 +81,18 @@ impl<T: Float> Chunk<'_, T> {
         }
     }
 
-    /// Refuses rows that hold a value that is not finite.
+    /// Returns an error if a row holds a value that is not finite.
     pub(crate) fn check_finite(&self) -> Result<()> {
         if self.rows.first_not_finite().is_some() { Err(self.not_finite()) } else { Ok(()) }
     }
 }
 
-/// Something kept for every row, cut along with the rows: labels, distances. `()` is nothing.
+/// Per-row state (labels, distances), split together with the rows. `()` stands for no state.
 pub(crate) trait PerRow: Send + Sized {
-    /// The first `n` rows' part, and the rest.
+    /// Splits off the part of the first `n` rows.
     fn split(self, n: usize) -> (Self, Self);
 
-    /// Number of rows, where it can be told.
+    /// Number of rows, if the state knows it.
     fn rows(&self) -> Option<usize>;
 }
 
@@ -128,10 +149,10 @@ impl<V: Send> PerRow for Wide<'_, V> {
     }
 }
 
-/// How a pass cuts the rows: tiles between two merges, chunks of a tile that are worked on together.
+/// How a pass cuts the rows: into tiles (one merge each), and tiles into chunks (processed together).
 pub(crate) struct Cut {
     pub(crate) tile_rows: usize,
-    /// As many as stay in a core's cache, if nothing is said.
+    /// If `None`, as many rows as fit a core's cache.
     pub(crate) chunk_rows: Option<usize>,
 }
 
@@ -141,13 +162,15 @@ impl From<usize> for Cut {
     }
 }
 
-/// One pass: `absorb` takes every chunk with its part of `state` into a partial, partials are merged into `total` in row order.
+/// Makes one pass: `absorb` adds every chunk, with its part of `state`, to a partial result, and partial
+/// results are merged into `total` in row order.
 ///
-/// `cut` fixes the shape of the sums; `merge(total, part)` leaves `part` as `empty()` makes it. `state` has one entry a row.
+/// `cut` fixes the order of summation. `merge(total, part)` must leave `part` as `empty()` creates it.
+/// `state` has one entry per row.
 ///
 /// # Errors
-/// Those of the source and of `absorb`: the first in row order.
-#[expect(clippy::too_many_arguments, reason = "a pass is described by all of these")]
+/// Returns the first error of the source or of `absorb`, in row order.
+#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -164,8 +187,8 @@ pub(crate) fn sweep<T: Float, R: PerRow, P: Send, S>(
     sweep_unread(data, cx, cut, state, total, (empty, scratch), absorb, merge)
 }
 
-/// As [`sweep`], with an `absorb` that says which rows of a chunk it has to read.
-#[expect(clippy::too_many_arguments, reason = "a pass is described by all of these")]
+/// Like [`sweep`], but `absorb` decides which rows of a chunk to read.
+#[expect(clippy::too_many_arguments, reason = "all of these define a pass")]
 pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -183,7 +206,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
     let mut rest = Some(state);
     let other_length = |seen: usize| {
         Error::Source(format!(
-            "the source gave {} rows in one pass and {} in another: every pass must give the same ones",
+            "the source gave {} rows in one pass and {} in another: every pass must give the same rows",
             expected.unwrap_or(0),
             if expected.is_some_and(|n| seen > n) { "more".into() } else { seen.to_string() },
         ))
@@ -193,7 +216,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
         if expected.is_some_and(|n| seen > n) {
             return Err(other_length(seen));
         }
-        let (mine, left) = rest.take().expect("put back below").split(block.len);
+        let (mine, left) = rest.take().expect("restored after every block").split(block.len);
         rest = Some(left);
         cx.ordered_reduce(
             Tiles { state: Some(mine), start: 0, len: block.len, tile_rows },
@@ -219,7 +242,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
     if expected.is_some_and(|n| n != seen) { Err(other_length(seen)) } else { Ok(()) }
 }
 
-/// The tiles of a block, each with its part of the state.
+/// Iterates over the tiles of a block, each with its part of the state.
 struct Tiles<R> {
     state: Option<R>,
     start: usize,

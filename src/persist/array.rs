@@ -1,4 +1,4 @@
-//! This module knows the arrays that files hold: a type, a shape, and the bytes.
+//! Arrays as files store them: a type, a shape and the bytes.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use crate::data::Dtype;
 use crate::data::raw::Element;
 use crate::error::{Error, Result};
 
-/// A Rust type whose values go into arrays and come out again.
+/// A Rust number type that arrays can store.
 ///
 /// ```
 /// use shoal::persist::Array;
 /// assert_eq!(Array::new(&[3], &[1u8, 2, 3]).unwrap().values::<u8>().unwrap(), [1, 2, 3]);
 /// ```
 pub trait Number: Element {
-    /// Appends the value to `out` as it is stored.
+    /// Appends the little-endian bytes of the value to `out`.
     fn put(self, out: &mut Vec<u8>);
-    /// The value of as many bytes as one takes.
+    /// Reads a value from its little-endian bytes.
     ///
     /// # Panics
-    /// For any other number of bytes.
+    /// If `bytes` does not hold exactly one value.
     fn get(bytes: &[u8]) -> Self;
 }
 
@@ -36,7 +36,7 @@ macro_rules! number {
 }
 number!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 
-/// Numbers of one type in a shape, row-major and little-endian, as they lie in a file.
+/// Numbers of one type with a shape, row-major and little-endian, as in a file.
 ///
 /// ```
 /// use shoal::{data::Dtype, persist::Array};
@@ -52,10 +52,10 @@ pub struct Array {
 }
 
 impl Array {
-    /// An array of `values`.
+    /// Creates an array from values.
     ///
     /// # Errors
-    /// [`Error::Shape`] when their number is not that of the shape.
+    /// [`Error::Shape`] if the number of values does not match the shape.
     ///
     /// ```
     /// use shoal::persist::Array;
@@ -69,10 +69,10 @@ impl Array {
         Self::from_bytes(E::DTYPE, shape, bytes)
     }
 
-    /// An array of values as they are stored.
+    /// Creates an array from little-endian bytes.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the number of bytes is not that of type and shape.
+    /// [`Error::Shape`] if the number of bytes does not match type and shape.
     ///
     /// ```
     /// use shoal::{data::Dtype, persist::Array};
@@ -83,7 +83,7 @@ impl Array {
         let needed = shape.iter().try_fold(dtype.size(), |n, &side| n.checked_mul(side));
         if needed != Some(bytes.len()) {
             return Err(Error::Shape(format!(
-                "{} bytes are no {dtype} array of shape {shape:?}",
+                "a {dtype} array of shape {shape:?} cannot have {} bytes",
                 bytes.len()
             )));
         }
@@ -97,14 +97,14 @@ impl Array {
         self.dtype
     }
 
-    /// The length of every side; empty for a single value.
+    /// The length of every axis. Empty for a scalar.
     ///
     /// See [`Array`] for an example.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The values as they are stored.
+    /// The values as little-endian bytes.
     ///
     /// ```
     /// assert_eq!(shoal::persist::Array::new(&[2], &[1u16, 2]).unwrap().bytes(), [1, 0, 2, 0]);
@@ -113,7 +113,7 @@ impl Array {
         &self.bytes
     }
 
-    /// The values; `None` when they are of another type.
+    /// The values, or `None` if the array has another type.
     ///
     /// See [`Array`] for an example.
     pub fn values<E: Number>(&self) -> Option<Vec<E>> {

@@ -1,6 +1,8 @@
-//! This module knows the container: the layout of safetensors files, read with mistrust and written whole or not at all.
+//! Reads and writes safetensors files: validates every claim on reading, replaces files atomically on
+//! writing.
 //!
-//! Layout: the length of the header (8 bytes), the header (JSON: type, shape and place of every array, and texts), the arrays.
+//! Layout: the length of the header (8 bytes), the header (JSON: type, shape and offsets of every array, and
+//! texts), then the arrays.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,12 +17,12 @@ use crate::data::Dtype;
 use crate::error::{Error, Result};
 use crate::whole_file::{folder_of, refuse_special, sync_folder, temporary_for};
 
-/// Longest header, in bytes. A model's takes a few hundred, and more only for the names of its columns.
+/// Longest header that is read, in bytes. A model needs a few hundred bytes, plus its column names.
 const LONGEST_HEADER: u64 = 64 << 20;
-/// Where the header keeps texts.
+/// The header key of the texts.
 const TEXTS: &str = "__metadata__";
 
-/// Every type there is, with its name in files.
+/// Every supported type with its name in files.
 const DTYPES: [(Dtype, Stored, &str); 13] = [
     (Dtype::Bool, Stored::BOOL, "BOOL"),
     (Dtype::U8, Stored::U8, "U8"),
@@ -37,7 +39,7 @@ const DTYPES: [(Dtype, Stored, &str); 13] = [
     (Dtype::F64, Stored::F64, "F64"),
 ];
 
-/// A file whose header is read and fits its length; the arrays are still on the disk.
+/// An open file whose header was checked against the file length. The arrays are not read yet.
 #[derive(Debug)]
 pub(super) struct Opened {
     path: PathBuf,
@@ -46,11 +48,10 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens a file and reads its header.
     pub(super) fn new(path: &Path) -> Result<Self> {
         let refuse = |problem: String| Error::format(path, problem);
         let io = |e| Error::io(path, e);
-        // Before it is opened: opening a pipe would wait for its other end.
+        // Check before opening: opening a named pipe would block until a writer appears.
         let found = fs::metadata(path).map_err(io)?;
         if found.is_dir() {
             return Err(io(io::Error::new(io::ErrorKind::IsADirectory, "is a directory, not a file")));
@@ -68,12 +69,12 @@ impl Opened {
         let claimed = u64::from_le_bytes(first);
         if claimed > LONGEST_HEADER {
             return Err(refuse(format!(
-                "is not a safetensors file, or damaged: it claims a header of {claimed} bytes, and at most {LONGEST_HEADER} are read"
+                "is not a safetensors file, or damaged: its header must have at most {LONGEST_HEADER} bytes, got {claimed}"
             )));
         }
         if claimed > length - 8 {
             return Err(refuse(format!(
-                "is cut short, or not a safetensors file: it claims a header of {claimed} bytes, and {} follow",
+                "is truncated, or not a safetensors file: its header should have {claimed} bytes, but {} follow",
                 length - 8
             )));
         }
@@ -83,9 +84,9 @@ impl Opened {
             serde_json::from_slice(&text).map_err(|e| refuse(format!("has a damaged header: {e}")))?;
         let (claimed, there) = (header.data_len() as u64, length - 8 - claimed);
         if claimed != there {
-            let what = if claimed > there { "is cut short" } else { "is damaged" };
+            let what = if claimed > there { "is truncated" } else { "is damaged" };
             return Err(refuse(format!(
-                "{what}: its arrays take {claimed} bytes, and {there} follow the header"
+                "{what}: its arrays take {claimed} bytes, but {there} follow the header"
             )));
         }
         Ok(Self { path: path.to_owned(), file, header })
@@ -96,24 +97,23 @@ impl Opened {
         self.header.metadata().iter().flatten().map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
-    /// Reads all arrays.
     pub(super) fn arrays(mut self) -> Result<BTreeMap<String, Array>> {
         let refuse = |problem: String| Error::format(&self.path, problem);
         let mut arrays = BTreeMap::new();
-        // They lie one after the other, in this order.
+        // In file order, so that the reads are sequential.
         for name in self.header.offset_keys() {
             let info = self.header.info(&name).ok_or_else(|| refuse(format!("lacks the array {name:?}")))?;
             let Some(&(dtype, ..)) = DTYPES.iter().find(|(_, stored, _)| *stored == info.dtype) else {
-                return Err(refuse(format!("array {name:?} is of type {}, which is not read", info.dtype)));
+                return Err(refuse(format!("array {name:?} has the unsupported type {}", info.dtype)));
             };
             let length = info.data_offsets.1 - info.data_offsets.0;
             let mut bytes = Vec::new();
             bytes.try_reserve_exact(length).map_err(|_| {
-                refuse(format!("array {name:?} takes {length} bytes, for which there is no memory"))
+                refuse(format!("array {name:?} does not fit into memory: it takes {length} bytes"))
             })?;
             let read = (&mut self.file).take(length as u64).read_to_end(&mut bytes);
             if read.map_err(|e| Error::io(&self.path, e))? != length {
-                return Err(refuse("became shorter while it was read".into()));
+                return Err(refuse("was truncated during reading".into()));
             }
             let array = Array::from_bytes(dtype, &info.shape, bytes).map_err(|e| refuse(e.to_string()))?;
             arrays.insert(name, array);
@@ -122,16 +122,17 @@ impl Opened {
     }
 }
 
-/// Writes arrays and texts to `path`; an older file is replaced at the end, at once.
+/// Writes arrays and texts to `path`. An existing file is replaced atomically.
 pub(super) fn write(
     path: &Path,
     arrays: &BTreeMap<String, Array>,
     texts: &BTreeMap<String, String>,
 ) -> Result<()> {
     if arrays.contains_key(TEXTS) {
-        return Err(Error::param(format!("an array cannot be called {TEXTS:?}")));
+        return Err(Error::param(format!("an array must not be called {TEXTS:?}: the name is reserved")));
     }
-    // Wide values first, so that all are aligned in a mapped file; the same contents give the same bytes.
+    // Widest values first, so that all arrays are aligned in a mapped file. The order depends only on the
+    // contents.
     let mut order: Vec<(&String, &Array)> = arrays.iter().collect();
     order.sort_by_key(|(_, array)| std::cmp::Reverse(array.dtype().size()));
     let mut header = Map::new();
@@ -148,7 +149,7 @@ pub(super) fn write(
     header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() as u64 > LONGEST_HEADER {
         return Err(Error::param(format!(
-            "names and texts take {} bytes in a file, and at most {LONGEST_HEADER} are read",
+            "names and texts of a file must take at most {LONGEST_HEADER} bytes, got {}",
             header.len()
         )));
     }

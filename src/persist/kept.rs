@@ -1,4 +1,4 @@
-//! This module knows how rows and numbers that are to come back exactly become arrays and texts, and come back.
+//! Stores rows and numbers in [`Contents`] without loss, and reads them back.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::error::Result as Checked;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
-/// Values in the type that they were computed in.
+/// Values in the type in which they were computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
     F32(Vec<f32>),
@@ -38,18 +38,18 @@ impl Values {
     }
 }
 
-/// The values of a matrix of `dim` columns, or of none at all.
+/// The values of a matrix with `dim` columns, or of an empty matrix.
 pub(crate) fn matrix<E: Number>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<E>, String> {
     let &[rows, cols] = contents.array(name)?.shape() else {
-        return Err(format!("its {name:?} is no matrix"));
+        return Err(format!("array {name:?} must be a matrix"));
     };
     if rows > 0 && cols != dim {
-        return Err(format!("its {name:?} has {cols} columns, and {dim} are needed"));
+        return Err(format!("array {name:?} must have {dim} columns, got {cols}"));
     }
     contents.values(name, &[rows, cols])
 }
 
-/// The same of values in the compute type.
+/// Like [`matrix`], for values in the compute type.
 pub(crate) fn rows<T: Float>(contents: &Contents, name: &str, dim: usize) -> Result<Vec<T>, String> {
     Ok(if size_of::<T>() == size_of::<f32>() {
         Values::F32(matrix(contents, name, dim)?).get()
@@ -66,7 +66,7 @@ pub(crate) fn stored_rows<T: Float>(values: &[T], cols: usize) -> Checked<Array>
     }
 }
 
-/// Keeps rows of either kind: sparse ones as their stored values, with columns and beginnings beside them.
+/// Stores dense or sparse rows. Sparse rows are stored as values, column indices and row starts.
 pub(crate) fn keep_rows<T: Float>(contents: &mut Contents, name: &str, rows: &RowBuf<T>) {
     if rows.is_sparse() {
         let starts: Vec<u64> = rows.starts.iter().map(|&start| start as u64).collect();
@@ -78,7 +78,7 @@ pub(crate) fn keep_rows<T: Float>(contents: &mut Contents, name: &str, rows: &Ro
     }
 }
 
-/// What [`keep_rows`] kept, of `dim` columns.
+/// Reads the rows that [`keep_rows`] stored; they have `dim` columns.
 pub(crate) fn kept_rows<T: Float>(contents: &Contents, name: &str, dim: usize) -> Result<RowBuf<T>, String> {
     let mut kept = RowBuf::new(dim);
     let beginnings = format!("{name}_starts");
@@ -100,15 +100,18 @@ pub(crate) fn kept_rows<T: Float>(contents: &Contents, name: &str, dim: usize) -
     if whole && kept.starts.windows(2).all(in_order) {
         Ok(kept)
     } else {
-        Err(format!("its {name:?} do not fit together"))
+        Err(format!("arrays {name:?} do not match each other"))
     }
 }
 
 pub(crate) fn count(object: &Map<String, Value>, name: &str) -> Result<u64, String> {
-    object.get(name).and_then(Value::as_u64).ok_or_else(|| format!("its {name:?} is no count"))
+    object
+        .get(name)
+        .and_then(Value::as_u64)
+        .ok_or_else(|| format!("{name:?} must be a whole number of at least 0"))
 }
 
-/// A number that was kept as bits, or none.
+/// A number stored as its bits, or `None` for `null`.
 pub(crate) fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f64>, String> {
     match object.get(name) {
         Some(Value::Null) => Ok(None),
@@ -116,26 +119,26 @@ pub(crate) fn figure(object: &Map<String, Value>, name: &str) -> Result<Option<f
     }
 }
 
-/// A number that was kept as bits.
+/// A number stored as its bits.
 pub(crate) fn number(object: &Map<String, Value>, name: &str) -> Result<f64, String> {
     Ok(f64::from_bits(count(object, name)?))
 }
 
 pub(crate) fn flag(object: &Map<String, Value>, name: &str) -> Result<bool, String> {
-    object.get(name).and_then(Value::as_bool).ok_or_else(|| format!("its {name:?} is neither true nor false"))
+    object.get(name).and_then(Value::as_bool).ok_or_else(|| format!("{name:?} must be true or false"))
 }
 
 pub(crate) fn text(object: &Map<String, Value>, name: &str) -> Result<String, String> {
     let found = object.get(name).and_then(Value::as_str);
-    found.map(str::to_owned).ok_or_else(|| format!("its {name:?} is no text"))
+    found.map(str::to_owned).ok_or_else(|| format!("{name:?} must be a string"))
 }
 
-/// Keeps an array of as many values as its shape says.
+/// Stores an array whose number of values is known to match its shape.
 pub(crate) fn keep(contents: &mut Contents, name: &str, array: Checked<Array>) {
     contents.arrays.insert(name.into(), array.expect("as many values as the shape says"));
 }
 
-/// Values of any number.
+/// The values of an array of any shape, flattened.
 pub(crate) fn list<E: Number>(contents: &Contents, name: &str) -> Result<Vec<E>, String> {
     let length = contents.array(name)?.shape().iter().product();
     contents.values(name, &[length])

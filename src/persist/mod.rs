@@ -1,9 +1,11 @@
-//! Fitted models as files: safetensors, with a format version.
+//! Saves and loads models and checkpoints as safetensors files with a format version.
 //!
-//! A file is a set of named [arrays](Array) and a few texts; [`schema`] says which texts every file of shoal carries. Reading runs no code and
-//! believes nothing: whatever a file claims is checked against its length before anything of that size is allocated, and what is wrong is
-//! an [`Error::Format`](crate::Error::Format) that names the file. Writing goes to a file without a name, which takes the place of an older
-//! one once it is whole and on the disk.
+//! A file is a set of named [arrays](Array) and texts. [`schema`] lists the texts that every file has.
+//!
+//! Reading runs no code. Every size in a file is checked against the file length before memory is allocated.
+//! A damaged file returns [`Error::Format`](crate::Error::Format) with the file name.
+//!
+//! Writing goes to a temporary file, which then replaces an older file with an atomic rename.
 //!
 //! ```
 //! use std::collections::BTreeMap;

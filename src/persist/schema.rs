@@ -1,11 +1,11 @@
-//! This module knows what makes a safetensors file one of shoal: texts that say its kind, its format and who wrote it.
+//! The texts that mark a safetensors file as one of shoal: kind, format and version.
 //!
 //! | text | meaning |
 //! |---|---|
-//! | `shoal.format` | version of this table, now `"1"`; a file with a higher one is refused |
+//! | `shoal.format` | version of this table, now `"1"`; a file with a higher version returns an error |
 //! | `shoal.kind` | what the file holds, for example `"kmeans-model"` |
 //! | `shoal.version` | the version of shoal that wrote it |
-//! | `shoal.<name>` | what the kind keeps beside arrays: `params` and `fitted` are JSON |
+//! | `shoal.<name>` | other texts of the kind: `params` and `fitted` are JSON |
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,130 +16,130 @@ use super::array::{Array, Number};
 use super::file::{self, Opened};
 use crate::error::{Error, Result};
 
-/// The format that is written, and the highest that is read.
+/// The format version that is written, and the highest that can be read.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::FORMAT, 1);
 /// ```
 pub const FORMAT: u32 = 1;
 
-/// The kind of files that hold a fitted k-means model.
+/// The kind of a file with a fitted k-means model.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::KMEANS_MODEL, "kmeans-model");
 /// ```
 pub const KMEANS_MODEL: &str = "kmeans-model";
 
-/// The kind of files that hold a fitted mini-batch k-means model.
+/// The kind of a file with a fitted mini-batch k-means model.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::MINIBATCH_MODEL, "minibatch-kmeans-model");
 /// ```
 pub const MINIBATCH_MODEL: &str = "minibatch-kmeans-model";
 
-/// The kind of contents that hold the state of mini-batch k-means between two batches.
+/// The kind of contents with the state of mini-batch k-means between two batches.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::MINIBATCH_STATE, "minibatch-kmeans-state");
 /// ```
 pub const MINIBATCH_STATE: &str = "minibatch-kmeans-state";
 
-/// The kind of files that hold a fitted nested mini-batch k-means model.
+/// The kind of a file with a fitted nested mini-batch k-means model.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::NESTED_MODEL, "nested-kmeans-model");
 /// ```
 pub const NESTED_MODEL: &str = "nested-kmeans-model";
 
-/// The kind of contents that hold the state of nested mini-batch k-means between two calls.
+/// The kind of contents with the state of nested mini-batch k-means between two calls.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::NESTED_STATE, "nested-kmeans-state");
 /// ```
 pub const NESTED_STATE: &str = "nested-kmeans-state";
 
-/// The kind of files that hold a k-means fit on its way.
+/// The kind of a file with a checkpoint of a k-means fit.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::KMEANS_CHECKPOINT, "kmeans-checkpoint");
 /// ```
 pub const KMEANS_CHECKPOINT: &str = "kmeans-checkpoint";
 
-/// The kind of files that hold a mini-batch k-means fit on its way.
+/// The kind of a file with a checkpoint of a mini-batch k-means fit.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::MINIBATCH_CHECKPOINT, "minibatch-kmeans-checkpoint");
 /// ```
 pub const MINIBATCH_CHECKPOINT: &str = "minibatch-kmeans-checkpoint";
 
-/// The kind of files that hold a nested mini-batch k-means fit on its way.
+/// The kind of a file with a checkpoint of a nested mini-batch k-means fit.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::NESTED_CHECKPOINT, "nested-kmeans-checkpoint");
 /// ```
 pub const NESTED_CHECKPOINT: &str = "nested-kmeans-checkpoint";
 
-/// The kind of files that hold a fitted mixture of Gaussians.
+/// The kind of a file with a fitted Gaussian mixture.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::MIXTURE_MODEL, "gaussian-mixture-model");
 /// ```
 pub const MIXTURE_MODEL: &str = "gaussian-mixture-model";
 
-/// The kind of files that hold a fit of a mixture of Gaussians on its way.
+/// The kind of a file with a checkpoint of a Gaussian mixture fit.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::MIXTURE_CHECKPOINT, "gaussian-mixture-checkpoint");
 /// ```
 pub const MIXTURE_CHECKPOINT: &str = "gaussian-mixture-checkpoint";
 
-/// The kind of contents that hold a coreset of a stream that is still to go on.
+/// The kind of contents with the state of a streaming coreset.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::STREAMING_CORESET, "streaming-coreset");
 /// ```
 pub const STREAMING_CORESET: &str = "streaming-coreset";
-/// The kind of files that hold a model fitted by stochastic backward Euler.
+/// The kind of a file with a model fitted by stochastic backward Euler.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::BACKWARD_EULER_MODEL, "backward-euler-kmeans-model");
 /// ```
 pub const BACKWARD_EULER_MODEL: &str = "backward-euler-kmeans-model";
 
-/// The kind of contents that hold the state of stochastic backward Euler between two batches.
+/// The kind of contents with the state of stochastic backward Euler between two batches.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::BACKWARD_EULER_STATE, "backward-euler-kmeans-state");
 /// ```
 pub const BACKWARD_EULER_STATE: &str = "backward-euler-kmeans-state";
 
-/// The kind of files that hold a fit by stochastic backward Euler on its way.
+/// The kind of a file with a checkpoint of a fit by stochastic backward Euler.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::BACKWARD_EULER_CHECKPOINT, "backward-euler-kmeans-checkpoint");
 /// ```
 pub const BACKWARD_EULER_CHECKPOINT: &str = "backward-euler-kmeans-checkpoint";
-/// The kind of files that hold a fitted variance-reduced k-means model.
+/// The kind of a file with a fitted variance-reduced k-means model.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::VARIANCE_REDUCED_MODEL, "variance-reduced-kmeans-model");
 /// ```
 pub const VARIANCE_REDUCED_MODEL: &str = "variance-reduced-kmeans-model";
 
-/// The kind of files that hold a variance-reduced k-means fit on its way.
+/// The kind of a file with a checkpoint of a variance-reduced k-means fit.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::VARIANCE_REDUCED_CHECKPOINT, "variance-reduced-kmeans-checkpoint");
 /// ```
 pub const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-checkpoint";
-/// The kind of files that hold a fitted Laplacian K-modes model.
+/// The kind of a file with a fitted Laplacian K-modes model.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::KMODES_MODEL, "laplacian-kmodes-model");
 /// ```
 pub const KMODES_MODEL: &str = "laplacian-kmodes-model";
 
-/// The kind of files that hold a Laplacian K-modes fit on its way.
+/// The kind of a file with a checkpoint of a Laplacian K-modes fit.
 ///
 /// ```
 /// assert_eq!(shoal::persist::schema::KMODES_CHECKPOINT, "laplacian-kmodes-checkpoint");
@@ -147,24 +147,25 @@ pub const KMODES_MODEL: &str = "laplacian-kmodes-model";
 pub const KMODES_CHECKPOINT: &str = "laplacian-kmodes-checkpoint";
 
 const PREFIX: &str = "shoal.";
-/// Texts that every file has; the rest is the kind's.
+/// Texts that every file has.
 const RESERVED: [&str; 3] = ["format", "kind", "version"];
 
-/// What a file holds.
+/// The contents of a file: its kind, arrays and texts.
 ///
 /// See the [module](super) for an example.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// What it is.
+    /// The kind, for example `"kmeans-model"`.
     pub kind: String,
     /// Arrays by name.
     pub arrays: BTreeMap<String, Array>,
-    /// Texts by name, without the prefix `shoal.`. Reading adds `"version"`, the version of shoal that wrote the file.
+    /// Texts by name, without the prefix `shoal.`. Reading adds `"version"`, the version of shoal that wrote
+    /// the file.
     pub meta: BTreeMap<String, String>,
 }
 
 impl Contents {
-    /// Contents of a kind, still empty.
+    /// Empty contents of a kind.
     ///
     /// ```
     /// assert!(shoal::persist::Contents::new("pair").arrays.is_empty());
@@ -176,29 +177,29 @@ impl Contents {
     /// The values of an array.
     ///
     /// # Errors
-    /// What is wrong, as text: the array is missing, of another type, or not of that shape.
+    /// A text that describes the problem, if the array is missing or has another type or shape.
     ///
     /// ```
     /// use shoal::persist::{Array, Contents};
     /// let mut contents = Contents::new("pair");
     /// contents.arrays.insert("values".into(), Array::new(&[2], &[1.5f64, -2.0]).unwrap());
     /// assert_eq!(contents.values::<f64>("values", &[2]).unwrap(), [1.5, -2.0]);
-    /// assert!(contents.values::<f64>("values", &[1, 2]).unwrap_err().contains("shape [2]"));
+    /// assert!(contents.values::<f64>("values", &[1, 2]).unwrap_err().contains("got [2]"));
     /// assert_eq!(contents.values::<f64>("others", &[2]).unwrap_err(), "lacks the array \"others\"");
     /// ```
     pub fn values<E: Number>(&self, name: &str, shape: &[usize]) -> Result<Vec<E>, String> {
         let array = self.array(name)?;
         if array.shape() != shape {
-            return Err(format!("array {name:?} has shape {:?}, and {shape:?} is needed", array.shape()));
+            return Err(format!("array {name:?} must have shape {shape:?}, got {:?}", array.shape()));
         }
-        let wrong = || format!("array {name:?} is of type {}, and {} is needed", array.dtype(), E::DTYPE);
+        let wrong = || format!("array {name:?} must be of type {}, got {}", E::DTYPE, array.dtype());
         array.values().ok_or_else(wrong)
     }
 
-    /// An array.
+    /// An array by name.
     ///
     /// # Errors
-    /// That it is missing, as text.
+    /// A text that names the array, if it is missing.
     ///
     /// ```
     /// assert!(shoal::persist::Contents::new("pair").array("values").is_err());
@@ -207,18 +208,18 @@ impl Contents {
         self.arrays.get(name).ok_or_else(|| format!("lacks the array {name:?}"))
     }
 
-    /// Refuses contents of another kind, as text.
+    /// Returns an error text if the contents have another kind.
     pub(crate) fn must_be(&self, kind: &str) -> Result<(), String> {
         if self.kind == kind { Ok(()) } else { Err(format!("holds a {:?}, not a {kind:?}", self.kind)) }
     }
 
-    /// Takes over what `part` holds, with `name` and a dot before every name of its.
+    /// Adds the contents of `part`, with `name` and a dot as the prefix of their names.
     pub(crate) fn put(&mut self, name: &str, part: Self) {
         self.arrays.extend(part.arrays.into_iter().map(|(own, array)| (format!("{name}.{own}"), array)));
         self.meta.extend(part.meta.into_iter().map(|(own, text)| (format!("{name}.{own}"), text)));
     }
 
-    /// What was [`put`](Self::put) under `name`, if anything was.
+    /// The contents that were [`put`](Self::put) under `name`, if any.
     pub(crate) fn part(&self, name: &str) -> Option<Self> {
         fn of<V: Clone>(all: &BTreeMap<String, V>, name: &str) -> BTreeMap<String, V> {
             let own = |full: &String| full.strip_prefix(name)?.strip_prefix('.').map(str::to_owned);
@@ -229,10 +230,10 @@ impl Contents {
         (!part.arrays.is_empty() || !part.meta.is_empty()).then_some(part)
     }
 
-    /// A text that is a JSON object.
+    /// Parses a text that holds a JSON object.
     ///
     /// # Errors
-    /// What is wrong, as text: it is missing, or no JSON object.
+    /// A text that describes the problem, if the text is missing or not a JSON object.
     ///
     /// ```
     /// let mut contents = shoal::persist::Contents::new("pair");
@@ -246,20 +247,19 @@ impl Contents {
     }
 }
 
-/// Writes a file; an older one of that name is replaced at the end, at once.
+/// Writes a file. An existing file is replaced atomically. A text called `version` is replaced by the current
+/// version.
 ///
 /// # Errors
-/// [`Error::Io`], and nothing is left behind then; [`Error::InvalidParam`] for a text called `format`, `kind`, or an array called
-/// `__metadata__`. A text `version` is replaced by the present version.
+/// [`Error::Io`] if writing fails; no temporary file is left. [`Error::InvalidParam`] if a text is called
+/// `format` or `kind`, or an array `__metadata__`.
 ///
 /// See the [module](super) for an example.
 pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
     let mut texts = BTreeMap::new();
     for (name, text) in &contents.meta {
         if RESERVED[..2].contains(&name.as_str()) {
-            return Err(Error::param(format!(
-                "a text cannot be called {name:?}: every file has one of that name"
-            )));
+            return Err(Error::param(format!("a text must not be called {name:?}: the name is reserved")));
         }
         texts.insert(format!("{PREFIX}{name}"), text.clone());
     }
@@ -268,10 +268,11 @@ pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
     file::write(path.as_ref(), &contents.arrays, &texts)
 }
 
-/// Reads a file that [`write()`] wrote, here or in another version, or from Python.
+/// Reads a file that [`write()`] or the Python package wrote.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Format`], naming the file, when it is damaged, cut short, no file of shoal's, or of a later format.
+/// [`Error::Io`] if reading fails. [`Error::Format`], with the file name, if the file is damaged, truncated,
+/// not written by shoal, or has a newer format.
 ///
 /// See the [module](super) for an example.
 pub fn read(path: impl AsRef<Path>) -> Result<Contents> {
@@ -285,7 +286,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<Contents> {
     Ok(Contents { kind, arrays: opened.arrays()?, meta })
 }
 
-/// The kind, and the texts that are left, once the format is known to be readable.
+/// The kind and the remaining texts, after checking the format.
 fn checked(mut meta: BTreeMap<String, String>) -> Result<(String, BTreeMap<String, String>), String> {
     let format = meta
         .remove("format")

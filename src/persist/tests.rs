@@ -9,7 +9,7 @@ use super::{Array, Contents, read, write};
 use crate::data::Dtype;
 use crate::error::Error;
 
-/// A folder and the name of a file in it.
+/// A temporary folder and a file path in it.
 fn place() -> (TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.safetensors");
@@ -27,13 +27,13 @@ fn small() -> Contents {
     contents
 }
 
-/// The contents with what reading adds.
+/// The contents with the text that reading adds.
 fn read_back(mut contents: Contents) -> Contents {
     contents.meta.insert("version".into(), env!("CARGO_PKG_VERSION").into());
     contents
 }
 
-/// A file put together from its header and the bytes after it.
+/// The bytes of a file with this header and data.
 fn file(header: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.bytes());
@@ -41,7 +41,7 @@ fn file(header: &str, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a file of these bytes is refused for.
+/// The error text for a file with these bytes.
 fn refusal(bytes: &[u8]) -> String {
     let (_folder, path) = place();
     fs::write(&path, bytes).unwrap();
@@ -54,7 +54,7 @@ fn problem(path: &Path) -> String {
     refused.to_string().split_once("x.safetensors: ").expect("the file is named").1.to_owned()
 }
 
-/// The texts of a sound file, as the beginning of a header.
+/// The texts of a valid file, as the start of a header.
 const TEXTS: &str = r#"{"__metadata__":{"shoal.format":"1","shoal.kind":"pair","shoal.version":"0.1.0"}"#;
 
 fn with_entry(entry: &str, data: &[u8]) -> Vec<u8> {
@@ -66,7 +66,7 @@ fn what_is_written_is_read() {
     let (_folder, path) = place();
     write(&path, &small()).unwrap();
     assert_eq!(read(&path).unwrap(), read_back(small()));
-    // What was read can be written again, and is the same file.
+    // Writing the contents again gives identical bytes.
     let first = fs::read(&path).unwrap();
     write(&path, &read(&path).unwrap()).unwrap();
     assert_eq!(fs::read(&path).unwrap(), first);
@@ -81,7 +81,7 @@ fn the_file_is_one_that_others_read() {
     let wide = tensors.tensor("wide").unwrap();
     assert_eq!((wide.dtype(), wide.shape()), (safetensors::Dtype::F64, &[2, 1][..]));
     assert_eq!(wide.data(), [1.5f64, -2.0].map(f64::to_le_bytes).concat());
-    // Every array lies at a multiple of its values' size.
+    // Every array is aligned to its value size.
     for (name, tensor) in tensors.iter() {
         let at = tensor.data().as_ptr() as usize - bytes.as_ptr() as usize;
         assert!(
@@ -113,17 +113,17 @@ fn every_truncation_is_refused() {
         problem(&path);
     }
     let longer = [&whole[..], &[0]].concat();
-    assert!(refusal(&longer).contains("its arrays take 31 bytes, and 32 follow the header"));
+    assert!(refusal(&longer).contains("its arrays take 31 bytes, but 32 follow the header"));
 }
 
 #[test]
 fn hostile_files_are_refused() {
     assert_eq!(refusal(b""), "is not a safetensors file: it holds 0 bytes");
     assert!(refusal(b"\x93NUMPY\x01\x00v\x00{'descr'").starts_with("is not a safetensors file, or damaged"));
-    assert!(refusal(&u64::MAX.to_le_bytes()).contains("a header of 18446744073709551615 bytes"));
+    assert!(refusal(&u64::MAX.to_le_bytes()).contains("at most 67108864 bytes, got 18446744073709551615"));
     assert_eq!(
         refusal(&[0, 0, 0, 2, 0, 0, 0, 0, b'{', b'}']),
-        "is cut short, or not a safetensors file: it claims a header of 33554432 bytes, and 2 follow"
+        "is truncated, or not a safetensors file: its header should have 33554432 bytes, but 2 follow"
     );
     assert!(refusal(&file("", b"")).starts_with("has a damaged header"));
     assert!(refusal(&file("{}", b"")).contains("not one of shoal"));
@@ -132,23 +132,23 @@ fn hostile_files_are_refused() {
     let deep = format!("{TEXTS},\"x\":{}", "{\"a\":".repeat(100_000));
     assert!(refusal(&file(&deep, b"")).starts_with("has a damaged header"));
     let entries = [
-        // Overlapping, with a hole, outside, backwards.
+        // Overlapping, with a gap, out of bounds, reversed.
         r#""a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}"#,
         r#""a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[2],"data_offsets":[6,8]}"#,
         r#""a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}"#,
         r#""a":{"dtype":"U8","shape":[4],"data_offsets":[4,0]}"#,
         r#""a":{"dtype":"U8","shape":[999999999999],"data_offsets":[0,999999999999]}"#,
-        // A shape that is not that of the bytes, is negative, or larger than any memory.
+        // Shapes that do not match the bytes, are negative, or overflow.
         r#""a":{"dtype":"F32","shape":[8],"data_offsets":[0,8]}"#,
         r#""a":{"dtype":"U8","shape":[-8],"data_offsets":[0,8]}"#,
         r#""a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,8]}"#,
         r#""a":{"dtype":"U8","shape":[18446744073709551615,2],"data_offsets":[0,18446744073709551615]}"#,
         r#""a":{"dtype":"F64","shape":[2305843009213693953],"data_offsets":[0,8]}"#,
-        // Types that there are not, or that are not read.
+        // Unknown or unsupported types.
         r#""a":{"dtype":"F128","shape":[1],"data_offsets":[0,8]}"#,
         r#""a":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}"#,
         r#""a":{"dtype":"F4","shape":[16],"data_offsets":[0,8]}"#,
-        // Not an entry, and one name twice.
+        // Not an entry, and a duplicate name.
         r#""a":[]"#,
         r#""a":{"dtype":"U8","shape":[8]}"#,
         r#""a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"a":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}"#,
@@ -160,9 +160,9 @@ fn hostile_files_are_refused() {
     }
     assert_eq!(
         refusal(&with_entry(entries[4], &[0; 8])),
-        "is cut short: its arrays take 999999999999 bytes, and 8 follow the header"
+        "is truncated: its arrays take 999999999999 bytes, but 8 follow the header"
     );
-    assert_eq!(refusal(&with_entry(entries[11], &[0; 8])), "array \"a\" is of type C64, which is not read");
+    assert_eq!(refusal(&with_entry(entries[11], &[0; 8])), "array \"a\" has the unsupported type C64");
 }
 
 #[test]
@@ -211,15 +211,15 @@ fn an_older_file_is_replaced_and_nothing_else_is_left() {
     write(&path, &small()).unwrap();
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["x.safetensors"]);
-    // The older file was not written to: who has it open still reads it.
+    // The older file was not modified: a process that has it open still reads the old bytes.
     assert_eq!(std::io::read_to_string(older).unwrap(), "older");
 }
 
-/// The name of the environment variable that makes a run of this test the process to be killed.
+/// Environment variable that turns a run of this test into the process to be killed.
 #[cfg(unix)]
 const VICTIM: &str = "SHOAL_TEST_PERSIST_VICTIM";
 
-/// A process that writes one file over and over is killed at many moments: what lies under the name is whole every time.
+/// Kills a process that writes one file repeatedly, at many moments. The file must be complete every time.
 #[test]
 #[cfg(unix)]
 fn a_kill_leaves_a_whole_file() {

@@ -1,17 +1,20 @@
-//! This module knows AFK-MC2 and K-MC2: every new center is where a short chain of candidates ends, whose law comes close to that of
-//! k-means++ without a pass over the rows for each center (Bachem, Lucic, Hassani and Krause, 2016).
+//! AFK-MC2 and K-MC2 seeding: every new center is the end of a short Markov chain of candidates (Bachem,
+//! Lucic, Hassani and Krause, 2016).
 //!
-//! Candidates are drawn from a law `q` that does not change, of AFK-MC2 one that knows the squared distances `d1` to the first center. With
-//! `r = D2 / q` (for weight 1), a chain goes from the candidate `x` to the next one, `y`, when `r(y) > u r(x)`, with `u` uniform in
-//! `[0, 1)`.
+//! The distribution of the ends approximates k-means++, without a pass over the rows for each center.
 //!
-//! Where a chain ends depends on few of its candidates. Since `D2` is at most `d1`, `r` of AFK-MC2 is below a number known from the start, the
-//! `top`: a candidate with `r(y) > u top` is accepted whatever came before. So a chain is read from its end backwards, up to such a
-//! candidate, and no farther: about as many candidates are drawn and measured as the sum of `D2` is smaller than that of `d1`. The end is that of
-//! the whole chain.
+//! Candidates are drawn from a fixed distribution `q`. For AFK-MC2, `q` depends on the squared distances `d1`
+//! to the first center. With `r = D2 / q` (for weight 1), a chain moves from candidate `x` to the next
+//! candidate `y` if `r(y) > u r(x)`, with `u` uniform in `[0, 1)`.
 //!
-//! Chains of many centers are begun together: their candidates meet the centers that there were then as one block, by the kernels, and those that
-//! came since one by one, by difference.
+//! The end of a chain depends on only a few candidates. `D2` is at most `d1`, so `r` of AFK-MC2 has an upper
+//! limit `top` that is known from the start. A candidate with `r(y) > u top` is accepted regardless of the
+//! earlier candidates. Therefore a chain is drawn backwards from its end, only until such a candidate. The
+//! number of candidates drawn and measured shrinks by about the ratio of the sums of `D2` and `d1`. The end
+//! equals the end of the full chain.
+//!
+//! Chains of many centers start together. Their candidates are compared with all earlier centers in one block
+//! by the kernels, and with centers added since then one by one, by difference.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -29,19 +32,21 @@ use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows, spread};
 use crate::tuning::{SEEDING_TILE_ROWS, STRIP_ROWS, chains_together};
 
-/// Chains that may end in a center that there is already, one after the other, before the center is drawn from all rows.
+/// Number of successive chains that may end in an existing center, before the center is drawn from all rows.
 const TRIES: u64 = 16;
 
-/// Rows that are measured together at least: a few micro tiles.
+/// Smallest number of rows that are measured together: a few micro tiles.
 const MEASURED_ROWS: usize = 24;
 
-/// `k` centers by chains of `chain` candidates each; `adaptive` is AFK-MC2, else K-MC2, which does not look at the rows before it draws them.
+/// Chooses `k` centers by chains of `chain` candidates each. `adaptive` selects AFK-MC2; otherwise K-MC2,
+/// which does not read the rows before it draws them.
 ///
-/// Costs about `chain k^2 / 2` distances, of AFK-MC2 at most, and a pass over all rows besides. A chain that ends in a center that there is already is drawn
-/// again; where that happens over and over, the centers that are left are those of plain k-means++.
+/// Costs up to about `chain k^2 / 2` distances, and for AFK-MC2 one pass over all rows. A chain that ends in
+/// an existing center is drawn again. After repeated failures, plain k-means++ chooses the remaining centers.
 ///
 /// # Errors
-/// When `chain` is 0, there are fewer rows than `k`, a value is not finite, or the source can be read only once.
+/// If `chain` is 0, there are fewer rows than `k`, a value is not finite, or the source can be read only
+/// once.
 pub fn afk_mc2<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
@@ -74,7 +79,7 @@ pub fn afk_mc2<T: Compute>(
     } else if let Some(weights) = weights {
         state.proposal.odds = Some((Cow::Borrowed(weights), Odds::new(weights)));
     }
-    // Nothing is far from the first center: any rows will do.
+    // All rows equal the first center, so any rows will do.
     let all_alike = state.proposal.mean <= 0.0;
     while !all_alike && state.rows.len() < k {
         if !state.next_centers(k)? {
@@ -85,7 +90,7 @@ pub fn afk_mc2<T: Compute>(
     if rows.len() == k {
         return Ok(Seeds { centers, rows, method: method.into(), n_distances });
     }
-    // Next to all rows lie where a center is.
+    // Nearly all rows coincide with a center.
     let mut all = Potential::new(data, n)?;
     if all_alike {
         let others = unused(&rows, n, k, rng);
@@ -100,21 +105,21 @@ pub fn afk_mc2<T: Compute>(
     Ok(all.seeds(method))
 }
 
-/// The law that candidates are drawn from.
+/// The distribution of candidates.
 struct Proposal<'a> {
     n: u64,
     weights: Option<&'a [f64]>,
-    /// Weight of all rows.
+    /// Total weight of all rows.
     all: f64,
-    /// What the odds of each row are proportional to; `None`: all rows are alike. An alias table would draw faster, but it takes 12 bytes a row besides
-    /// these 8, and few candidates are ever drawn.
+    /// The odds of each row; `None` if all rows have equal odds. An alias table would draw faster, but takes
+    /// 12 bytes per row in addition to these 8, and few candidates are drawn.
     odds: Option<(Cow<'a, [f64]>, Odds)>,
-    /// The weighted mean of `d1`, which `r` cannot exceed; infinite where nothing is known of `d1`.
+    /// The weighted mean of `d1`, which is an upper limit of `r`. Infinite if `d1` is unknown.
     mean: f64,
 }
 
 impl<'a> Proposal<'a> {
-    /// Half by the weight and half by weight times squared distance to `center`.
+    /// Half by weight and half by weight times squared distance to `center`.
     fn adapted<T: Compute>(
         data: &dyn DataSource<T>,
         n: u64,
@@ -141,7 +146,7 @@ impl<'a> Proposal<'a> {
                 if !sq_dist.is_finite() {
                     return Err(chunk.not_finite());
                 }
-                // For now the share that the row has in the mean.
+                // First, the row's share in the mean.
                 *far = chunk.weights.map_or(1.0, |w| w[i]) / all * sq_dist;
                 sum += *far;
             }
@@ -169,7 +174,7 @@ impl<'a> Proposal<'a> {
         }
     }
 
-    /// What `D2` of a row is multiplied by to be `r`: its share of all weight over its odds.
+    /// The factor from `D2` of a row to `r`: the row's share of the total weight, divided by its odds.
     fn lift(&self, row: u64) -> f64 {
         match &self.odds {
             Some((odds, _)) if self.mean.is_finite() => {
@@ -180,20 +185,21 @@ impl<'a> Proposal<'a> {
     }
 }
 
-/// A chain, read from its end: its candidates are drawn one after the other, the last one first.
+/// A chain, drawn from its end: the last candidate comes first.
 struct Walk {
     rng: Rng,
     rows: Vec<u64>,
-    /// By how much each may be worse than the one before it, to be accepted all the same.
+    /// The thresholds `u` of the candidates: a candidate is accepted if `r` exceeds `u` times `r` of the
+    /// previous one.
     steps: Vec<f64>,
     lifts: Vec<f64>,
-    /// `D2` of each, and where the copy of the row is.
+    /// `D2` of each candidate. `places` holds the position of its copy.
     near: Vec<f64>,
     places: Vec<usize>,
 }
 
 impl Walk {
-    /// The chain for center number `slot`, drawn for the time `again`.
+    /// The chain for center number `slot`, drawn for the `again`-th time.
     fn new(key: u64, slot: usize, again: u64) -> Self {
         Self {
             rng: Rng::keyed(key, Purpose::Chain, (again << 40) | slot as u64),
@@ -205,7 +211,7 @@ impl Walk {
         }
     }
 
-    /// Draws more candidates, as long as there are fewer than `chain`.
+    /// Draws more candidates, up to `chain`.
     fn lengthen(&mut self, proposal: &Proposal<'_>, chain: usize) {
         let more = (self.rows.len() / 2).max(2);
         let more = if proposal.mean.is_finite() { more } else { chain };
@@ -217,7 +223,7 @@ impl Walk {
         }
     }
 
-    /// The candidate that the chain ends with; `None` while that depends on candidates that were not drawn.
+    /// The index of the chain's last candidate; `None` while it depends on candidates that are not drawn yet.
     fn end(&self, chain: usize, top: f64) -> Option<usize> {
         let r = |i: usize| (self.near[i] * self.lifts[i]).min(top);
         // The first candidate of the chain is the last one drawn.
@@ -232,12 +238,12 @@ impl Walk {
     }
 }
 
-/// Seeding on its way.
+/// The state of the seeding.
 struct State<'a, T: Compute> {
     data: &'a dyn DataSource<T>,
     cx: &'a Executor,
     chain: usize,
-    /// Of the streams that chains are drawn from.
+    /// The key of the random streams of the chains.
     key: u64,
     proposal: Proposal<'a>,
     /// The rows that are centers so far.
@@ -247,14 +253,14 @@ struct State<'a, T: Compute> {
     n_distances: u64,
 }
 
-/// What the chains of a block share: the centers that there were at its begin, and copies of the candidates.
+/// Shared by the chains of a block: the centers at its start, and copies of the candidates.
 struct Block<T: Compute> {
     packed: PackedCenters<T>,
     points: RowBuf<T>,
 }
 
 impl<T: Compute> State<'_, T> {
-    /// The centers of some chains that are begun together; false when a chain found none.
+    /// Adds the centers of several chains that start together. `false` if a chain found no new center.
     fn next_centers(&mut self, k: usize) -> Result<bool> {
         let (first, dim) = (self.rows.len(), self.data.dim());
         let together = chains_together(first, self.chain, row_bytes(self.data)).min(k - first);
@@ -288,7 +294,7 @@ impl<T: Compute> State<'_, T> {
             };
             let Some(at) = found else { return Ok(false) };
             self.take_in(walks[i].rows[at], block.points.rows(), walks[i].places[at]);
-            // Candidates of later chains meet it now.
+            // Compare the candidates of later chains with the new center.
             let center = Point::new(&self.centers[slot * dim..]);
             for walk in &mut walks[i + 1..] {
                 for (near, &place) in walk.near.iter_mut().zip(&walk.places) {
@@ -300,7 +306,7 @@ impl<T: Compute> State<'_, T> {
         Ok(true)
     }
 
-    /// Makes a row a center, of which there is a copy.
+    /// Makes a copied row a center.
     fn take_in(&mut self, row: u64, points: Rows<'_, T>, place: usize) {
         let first = self.centers.len();
         self.centers.resize(first + self.data.dim(), T::ZERO);
@@ -319,7 +325,7 @@ impl<T: Compute> State<'_, T> {
             walk.lengthen(&self.proposal, self.chain);
             drawn.extend(walk.rows[walk.near.len()..].iter().map(|&row| (row, w)));
         }
-        // Read forwards.
+        // Read rows in ascending order.
         let mut order: Vec<usize> = (0..drawn.len()).collect();
         order.sort_unstable_by_key(|&i| (drawn[i].0, i));
         let rows: Vec<u64> = order.iter().map(|&i| drawn[i].0).collect();
@@ -348,7 +354,7 @@ impl<T: Compute> State<'_, T> {
     /// Squared distances of rows to the nearest of the packed centers.
     fn measure(&self, rows: Rows<'_, T>, packed: &PackedCenters<T>) -> Result<Vec<f64>> {
         let mut out = vec![0.0; rows.rows()];
-        // Every row for itself: how they are cut does not matter.
+        // Rows are independent, so the cut does not change results.
         let cut = (rows.rows() / 8).clamp(MEASURED_ROWS, STRIP_ROWS);
         let measure = |(i, out): (usize, &mut [f64]), (labels, scratch): &mut (Vec<u32>, Scratch<T>)| {
             let rows = rows.slice(i * cut, i * cut + out.len());

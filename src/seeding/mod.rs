@@ -1,4 +1,4 @@
-//! Where the first centers come from.
+//! Seeding: chooses the first centers.
 
 mod afkmc2;
 mod near;
@@ -22,7 +22,7 @@ use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
 use crate::tuning::auto_seeding_sample;
 
-/// How the first centers are chosen.
+/// The method that chooses the first centers.
 ///
 /// ```
 /// let model = shoal::KMeans::params(2).seeding(shoal::Seeding::Random).fit(&[[0.0f32], [0.1], [9.0], [9.1]]).unwrap();
@@ -31,62 +31,65 @@ use crate::tuning::auto_seeding_sample;
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Seeding {
-    /// Choose when in doubt: greedy k-means++ on all rows while that is cheaper than a few sweeps, else on a random sample of a size that
-    /// makes it so.
+    /// The default: greedy k-means++ on all rows if it is cheaper than a few sweeps, else on a random sample
+    /// of suitable size.
     #[default]
     Auto,
-    /// Choose when seeding must cost nothing: distinct rows, by weight.
+    /// For the fastest start: distinct rows, drawn by weight.
     Random,
-    /// Choose for the best start at small `k`: each new center is the best of `2 + ln k` rows drawn by squared distance (`greedy`), or
-    /// the one row drawn (Arthur and Vassilvitskii, 2007).
+    /// For the best start at small `k`: k-means++ (Arthur and Vassilvitskii, 2007). Each new center is a row
+    /// drawn by squared distance, or with `greedy` the best of `2 + ln k` such rows.
     PlusPlus {
-        /// Several candidates a center.
+        /// Draw several candidates per center.
         greedy: bool,
     },
-    /// Choose for many clusters of many rows: about as good a start as plain k-means++ at a fraction of its distances, with one pass over the rows and a chain of
-    /// candidates for each center (AFK-MC2: Bachem, Lucic, Hassani and Krause, 2016). A longer chain comes closer to k-means++: 20 candidates are
-    /// enough for most data, 200 for nearly all.
+    /// For many clusters and many rows: AFK-MC2 (Bachem, Lucic, Hassani and Krause, 2016). It gives about as
+    /// good a start as plain k-means++ with a fraction of its distances, from one pass over the rows and a
+    /// chain of candidates per center. A longer chain is closer to k-means++: 20 candidates are enough for
+    /// most data, 200 for nearly all.
     AfkMc2 {
-        /// Candidates for each center, at least 1.
+        /// Number of candidates per center, at least 1.
         chain: usize,
     },
-    /// Choose to look at no more rows than the candidates: as [`Seeding::AfkMc2`], but candidates are drawn by weight alone, which suits only data without
-    /// far-off rows (K-MC2).
+    /// To read no more rows than the candidates: like [`Seeding::AfkMc2`], but candidates are drawn by weight
+    /// alone (K-MC2). Suitable only for data without outliers.
     KMc2 {
-        /// Candidates for each center, at least 1.
+        /// Number of candidates per center, at least 1.
         chain: usize,
     },
-    /// Choose for rows that are costly to pass over, or for many threads: a few passes, with many distances, which the kernels measure, and good starts (k-means||:
-    /// Bahmani, Moseley, Vattani, Kumar and Vassilvitskii, 2012).
+    /// For rows that are expensive to read, or many threads: k-means|| (Bahmani, Moseley, Vattani, Kumar and
+    /// Vassilvitskii, 2012). It gives good starts from a few passes, and computes many distances with the
+    /// kernels.
     Parallel {
-        /// Rows that join in each round, by the number of centers; finite and above 0. Usual are 0.5 to 10.
+        /// Number of rows added per round, as a multiple of the number of centers. Finite and above 0; usual
+        /// values are 0.5 to 10.
         oversampling: f64,
-        /// How often rows join, at least 1.
+        /// Number of rounds, at least 1.
         rounds: usize,
     },
-    /// Choose to continue from known centers: `k` rows of values, one after the other.
+    /// Known centers: `k` rows of values, one after the other.
     Given(Vec<f64>),
 }
 
-/// First centers, and where they come from.
+/// The first centers and their origin.
 #[derive(Clone, Debug)]
 pub struct Seeds<T> {
     /// `k` rows, one after the other.
     pub centers: Vec<T>,
-    /// The rows that they are; empty for given centers.
+    /// The row numbers of the centers; empty for given centers.
     pub rows: Vec<u64>,
-    /// What was done, in words: `"auto"` says here what it chose.
+    /// The method, in words. For `"auto"`, the method that was chosen.
     pub method: String,
-    /// Distances that were measured, those between centers among them.
+    /// Number of computed distances, including distances between centers.
     pub n_distances: u64,
 }
 
 impl Seeding {
-    /// The first `k` centers for `data`. Start number `start` draws other rows than start 0.
+    /// Chooses the first `k` centers for `data`. Each `start` draws different rows.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] when there are fewer rows than `k`, or given centers do not fit; [`Error::Source`] for a source that can be
-    /// read only once; those of the source.
+    /// [`Error::InvalidParam`] if there are fewer rows than `k`, or given centers do not match.
+    /// [`Error::Source`] if the source can be read only once. Errors of the source.
     pub fn choose<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
@@ -99,7 +102,7 @@ impl Seeding {
         self.choose_within(data, k, seed, start, |n| auto_seeding_sample(n, k, row_bytes), cx)
     }
 
-    /// Refuses parameters outside their range, all of them together.
+    /// Returns an error that lists all parameters outside their range.
     fn check(&self) -> Result<()> {
         let mut problems = Vec::new();
         match *self {
@@ -120,17 +123,17 @@ impl Seeding {
         if problems.is_empty() { Ok(()) } else { Err(Error::InvalidParam(problems)) }
     }
 
-    /// Bytes of state for each row, at most.
+    /// Upper limit of the state, in bytes per row.
     pub(crate) fn bytes_a_row(&self) -> usize {
         match self {
             Self::PlusPlus { .. } | Self::Parallel { .. } => 16,
-            // The odds; 16 more only where chains find no center.
+            // The odds. 16 bytes more only if chains find no center.
             Self::AfkMc2 { .. } => 9,
             _ => 0,
         }
     }
 
-    /// As [`Seeding::choose`], where [`Seeding::Auto`] looks at as many rows as `sample` says of all of them.
+    /// Like [`Seeding::choose`], but [`Seeding::Auto`] reads only `sample(n)` of the `n` rows.
     pub(crate) fn choose_within<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
@@ -167,7 +170,7 @@ impl Seeding {
         self.of_all(data, k, rng, cx)
     }
 
-    /// As [`Seeding::choose`], on a random sample of so many rows where there are more, whatever the seeding.
+    /// Like [`Seeding::choose`], on a random sample of at most `sample` rows, for every seeding method.
     pub(crate) fn choose_of_sample<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
@@ -184,7 +187,7 @@ impl Seeding {
         self.of_sample(data, k, sample, &mut Rng::keyed(seed, Purpose::Seeding, start), cx)
     }
 
-    /// Looks at all rows, whatever their number.
+    /// Chooses centers from all rows.
     fn of_all<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
@@ -206,7 +209,7 @@ impl Seeding {
         }
     }
 
-    /// Looks at `sample` random rows, of which there are fewer than rows.
+    /// Chooses centers from `sample` random rows, fewer than there are rows.
     fn of_sample<T: Compute>(
         &self,
         data: &dyn DataSource<T>,
@@ -229,17 +232,18 @@ impl Seeding {
     }
 }
 
-/// Rows that were drawn at random.
+/// A random sample of rows.
 pub(crate) struct Sample<T> {
     /// Copies of the rows.
     pub(crate) rows: RowBuf<T>,
-    /// Their weights. `None` where rows were drawn by weight: then they count alike.
+    /// Their weights. `None` if rows were drawn by weight and count equally.
     pub(crate) weights: Option<Vec<f64>>,
     /// The row numbers, ascending.
     pub(crate) indices: Vec<u64>,
 }
 
-/// Copies `sample` random rows, drawn by weight. If fewer rows than that have a weight above 0, all of those, with their weights.
+/// Copies `sample` random rows, drawn by weight. If fewer rows have a weight above 0, copies all of them,
+/// with their weights.
 pub(crate) fn draw_sample<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
@@ -249,7 +253,7 @@ pub(crate) fn draw_sample<T: Compute>(
     let n = known(data, k)?;
     let weights = weights_of(data)?;
     let heavy = weights.as_deref().map(|w| (0..n).filter(|&i| w[i as usize] > 0.0).collect::<Vec<_>>());
-    // Rows without weight are no candidates, unless there are too few others.
+    // Rows of weight 0 are candidates only if there are too few others.
     let few = heavy.filter(|heavy| heavy.len() as u64 <= sample && heavy.len() >= k);
     let all = few.is_some();
     let mut drawn = few.unwrap_or_else(|| random::draw(n, weights.as_deref(), sample as usize, rng));
@@ -259,16 +263,16 @@ pub(crate) fn draw_sample<T: Compute>(
     Ok(Sample { rows, weights, indices: drawn })
 }
 
-/// When rows that were drawn hold a value that is not finite: the error that names the first one of all rows.
+/// If a drawn row holds a value that is not finite, returns the error for the first such row of the source.
 fn finite_or_first_bad<T: Compute>(drawn: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
     if drawn.iter().all(|x| x.finite()) { Ok(()) } else { check_finite(data, cx) }
 }
 
-/// The number of rows, once it is known to be enough for `k` centers. A stream is counted in a pass of its own.
+/// The number of rows, after checking that there are at least `k`. A stream is counted in a pass of its own.
 fn known<T: Compute>(data: &dyn DataSource<T>, k: usize) -> Result<u64> {
     if data.access() < Access::Replay {
         return Err(Error::Source(
-            "this seeding needs a source that can be read again: give the centers instead".into(),
+            "seeding needs a source that can be read again: pass the first centers instead".into(),
         ));
     }
     let n = count_rows(data)?;
@@ -276,7 +280,7 @@ fn known<T: Compute>(data: &dyn DataSource<T>, k: usize) -> Result<u64> {
     Ok(n)
 }
 
-/// Refuses more clusters than rows.
+/// Returns an error if there are more clusters than rows.
 pub(crate) fn enough_rows(n: u64, k: usize) -> Result<()> {
     if n < k as u64 {
         return Err(Error::param(format!("n_clusters={k} must be at most the number of rows, {n}")));

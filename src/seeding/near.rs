@@ -1,9 +1,10 @@
-//! This module knows how far every row is from the centers so far, and how rows are drawn by that.
+//! Distances of all rows to the nearest center so far, and draws of rows by squared distance.
 //!
-//! A row keeps its squared distance `D2` and the center `a` that it is to. A candidate `c` can only be nearer if
-//! `|c - a|^2 < 4 D2` (triangle inequality), so most rows are soon passed over without being read; what is left is measured by difference,
-//! new centers in `f64`, and candidates, which are only weighed against each other, in the type of the rows. Sums run in tile order: the draws
-//! do not depend on the number of threads.
+//! Each row keeps its squared distance `D2` and its nearest center `a`. By the triangle inequality, a
+//! candidate `c` can be nearer only if `|c - a|^2 < 4 D2`. Most rows are skipped by this test without being
+//! read. The other rows are measured by difference: new centers in `f64`, and candidates, which are only
+//! compared with each other, in the type of the rows. Sums run in tile order, so the draws do not depend on
+//! the number of threads.
 
 use std::collections::HashSet;
 
@@ -18,31 +19,31 @@ use crate::rng::Rng;
 use crate::rows::{RowBuf, Rows};
 use crate::tuning::SEEDING_TILE_ROWS;
 
-/// How far a row is from the centers so far, and from which: `(D2, center)`.
+/// The squared distance of a row to its nearest center so far, and that center: `(D2, center)`.
 pub(super) type Near = (f64, u32);
 
-/// Centers that are packed together, where many come at a time.
+/// Number of centers packed together when many are added at once.
 const ADMITTED: usize = 1 << 15;
 
-/// The rows that are centers so far, and how far all rows are from them.
+/// The centers so far, and the distances of all rows to them.
 pub(super) struct Potential<T> {
     pub(super) near: Vec<Near>,
-    /// Sum of weight times `D2` by tile.
+    /// Sum of weight times `D2` per tile.
     tiles: Vec<f64>,
-    /// The rows that the centers are.
+    /// The row numbers of the centers.
     pub(super) rows: Vec<u64>,
     pub(super) centers: Vec<T>,
-    /// The same without their zeros, where rows are sparse.
+    /// The centers in sparse form, if rows are sparse.
     pub(super) stored: RowBuf<T>,
     pub(super) dim: usize,
     pub(super) n_distances: u64,
 }
 
-/// What one worker finds the nearest of many centers with.
+/// The buffers of a worker that finds the nearest of many centers.
 type Found<T> = (Vec<u32>, Vec<f64>, Scratch<T>);
 
 impl<T: Compute> Potential<T> {
-    /// No centers yet, for `n` rows.
+    /// A state without centers, for `n` rows.
     pub(super) fn new(data: &dyn DataSource<T>, n: u64) -> Result<Self> {
         let mut near = Vec::new();
         make_room(&mut near, "distances of seeding", n, 1)?;
@@ -75,7 +76,7 @@ impl<T: Compute> Potential<T> {
         (0..centers.rows()).map(|i| to.sq_dist(centers, i)).collect()
     }
 
-    /// Takes the last of `centers` into every row's nearest distance.
+    /// Updates every row's nearest distance with the last of `centers`.
     pub(super) fn admit(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let last = self.centers.len() / self.dim - 1;
         let new = &self.centers[last * self.dim..];
@@ -107,7 +108,7 @@ impl<T: Compute> Potential<T> {
         Ok(())
     }
 
-    /// As [`Potential::admit`] for all of `centers` from number `first` on, by the kernels.
+    /// Like [`Potential::admit`] for all `centers` from index `first` on, using the kernels.
     pub(super) fn admit_from(&mut self, first: usize, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let (dim, sparse) = (self.dim, data.most_values().is_some());
         finite_or_first_bad(&self.centers[first * dim..], data, cx)?;
@@ -144,13 +145,13 @@ impl<T: Compute> Potential<T> {
         Ok(())
     }
 
-    /// The sum of weight times `D2` of all rows.
+    /// The sum of weight times `D2` over all rows.
     pub(super) fn total(&self) -> Result<f64> {
         let total = self.tiles.iter().sum::<f64>();
         if total.is_finite() { Ok(total) } else { Err(too_heavy()) }
     }
 
-    /// The row at which the running sum of weight times `D2` passes `target`; never one with odds 0.
+    /// The row at which the running sum of weight times `D2` exceeds `target`. Never a row with odds 0.
     pub(super) fn draw(&self, mut target: f64, weights: Option<&[f64]>) -> u64 {
         let mut tile = 0;
         while tile + 1 < self.tiles.len() && target >= self.tiles[tile] {
@@ -167,12 +168,13 @@ impl<T: Compute> Potential<T> {
             }
             target -= odds;
         }
-        // Rounding carried the target past the end: the last row with odds, which exists because the total is positive.
+        // Rounding moved the target past the end: return the last row with nonzero odds, which exists because
+        // the total is positive.
         (0..end).rev().chain((end..self.near.len()).rev()).find(|&i| odds(i) > 0.0).unwrap_or(start) as u64
     }
 
-    /// Goes on by k-means++ until there are `k` centers, each the best of so many rows drawn. When fewer than `k` rows differ, the rest are
-    /// rows chosen uniformly.
+    /// Continues k-means++ until there are `k` centers, each the best of `trials` drawn rows. If fewer than
+    /// `k` rows differ, the rest are chosen uniformly.
     pub(super) fn grow(
         &mut self,
         data: &dyn DataSource<T>,
@@ -198,14 +200,15 @@ impl<T: Compute> Potential<T> {
         Ok(())
     }
 
-    /// The centers, and where they come from.
+    /// The result of the seeding.
     pub(super) fn seeds(self, method: &str) -> Seeds<T> {
         let Self { centers, rows, n_distances, .. } = self;
         Seeds { centers, rows, method: method.into(), n_distances }
     }
 }
 
-/// As many of `n` rows as `rows` needs to be `k`, none of them twice: where every row coincides with a center, any will do.
+/// Draws distinct unused rows until there are `k` in total, for the case that every row coincides with a
+/// center.
 pub(super) fn unused(rows: &[u64], n: u64, k: usize, rng: &mut Rng) -> Vec<u64> {
     let mut used: HashSet<u64> = rows.iter().copied().collect();
     let mut others = Vec::new();
@@ -218,7 +221,7 @@ pub(super) fn unused(rows: &[u64], n: u64, k: usize, rng: &mut Rng) -> Vec<u64> 
     others
 }
 
-/// Sums by tile, collected in tile order.
+/// Sums per tile, collected in tile order.
 #[derive(Default)]
 struct Tiles {
     sums: Vec<f64>,
@@ -227,7 +230,7 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// A partial is one tile.
+    /// Each partial result is one tile.
     fn merge(&mut self, part: &mut Self) {
         self.sums.push(std::mem::take(&mut part.open));
         self.measured += std::mem::take(&mut part.measured);

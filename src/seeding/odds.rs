@@ -1,21 +1,21 @@
-//! This module knows how rows are drawn by weight again and again.
+//! Repeated draws of rows by weight.
 
 use crate::rng::Rng;
 
-/// Rows that one sum stands for: a draw finds the sum by bisection and adds up this many weights at most.
+/// Number of rows per stored sum. A draw finds the sum by bisection and adds up at most this many weights.
 const GROUP: usize = 64;
 
-/// Odds of rows that are proportional to their weights: an eighth of a byte a row, made in one pass over the weights.
+/// Sampling odds proportional to weights: an eighth of a byte per row, built in one pass over the weights.
 ///
-/// Not an alias table, which would take 12 bytes a row and two cache misses a draw.
+/// An alias table would take 12 bytes per row and two cache misses per draw.
 #[derive(Clone, Debug)]
 pub(crate) struct Odds {
-    /// Weight of all rows up to the end of each group.
+    /// Total weight up to the end of each group.
     ends: Vec<f64>,
 }
 
 impl Odds {
-    /// For rows of these weights, of which one is above 0.
+    /// Odds for rows with these weights. At least one weight is above 0.
     pub(crate) fn new(weights: &[f64]) -> Self {
         let mut total = 0.0;
         let sum = |group: &[f64]| {
@@ -25,14 +25,14 @@ impl Odds {
         Self { ends: weights.chunks(GROUP).map(sum).collect() }
     }
 
-    /// A row, of the same weights.
+    /// Draws a row; `weights` must be the weights passed to [`Odds::new`].
     pub(crate) fn draw(&self, weights: &[f64], rng: &mut Rng) -> u64 {
         let at = rng.unit() * self.ends.last().expect("there are rows");
         let group = self.ends.partition_point(|&end| end <= at).min(self.ends.len() - 1);
         let first = group * GROUP;
         let rows = &weights[first..weights.len().min(first + GROUP)];
         let mut passed = if group == 0 { 0.0 } else { self.ends[group - 1] };
-        // Added up as above: the last row that has weight ends where its group does.
+        // Same order of summation as in `new`, so the last row with weight ends where its group ends.
         let mut drawn = 0;
         for (i, &weight) in rows.iter().enumerate() {
             if weight > 0.0 {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn rounding_never_reaches_a_row_without_weight() {
-        // Weights that differ by so much that the sum forgets most of them.
+        // Weights of very different magnitude, so that the sum loses most of them.
         let weights: Vec<f64> =
             (0..300).map(|i| if i % 3 == 0 { 0.0 } else { 10f64.powi(i % 40 - 20) }).collect();
         let odds = Odds::new(&weights);

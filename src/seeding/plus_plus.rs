@@ -1,5 +1,5 @@
-//! This module knows k-means++: every new center is a row drawn with odds proportional to its weight times its squared distance to the
-//! centers so far.
+//! k-means++ seeding: every new center is a row drawn with odds proportional to its weight times its squared
+//! distance to the centers so far.
 
 use super::near::{Near, Potential};
 use super::{Seeds, known};
@@ -13,13 +13,14 @@ use crate::pass::{Chunk, sweep};
 use crate::rng::Rng;
 use crate::tuning::SEEDING_TILE_ROWS;
 
-/// `k` centers by k-means++; `greedy` takes the best of `2 + ln k` candidates each time (the rule of scikit-learn).
+/// Chooses `k` centers by k-means++. `greedy` takes the best of `2 + ln k` candidates each time (the rule of
+/// scikit-learn).
 ///
-/// Costs at most `n k d (1 + candidates)` operations, in `k` to `2 k` passes over 16 bytes a row and over the rows that a candidate can
-/// reach. When fewer than `k` rows differ, the rest are rows chosen uniformly.
+/// Costs at most `n k d (1 + candidates)` operations, in `k` to `2 k` passes over 16 bytes per row and over
+/// the rows that a candidate can improve. If fewer than `k` rows differ, the rest are chosen uniformly.
 ///
 /// # Errors
-/// When there are fewer rows than `k`, a value is not finite, or the source can be read only once.
+/// If there are fewer rows than `k`, a value is not finite, or the source can be read only once.
 pub fn plus_plus<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
@@ -38,14 +39,14 @@ pub fn plus_plus<T: Compute>(
     Ok(state.seeds(if greedy { "k-means++" } else { "plain-k-means++" }))
 }
 
-/// The candidates that a row may be nearer to, and how far it is from them.
+/// The candidates that a row may be nearer to, and its distances to them.
 type Buffers<T> = (Vec<u32>, Vec<T>);
 
-/// What each candidate takes from the sum, and distances that were measured for that.
+/// The reduction of the sum by each candidate, and the number of computed distances.
 type Gains = (Vec<f64>, u64);
 
 impl<T: Compute> Potential<T> {
-    /// The candidate that lowers the sum most; the earliest among equals.
+    /// The candidate that reduces the sum most; the earliest among equals.
     pub(super) fn best_of(
         &mut self,
         data: &dyn DataSource<T>,
@@ -54,7 +55,7 @@ impl<T: Compute> Potential<T> {
     ) -> Result<u64> {
         let values = take(data, candidates)?;
         let candidate = MatRef::new(&values, self.dim);
-        // Center by center, what each candidate is away from it.
+        // The distance of each candidate to each center, center by center.
         let points: Vec<Point<'_, T>> = candidate.iter().map(Point::new).collect();
         let between: Vec<Vec<f64>> = points.iter().map(|point| self.to_centers(point)).collect();
         let between: Vec<f64> =
@@ -84,7 +85,7 @@ impl<T: Compute> Potential<T> {
                     }
                     continue;
                 }
-                // Their rounding only weighs candidates against each other.
+                // Rounding errors affect only the comparison of candidates.
                 centers.sq_dists(chunk.rows, i, within, sq_dists);
                 for (&c, found) in within.iter().zip(&*sq_dists) {
                     gains[c as usize] += weight * (sq_dist - unit * found.to_f64()).max(0.0);
@@ -131,7 +132,8 @@ mod tests {
         }
     }
 
-    /// The candidate that leaves the smallest sum, and the pairs that the triangle inequality leaves, by the definition.
+    /// The candidate that leaves the smallest sum, and the number of pairs that pass the triangle inequality,
+    /// by definition.
     fn by_definition(
         x: &[f64],
         d: usize,
@@ -155,7 +157,7 @@ mod tests {
         (best, candidates.iter().map(|&c| within(c)).sum())
     }
 
-    /// What `best_of` chooses, and the pairs that it measures.
+    /// The choice of `best_of`, and the number of pairs that it measures.
     fn chosen<T: Compute>(data: &dyn DataSource<T>, centers: &[u64], candidates: &[u64]) -> (u64, u64) {
         let cx = Executor::new(Some(2)).unwrap();
         let mut state = Potential::new(data, data.rows().unwrap()).unwrap();

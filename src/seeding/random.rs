@@ -1,4 +1,4 @@
-//! This module knows how to draw distinct rows.
+//! Random seeding: draws distinct rows.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet};
@@ -9,17 +9,18 @@ use crate::error::Result;
 use crate::kernel::Compute;
 use crate::rng::Rng;
 
-/// `k` distinct rows, uniformly or by weight, in random order. Reads nothing but those rows and the weights.
+/// Chooses `k` distinct rows, uniformly or by weight, in random order. Reads only these rows and the weights.
 ///
 /// # Errors
-/// When there are fewer rows than `k`, or the source can be read only once.
+/// If there are fewer rows than `k`, or the source can be read only once.
 pub fn random<T: Compute>(data: &dyn DataSource<T>, k: usize, rng: &mut Rng) -> Result<Seeds<T>> {
     let n = known(data, k)?;
     let rows = draw(n, weights_of(data)?.as_deref(), k, rng);
     Ok(Seeds { centers: take(data, &rows)?, rows, method: "random".into(), n_distances: 0 })
 }
 
-/// `k` distinct ones of `n` row indices in random order, by weight where there are weights. Rows of weight 0 come last.
+/// Draws `k` distinct indices below `n` in random order, by weight if there are weights. Rows of weight 0
+/// come last.
 pub(crate) fn draw(n: u64, weights: Option<&[f64]>, k: usize, rng: &mut Rng) -> Vec<u64> {
     let mut rows = match weights {
         Some(weights) => by_weight(weights, k, rng),
@@ -31,7 +32,7 @@ pub(crate) fn draw(n: u64, weights: Option<&[f64]>, k: usize, rng: &mut Rng) -> 
     rows
 }
 
-/// Floyd's algorithm: every subset is as likely, in memory of `k`.
+/// Floyd's algorithm: every subset is equally likely, with memory for `k` rows.
 fn uniform(n: u64, k: usize, rng: &mut Rng) -> Vec<u64> {
     let mut chosen = HashSet::with_capacity(k);
     let mut rows = Vec::with_capacity(k);
@@ -44,7 +45,7 @@ fn uniform(n: u64, k: usize, rng: &mut Rng) -> Vec<u64> {
     rows
 }
 
-/// A key and the row it was drawn for; the heap's top is the worst.
+/// A key and its row. The top of the heap has the largest key.
 #[derive(PartialEq)]
 struct Keyed(f64, u64);
 
@@ -60,12 +61,13 @@ impl Ord for Keyed {
     }
 }
 
-/// Sampling without replacement by weight: the rows with the smallest exponential waiting times (Efraimidis and Spirakis, 2006).
+/// Sampling without replacement by weight: the rows with the smallest exponential waiting times (Efraimidis
+/// and Spirakis, 2006).
 fn by_weight(weights: &[f64], k: usize, rng: &mut Rng) -> Vec<u64> {
     let mut nearest = BinaryHeap::with_capacity(k + 1);
     for (row, &weight) in weights.iter().enumerate() {
         let wait = -(1.0 - rng.unit()).ln() / weight;
-        // A row of weight 0 waits for ever (0 / 0 included).
+        // A row of weight 0 has an infinite waiting time (also for 0 / 0).
         nearest.push(Keyed(if wait.is_nan() { f64::INFINITY } else { wait }, row as u64));
         if nearest.len() > k {
             nearest.pop();

@@ -1,5 +1,5 @@
-//! This module knows k-means||: in a few rounds many rows join at a time, each by its squared distance to those before; k-means++ chooses the
-//! centers among them (Bahmani, Moseley, Vattani, Kumar and Vassilvitskii, 2012).
+//! k-means|| seeding: many rows per round, drawn by squared distance; k-means++ then chooses the centers
+//! among them (Bahmani, Moseley, Vattani, Kumar and Vassilvitskii, 2012).
 
 use super::near::Potential;
 use super::{Seeds, known, plus_plus};
@@ -10,17 +10,21 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
 
-/// Rows that are drawn between two looks at the interrupt.
+/// Number of rows drawn between two checks of the interrupt flag.
 const DRAWN_ROWS: usize = 1 << 16;
 
-/// `k` centers by k-means||: in each of `rounds`, about `oversampling * k` rows join, by weight times squared distance; each then weighs what the rows do that
-/// it is nearest to, and greedy k-means++ chooses `k` of them. When fewer than `k` have joined, plain k-means++ over all rows goes on.
+/// Chooses `k` centers by k-means||.
 ///
-/// Costs about `oversampling * rounds * k` distances a row, by the kernels, in `rounds + 1` passes.
+/// Each of `rounds` draws about `oversampling * k` rows by weight times squared distance. Each drawn row gets
+/// the total weight of the rows that are nearest to it, and greedy k-means++ chooses `k` of the drawn rows.
+/// If fewer than `k` rows were drawn, plain k-means++ over all rows chooses the rest.
+///
+/// Costs about `oversampling * rounds * k` distances per row, computed by the kernels, in `rounds + 1`
+/// passes.
 ///
 /// # Errors
-/// For parameters that [`Seeding::Parallel`](super::Seeding::Parallel) refuses, when there are fewer rows than `k`, a value is not finite, or the source can be
-/// read only once.
+/// If a parameter of [`Seeding::Parallel`](super::Seeding::Parallel) is out of range, there are fewer rows
+/// than `k`, a value is not finite, or the source can be read only once.
 pub fn parallel<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
@@ -68,7 +72,7 @@ pub fn parallel<T: Compute>(
 }
 
 impl<T: Compute> Potential<T> {
-    /// About `wanted` rows, each with odds by its share of `total`, the weighted sum of squared distances.
+    /// Draws about `wanted` rows, with odds by their share of `total`, the weighted sum of squared distances.
     fn sample(
         &self,
         wanted: f64,

@@ -1,4 +1,4 @@
-//! This module knows the sums of rows by cluster.
+//! Per-cluster sums of rows: weighted sums, weights and squared errors.
 
 use std::mem::take;
 
@@ -10,7 +10,7 @@ use crate::rows::{Rows, SparseRef};
 
 use super::waiting::Waiting;
 
-/// Weighted sums, weights and squared error of rows by cluster, in `f64`. Two of them merge by addition.
+/// Weighted sums, weights and squared errors of rows per cluster, in `f64`. Two of them merge by addition.
 ///
 /// ```
 /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
@@ -26,49 +26,46 @@ pub struct ClusterSums {
     weights: Vec<f64>,
     /// The weighted squared error of each cluster.
     energies: Vec<f64>,
-    /// Sums of squared weights; empty as long as every row weighed 1, where they are the weights.
+    /// Sums of squared weights. Empty while every row has weight 1, because they then equal the weights.
     squares: Vec<f64>,
-    /// Clusters that may hold something: a merge skips the others.
+    /// Clusters that may be nonempty; a merge skips the others.
     touched: Vec<bool>,
-    /// What rounding took away from the sums where rows were moved; empty until then.
+    /// Rounding errors of the sums, once rows were moved. Empty until then.
     lows: Vec<f64>,
-    /// `sums` may hold something; they are there then.
+    /// `sums` is allocated and may be nonzero.
     filled: bool,
-    /// Sparse rows that are still to be added to the sums, whose weights and errors are in.
+    /// Sparse rows not yet added to the sums. Their weights and errors are already included.
     waiting: Waiting,
-    /// Whoever reads sums merges these into others first: rows may wait.
-    patient: bool,
+    /// A partial result, which is merged before its sums are read. Its sparse rows may stay in `waiting`.
+    is_part: bool,
 }
 
-/// Sums and weights that have faded to this are not compared: their quotients have few digits left.
+/// Sums and weights below this value are not compared: their quotients have few exact digits.
 const VANISHING: f64 = 1e-290;
 
-/// The share of the largest sum that rounding may leave in others.
+/// The share of the largest sum that may remain in other sums by rounding.
 const RESIDUE: f64 = 1e-6;
 
-/// A rounded sum, and what rounding took away from it (Knuth).
+/// A rounded sum and its rounding error (Knuth's two-sum).
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let total = a + b;
     let rest = total - a;
     (total, (a - (total - rest)) + (b - rest))
 }
 
-/// Refuses a cluster whose mean leaves the range of `T`.
+/// Returns an error if the mean of a cluster overflows `T`.
 fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f64>) -> Result<()> {
     let most = if size_of::<T>() == size_of::<f32>() { f64::from(f32::MAX) * (1.0 + 1e-9) } else { f64::MAX };
     let limit = (most * weight).min(f64::MAX);
-    // NaN is beyond too.
+    // NaN fails this test too.
     if sums.all(|sum| sum.abs() <= limit) {
         return Ok(());
     }
-    Err(Error::Source(format!(
-        "the mean of cluster {j} leaves the range of {}: scale X or sample_weight",
-        T::NAME
-    )))
+    Err(Error::Source(format!("the mean of cluster {j} overflows {}: scale X or sample_weight", T::NAME)))
 }
 
 impl ClusterSums {
-    /// Of no rows at all, for `k` clusters of `dim` columns.
+    /// Empty sums for `k` clusters of `dim` columns.
     pub fn new(k: usize, dim: usize) -> Self {
         Self {
             dim,
@@ -80,38 +77,39 @@ impl ClusterSums {
             lows: Vec::new(),
             filled: false,
             waiting: Waiting::default(),
-            patient: false,
+            is_part: false,
         }
     }
 
-    /// Of no rows at all, for a part of what will be merged: its own sums are not to be read.
+    /// Empty sums for a partial result, which is merged before its sums are read.
     pub(crate) fn part(k: usize, dim: usize) -> Self {
-        // Sums are made where they are needed.
-        let none = Self { patient: true, ..Self::new(k, 0) };
+        // Sums are allocated when needed.
+        let none = Self { is_part: true, ..Self::new(k, 0) };
         Self { dim, ..none }
     }
 
-    /// Of known sums, `dim` values for each of `weights`.
+    /// Creates sums from known values, `dim` values for each of `weights`.
     ///
     /// # Panics
-    /// When there is not one sum a weight.
+    /// If the number of sums does not match the number of weights.
     pub(crate) fn of(dim: usize, sums: Vec<f64>, weights: Vec<f64>) -> Self {
-        assert_eq!(sums.len(), weights.len() * dim, "one sum a cluster");
+        assert_eq!(sums.len(), weights.len() * dim, "one sum per cluster");
         let touched = vec![true; weights.len()];
         let energies = vec![0.0; weights.len()];
         let (squares, lows, waiting) = (Vec::new(), Vec::new(), Waiting::default());
-        let (filled, patient) = (true, false);
-        Self { dim, sums, weights, energies, squares, touched, lows, filled, waiting, patient }
+        let (filled, is_part) = (true, false);
+        Self { dim, sums, weights, energies, squares, touched, lows, filled, waiting, is_part }
     }
 
-    /// All that these sums consist of, by name: sums, what rounding took from them, weights, squares of weights, squared errors. The second and
-    /// the fourth may be empty.
+    /// All values by name: sums, rounding errors of sums, weights, squared weights, squared errors. The
+    /// second and the fourth may be empty.
     pub(crate) fn parts(&self) -> [(&'static str, &[f64]); 5] {
         let Self { sums, lows, weights, squares, energies, .. } = self;
         [("sums", sums), ("lows", lows), ("weights", weights), ("squares", squares), ("energies", energies)]
     }
 
-    /// What [`ClusterSums::parts`] gave, in that order; `None` where lengths do not fit.
+    /// Restores the values that [`ClusterSums::parts`] returned, in that order. `None` if lengths do not
+    /// match.
     pub(crate) fn of_parts(
         dim: usize,
         [sums, lows, weights, squares, energies]: [Vec<f64>; 5],
@@ -131,11 +129,11 @@ impl ClusterSums {
             lows,
             filled: true,
             waiting: Waiting::default(),
-            patient: false,
+            is_part: false,
         })
     }
 
-    /// Refuses sums of which the mean of a cluster leaves the range of `T`.
+    /// Returns an error if the mean of a cluster overflows `T`.
     pub(crate) fn check_means<T: Float>(&self) -> Result<()> {
         if self.sums.is_empty() {
             return Ok(());
@@ -144,8 +142,8 @@ impl ClusterSums {
         weights.try_for_each(|(j, weight)| check_mean::<T>(j, weight, self.sum(j).iter().copied()))
     }
 
-    /// The same of these sums times `factor` and `more`, for the clusters that have weight in the latter. Rows that wait are left out: there are
-    /// few of them.
+    /// Like [`ClusterSums::check_means`] for `factor` times these sums plus `more`, for the clusters with
+    /// weight in `more`. Waiting rows are ignored, since there are few of them.
     pub(crate) fn check_means_with<T: Float>(&self, factor: f64, more: &Self) -> Result<()> {
         if more.sums.is_empty() {
             return Ok(());
@@ -157,8 +155,8 @@ impl ClusterSums {
         Ok(())
     }
 
-    /// Whether every cluster with weight has its mean at its center, and the others have no sums, up to rounding; if `unit`, it is the direction of
-    /// the sum, which is one of rows of length 1.
+    /// Whether every cluster with weight has its mean at its center, and the others have zero sums, up to
+    /// rounding. If `unit`, the rows have length 1, and the direction of the sum is compared.
     pub(crate) fn have_means_at<T: Float>(&self, centers: MatRef<'_, T>, unit: bool) -> bool {
         let least =
             if size_of::<T>() == size_of::<f32>() { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
@@ -180,7 +178,8 @@ impl ClusterSums {
         })
     }
 
-    /// Whether the squared error of every cluster with weight, about its center, is at least that of its mean, up to rounding.
+    /// Whether the squared error of every cluster with weight, about its center, is at least the squared
+    /// distance of its mean times its weight, up to rounding.
     pub(crate) fn have_errors_about<T: Float>(&self, centers: MatRef<'_, T>) -> bool {
         centers.iter().enumerate().filter(|&(j, _)| self.weights[j] > 0.0).all(|(j, center)| {
             let (weight, mut of_mean, mut lengths) = (self.weights[j], 0.0, 0.0);
@@ -198,7 +197,7 @@ impl ClusterSums {
         &self.sums
     }
 
-    /// Makes cluster `j` one of `weight` rows that are all `row`.
+    /// Replaces cluster `j` by `weight` copies of `row`.
     pub(crate) fn replace<T: Float>(&mut self, j: usize, row: &[T], weight: f64) {
         let sum = &mut self.sums[j * self.dim..][..self.dim];
         sum.iter_mut().zip(row).for_each(|(s, x)| *s = weight * x.to_f64());
@@ -206,7 +205,7 @@ impl ClusterSums {
         (self.touched[j], self.filled) = (true, true);
     }
 
-    /// Everything counts `factor` times what it did.
+    /// Multiplies all weights by `factor`.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.square();
         self.squares.iter_mut().for_each(|s| *s *= factor * factor);
@@ -214,10 +213,10 @@ impl ClusterSums {
         sums.iter_mut().chain(lows).chain(weights).chain(energies).for_each(|s| *s *= factor);
     }
 
-    /// Adds labelled rows, and their weighted squared error about `centers`.
+    /// Adds labeled rows, and their weighted squared errors about `centers`.
     ///
     /// # Panics
-    /// As [`kernel::accumulate`].
+    /// Same as [`kernel::accumulate`].
     pub fn absorb<'a, T: Compute>(
         &mut self,
         rows: impl Into<Rows<'a, T>>,
@@ -254,11 +253,11 @@ impl ClusterSums {
         kernel::accumulate(rows, labels, weights, centers, sums, totals, energies);
     }
 
-    /// Moves rows of weight 1 whose labels changed; the squared error about `centers` follows. `self` may be the sums of these
-    /// rows, or an empty one that is merged into them afterwards.
+    /// Moves rows of weight 1 whose labels changed, and updates the squared errors about `centers`. `self`
+    /// holds the sums of these rows, or is an empty partial result that is merged into those sums later.
     ///
     /// # Panics
-    /// As [`kernel::reassign`].
+    /// Same as [`kernel::reassign`].
     ///
     /// ```
     /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
@@ -291,14 +290,14 @@ impl ClusterSums {
         }
     }
 
-    /// Whether some more sparse rows may wait: what waits takes less memory than sums do, and is added to few values of other sums, where sums are
-    /// added value by value.
+    /// Whether more sparse rows may wait. Waiting rows must take less memory than sums. Adding them later to
+    /// other sums touches only a few values.
     fn can_wait<T: Float>(&self, rows: SparseRef<'_, T>) -> bool {
         let more: usize = rows.iter().map(|(columns, _)| columns.len()).sum();
-        self.patient && !self.filled && 2 * (self.waiting.len() + more) <= self.weights.len() * self.dim
+        self.is_part && !self.filled && 2 * (self.waiting.len() + more) <= self.weights.len() * self.dim
     }
 
-    /// Makes the sums, if they are not there yet.
+    /// Allocates the sums if needed.
     fn fill(&mut self) {
         self.filled = true;
         if self.sums.is_empty() {
@@ -308,12 +307,12 @@ impl ClusterSums {
 
     fn make_lows(&mut self) {
         if self.lows.is_empty() {
-            // Zeros that nobody writes to take no memory.
+            // Zero pages that nobody writes to take no memory.
             self.lows = vec![0.0; self.sums.len()];
         }
     }
 
-    /// Adds the rows that wait.
+    /// Adds the waiting rows.
     fn settle(&mut self) {
         if !self.waiting.is_empty() {
             let mut waiting = take(&mut self.waiting);
@@ -322,7 +321,7 @@ impl ClusterSums {
         }
     }
 
-    /// Adds rows that waited, and leaves none.
+    /// Adds and removes the rows in `waiting`.
     fn add(&mut self, waiting: &mut Waiting) {
         self.fill();
         let Self { dim, sums, .. } = self;
@@ -334,7 +333,7 @@ impl ClusterSums {
         });
     }
 
-    /// As [`ClusterSums::merge`], but sparse rows that wait go on waiting as long as they may.
+    /// Like [`ClusterSums::merge`], but sparse rows keep waiting as long as they take little memory.
     pub(crate) fn collect(&mut self, part: &mut Self) {
         let fits = 2 * (self.waiting.len() + part.waiting.len()) <= self.weights.len() * self.dim;
         if !self.filled && !part.filled && fits {
@@ -345,12 +344,13 @@ impl ClusterSums {
         self.merge(part);
     }
 
-    /// The squared errors, that were about the centers `old`, become those about `new`.
+    /// Converts the squared errors about the centers `old` to squared errors about `new`.
     pub(crate) fn follow<T: Float>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
         for (j, (old, new)) in old.iter().zip(new.iter()).enumerate() {
             let weight = self.weights[j];
             if weight > 0.0 {
-                // Squared error about a point is that about the mean plus the weight times the squared distance to the mean.
+                // The squared error about a point is the squared error about the mean, plus the weight times
+                // the squared distance to the mean.
                 let growth = old.iter().zip(new).zip(&self.sums[j * self.dim..]).map(|((old, new), sum)| {
                     let (old, new, mean) = (old.to_f64(), new.to_f64(), sum / weight);
                     (new - old) * ((new - mean) + (old - mean))
@@ -360,14 +360,14 @@ impl ClusterSums {
         }
     }
 
-    /// From now on squared weights are summed: until here every row weighed 1.
+    /// Starts to sum squared weights. Until now every row had weight 1.
     fn square(&mut self) {
         if self.squares.is_empty() {
             self.squares.clone_from(&self.weights);
         }
     }
 
-    /// Adds what `part` holds and leaves `part` empty.
+    /// Adds the values of `part` and leaves `part` empty.
     pub fn merge(&mut self, part: &mut Self) {
         let touched =
             part.touched.iter_mut().enumerate().filter_map(|(j, touched)| take(touched).then_some(j));
@@ -385,7 +385,7 @@ impl ClusterSums {
         for j in touched {
             let row = j * self.dim..(j + 1) * self.dim;
             if !filled {
-                // No sums: whatever there was has waited.
+                // The part has no sums: all of its rows were waiting.
             } else if part.lows.is_empty() {
                 for (total, part) in self.sums[row.clone()].iter_mut().zip(&mut part.sums[row]) {
                     *total += take(part);
@@ -421,12 +421,12 @@ impl ClusterSums {
     /// Weighted sum of the rows of cluster `j`.
     ///
     /// # Panics
-    /// When there is no such cluster.
+    /// If there is no cluster `j`.
     pub fn sum(&self, j: usize) -> &[f64] {
         &self.sums[j * self.dim..][..self.dim]
     }
 
-    /// Weighted sum of squared differences between the rows and the centers that they were absorbed with.
+    /// Weighted sum of squared differences between the rows and the centers with which they were absorbed.
     pub fn energy(&self) -> f64 {
         self.energies.iter().sum()
     }
@@ -444,13 +444,13 @@ impl ClusterSums {
         &self.energies
     }
 
-    /// Whether the squared errors of the clusters of `labels` are finite.
+    /// Whether the squared errors of the clusters in `labels` are finite.
     pub(crate) fn is_finite(&self, labels: &[u32]) -> bool {
         labels.iter().all(|&j| self.energies[j as usize].is_finite())
     }
 
-    /// Rows of equal weight that would say as much about the mean of cluster `j` as its rows do: the squared sum of its weights over
-    /// the sum of their squares.
+    /// The effective number of rows of cluster `j`: the squared sum of its weights over the sum of their
+    /// squares. As many rows of equal weight determine the mean equally well.
     ///
     /// ```
     /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};
@@ -461,7 +461,7 @@ impl ClusterSums {
     /// ```
     ///
     /// # Panics
-    /// When there is no such cluster.
+    /// If there is no cluster `j`.
     pub fn effective_rows(&self, j: usize) -> f64 {
         let weight = self.weights[j];
         match self.squares.get(j) {
@@ -471,7 +471,7 @@ impl ClusterSums {
         }
     }
 
-    /// Moves one row of weight `weight` from cluster `from` into cluster `to`.
+    /// Moves one row with weight `weight` from cluster `from` to cluster `to`.
     pub(crate) fn move_row<T: Float>(&mut self, row: &[T], weight: f64, from: usize, to: usize) {
         for (t, x) in row.iter().enumerate() {
             self.sums[from * self.dim + t] -= weight * x.to_f64();

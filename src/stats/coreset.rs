@@ -1,12 +1,14 @@
-//! This module knows lightweight coresets: a few rows with weights, on which every set of centers costs about what it costs on all rows (Bachem,
-//! Lucic and Krause, 2018).
+//! Lightweight coresets: a small weighted sample on which any set of centers has about the same cost as on
+//! all rows (Bachem, Lucic and Krause, 2018).
 //!
-//! Rows are drawn independently, half by weight and half by weight times squared distance to the mean: `q = w / 2W + w d2 / 2S`, and a row
-//! that is drawn stands for `w / (m q)`, so that the cost of any centers is that of all rows in expectation.
+//! Rows are drawn independently, half by weight and half by weight times squared distance to the mean: `q = w
+//! / 2W + w d2 / 2S`. A drawn row gets the weight `w / (m q)`, so that the expected cost of any centers
+//! equals their cost on all rows.
 //!
-//! The draws need no third pass, and nothing that a row leaves behind: along the odds, events of a Poisson process fall on rows, more than
-//! `m` of them; which of them stay is drawn at the end. Given their number, events are independent draws. Each chunk of rows has its own
-//! stream of random numbers, so that neither threads nor the way in which rows come in matter.
+//! The draws need no third pass and no per-row state. Events of a Poisson process fall on the rows at a rate
+//! proportional to `q`, more than `m` of them. The final `m` events are drawn at the end. Given their number,
+//! the events are independent draws. Each chunk of rows has its own random stream, so the result depends
+//! neither on threads nor on block sizes.
 
 use crate::data::{Access, DataSource, Stretch, Weighted, no_weight, row_bytes, too_heavy, too_light};
 use crate::error::{Error, Result};
@@ -18,7 +20,7 @@ use crate::rows::{RowBuf, Rows};
 use crate::stats::Moments;
 use crate::tuning::{CORESET_STEP_BYTES, CORESET_TILE_ROWS};
 
-/// Rows with weights that stand for many more.
+/// A weighted sample of rows that represents many more rows.
 ///
 /// ```
 /// use shoal::{Executor, KMeans, data::Dense, stats::lightweight_coreset};
@@ -32,38 +34,38 @@ use crate::tuning::{CORESET_STEP_BYTES, CORESET_TILE_ROWS};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Coreset<T> {
-    /// The rows, sparse ones if the source has such.
+    /// The rows; sparse if the source is sparse.
     pub points: RowBuf<T>,
-    /// What each of them stands for.
+    /// The weight that each row represents.
     pub weights: Vec<f64>,
-    /// Where they come from, among all rows.
+    /// The row numbers in the source.
     pub rows: Vec<u64>,
 }
 
 impl<T: Compute> Coreset<T> {
-    /// No rows yet, of `dim` columns.
+    /// An empty coreset of `dim` columns.
     pub(crate) fn new(dim: usize) -> Self {
         Self { points: RowBuf::new(dim), weights: Vec::new(), rows: Vec::new() }
     }
 
-    /// The rows with their weights as a source, for whatever takes one.
+    /// The weighted rows as a source, for every function that takes a source.
     ///
     /// See [`Coreset`] for an example.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] when nothing has weight.
+    /// [`Error::InvalidParam`] if all weights are 0.
     pub fn weighted(&self) -> Result<Weighted<'_, &RowBuf<T>>> {
         Weighted::new::<T>(&self.points, &self.weights[..])
     }
 
-    /// Adds rows that stand for what they weigh.
+    /// Adds a row with a weight.
     pub(crate) fn push(&mut self, rows: Rows<'_, T>, i: usize, weight: f64, row: u64) {
         self.points.push(rows, i);
         self.weights.push(weight);
         self.rows.push(row);
     }
 
-    /// Adds all of another.
+    /// Adds all rows of another coreset.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.points.extend(other.points.rows());
         self.weights.extend_from_slice(&other.weights);
@@ -78,24 +80,24 @@ impl<T: Compute> Coreset<T> {
     }
 }
 
-/// The least that all rows may weigh together: of less, products with squared distances have no digits left.
+/// The smallest allowed total weight. Below, products with squared distances lose all digits.
 const LIGHTEST: f64 = 1e-280;
 
-/// Passes that are made again before something must be wrong with the rows.
+/// Number of repeated passes after which the rows must have changed.
 const MOST_AGAIN: u64 = 8;
 
-/// The odds of rows, up to a factor: `w (1 + d2 / mean)`.
-pub(super) struct Law<T> {
+/// The sampling distribution, up to a factor: `w (1 + d2 / mean)`.
+pub(super) struct SamplingLaw<T> {
     center: Vec<T>,
-    /// The weighted mean of `d2`; 0 where all rows are one point, or so near to it that squares have no digits left.
+    /// The weighted mean of `d2`. 0 if all rows are equal, or so close that squares lose all digits.
     mean: f64,
     /// The weight of all rows.
     weight: f64,
 }
 
-impl<T: Compute> Law<T> {
+impl<T: Compute> SamplingLaw<T> {
     /// # Errors
-    /// When nothing has weight, or next to nothing, or sums overflow.
+    /// If the total weight is 0 or nearly 0, or sums overflow.
     pub(super) fn new(moments: &Moments) -> Result<Self> {
         let center: Vec<T> = moments.mean().iter().map(|&x| T::from_f64(x)).collect();
         let weight = moments.weight();
@@ -105,7 +107,7 @@ impl<T: Compute> Law<T> {
         if weight < LIGHTEST {
             return Err(too_light());
         }
-        // Rows are measured about the center as it can be written down.
+        // Distances are measured from the center as rounded to `T`.
         let spread = moments.spread_about(&center);
         let mean = if spread < f64::MIN_POSITIVE / f64::EPSILON { 0.0 } else { spread / weight };
         if !(weight.is_finite() && mean.is_finite()) {
@@ -114,7 +116,7 @@ impl<T: Compute> Law<T> {
         Ok(Self { center, mean, weight })
     }
 
-    /// What the rows of a chunk are measured from.
+    /// The point from which distances are measured.
     pub(super) fn point(&self) -> Point<'_, T> {
         Point::new(&self.center)
     }
@@ -124,14 +126,15 @@ impl<T: Compute> Law<T> {
         if self.mean > 0.0 { 1.0 + sq_dist / self.mean } else { 1.0 }
     }
 
-    /// The share of a row in the odds of all rows: at most 1, however little the row weighs and however far away it is.
+    /// The share of a row in the odds of all rows. At most 1, however small the weight or large the distance.
     pub(super) fn share(&self, weight: f64, sq_dist: f64) -> f64 {
         let weight = weight / self.weight;
         let share = if self.mean > 0.0 { 0.5 * (weight + weight * sq_dist / self.mean) } else { weight };
         share.min(1.0)
     }
 
-    /// What a row with these odds stands for, when it is one of `m` that were drawn; the shares of all rows add up to `all`.
+    /// The weight that a row with these odds represents, as one of `m` drawn rows. The shares of all rows add
+    /// up to `all`.
     pub(super) fn stands_for(&self, odds: f64, all: f64, m: usize) -> f64 {
         let known = if self.mean > 0.0 { 2.0 * self.weight } else { self.weight };
         // Rounding must not lift weights above their bound.
@@ -141,7 +144,7 @@ impl<T: Compute> Law<T> {
 }
 
 /// Adds the rows of a source to `moments`.
-pub(super) fn look_at<T: Compute>(
+pub(super) fn add_moments<T: Compute>(
     data: &dyn DataSource<T>,
     moments: &mut Moments,
     cx: &Executor,
@@ -166,32 +169,33 @@ pub(super) fn look_at<T: Compute>(
     sweep(data, cx, cut(data), (), moments, (|| Moments::new(dim), || ()), absorb, merge)
 }
 
-/// How passes cut the rows: of sparse ones a whole tile is worked on together, since each chunk costs some operations a column.
+/// How passes cut the rows. A tile of sparse rows is one chunk, since each chunk costs a few operations per
+/// column.
 pub(super) fn cut<T: Compute>(data: &dyn DataSource<T>) -> Cut {
     let chunk_rows = data.most_values().map(|_| CORESET_TILE_ROWS);
     Cut { tile_rows: CORESET_TILE_ROWS, chunk_rows }
 }
 
-/// What a pass is for.
+/// The purpose of a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Pass {
-    Looking,
+enum Phase {
+    Measuring,
     Drawing,
-    /// There are no more rows than are wanted: all of them are.
-    Taking,
-    Over,
+    /// The source has no more rows than requested, so all are kept.
+    KeepingAll,
+    Done,
 }
 
-/// Rows that events fell on.
+/// Rows on which events fell.
 struct Drawn<T> {
-    /// With their odds in place of weights.
+    /// The rows, with their odds instead of weights.
     rows: Coreset<T>,
-    /// The shares of all rows that went by.
+    /// The shares of all rows seen so far.
     all: f64,
     seen: u64,
 }
 
-/// A lightweight coreset on its way, step by step; [`lightweight_coreset`] makes all steps.
+/// Builds a lightweight coreset step by step; [`lightweight_coreset`] makes all steps.
 ///
 /// ```
 /// use shoal::{Executor, data::Dense, stats::Lightweight};
@@ -207,30 +211,30 @@ struct Drawn<T> {
 pub struct Lightweight<T> {
     m: usize,
     seed: u64,
-    pass: Pass,
+    phase: Phase,
     /// The next row of the pass.
     row: u64,
-    /// Rows of a step.
+    /// Rows per step.
     step: usize,
     moments: Moments,
-    law: Option<Law<T>>,
-    /// Passes that gave too few rows.
+    law: Option<SamplingLaw<T>>,
+    /// Number of passes that drew too few rows.
     again: u64,
     drawn: Drawn<T>,
 }
 
 impl<T: Compute> Lightweight<T> {
-    /// A coreset of `m` rows of `data`, or of all of them where there are no more.
+    /// Starts a coreset of `m` rows of `data`, or of all rows if there are no more than `m`.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] for 0 rows; [`Error::Source`] for a source that can be read only once.
+    /// [`Error::InvalidParam`] if `m` is 0. [`Error::Source`] if the source can be read only once.
     pub fn new(data: &dyn DataSource<T>, m: usize, seed: u64) -> Result<Self> {
         if m == 0 {
             return Err(Error::param("n_samples must be at least 1, got 0"));
         }
         if data.access() < Access::Replay {
             return Err(Error::Source(
-                "this coreset needs a source that can be read twice: build one with merge and reduce instead"
+                "a lightweight coreset needs a source that can be read twice: use merge and reduce for a stream"
                     .into(),
             ));
         }
@@ -239,7 +243,7 @@ impl<T: Compute> Lightweight<T> {
         Ok(Self {
             m,
             seed,
-            pass: if few { Pass::Taking } else { Pass::Looking },
+            phase: if few { Phase::KeepingAll } else { Phase::Measuring },
             row: 0,
             step: tiles * CORESET_TILE_ROWS,
             moments: Moments::new(data.dim()),
@@ -249,23 +253,25 @@ impl<T: Compute> Lightweight<T> {
         })
     }
 
-    /// Works on some more rows of one pass, and gives their number; `None` once there is nothing left to do. The steps do not change the result.
+    /// Processes some rows of the current pass and returns their number, or `None` when the coreset is
+    /// complete. The step size does not change the result.
     ///
     /// # Errors
-    /// Those of the source, [`Error::NotFinite`], [`Error::Empty`] for no rows, [`Error::InvalidParam`] for weights that are all 0 or whose sum overflows;
-    /// begin anew after one.
+    /// Errors of the source. [`Error::NotFinite`] for NaN or infinite values. [`Error::Empty`] if there are
+    /// no rows. [`Error::InvalidParam`] if all weights are 0 or their sum overflows. After an error, start
+    /// again.
     pub fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Option<u64>> {
-        if self.pass == Pass::Over {
+        if self.phase == Phase::Done {
             return Ok(None);
         }
         let stretch = Stretch::new(data, self.row, self.step);
-        let seen = if self.pass == Pass::Looking {
+        let seen = if self.phase == Phase::Measuring {
             let before = self.moments.rows();
-            look_at(&stretch, &mut self.moments, cx)?;
+            add_moments(&stretch, &mut self.moments, cx)?;
             self.moments.rows() - before
         } else {
             let before = self.drawn.seen;
-            if self.pass == Pass::Taking { self.take(&stretch, cx) } else { self.draw(&stretch, cx) }?;
+            if self.phase == Phase::KeepingAll { self.take(&stretch, cx) } else { self.draw(&stretch, cx) }?;
             self.drawn.seen - before
         };
         self.row += seen;
@@ -279,26 +285,26 @@ impl<T: Compute> Lightweight<T> {
         if self.row == 0 {
             return Err(Error::Empty("X holds no rows".into()));
         }
-        match self.pass {
-            Pass::Looking if self.row <= self.m as u64 => self.pass = Pass::Taking,
-            Pass::Looking => {
-                self.law = Some(Law::new(&self.moments)?);
-                self.pass = Pass::Drawing;
+        match self.phase {
+            Phase::Measuring if self.row <= self.m as u64 => self.phase = Phase::KeepingAll,
+            Phase::Measuring => {
+                self.law = Some(SamplingLaw::new(&self.moments)?);
+                self.phase = Phase::Drawing;
             }
-            // One in a hundred million.
-            Pass::Drawing if self.drawn.rows.rows.len() < self.m => {
+            // The probability is about one in a hundred million.
+            Phase::Drawing if self.drawn.rows.rows.len() < self.m => {
                 self.again += 1;
                 if self.again > MOST_AGAIN {
                     return Err(other_rows());
                 }
             }
-            _ => self.pass = Pass::Over,
+            _ => self.phase = Phase::Done,
         }
         self.row = 0;
         Ok(())
     }
 
-    /// Keeps rows as they are.
+    /// Keeps all rows with their own weights.
     fn take(&mut self, rows: &Stretch<'_, T>, cx: &Executor) -> Result<()> {
         let dim = rows.dim();
         let absorb = |chunk: Chunk<'_, T>, (): (), part: &mut Coreset<T>, (): &mut ()| {
@@ -319,12 +325,12 @@ impl<T: Compute> Lightweight<T> {
         Ok(())
     }
 
-    /// Lets events fall on rows.
+    /// Draws the rows on which events fall.
     fn draw(&mut self, rows: &Stretch<'_, T>, cx: &Executor) -> Result<()> {
         let (dim, m) = (rows.dim(), self.m as f64);
         let law = self.law.as_ref().expect("made at the end of the first pass");
         let key = self.key();
-        // Six standard deviations more than are wanted.
+        // Six standard deviations more than requested.
         let events = m + 6.0 * m.sqrt() + 20.0;
         let most = (2.0 * events) as usize;
         let point = law.point();
@@ -365,22 +371,23 @@ impl<T: Compute> Lightweight<T> {
         sweep(rows, cx, cut(rows), (), &mut self.drawn, make, absorb, merge)
     }
 
-    /// Of the streams of the present pass.
+    /// The key of the random streams of this pass.
     fn key(&self) -> u64 {
         Rng::keyed(self.seed, Purpose::Coreset, self.again).bits()
     }
 
-    /// The coreset, once there are no more steps: rows in their order, those that were drawn more than once as often.
+    /// Returns the coreset after the last step. Rows keep their order; a row drawn several times appears
+    /// several times.
     ///
     /// # Errors
-    /// [`Error::Source`] while there are steps left.
+    /// [`Error::Source`] if steps are left.
     pub fn finish(self) -> Result<Coreset<T>> {
-        if self.pass != Pass::Over {
-            return Err(Error::Source("this coreset is not ready yet: make all steps".into()));
+        if self.phase != Phase::Done {
+            return Err(Error::Source("the coreset is not complete: make all steps first".into()));
         }
         let Some(law) = &self.law else { return Ok(self.drawn.rows) };
         let Drawn { rows: drawn, all, .. } = &self.drawn;
-        // Which of the events stay (Knuth's algorithm S).
+        // Choose the final events (Knuth's algorithm S).
         let mut rng = Rng::keyed(self.key(), Purpose::Coreset, u64::MAX);
         let (n, mut wanted) = (drawn.rows.len(), self.m);
         let mut kept: Vec<usize> = Vec::with_capacity(wanted);
@@ -400,20 +407,20 @@ impl<T: Compute> Lightweight<T> {
     }
 }
 
-/// The refusal of rows by which more or fewer are drawn than the pass before promised.
+/// The error for a pass that returned other rows than the previous pass.
 fn other_rows() -> Error {
-    Error::Source(
-        "rows or weights differ from those of the pass before: every pass must give the same ones".into(),
-    )
+    Error::Source("rows or weights changed between two passes: every pass must give the same rows".into())
 }
 
-/// `m` rows of `data` drawn with replacement, on which every set of centers costs what it costs on all rows, but for an error that falls
-/// with the square root of `m`; all rows, with their own weights, where there are no more than `m`. Two passes, or one.
+/// Draws a coreset of `m` rows of `data` with replacement, in one or two passes.
+///
+/// Any set of centers has about the same cost on the coreset as on all rows. The error falls with the square
+/// root of `m`. If the source has at most `m` rows, the coreset holds all rows with their own weights.
 ///
 /// See [`Coreset`] for an example.
 ///
 /// # Errors
-/// As [`Lightweight::new`] and [`Lightweight::step`].
+/// Same as [`Lightweight::new`] and [`Lightweight::step`].
 pub fn lightweight_coreset<T: Compute>(
     data: &dyn DataSource<T>,
     m: usize,

@@ -1,15 +1,18 @@
-//! This module knows the coreset of a stream: rows wait until there are enough, are reduced to a coreset, and coresets of the same rank are put
-//! together and reduced again, as a counter carries (Bentley and Saxe, 1980; Har-Peled and Mazumdar, 2004).
+//! Coresets of streams by merge and reduce.
 //!
-//! A reduction keeps the cost of every set of centers in expectation. Its draws are stratified, one in each of `m` equal parts of the odds, so that
-//! they err no more than independent ones. What is kept depends on the rows and their order alone, not on the batches they come in.
+//! Rows wait until there are enough to be reduced to a coreset. Two coresets of the same rank are merged and
+//! reduced again, like carries of a binary counter (Bentley and Saxe, 1980; Har-Peled and Mazumdar, 2004).
+//!
+//! A reduction keeps the expected cost of any set of centers. Its draws are stratified, one in each of `m`
+//! equal parts of the odds, so their error is at most that of independent draws. The result depends only on
+//! the rows and their order, not on the batches.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde_json::json;
 
-use super::coreset::{Coreset, Law, cut, look_at};
+use super::coreset::{Coreset, SamplingLaw, add_moments, cut};
 use super::moments::Moments;
 use crate::data::{self, Converted, DataSource, Weighted, too_heavy};
 use crate::error::{Error, Result};
@@ -23,10 +26,11 @@ use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows};
 use crate::tuning::STRIP_ROWS;
 
-/// What a row's weight times its squared length may be: no number of rows overflows.
+/// Upper limit for a row's weight times its squared length. Sums of any number of rows stay finite.
 const LARGEST: f64 = 1e280;
 
-/// A coreset of a stream, by merging and reducing: `n_samples` rows and their weights, made in one pass in memory of `O(n_samples log n)` rows.
+/// A coreset of a stream by merge and reduce: `n_samples` weighted rows, from one pass, in memory of
+/// `O(n_samples log n)` rows.
 ///
 /// ```
 /// use shoal::{Executor, stats::MergeReduce};
@@ -45,23 +49,23 @@ const LARGEST: f64 = 1e280;
 pub struct MergeReduce<T> {
     m: usize,
     seed: u64,
-    /// Columns; 0 before the first row.
+    /// Number of columns; 0 before the first row.
     dim: usize,
-    /// Rows so far.
+    /// Number of rows so far.
     n: u64,
-    /// Reductions so far: each has its own random numbers.
+    /// Number of reductions so far. Each has its own random stream.
     reduced: u64,
-    /// Rows that wait, with their own weights.
+    /// Rows that wait for a reduction, with their own weights.
     waiting: Coreset<T>,
-    /// At most one coreset of each rank, which stands for `2^(rank + 1)` times as many rows as it has.
+    /// At most one coreset per rank. Each of its rows stands for about `2^(rank + 1)` rows of the stream.
     ranks: Vec<Option<Arc<Coreset<T>>>>,
 }
 
 impl<T: Compute> MergeReduce<T> {
-    /// Of no rows yet.
+    /// Creates an empty coreset that keeps `n_samples` rows.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] for 0 rows to keep.
+    /// [`Error::InvalidParam`] if `n_samples` is 0.
     pub fn new(n_samples: usize, seed: u64) -> Result<Self> {
         if n_samples == 0 {
             return Err(Error::param("n_samples must be at least 1, got 0"));
@@ -70,17 +74,17 @@ impl<T: Compute> MergeReduce<T> {
         Ok(Self { m: n_samples, seed, dim: 0, n: 0, reduced: 0, waiting, ranks: Vec::new() })
     }
 
-    /// Columns of a row; 0 before the first.
+    /// Number of columns of a row; 0 before the first row.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Rows so far.
+    /// Number of rows so far.
     pub fn rows(&self) -> u64 {
         self.n
     }
 
-    /// Rows that are kept now.
+    /// Number of rows that are kept now.
     pub fn kept(&self) -> usize {
         self.all().map(|part| part.rows.len()).sum()
     }
@@ -89,7 +93,7 @@ impl<T: Compute> MergeReduce<T> {
         self.ranks.iter().rev().flatten().map(|part| &**part).chain([&self.waiting])
     }
 
-    /// Takes all rows of a source, in one pass; after an error the state is what it was.
+    /// Adds all rows of a source in one pass. After an error, the state is unchanged.
     ///
     /// ```
     /// use shoal::{Executor, stats::MergeReduce};
@@ -102,7 +106,8 @@ impl<T: Compute> MergeReduce<T> {
     /// ```
     ///
     /// # Errors
-    /// Those of the source, [`Error::NotFinite`], [`Error::Shape`] for rows of another length, an interrupt.
+    /// Errors of the source. [`Error::NotFinite`] for NaN or infinite values. [`Error::Shape`] for another
+    /// number of columns. [`Error::Interrupted`].
     pub fn absorb(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         self.fits(data.dim())?;
         self.whole(|state, spent| {
@@ -126,8 +131,8 @@ impl<T: Compute> MergeReduce<T> {
         })
     }
 
-    /// Takes over what another one has kept, whose rows count from here on; after an error the state is what it was. Two that are to be put together
-    /// should have different seeds.
+    /// Adds the rows of another coreset, whose row numbers continue from here. After an error, the state is
+    /// unchanged. Coresets to be merged should have different seeds.
     ///
     /// ```
     /// use shoal::{Executor, stats::MergeReduce};
@@ -141,11 +146,12 @@ impl<T: Compute> MergeReduce<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of another length, [`Error::InvalidParam`] for another number of rows to keep, an interrupt.
+    /// [`Error::Shape`] for another number of columns. [`Error::InvalidParam`] for another `n_samples`.
+    /// [`Error::Interrupted`].
     pub fn merge(&mut self, other: &Self, cx: &Executor) -> Result<()> {
         if self.m != other.m {
             return Err(Error::param(format!(
-                "n_samples={} differs from the n_samples={} of the coreset to merge with",
+                "n_samples must be equal in coresets that are merged, got {} and {}",
                 self.m, other.m
             )));
         }
@@ -172,18 +178,19 @@ impl<T: Compute> MergeReduce<T> {
         })
     }
 
-    /// Refuses rows of another length.
+    /// Returns an error for another number of columns.
     fn fits(&self, dim: usize) -> Result<()> {
         if self.n > 0 && dim != self.dim {
             return Err(Error::Shape(format!(
-                "X has {dim} columns, but the coreset is of rows of {} columns",
+                "X has {dim} columns, but the rows of the coreset have {}",
                 self.dim
             )));
         }
         Ok(())
     }
 
-    /// Does all of `work`, or nothing. Rows that waited are put into its second argument before they are reduced for the first time.
+    /// Runs `work` so that a failure changes nothing. `work` saves the waiting rows to its second argument
+    /// before it reduces them for the first time.
     fn whole(&mut self, work: impl FnOnce(&mut Self, &mut Option<Coreset<T>>) -> Result<()>) -> Result<()> {
         let before = (self.dim, self.n, self.reduced, self.ranks.clone(), self.waiting.rows.len());
         let mut spent = None;
@@ -198,7 +205,7 @@ impl<T: Compute> MergeReduce<T> {
         done
     }
 
-    /// Takes one row.
+    /// Adds one row.
     fn push(
         &mut self,
         rows: Rows<'_, T>,
@@ -209,7 +216,7 @@ impl<T: Compute> MergeReduce<T> {
         cx: &Executor,
     ) -> Result<()> {
         if self.waiting.points.cols() != rows.cols() {
-            // The first row of all, or of all that were not taken back.
+            // The first row, or the first row after a failed call.
             self.dim = rows.cols();
             self.waiting = Coreset::new(self.dim);
         }
@@ -223,7 +230,7 @@ impl<T: Compute> MergeReduce<T> {
         Ok(())
     }
 
-    /// Puts a coreset where those of its rank belong.
+    /// Adds a coreset at its rank, with carries.
     fn carry(&mut self, mut rank: usize, mut part: Coreset<T>, cx: &Executor) -> Result<()> {
         loop {
             if self.ranks.len() <= rank {
@@ -240,32 +247,33 @@ impl<T: Compute> MergeReduce<T> {
         }
     }
 
-    /// `m` rows that stand for these.
+    /// Reduces the rows to `m` rows.
     fn reduce(&mut self, rows: &Coreset<T>, cx: &Executor) -> Result<Coreset<T>> {
         let rng = Rng::keyed(self.seed, Purpose::Coreset, self.reduced);
         self.reduced += 1;
         reduced(rows, self.m, rng, cx)
     }
 
-    /// The coreset of all rows so far: `n_samples` rows, or all of them with their own weights while there are no more. The state goes on as it is.
+    /// The coreset of all rows so far: `n_samples` rows, or all rows with their own weights if there are no
+    /// more. The state does not change.
     ///
     /// # Errors
-    /// [`Error::Empty`] before the first row, an interrupt.
+    /// [`Error::Empty`] before the first row. [`Error::Interrupted`].
     pub fn result(&self, cx: &Executor) -> Result<Coreset<T>> {
         if self.n == 0 {
-            return Err(Error::Empty("there are no rows yet: the coreset of nothing is none".into()));
+            return Err(Error::Empty("the coreset has no rows yet: add rows first".into()));
         }
         let mut all = Coreset::new(self.dim);
         self.all().for_each(|part| all.extend(part));
         if all.rows.len() <= self.m {
             return Ok(all);
         }
-        // Not one of the streams of reductions to come.
+        // Use a random stream that no later reduction uses.
         let key = Rng::keyed(self.seed, Purpose::Coreset, u64::MAX).bits();
         reduced(&all, self.m, Rng::keyed(key, Purpose::Coreset, self.reduced), cx)
     }
 
-    /// All that the next row depends on, to be kept.
+    /// The full state, for saving and restoring.
     ///
     /// ```
     /// use shoal::{Executor, stats::MergeReduce};
@@ -293,19 +301,19 @@ impl<T: Compute> MergeReduce<T> {
         contents
     }
 
-    /// What [`MergeReduce::state`] gave.
+    /// Restores the state that [`MergeReduce::state`] returned.
     ///
     /// # Errors
-    /// What is wrong with it, as text.
+    /// A text that describes the problem.
     pub fn of_state(contents: &Contents) -> Result<Self, String> {
         contents.must_be(STREAMING_CORESET)?;
         let numbers = contents.object("state")?;
         let whole = |name: &str| {
-            usize::try_from(count(&numbers, name)?).map_err(|_| format!("its {name:?} is too large"))
+            usize::try_from(count(&numbers, name)?).map_err(|_| format!("{name:?} is too large"))
         };
         let (m, dim, n) = (whole("n_samples")?, whole("dim")?, count(&numbers, "n")?);
         if m == 0 || (n > 0 && dim == 0) {
-            return Err("it is of no rows, or of no columns".into());
+            return Err("\"n_samples\" and \"dim\" must be at least 1".into());
         }
         let part = |name: &str| -> Result<Coreset<T>, String> {
             let points: RowBuf<T> = kept_rows(contents, &format!("{name}_points"), dim)?;
@@ -313,23 +321,25 @@ impl<T: Compute> MergeReduce<T> {
             let rows: Vec<u64> = list(contents, &format!("{name}_rows"))?;
             let sound = |weight: &f64| weight.is_finite() && *weight >= 0.0;
             if points.len() != weights.len() || rows.len() != weights.len() || !weights.iter().all(sound) {
-                return Err(format!("its rows {name:?} and their weights do not fit together"));
+                return Err(format!("rows {name:?} and their weights do not match"));
             }
             if !points.values.iter().all(|x| x.finite()) {
-                return Err(format!("its rows {name:?} are not finite"));
+                return Err(format!("rows {name:?} must be finite"));
             }
             Ok(Coreset { points, weights, rows })
         };
         let waiting = part("waiting")?;
         if waiting.rows.len() / 2 >= m {
-            return Err("more rows wait than can".into());
+            return Err("too many rows wait for a reduction".into());
         }
         let mut ranks = Vec::new();
         let listed =
-            numbers.get("ranks").and_then(|ranks| ranks.as_array()).ok_or("its \"ranks\" are missing")?;
+            numbers.get("ranks").and_then(|ranks| ranks.as_array()).ok_or("\"ranks\" are missing")?;
         for rank in listed {
-            // No stream is longer than 2^64 rows.
-            let rank = rank.as_u64().filter(|&rank| rank < 64).ok_or("its \"ranks\" are none")? as usize;
+            // A stream has fewer than 2^64 rows.
+            let rank =
+                rank.as_u64().filter(|&rank| rank < 64).ok_or("\"ranks\" must be whole numbers below 64")?
+                    as usize;
             ranks.resize(ranks.len().max(rank + 1), None);
             ranks[rank] = Some(Arc::new(part(&format!("rank{rank}"))?));
         }
@@ -338,7 +348,7 @@ impl<T: Compute> MergeReduce<T> {
     }
 }
 
-/// Refuses rows and weights whose sums may overflow in a later reduction, when it would be too late.
+/// Returns an error for rows and weights whose sums could overflow in a later reduction.
 fn summable<T: Compute>(chunk: &Chunk<'_, T>) -> Result<()> {
     for i in 0..chunk.rows.rows() {
         let sq_norm = chunk.rows.stored(i).iter().map(|x| x.to_f64() * x.to_f64()).sum::<f64>();
@@ -352,7 +362,8 @@ fn summable<T: Compute>(chunk: &Chunk<'_, T>) -> Result<()> {
     Ok(())
 }
 
-/// `m` of these rows, drawn by the odds of a lightweight coreset, one in each of `m` equal parts; none where nothing has weight.
+/// Draws `m` of these rows by the odds of a lightweight coreset, one in each of `m` equal parts. Empty if all
+/// weights are 0.
 fn reduced<T: Compute>(rows: &Coreset<T>, m: usize, mut rng: Rng, cx: &Executor) -> Result<Coreset<T>> {
     let mut out = Coreset::new(rows.points.cols());
     if rows.weights.iter().all(|&w| w <= 0.0) {
@@ -360,8 +371,8 @@ fn reduced<T: Compute>(rows: &Coreset<T>, m: usize, mut rng: Rng, cx: &Executor)
     }
     let data = Weighted::vouched(&rows.points, &rows.weights);
     let mut moments = Moments::new(rows.points.cols());
-    look_at(&data, &mut moments, cx)?;
-    let law = Law::new(&moments)?;
+    add_moments(&data, &mut moments, cx)?;
+    let law = SamplingLaw::new(&moments)?;
     let point = law.point();
     let mut sq_dists = vec![0.0; rows.rows.len()];
     let absorb = |chunk: Chunk<'_, T>, sq_dists: &mut [f64], (): &mut (), (): &mut ()| {
@@ -379,7 +390,7 @@ fn reduced<T: Compute>(rows: &Coreset<T>, m: usize, mut rng: Rng, cx: &Executor)
     let last = (0..sq_dists.len()).rev().find(heavy).unwrap_or(0);
     for i in (0..=last).filter(heavy) {
         passed += share(i);
-        // Rounding must not leave the last draw over.
+        // Rounding must not skip the last draw.
         while drawn < m && (due < passed || i == last) {
             let weight = law.stands_for(law.odds(sq_dists[i]), all, m);
             out.push(rows.points.rows(), i, weight, rows.rows[i]);
@@ -394,7 +405,7 @@ fn reduced<T: Compute>(rows: &Coreset<T>, m: usize, mut rng: Rng, cx: &Executor)
 mod tests {
     use super::*;
 
-    /// Rows in three clumps, one of them small.
+    /// Rows in three clusters, one of them small.
     fn rows(n: usize) -> Vec<[f64; 2]> {
         let mut rng = Rng::keyed(9, Purpose::Coreset, 1);
         (0..n)

@@ -1,4 +1,4 @@
-//! Statistics that can be merged: what a sweep leaves behind, and few rows that stand for many.
+//! Mergeable statistics: sums per cluster, moments and coresets.
 
 mod clusters;
 mod coreset;

@@ -1,4 +1,5 @@
-//! This module knows the mean of rows and how far they are from it, in one pass: parts merge, and lose nothing far from the origin.
+//! Mean of rows and their spread about it, in one pass. Partial results merge without losing precision far
+//! from the origin.
 
 use crate::float::Float;
 use crate::kernel::{Compute, PackedCenters, accumulate};
@@ -24,7 +25,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of no rows, of `dim` columns.
+    /// Moments of no rows, with `dim` columns.
     pub fn new(dim: usize) -> Self {
         Self { rows: 0, weight: 0.0, mean: vec![0.0; dim], spread: 0.0 }
     }
@@ -34,38 +35,39 @@ impl Moments {
         self.rows
     }
 
-    /// Their weight.
+    /// Total weight of the rows.
     pub fn weight(&self) -> f64 {
         self.weight
     }
 
-    /// Their weighted mean; zeros where nothing has weight.
+    /// Weighted mean of the rows; zeros if all weights are 0.
     pub fn mean(&self) -> &[f64] {
         &self.mean
     }
 
-    /// The weighted sum of their squared distances to the mean.
+    /// Weighted sum of squared distances to the mean.
     pub fn spread(&self) -> f64 {
         self.spread
     }
 
-    /// The weighted sum of their squared distances to another point.
+    /// Weighted sum of squared distances to another point.
     pub fn spread_about<T: Float>(&self, point: &[T]) -> f64 {
         let apart = self.mean.iter().zip(point).map(|(m, p)| (m - p.to_f64()).powi(2)).sum::<f64>();
         self.spread + self.weight * apart
     }
 
-    /// Adds rows, which weigh 1 each without `weights`. Dense ones are summed about one of them, sparse ones about the origin. Costs a few operations a
-    /// value, and a few a column.
+    /// Adds rows. Without `weights`, each row has weight 1. Costs a few operations per value and per column.
+    ///
+    /// Dense rows are summed relative to one of them, sparse rows relative to the origin.
     ///
     /// # Panics
-    /// When a length does not fit.
+    /// If lengths do not match.
     pub fn absorb<'a, T: Compute>(&mut self, rows: impl Into<Rows<'a, T>>, weights: Option<&[f64]>) {
         let (rows, dim) = (rows.into(), self.mean.len());
         let (mut part, mut energy) = (Self { rows: rows.rows() as u64, ..Self::new(dim) }, 0.0);
         match rows {
             Rows::Dense(dense) => {
-                // The heaviest row is no farther from the mean than the others' spread allows.
+                // The distance of the heaviest row from the mean is bounded by the spread of the others.
                 let heavier = |best: usize, i: usize| weights.is_some_and(|w| w[i] > w[best]);
                 let about = (0..dense.rows()).reduce(|best, i| if heavier(best, i) { i } else { best });
                 let Some(about) = about else { return };
@@ -90,12 +92,12 @@ impl Moments {
                 energy -= part.weight * part.mean.iter().map(|m| m * m).sum::<f64>();
             }
         }
-        // Of what is not finite nothing is hidden.
+        // Keeps NaN visible.
         part.spread = if energy < 0.0 { 0.0 } else { energy };
         self.merge(&part);
     }
 
-    /// Makes a mean of a sum.
+    /// Converts a sum to a mean.
     fn divide(&mut self) {
         if self.weight > 0.0 {
             let weight = self.weight;
@@ -106,7 +108,7 @@ impl Moments {
     /// Adds the rows of another (Chan and others, 1979).
     ///
     /// # Panics
-    /// When the numbers of columns differ.
+    /// If the numbers of columns differ.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!(self.mean.len(), other.mean.len(), "rows of the same length");
         self.rows += other.rows;
@@ -125,7 +127,7 @@ impl Moments {
         self.weight = weight;
     }
 
-    /// Takes all rows out again.
+    /// Removes all rows.
     pub(crate) fn clear(&mut self) {
         (self.rows, self.weight, self.spread) = (0, 0.0, 0.0);
         self.mean.fill(0.0);
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
     use crate::rng::{Purpose, Rng};
 
-    /// Weight, mean and spread by the definition.
+    /// Weight, mean and spread by definition.
     fn by_definition(x: &[f64], dim: usize, weights: &[f64]) -> (f64, Vec<f64>, f64) {
         let all: f64 = weights.iter().sum();
         let mean: Vec<f64> = (0..dim)
@@ -153,7 +155,7 @@ mod tests {
         let mut rng = Rng::keyed(3, Purpose::Coreset, 0);
         for (dim, offset) in [(1, 0.0), (5, 1e7), (33, -1e3)] {
             let x: Vec<f64> = (0..300 * dim).map(|_| offset + rng.unit()).collect();
-            // Rows that weigh next to nothing come first.
+            // Rows with tiny weights come first.
             let weights: Vec<f64> =
                 (0..300).map(|i| if i % 4 == 0 { 1e-30 } else { rng.unit() * 3.0 }).collect();
             let (weight, mean, spread) = by_definition(&x, dim, &weights);
@@ -166,7 +168,7 @@ mod tests {
                 }
                 assert_eq!(found.rows(), 300);
                 assert!((found.weight() / weight - 1.0).abs() < 1e-12);
-                // A mean far from the origin is rounded itself.
+                // A mean far from the origin has a rounding error of its own.
                 let lost = 1e-9 + 1e-14 * f64::abs(offset);
                 assert!((found.spread() / spread - 1.0).abs() < lost, "{dim} {part} {}", found.spread());
                 for (found, mean) in found.mean().iter().zip(&mean) {

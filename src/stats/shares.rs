@@ -1,4 +1,4 @@
-//! This module knows the sums of rows that belong to several clusters, to each with a share.
+//! Per-cluster sums of rows that belong to several clusters, each with a share.
 
 use std::mem::take;
 
@@ -7,7 +7,7 @@ use crate::kernel::Compute;
 use crate::kernel::listed::RowCenters;
 use crate::rows::Rows;
 
-/// Sums of rows by cluster, each row counted with its shares, in `f64`. Two of them merge by addition.
+/// Per-cluster sums of rows, each counted with its shares, in `f64`. Two of them merge by addition.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareSums {
     dim: usize,
@@ -17,26 +17,27 @@ pub(crate) struct ShareSums {
     weights: Vec<f64>,
     /// Sums of squared distances to the centers.
     energies: Vec<f64>,
-    /// The same column by column; empty where nobody asks for them.
+    /// Sums of squared distances per column. Empty unless `by_column`.
     squares: Vec<f64>,
     by_column: bool,
-    /// Clusters that may hold something: a merge skips the others.
+    /// Clusters that may be nonempty; a merge skips the others.
     touched: Vec<bool>,
-    /// Sparse rows that are still to be added to the sums, whose weights and squared distances are in.
+    /// Sparse rows not yet added to the sums. Their weights and squared distances are already included.
     waiting: Waiting,
-    /// `sums` may hold something; they are there then.
+    /// `sums` is allocated and may be nonzero.
     filled: bool,
 }
 
 impl ShareSums {
-    /// Of no rows at all, for `k` clusters of `dim` columns; squared distances `by_column` too, if that is asked for.
+    /// Empty sums for `k` clusters of `dim` columns. With `by_column`, squared distances are also summed per
+    /// column.
     pub(crate) fn new(k: usize, dim: usize, by_column: bool) -> Self {
         let mut new = Self::part(k, dim, by_column);
         new.fill();
         new
     }
 
-    /// Of no rows at all, for a part of what will be merged: its own sums are not to be read.
+    /// Empty sums for a partial result, which is merged before its sums are read.
     pub(crate) fn part(k: usize, dim: usize, by_column: bool) -> Self {
         Self {
             dim,
@@ -66,7 +67,7 @@ impl ShareSums {
         &self.energies
     }
 
-    /// The same of cluster `j`, column by column.
+    /// The sums of squared distances of cluster `j`, per column.
     pub(crate) fn squares(&self, j: usize) -> &[f64] {
         &self.squares[j * self.dim..][..self.dim]
     }
@@ -82,7 +83,7 @@ impl ShareSums {
         for ((&j, &share), &sq_dist) in list.iter().zip(shares).zip(sq_dists) {
             let j = j as usize;
             self.weights[j] += share;
-            // A share that vanished is of a cluster infinitely far away.
+            // A share of 0 can have an infinite distance.
             if share > 0.0 {
                 self.energies[j] += share * sq_dist;
             }
@@ -104,12 +105,12 @@ impl ShareSums {
         }
     }
 
-    /// Whether so many more stored values may wait: as long as all that wait take less memory than sums do.
+    /// Whether `more` stored values may wait. All waiting values must take less memory than the sums.
     fn can_wait(&self, more: usize) -> bool {
         !self.filled && 2 * (self.waiting.len() + more) <= self.weights.len() * self.dim
     }
 
-    /// Makes the sums, if they are not there yet.
+    /// Allocates the sums if needed.
     fn fill(&mut self) {
         self.filled = true;
         let size = self.weights.len() * self.dim;
@@ -121,7 +122,7 @@ impl ShareSums {
         }
     }
 
-    /// Adds the rows that wait.
+    /// Adds the waiting rows.
     fn settle(&mut self) {
         if !self.waiting.is_empty() {
             let mut waiting = take(&mut self.waiting);
@@ -130,7 +131,7 @@ impl ShareSums {
         }
     }
 
-    /// Adds rows that waited, and leaves none.
+    /// Adds and removes the rows in `waiting`.
     fn take_in(&mut self, waiting: &mut Waiting) {
         self.fill();
         let Self { dim, sums, .. } = self;
@@ -142,7 +143,7 @@ impl ShareSums {
         });
     }
 
-    /// Adds what `part` holds and leaves `part` empty.
+    /// Adds the values of `part` and leaves `part` empty.
     pub(crate) fn merge(&mut self, part: &mut Self) {
         if !part.waiting.is_empty() {
             self.settle();
@@ -170,7 +171,7 @@ impl ShareSums {
     }
 }
 
-/// Adds values, and leaves zeros.
+/// Adds values and leaves zeros.
 fn add_up(total: &mut [f64], part: &mut [f64]) {
     total.iter_mut().zip(part).for_each(|(total, part)| *total += take(part));
 }

@@ -1,18 +1,18 @@
-//! This module knows sparse rows that are still to be added to sums: what they store, and what they weigh in which cluster.
+//! Sparse rows that wait to be added to per-cluster sums, with their clusters and weights.
 
 use crate::float::Float;
 
-/// Rows in the order in which they are to be added.
+/// Rows in the order in which they will be added.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiting {
-    /// Cluster, weight, and where the stored values end.
+    /// Cluster, weight, and the end of the stored values.
     entries: Vec<(u32, f64, usize)>,
     columns: Vec<i32>,
     values: Vec<f64>,
 }
 
 impl Waiting {
-    /// Stored values that wait.
+    /// Number of stored values.
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }
@@ -28,7 +28,7 @@ impl Waiting {
         self.entries.push((label, weight, self.values.len()));
     }
 
-    /// Adds the rows of another, which is left empty.
+    /// Moves the rows of another to the end.
     pub(super) fn append(&mut self, other: &mut Self) {
         let first = self.values.len();
         self.columns.append(&mut other.columns);
@@ -36,7 +36,7 @@ impl Waiting {
         self.entries.extend(other.entries.drain(..).map(|(label, weight, end)| (label, weight, first + end)));
     }
 
-    /// Hands all rows to `f`, as cluster, weight, columns and values, and drops them.
+    /// Passes all rows to `f`, as cluster, weight, columns and values, and removes them.
     pub(super) fn drain(&mut self, mut f: impl FnMut(u32, f64, &[i32], &[f64])) {
         let mut start = 0;
         for (label, weight, end) in self.entries.drain(..) {

@@ -349,7 +349,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         shoal.resume(tmp_path / "none", X)
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(ValueError, match="cut short"):
+    with pytest.raises(ValueError, match="truncated"):
         shoal.resume(path, X)
 
 

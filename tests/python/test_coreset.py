@@ -303,7 +303,9 @@ def test_states_are_kept(rows, tmp_path):
     at = data.index(b'\\"reduced\\":')
     data[at : at + 5] = b'\\"xxx'
     (tmp_path / "bad.safetensors").write_bytes(bytes(data))
-    with pytest.raises(ValueError, match=r"bad\.safetensors: is damaged: its .* is no count"):
+    with pytest.raises(
+        ValueError, match=r"bad\.safetensors: is damaged: .* must be a whole number of at least 0"
+    ):
         shoal.load(tmp_path / "bad.safetensors")
 
 
@@ -331,7 +333,11 @@ def test_refused_batches_change_nothing(rows):
             lambda: made.partial_fit(rows, sample_weight=np.zeros(len(rows))),
         ),
         (ValueError, "columns", lambda: made.merge(streamed(np.ones((99, 3)), 30))),
-        (ValueError, "n_samples=30 differs from the n_samples=31", lambda: made.merge(streamed(rows, 31))),
+        (
+            ValueError,
+            "n_samples must be equal in coresets that are merged, got 30 and 31",
+            lambda: made.merge(streamed(rows, 31)),
+        ),
         (ValueError, "float32", lambda: made.merge(streamed(rows.astype(np.float32), 30))),
         (ValueError, "merged with itself", lambda: made.merge(made)),
         (TypeError, "other must be a StreamingCoreset", lambda: made.merge(rows)),

@@ -125,8 +125,8 @@ def test_a_weight_and_a_sum_that_do_not_give_the_centers(tmp_path):
 
 def test_sums_beyond_the_range_of_numbers():
     rows = np.full((4, 1), 1.5e308)
-    with pytest.raises(ValueError, match="the mean of cluster 0 leaves the range of float64"):
+    with pytest.raises(ValueError, match="the mean of cluster 0 overflows float64"):
         shoal.KMeans(1, init=rows[:1], n_init=1, tol=0).fit(rows)
     model = shoal.MiniBatchKMeans(1, init=rows[:1])
-    with pytest.raises(ValueError, match="the mean of cluster 0 leaves the range of float64"):
+    with pytest.raises(ValueError, match="the mean of cluster 0 overflows float64"):
         model.partial_fit(rows)

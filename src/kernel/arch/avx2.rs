@@ -1,4 +1,4 @@
-//! This module knows the 256-bit vectors of x86-64 with fused multiply-add.
+//! 256-bit vectors of x86-64 with fused multiply-add.
 
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::x86_64::*;

@@ -1,4 +1,4 @@
-//! This module knows the 512-bit vectors of x86-64.
+//! 512-bit vectors of x86-64.
 
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::x86_64::*;
@@ -19,7 +19,7 @@ vectors!(
     and {
         #[inline(always)]
         unsafe fn push_less(a: __m512, b: __m512, first: u32, to: *mut u32) -> usize {
-            // SAFETY: the caller's processor has the instruction set; there is room for all lanes.
+            // SAFETY: the caller's processor has the instruction set, and `to` has room for all lanes.
             unsafe {
                 let less = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b);
                 let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

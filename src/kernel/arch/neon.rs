@@ -1,4 +1,4 @@
-//! This module knows the 128-bit vectors of Arm.
+//! 128-bit vectors of Arm.
 
 #[allow(clippy::wildcard_imports, reason = "intrinsics are named by their instruction")]
 use std::arch::aarch64::*;

@@ -1,4 +1,4 @@
-//! This module knows vectors without any instruction set: arrays that the compiler may vectorise as it likes.
+//! Portable vectors: arrays that the compiler may vectorize.
 
 use std::array::from_fn;
 use std::ops::{Add, Mul, Sub};
@@ -12,18 +12,18 @@ fn splat<T: Copy, const N: usize>(x: T) -> [T; N] {
 }
 
 /// # Safety
-/// `N` values lie at `p`.
+/// `p` points to `N` readable values.
 #[inline(always)]
 unsafe fn load<T: Copy, const N: usize>(p: *const T) -> [T; N] {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { p.cast::<[T; N]>().read_unaligned() }
 }
 
 /// # Safety
-/// There is room for `N` values at `p`.
+/// `p` has room for `N` values.
 #[inline(always)]
 unsafe fn store<T: Copy, const N: usize>(p: *mut T, v: [T; N]) {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { p.cast::<[T; N]>().write_unaligned(v) }
 }
 

@@ -1,15 +1,15 @@
-//! This module knows the second half of a sweep: rows are added to the sums of their centers, in `f64`.
+//! Adds rows to the sums of their centers, in `f64`: the second half of a sweep.
 
 use super::pair::sq_dist;
 use super::simd::Widen;
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// `sums[label] += weight * row`, `totals[label] += weight`; `energies[label]` grows by the weighted sum of
-/// squared differences, row by row.
+/// Adds `weight * row` to `sums[label]`, `weight` to `totals[label]`, and the weighted squared differences to
+/// `energies[label]`, row by row.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
     rows: MatRef<'_, S::T>,
@@ -30,20 +30,20 @@ pub(in crate::kernel) unsafe fn accumulate<S: Widen>(
                 *s += w * x.to_f64();
             }
             totals[j] += w;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             energies[j] += w * unsafe { sq_dist::<S>(row, centers.row(j)) };
         } else {
             for (s, x) in sum.iter_mut().zip(row) {
                 *s += x.to_f64();
             }
             totals[j] += 1.0;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             energies[j] += unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }
 }
 
-/// `sum + x` in two parts: the rounded sum, and what rounding took away goes to `low` (Knuth's two-sum).
+/// Adds `x` to a two-part sum: `sum` is rounded, and the rounding error goes to `low` (Knuth's two-sum).
 #[inline(always)]
 pub(in crate::kernel) fn add(sum: &mut f64, low: &mut f64, x: f64) {
     let total = *sum + x;
@@ -52,11 +52,11 @@ pub(in crate::kernel) fn add(sum: &mut f64, low: &mut f64, x: f64) {
     *sum = total;
 }
 
-/// Moves every row whose label changed from the sum of its old center to that of its new one; `energies` follow the sums of
-/// squared differences. Sums have two parts, so that a row leaves no residue where it was taken away.
+/// Moves every row whose label changed from the sum of its old center to the sum of its new center, and
+/// updates `energies`. Sums have two parts, so that a removed row leaves no residue.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn reassign<S: Widen>(
     rows: MatRef<'_, S::T>,
@@ -78,7 +78,7 @@ pub(in crate::kernel) unsafe fn reassign<S: Widen>(
                 add(s, l, sign * x.to_f64());
             }
             totals[j] += sign;
-            // SAFETY: the caller's promise.
+            // SAFETY: guaranteed by the caller.
             energies[j] += sign * unsafe { sq_dist::<S>(row, centers.row(j)) };
         }
     }

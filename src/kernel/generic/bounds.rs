@@ -1,13 +1,10 @@
-//! This module knows the loops over lower bounds: many rows at a time, no distances.
+//! Loops over lower bounds of many rows, without computing distances.
 
 use super::simd::Simd;
 use crate::float::Float;
 use crate::kernel::bounded::{Margins, ROUNDING, Radii};
 
-/// The smallest of `lower - drift` of each of the `picked` rows, which have `drift.len()` bounds each.
-///
-/// # Safety
-/// The processor has the instruction set.
+/// The smallest value of `lower - drift` for each of the `picked` rows, which have `drift.len()` bounds each.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn least<S: Simd>(
     lower: &[S::T],
@@ -21,7 +18,7 @@ pub(in crate::kernel) unsafe fn least<S: Simd>(
         let row = &lower[r as usize * groups..][..groups];
         let mut least = S::T::INFINITY;
         if whole > 0 {
-            // SAFETY: vectors lie within the first `whole` bounds.
+            // SAFETY: all vectors are within the first `whole` bounds.
             unsafe {
                 let mut lanes = S::splat(S::T::INFINITY);
                 for at in (0..whole).step_by(S::LANES) {
@@ -39,11 +36,12 @@ pub(in crate::kernel) unsafe fn least<S: Simd>(
     }
 }
 
-/// Adds each of the `picked` rows to the list of every group of `span` bounds with `lower - drift < reach` of the row (by row) for one of
-/// them. The list of group `g` begins at `lists[g * room]` and has `counts[g]` rows.
+/// Adds each of the `picked` rows to the list of every group of `span` bounds in which one bound satisfies
+/// `lower - drift < reach` (reach per row). The list of group `g` starts at `lists[g * room]` and has
+/// `counts[g]` rows.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn near<S: Simd>(
     lower: &[S::T],
@@ -70,7 +68,7 @@ pub(in crate::kernel) unsafe fn near<S: Simd>(
             }
         };
         for at in (0..whole).step_by(S::LANES) {
-            // SAFETY: vectors lie within the first `whole` bounds; no vector has more than 16 lanes.
+            // SAFETY: all vectors are within the first `whole` bounds, and no vector has more than 16 lanes.
             let n = unsafe {
                 let now = S::sub(S::load(row.as_ptr().add(at)), S::load(drift.as_ptr().add(at)));
                 S::push_less(now, S::splat(reach), at as u32, found.as_mut_ptr())
@@ -87,11 +85,12 @@ pub(in crate::kernel) unsafe fn near<S: Simd>(
     }
 }
 
-/// Where in a tile, which has `columns.len()` values for each row, `value + base[row] < max(rows[row], columns[column])`, in order; gives how
-/// many such places there are in `found`, which needs room for the whole tile and a vector.
+/// Writes to `found`, in order, the positions in a tile where `value + base[row] < max(rows[row],
+/// columns[column])`, and returns their number. The tile has `columns.len()` values per row. `found` needs
+/// room for the whole tile plus one vector.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn below<S: Simd>(
     tile: &[S::T],
@@ -105,7 +104,8 @@ pub(in crate::kernel) unsafe fn below<S: Simd>(
     assert!(found.len() >= n * stride + S::LANES);
     let mut count = 0;
     for r in 0..n {
-        // SAFETY: whole vectors lie within a row of the tile; at most as many places were written as were looked at.
+        // SAFETY: whole vectors are within a row of the tile, and no more positions are written than values
+        // were read.
         unsafe {
             let (add, limit) = (S::splat(base[r]), S::splat(rows[r]));
             for at in (0..stride).step_by(S::LANES) {
@@ -119,10 +119,8 @@ pub(in crate::kernel) unsafe fn below<S: Simd>(
     count
 }
 
-/// The rows whose bound is within reach: `lower[r] - drift < reach[r]`, in order; gives how many there are in `rows`.
-///
-/// # Safety
-/// The processor has the instruction set.
+/// Writes the rows with `lower[r] - drift < reach[r]` to the front of `rows`, in order, and returns their
+/// number.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn within<S: Simd>(
     lower: &[S::T],
@@ -131,12 +129,12 @@ pub(in crate::kernel) unsafe fn within<S: Simd>(
     rows: &mut [u32],
 ) -> usize {
     let m = lower.len();
-    // Whole vectors are written, whatever they hold.
+    // Each step stores a whole vector, so `rows` needs room for one more.
     assert!(reach.len() == m && rows.len() >= m + S::LANES);
     let mut n = 0;
     let whole = m / S::LANES * S::LANES;
     for r in (0..whole).step_by(S::LANES) {
-        // SAFETY: `r` and a vector stay within the slices; `n <= r`, so that there is room in `rows`.
+        // SAFETY: `r` plus a vector is within the slices, and `n <= r`, so `rows` has room.
         unsafe {
             let now = S::sub(S::load(lower.as_ptr().add(r)), S::splat(drift));
             n += S::push_less(now, S::load(reach.as_ptr().add(r)), r as u32, rows.as_mut_ptr().add(n));
@@ -149,7 +147,7 @@ pub(in crate::kernel) unsafe fn within<S: Simd>(
     n
 }
 
-/// See [`Radii`]: all of it from `own`.
+/// Computes all fields of [`Radii`] from `own`.
 #[inline(always)]
 pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<T>) {
     let Margins { norm, gamma, unit, off } = margins;
@@ -161,17 +159,19 @@ pub(in crate::kernel) fn radii<T: Float>(margins: Margins<T>, radii: &mut Radii<
         let row = norm + distance;
         let twice = gamma + gamma;
         *error = twice * (row * row + norm * norm);
-        // The sum of squares may be off by `gamma`; row and center were rounded when they were moved.
+        // The sum of squares has a relative error of up to `gamma`; row and center were rounded when they
+        // were moved.
         let most = distance * (one + gamma) + rounding * (row + norm);
         let most = (most * unit).to_f32() * (1.0 + ROUNDING);
-        // What is not a number bounds nothing.
+        // NaN gives no bound.
         *upper = if most.is_nan() { f32::INFINITY } else { most };
     }
     let margins = Margins { norm: (norm * unit).to_f32(), gamma: gamma.to_f32(), unit: 1.0, off: 0.0 };
     reach(margins, upper, reached);
 }
 
-/// A center further than `out[r]` from a row within `upper[r]` of its own center has the larger tile value.
+/// A center farther than `out[r]` from a row, whose own center is within `upper[r]`, has the larger tile
+/// value.
 #[inline(always)]
 pub(in crate::kernel) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [f32]) {
     let Margins { norm, gamma, .. } = margins;
@@ -183,7 +183,7 @@ pub(in crate::kernel) fn reach(margins: Margins<f32>, upper: &[f32], out: &mut [
     }
 }
 
-/// See [`renew`](crate::kernel::bounded::renew).
+/// Implements [`renew`](crate::kernel::bounded::renew).
 #[inline(always)]
 pub(in crate::kernel) fn renew<T: Float>(
     sq_norm: &[T],
@@ -194,7 +194,7 @@ pub(in crate::kernel) fn renew<T: Float>(
     drift: f32,
     (lower, width, column): (&mut [f32], usize, usize),
 ) {
-    /// So many roots are taken at a time.
+    /// Number of roots computed together.
     const STEP: usize = 32;
     let mut bounds = [0.0f32; STEP];
     for (picked, low) in picked.chunks(STEP).zip(low.chunks(STEP)) {

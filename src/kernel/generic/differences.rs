@@ -1,21 +1,23 @@
-//! This module knows the loop that measures a few rows by difference, in `f64`: rows lie in the lanes.
+//! Computes distances of a few rows by difference in `f64`, with rows in the vector lanes.
 
 use crate::float::Float;
 
-/// Rows that are measured together.
+/// Number of rows processed together.
 pub(in crate::kernel) const ROWS: usize = 32;
 
-/// Whether what is measured is the length, not its square: squares of `f64` values may leave the range of `f64`.
+/// Whether the result is the length instead of its square: squares of `f64` values may overflow or underflow
+/// `f64`.
 #[inline(always)]
 pub(in crate::kernel) const fn is_length<T>() -> bool {
     size_of::<T>() == size_of::<f64>()
 }
 
-/// What rows and a center are apart: sums over ascending columns. `columns` are those of [`ROWS`] rows.
+/// The distances (or squared distances) of [`ROWS`] rows to a center, summed over ascending columns.
+/// `columns` are the columns of these rows.
 #[inline(always)]
 pub(in crate::kernel) fn differences<T: Float>(columns: &[f64], center: &[T], out: &mut [f64; ROWS]) {
     let (columns, _) = columns.as_chunks::<ROWS>();
-    assert_eq!(columns.len(), center.len(), "one column a value");
+    assert_eq!(columns.len(), center.len(), "one column per value");
     if !is_length::<T>() {
         *out = sums(columns, center, &[1.0; ROWS]);
         return;
@@ -24,7 +26,7 @@ pub(in crate::kernel) fn differences<T: Float>(columns: &[f64], center: &[T], ou
     for (column, c) in columns.iter().zip(center) {
         for (most, x) in largest.iter_mut().zip(column) {
             let apart = (x - c.to_f64()).abs();
-            // NaN stays.
+            // Keeps NaN.
             *most = if apart <= *most { *most } else { apart };
         }
     }
@@ -34,7 +36,7 @@ pub(in crate::kernel) fn differences<T: Float>(columns: &[f64], center: &[T], ou
     }
 }
 
-/// Sums of squared differences, each over its row's `unit`.
+/// Sums of squared differences, each divided by the row's `unit`.
 #[inline(always)]
 fn sums<T: Float>(columns: &[[f64; ROWS]], center: &[T], unit: &[f64; ROWS]) -> [f64; ROWS] {
     let mut sums = [0.0; ROWS];

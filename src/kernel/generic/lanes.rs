@@ -1,5 +1,7 @@
-//! This module knows the loop for rows in lanes: with few columns a vector of rows meets one broadcast center after the other, and the
-//! running minima never leave the registers.
+//! Kernels with rows in the vector lanes, for few columns: a vector of rows is compared with one broadcast
+//! center after the other.
+//!
+//! The running minima stay in registers.
 
 use std::ops::Range;
 
@@ -10,21 +12,21 @@ use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::table::Compute;
 use crate::tuning::ROWS_IN_LANES_DIM;
 
-/// Vectors of rows in a group: as many as the registers hold beside the sums and the minima.
+/// Number of row vectors in a group: as many as fit the registers next to the sums and the minima.
 const fn vectors_of(dim: usize, registers: usize) -> usize {
     if 2 * (dim + CENTERS) + 6 <= registers { 2 } else { 1 }
 }
 
-/// Centers that a group of rows meets at a time.
+/// Number of centers that a group of rows is compared with at a time.
 const CENTERS: usize = 4;
 
-/// Smallest, its center and, if `TWO`, the second smallest value of `RV` vectors of rows with `D` columns; over the first `k` centers, or, if
-/// `LISTED`, over `k` listed ones.
+/// Finds the smallest value, its center and, if `TWO`, the second smallest value, for `RV` vectors of rows
+/// with `D` columns. Compares with the first `k` centers, or with `k` listed centers if `LISTED`.
 ///
 /// # Safety
-/// `x` points to `D` columns of `stride` values, of which `RV` vectors are read; `c` and `norms` to a row of `D` values and to a value for
-/// each of these centers; `list` to `k` of them, if `LISTED`; `best`, `ids` and (if `TWO`) `second` to `RV` vectors; the processor has the
-/// instruction set.
+/// `x` points to `D` columns of `stride` values, of which `RV` vectors are read. `c` and `norms` point to `D`
+/// values and one value per center. `list` points to `k` centers if `LISTED`. `best`, `ids` and (if `TWO`)
+/// `second` point to `RV` vectors. The processor must support the instruction set.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "registers, not a data structure")]
 unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool, const LISTED: bool>(
@@ -38,7 +40,7 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool, const
     ids: *mut u32,
     second: *mut S::T,
 ) {
-    // SAFETY: all offsets stay within what the caller promises.
+    // SAFETY: all offsets are within the ranges that the caller guarantees.
     unsafe {
         let mut rows = [[S::splat(S::T::ZERO); RV]; D];
         for (t, column) in rows.iter_mut().enumerate() {
@@ -76,7 +78,7 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool, const
                 j += $some;
             }};
         }
-        // Several centers at a time: their sums do not wait for each other.
+        // Several centers at a time, so that their sums do not wait for each other.
         while j + CENTERS <= k {
             centers!(CENTERS);
         }
@@ -93,10 +95,7 @@ unsafe fn group<S: Simd, const D: usize, const RV: usize, const TWO: bool, const
     }
 }
 
-/// The strip loaded column by column against all centers.
-///
-/// # Safety
-/// The processor has the instruction set; `packed` has rows in lanes; `scratch` fits it.
+/// Compares the strip, loaded by column, with all centers.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
     packed: &PackedCenters<S::T>,
@@ -113,7 +112,7 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
     assert!(packed.data.len() >= k * dim && packed.norms.len() >= k);
     let mut r = 0;
     while r < padded {
-        // SAFETY: the buffers are as long as asserted; `r` and a group's rows stay below `padded`.
+        // SAFETY: the buffers are as long as asserted, and the rows of a group end before `padded`.
         unsafe {
             let (x, c, norms) = (scratch.x.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
             let (best, list) = (scratch.best.as_mut_ptr().add(r), std::ptr::null());
@@ -121,7 +120,7 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
             macro_rules! dims {
                 ($($d:literal)*) => {
                     match dim {
-                        // The other branch is known to be dead when this is compiled.
+                        // The compiler removes the other branch.
                         $($d => if vectors_of($d, S::REGISTERS) == 2 {
                             group::<S, $d, 2, TWO, false>(x, stride, c, norms, k, list, best, ids, second);
                         } else {
@@ -138,11 +137,12 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
     labels.copy_from_slice(&scratch.ids[..rows]);
 }
 
-/// Rows number `rows` of some columns against the `listed` centers only: the smallest tile value of each, its center, the second smallest
-/// value. What lies behind the last row may be overwritten, by less than a vector.
+/// Compares the given rows, stored as columns, with the `listed` centers only: the smallest tile value of
+/// each row, its center, and the second smallest value. Up to one vector after the last row may be
+/// overwritten.
 ///
 /// # Safety
-/// The processor has the instruction set; `packed` has rows in lanes.
+/// The processor must support the instruction set, and `packed` must have rows in lanes.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn listed<S: Simd>(
     packed: &PackedCenters<S::T>,
@@ -160,7 +160,8 @@ pub(in crate::kernel) unsafe fn listed<S: Simd>(
     assert!(nearest.best.len() >= end && nearest.ids.len() >= end && nearest.next.len() >= end);
     assert!(packed.data.len() >= packed.k * dim && packed.norms.len() >= packed.k);
     for r in rows.step_by(S::LANES) {
-        // SAFETY: a vector of rows from `r` on ends before `end`, and the buffers are as long as asserted.
+        // SAFETY: a vector of rows starting at `r` ends before `end`, and the buffers are as long as
+        // asserted.
         unsafe {
             let (x, c, norms) = (columns.as_ptr().add(r), packed.data.as_ptr(), packed.norms.as_ptr());
             let (list, k) = (list.as_ptr(), list.len());
@@ -179,10 +180,8 @@ pub(in crate::kernel) unsafe fn listed<S: Simd>(
     }
 }
 
-/// The tile values of the loaded strip's first `rows` rows against panel number `at`, into `scratch.tile`, a row of `width` values each.
-///
-/// # Safety
-/// As [`sweep`].
+/// Writes the tile values of the first `rows` rows of the loaded strip against panel `at` to `scratch.tile`,
+/// `width` values per row.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn values<S: Simd>(
     packed: &PackedCenters<S::T>,
@@ -199,7 +198,7 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
     assert!(packed.data.len() >= packed.k * dim && packed.norms.len() >= packed.k);
     for j in first..packed.k.min(first + width) {
         for r in (0..padded).step_by(S::LANES) {
-            // SAFETY: the buffers are as long as asserted; `r` and a vector's rows stay below `padded`.
+            // SAFETY: the buffers are as long as asserted, and the rows of a vector end before `padded`.
             unsafe {
                 let mut acc = S::splat(packed.norms[j]);
                 for t in 0..dim {

@@ -1,30 +1,30 @@
-//! This module knows the kernels for rows that meet a few listed centers, one row at a time.
+//! Kernels that compare one row at a time with a few listed centers.
 //!
-//! Distances are taken by difference, which costs one operation more for each vector than a product and loses nothing to cancellation, so that
-//! neither norms nor a shift are needed.
+//! Distances are computed by difference. This costs one more operation per vector than a product, and loses
+//! no digits to cancellation, so neither norms nor a shift are needed.
 
 use super::simd::Simd;
 use crate::float::Float;
 use crate::kernel::aligned::LINE;
 
-/// As many lanes as the longest vector has.
+/// The largest number of lanes in a vector.
 const MOST_LANES: usize = 16;
 
-/// Centers that a row meets at a time: enough sums side by side to hide the latency of each.
+/// Number of centers that a row is compared with at a time: enough parallel sums to hide their latency.
 const AT_A_TIME: usize = 4;
 
-/// Where the rows of a matrix lie: `stride` values apart, zeros behind the last column up to whole vectors.
+/// A matrix with rows `stride` values apart, padded with zeros to whole vectors.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Padded<'a, T> {
     pub(in crate::kernel) values: &'a [T],
     pub(in crate::kernel) stride: usize,
 }
 
-/// Squared distances of a row to the listed centers; if `SCALED`, of differences that are multiplied, column by column, by the factors of the
-/// center, or by those of all, where `factors` has stride 0.
+/// Squared distances of a row to the listed centers. If `SCALED`, differences are multiplied per column by
+/// the factors of the center, or by one shared row of factors if `factors` has stride 0.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
     row: &[S::T],
@@ -45,17 +45,17 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
     for (list, out) in list.chunks(AT_A_TIME).zip(out.chunks_mut(AT_A_TIME)) {
         let (mut c, mut f) = ([centers.values.as_ptr(); AT_A_TIME], [factors.values.as_ptr(); AT_A_TIME]);
         for q in 0..AT_A_TIME {
-            // The last one again and again, where there are fewer.
+            // If fewer centers are left, the last one is repeated.
             let j = list[q.min(list.len() - 1)] as usize;
             assert!(j < k, "center {j} of {k}");
-            // SAFETY: there are `k` centers, and as many rows of factors, or one for all.
+            // SAFETY: there are `k` centers, and `k` rows of factors or one shared row.
             unsafe {
                 c[q] = c[q].add(j * stride);
                 f[q] = f[q].add(j * factors.stride);
             }
         }
-        // SAFETY: vectors lie within the first `whole` columns of `row`, in `last`, or within a row of centers or factors, which has room for
-        // whole vectors behind the last column.
+        // SAFETY: vectors are within the first `whole` columns of `row`, within `last`, or within a row of
+        // centers or factors, which is padded to whole vectors.
         unsafe {
             let mut sums = [S::splat(S::T::ZERO); AT_A_TIME];
             let mut add = |at: usize, x: S::V| {
@@ -82,7 +82,7 @@ pub(in crate::kernel) unsafe fn sq_dists<S: Simd, const SCALED: bool>(
     }
 }
 
-/// Sum of the lanes, in halves.
+/// Sum of the lanes, by halving.
 #[inline(always)]
 fn fold<S: Simd>(mut lanes: [S::T; MOST_LANES]) -> S::T {
     for width in [8, 4, 2, 1] {
@@ -95,13 +95,13 @@ fn fold<S: Simd>(mut lanes: [S::T; MOST_LANES]) -> S::T {
     lanes[0]
 }
 
-/// Asks for the cache lines of a row.
+/// Prefetches the cache lines of a row.
 #[inline(always)]
 pub(in crate::kernel) fn prefetch<S: Simd>(row: &[S::T]) {
     row.iter().step_by(LINE / size_of::<S::T>()).for_each(|first| S::prefetch(first));
 }
 
-/// `sums[j] += part * row` for each of the listed `j`, in `f64`.
+/// `sums[j] += part * row` for each listed center `j`, in `f64`.
 #[inline(always)]
 pub(in crate::kernel) fn add_parts<T: Float>(row: &[T], list: &[u32], parts: &[f64], sums: &mut [f64]) {
     let d = row.len();
@@ -112,7 +112,7 @@ pub(in crate::kernel) fn add_parts<T: Float>(row: &[T], list: &[u32], parts: &[f
     }
 }
 
-/// `squares[j] += part * (row - center j)^2`, column by column, for each of the listed `j`, in `f64`.
+/// `squares[j] += part * (row - center j)^2`, per column, for each listed center `j`, in `f64`.
 #[inline(always)]
 pub(in crate::kernel) fn add_squares<T: Float>(
     row: &[T],

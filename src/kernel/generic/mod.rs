@@ -1,7 +1,7 @@
-//! The kernels, written once over a private vector trait and stamped per instruction set in `arch`.
+//! The kernels, written once over a private vector trait and instantiated per instruction set in `arch`.
 //!
-//! Everything here is `#[inline(always)]` into an entry point that carries the instruction set's `#[target_feature]`. It is private on
-//! purpose: only the tables are used.
+//! Every function is `#[inline(always)]`, so that it compiles into an entry point with the instruction set's
+//! `#[target_feature]`. Only the tables call these functions.
 #![allow(unsafe_code)]
 
 pub(super) mod accumulate;

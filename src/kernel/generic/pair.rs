@@ -1,25 +1,24 @@
-//! This module knows distances between two single rows.
+//! Distances between two single rows.
 //!
-//! Sums run in a fixed number of lanes and are never fused, so that every instruction set gives the same bits.
+//! Sums use a fixed number of lanes and no fused operations, so every instruction set gives bit-identical
+//! results.
 
 use super::simd::{Simd, Widen};
 use crate::float::Float;
 
-/// Sums that run side by side: whole vectors of `f64` in every instruction set.
+/// Number of parallel sums: whole vectors of `f64` in every instruction set.
 const LANES: usize = 16;
 
-/// Sum of squared differences; differences and sums in `f64`.
-///
-/// # Safety
-/// The processor has the instruction set.
+/// Sum of squared differences, with differences and sums in `f64`.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sq_dist<S: Widen>(a: &[S::T], b: &[S::T]) -> f64 {
     let (a, a_tail) = a.as_chunks::<LANES>();
     let (b, b_tail) = b.as_chunks::<LANES>();
     let mut lanes = [0.0f64; LANES];
-    // SAFETY: the processor has the instruction set; a chunk and `lanes` hold `LANES` values, which vectors of any width divide.
+    // SAFETY: the processor has the instruction set. A chunk and `lanes` hold `LANES` values, a multiple of
+    // every vector width.
     unsafe {
-        // More vectors than any instruction set needs are never used, and vanish.
+        // Sums that an instruction set does not need are never used, and the compiler removes them.
         let mut sums = [S::Wide::splat(0.0); LANES / 2];
         let vectors = LANES / S::Wide::LANES;
         for (a, b) in a.iter().zip(b) {
@@ -41,7 +40,7 @@ pub(in crate::kernel) unsafe fn sq_dist<S: Widen>(a: &[S::T], b: &[S::T]) -> f64
     fold(lanes, used)
 }
 
-/// Sum of the lanes, in halves; those from `used` on are zero.
+/// Sum of the lanes, by halving. Lanes from `used` on are zero.
 #[inline(always)]
 fn fold(mut lanes: [f64; LANES], used: usize) -> f64 {
     for width in [8, 4, 2, 1] {

@@ -1,7 +1,7 @@
-//! This module knows the kernels of bounded sweeps: rows picked one by one, against one panel of centers or against their own center.
+//! Kernels of bounded sweeps: picked rows against one panel of centers, or against their own centers.
 //!
-//! Picked rows lie where [`gather`] put them, each at its place in the chunk, so that a row is copied once for all the panels that it
-//! meets. A panel and a few rows stay in the first-level cache, so that the columns need no blocks.
+//! [`gather`] copies each picked row to its index in the chunk, so that a row is copied once for all panels.
+//! A panel and a few rows fit the first-level cache, so the columns need no blocks.
 
 use super::simd::Simd;
 use crate::float::Float;
@@ -10,14 +10,14 @@ use crate::kernel::pack::{PackedCenters, moved};
 use crate::kernel::table::Compute;
 use crate::matrix::MatRef;
 
-/// As many lanes as the longest vector has.
+/// The largest number of lanes in a vector.
 const MOST_LANES: usize = 16;
 
-/// Copies the `picked` rows of a chunk as `x' = g (x - s)` to their places in `to`, with `|x'|^2` (by row) and the squared distance to the
-/// center in `slot` (by row), which comes in the order of `picked`.
+/// Copies the `picked` rows of a chunk as `x' = g (x - s)` to their indices in `to`, with `|x'|^2` (per row).
+/// Writes the squared distances to the centers in `slot` (per row) to `own`, in the order of `picked`.
 ///
 /// # Safety
-/// The processor has the instruction set.
+/// The processor must support the instruction set.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn gather<S: Simd>(
     packed: &PackedCenters<S::T>,
@@ -43,19 +43,20 @@ pub(in crate::kernel) unsafe fn gather<S: Simd>(
     for (own, &r) in own.iter_mut().zip(picked) {
         let r = r as usize;
         let row = rows.row(r);
-        // From here on to the end of all rows: a row's own slice would end too early for what is read `behind` it.
+        // This slice extends to the end of all rows: a single row's slice would end before the values that
+        // are read past it.
         let from = rows.data()[r * rows.stride()..].as_ptr();
         let center = &packed.plain[slot[r] as usize * stride..][..stride];
         let place = &mut to.x[r * stride..][..stride];
         let (mut sums, mut norms) = ([S::T::ZERO; MOST_LANES], [S::T::ZERO; MOST_LANES]);
-        // What lies behind a row is read along with it, but for the last rows.
+        // Values after a row are read along with it, except at the end of the data.
         let behind = r * rows.stride() + whole + S::LANES <= rows.data().len();
         let mut last = [S::T::ZERO; MOST_LANES];
         if !behind {
             last[..tail].copy_from_slice(&row[whole..]);
         }
-        // SAFETY: vectors lie within the first `whole` columns of `row`, in `last`, or, if there is something `behind`, within the rows; a
-        // place has room for whole vectors behind the last column, and so has a center.
+        // SAFETY: vectors are within the first `whole` columns of `row`, within `last`, or, if `behind`,
+        // within the rows. Places and centers have room for whole vectors after the last column.
         unsafe {
             let scale = S::splat(packed.scale);
             let (mut sum, mut norm) = (S::splat(S::T::ZERO), S::splat(S::T::ZERO));
@@ -82,7 +83,8 @@ pub(in crate::kernel) unsafe fn gather<S: Simd>(
     }
 }
 
-/// The squared distances of the `picked` rows to the centers in `labels` (by row), and `|x'|^2` (by row), a column at a time.
+/// The squared distances of the `picked` rows to the centers in `labels` (per row), and `|x'|^2` (per row),
+/// column by column.
 #[inline(always)]
 pub(in crate::kernel) fn measure<T: Compute>(
     packed: &PackedCenters<T>,
@@ -106,7 +108,7 @@ pub(in crate::kernel) fn measure<T: Compute>(
     }
 }
 
-/// The distances between all centers, as lower bounds in units of bounds: a row of them for each.
+/// Lower bounds on the distances between all centers, in units of bounds: one row per center.
 #[inline(always)]
 pub(in crate::kernel) fn between<T: Compute>(
     columns: &[T],
@@ -133,7 +135,7 @@ pub(in crate::kernel) fn between<T: Compute>(
     }
 }
 
-/// Sum of the lanes, in halves.
+/// Sum of the lanes, by halving.
 #[inline(always)]
 fn fold<T: Float>(mut lanes: [T; MOST_LANES]) -> T {
     for width in [8, 4, 2, 1] {
@@ -144,11 +146,7 @@ fn fold<T: Float>(mut lanes: [T; MOST_LANES]) -> T {
     lanes[0]
 }
 
-/// The tile values of `MR` rows and `NV` vectors of centers.
-///
-/// # Safety
-/// `x` are `MR` rows of `columns` values, `panel` is `columns` times `NV` vectors, `norms` are `NV` vectors, `tile` has room for `MR` rows
-/// of `NV` vectors; the processor has the instruction set.
+/// Computes the tile values of `MR` rows and `NV` vectors of centers.
 #[inline(always)]
 unsafe fn micro<S: Simd, const MR: usize, const NV: usize>(
     x: [*const S::T; MR],
@@ -158,7 +156,7 @@ unsafe fn micro<S: Simd, const MR: usize, const NV: usize>(
     tile: *mut S::T,
 ) {
     let width = NV * S::LANES;
-    // SAFETY: all offsets stay within what the caller promises.
+    // SAFETY: all offsets are within the ranges that the caller guarantees.
     unsafe {
         let mut acc = [[S::splat(S::T::ZERO); NV]; MR];
         for row in &mut acc {
@@ -187,10 +185,8 @@ unsafe fn micro<S: Simd, const MR: usize, const NV: usize>(
     }
 }
 
-/// `MR` of the picked rows from number `at` on against a panel of `NV` vectors: the last row again and again where there are fewer.
-///
-/// # Safety
-/// The processor has the instruction set; `gathered` fits `packed`, whose panel has `NV` vectors; there is a row number `at`.
+/// Compares `MR` of the picked rows, starting at index `at`, with a panel of `NV` vectors. If fewer rows are
+/// left, the last one is repeated.
 #[inline(always)]
 unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -210,10 +206,10 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
     for (q, x) in x.iter_mut().enumerate() {
         let r = picked[(at + q).min(picked.len() - 1)] as usize;
         assert!(r < places);
-        // SAFETY: the place of row `r` lies within the buffer.
+        // SAFETY: the place of row `r` is within the buffer.
         *x = unsafe { x.add(r * stride) };
     }
-    // SAFETY: rows have a place each, and panel, norms and tile are as long as asserted.
+    // SAFETY: every row has a place, and panel, norms and tile are as long as asserted.
     unsafe {
         let panel = packed.data.as_ptr().add(first * packed.dim);
         let norms = packed.norms.as_ptr().add(first);
@@ -221,10 +217,8 @@ unsafe fn tile<S: Simd, const MR: usize, const NV: usize>(
     }
 }
 
-/// See [`lowest`](crate::kernel::bounded::lowest), for a panel of `NV` vectors. Rows are taken `MR` at a time, the last ones `M2` or `M3`.
-///
-/// # Safety
-/// The processor has the instruction set; `gathered` fits `packed`.
+/// Implements [`lowest`](crate::kernel::bounded::lowest) for a panel of `NV` vectors. Processes `MR` rows at
+/// a time, and `M2` or `M3` at the end.
 #[inline(always)]
 unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -239,7 +233,7 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
     let mut at = 0;
     while at < picked.len() {
         let left = picked.len() - at;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let rows = unsafe {
             if left > M2 {
                 tile::<S, MR, NV>(packed, gathered, first, picked, at);
@@ -254,17 +248,15 @@ unsafe fn panel<S: Simd, const MR: usize, const M2: usize, const M3: usize, cons
         };
         let Gathered { tile, sq_norm, .. } = &mut *gathered;
         for (i, row) in (at..picked.len().min(at + rows)).zip(tile.chunks_exact_mut(width)) {
-            // SAFETY: a row holds whole vectors.
+            // SAFETY: a row has whole vectors.
             unsafe { weigh::<S, NV>(row, i, first, sq_norm, meeting) };
         }
         at += rows;
     }
 }
 
-/// What the tile values `row` of picked row number `i` and the panel that starts at center `first` say.
-///
-/// # Safety
-/// The processor has the instruction set; `row` holds `NV` vectors.
+/// Updates the comparison with the tile values `row` of the picked row at index `i` and the panel that starts
+/// at center `first`.
 #[inline(always)]
 pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
     row: &mut [S::T],
@@ -291,7 +283,7 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
             *lower = (length.to_f32() * (1.0 - ROUNDING) + drift) * (1.0 - ROUNDING);
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     low[i] = unsafe { smallest::<S, NV>(row) };
     if low[i] <= best[r] {
         // SAFETY: as above.
@@ -300,9 +292,6 @@ pub(super) unsafe fn weigh<S: Simd, const NV: usize>(
 }
 
 /// The smallest of `NV` vectors of values.
-///
-/// # Safety
-/// The processor has the instruction set; `row` holds as many.
 #[inline(always)]
 unsafe fn smallest<S: Simd, const NV: usize>(row: &[S::T]) -> S::T {
     assert!(row.len() >= NV * S::LANES);
@@ -317,22 +306,19 @@ unsafe fn smallest<S: Simd, const NV: usize>(row: &[S::T]) -> S::T {
 }
 
 /// The lane of the smallest value, and the second smallest value.
-///
-/// # Safety
-/// As [`smallest`].
 #[inline(always)]
 unsafe fn second<S: Simd, const NV: usize>(row: &mut [S::T], low: S::T, at: u32) -> Better<S::T> {
-    // A row that holds NaN has no equal.
+    // With NaN in the row, no value equals the smallest.
     let lane = row.iter().position(|&value| value == low).unwrap_or(row.len() - 1);
     row[lane] = S::T::INFINITY;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     Better { at, lane: lane as u32, next: unsafe { smallest::<S, NV>(row) } }
 }
 
-/// See [`lowest`](crate::kernel::bounded::lowest).
+/// Implements [`lowest`](crate::kernel::bounded::lowest).
 ///
 /// # Safety
-/// The processor has the instruction set, and `NV` is its table's.
+/// The processor must support the instruction set, and `NV` must be the value of its table.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn lowest<
     S: Simd,
@@ -348,7 +334,7 @@ pub(in crate::kernel) unsafe fn lowest<
     S::T: Compute,
 {
     let first = meeting.panel * packed.width;
-    // SAFETY: the caller's promise; what is left of the packed centers is the width of the panel.
+    // SAFETY: guaranteed by the caller. The remaining packed centers fill the panel.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
             1 => panel::<S, MR, M2, M3, 1>(packed, gathered, meeting),

@@ -1,7 +1,8 @@
-//! This module knows the tile loop for sparse rows: one row against a panel of centers, a stored value at a time.
+//! Tile kernels for sparse rows: one row against a panel of centers, one stored value at a time.
 //!
-//! A column of a panel lies together, so that a stored value meets all centers of the panel with whole vectors, and nothing is gathered. The
-//! tile value is the chain of a dense row with its zeros left out: they would change nothing.
+//! Each column of a panel is contiguous, so a stored value is multiplied with whole vectors of centers,
+//! without gather instructions. The tile value is the same chain as for a dense row without its zeros, which
+//! would not change the value.
 
 use super::picked::weigh;
 use super::simd::{Argmin, Epilogue, Simd};
@@ -11,10 +12,7 @@ use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::table::Compute;
 use crate::rows::SparseRef;
 
-/// The tile values of one row and the `NV` vectors of centers from `first` on.
-///
-/// # Safety
-/// The processor has the instruction set.
+/// Computes the tile values of one row and `NV` vectors of centers, starting at center `first`.
 #[inline(always)]
 unsafe fn micro<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -27,14 +25,15 @@ where
     let (width, dim) = (NV * S::LANES, packed.dim);
     let panel = &packed.data[first * dim..(first + width) * dim];
     let norms = &packed.norms[first..first + width];
-    // SAFETY: `norms` and each of the `dim` columns of the panel are `NV` vectors.
+    // SAFETY: `norms` and each of the `dim` columns of the panel hold `NV` vectors.
     unsafe {
         let mut acc = [S::splat(S::T::ZERO); NV];
         for (v, acc) in acc.iter_mut().enumerate() {
             *acc = S::load(norms.as_ptr().add(v * S::LANES));
         }
         for (&column, &x) in columns.iter().zip(values) {
-            // Whoever made the rows has looked; somebody else may have written to them since.
+            // Columns were checked when the rows were created, but other code may have written to the memory
+            // since.
             let column = column.cast_unsigned() as usize;
             assert!(column < dim, "column {column} of {dim}");
             let center = panel.as_ptr().add(column * width);
@@ -47,18 +46,15 @@ where
     }
 }
 
-/// What becomes of the tile values of a row.
+/// The destination of the tile values of a row.
 enum Sink {
-    /// They are folded into its running minima.
+    /// Update the running minima.
     State,
-    /// They are stored, panel by panel.
+    /// Store the values of the panel.
     Tile,
 }
 
-/// All `rows` against the `NV` vectors of centers from `first` on.
-///
-/// # Safety
-/// The processor has the instruction set.
+/// Compares all `rows` with `NV` vectors of centers, starting at center `first`.
 #[inline(always)]
 unsafe fn panel<S: Simd, E: Epilogue<S>, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -71,7 +67,7 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const NV: usize>(
 {
     let (state, width) = (E::VECTORS * S::LANES, NV * S::LANES);
     assert!(scratch.state.len() >= rows.rows() * state && scratch.tile.len() >= rows.rows() * width);
-    // SAFETY: the caller's promise; state and tile are as long as asserted.
+    // SAFETY: guaranteed by the caller; state and tile are as long as asserted.
     unsafe {
         let mut ids = [S::splat(S::T::ZERO); NV];
         for (v, id) in ids.iter_mut().enumerate() {
@@ -88,9 +84,6 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const NV: usize>(
 }
 
 /// Writes `NV` vectors.
-///
-/// # Safety
-/// The processor has the instruction set.
 #[inline(always)]
 unsafe fn store<S: Simd, const NV: usize>(values: [S::V; NV], out: &mut [S::T]) {
     assert!(out.len() >= NV * S::LANES);
@@ -100,10 +93,7 @@ unsafe fn store<S: Simd, const NV: usize>(values: [S::V; NV], out: &mut [S::T]) 
     }
 }
 
-/// One panel, whole or narrower.
-///
-/// # Safety
-/// The processor has the instruction set.
+/// Compares rows with one panel, full or narrower.
 #[inline(always)]
 unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
     packed: &PackedCenters<S::T>,
@@ -114,7 +104,7 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
 ) where
     S::T: Compute,
 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match (packed.norms.len() - first).min(packed.width) / S::LANES {
             1 => panel::<S, E, 1>(packed, rows, scratch, first, sink),
@@ -129,10 +119,7 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>>(
     }
 }
 
-/// All panels against a strip of rows; the running minima end in `scratch.state`.
-///
-/// # Safety
-/// The processor has the instruction set; `packed` is for sparse rows.
+/// Compares a strip of rows with all panels. The running minima are left in `scratch.state`.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>>(
     packed: &PackedCenters<S::T>,
@@ -144,15 +131,12 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>>(
     scratch.fit(packed);
     scratch.state[..rows.rows() * E::VECTORS * S::LANES].fill(S::T::INFINITY);
     for first in (0..packed.norms.len()).step_by(packed.width) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { any_panel::<S, E>(packed, rows, scratch, first, &Sink::State) };
     }
 }
 
-/// The tile values of a strip of rows against panel number `at`, into `scratch.tile`.
-///
-/// # Safety
-/// As [`sweep`].
+/// Writes the tile values of a strip of rows against panel `at` to `scratch.tile`.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn values<S: Simd>(
     packed: &PackedCenters<S::T>,
@@ -163,14 +147,14 @@ pub(in crate::kernel) unsafe fn values<S: Simd>(
     S::T: Compute,
 {
     scratch.fit(packed);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { any_panel::<S, Argmin>(packed, rows, scratch, at * packed.width, &Sink::Tile) };
 }
 
-/// See [`lowest`](crate::kernel::bounded::lowest).
+/// Implements [`lowest`](crate::kernel::bounded::lowest).
 ///
 /// # Safety
-/// The processor has the instruction set, and `NV` is its table's.
+/// The processor must support the instruction set, and `NV` must be the value of its table.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -181,7 +165,7 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
     S::T: Compute,
 {
     let first = meeting.panel * packed.width;
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         match ((packed.norms.len() - first) / S::LANES).min(NV) {
             1 => meet::<S, 1>(packed, rows, gathered, meeting, first),
@@ -191,10 +175,7 @@ pub(in crate::kernel) unsafe fn lowest<S: Simd, const NV: usize>(
     }
 }
 
-/// The picked rows against the `NV` vectors of centers from `first` on.
-///
-/// # Safety
-/// The processor has the instruction set.
+/// Compares the picked rows with `NV` vectors of centers, starting at center `first`.
 #[inline(always)]
 unsafe fn meet<S: Simd, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -208,7 +189,7 @@ unsafe fn meet<S: Simd, const NV: usize>(
     let Gathered { tile, sq_norm, .. } = gathered;
     let tile = &mut tile[..NV * S::LANES];
     for i in 0..meeting.picked.len() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             store::<S, NV>(micro::<S, NV>(packed, rows.row(meeting.picked[i] as usize), first), tile);
             weigh::<S, NV>(tile, i, first, sq_norm, meeting);
@@ -225,10 +206,12 @@ pub(in crate::kernel) fn sq_norm<T: Float>(values: &[T], scale: T) -> f64 {
     })
 }
 
-/// The squared distance of a row to a center whose squared length is `sq_norm`, both times `scale`: squared differences where values are
-/// stored, and elsewhere what is left of the center. Differences and sums in `f64`; both of the sums that are taken apart run over ascending
-/// columns, so that a row that equals a center is at a distance of 0. Off by a rounding of `sq_norm` for each column at most, and never negative; where that would be
-/// much, it is taken column by column.
+/// The squared distance of a row to a center with squared length `sq_norm`, both multiplied by `scale`.
+///
+/// It is the sum of squared differences where values are stored, plus the rest of the center's squared
+/// length. Differences and sums are `f64`. Both subtracted sums run over ascending columns, so a row that
+/// equals a center has distance 0. The result is never negative, and its error is at most one rounding of
+/// `sq_norm` per column. If the error could be relatively large, [`sq_dist_in_full`] is used.
 #[inline(always)]
 pub(in crate::kernel) fn sq_dist<T: Float>(
     (columns, values): (&[i32], &[T]),
@@ -243,16 +226,16 @@ pub(in crate::kernel) fn sq_dist<T: Float>(
         met += c * c;
     }
     let rest = sq_norm - met;
-    // NaN stays: it says that a length left the range of f64.
+    // Keeps NaN: it means that a length overflowed f64.
     let sq_dist = apart + if rest < 0.0 { 0.0 } else { rest };
     if sq_dist < sq_norm * NEAR { sq_dist_in_full((columns, values), center, scale) } else { sq_dist }
 }
 
-/// The share of a center's squared length below which a squared distance is not taken as what is left of it: too little would be right.
+/// The share of a center's squared length below which a squared distance is recomputed in full.
 const NEAR: f64 = 1.0 / (1u64 << 20) as f64;
 
-/// As [`sq_dist`], column by column: for rows that are near a center far out, and for lengths that leave the range of `f64`, where distances
-/// may not.
+/// Like [`sq_dist`], over all columns: for rows near a center far from the origin, and for lengths that
+/// overflow `f64` while distances may not.
 #[cold]
 pub(in crate::kernel) fn sq_dist_in_full<T: Float>(
     (columns, values): (&[i32], &[T]),

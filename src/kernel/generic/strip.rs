@@ -1,4 +1,4 @@
-//! This module knows how rows enter a strip, and how the lanes of running minima become one label a row.
+//! Copies rows into a strip, and reduces lanes of running minima to one label per row.
 
 use super::simd::Simd;
 use super::zeros;
@@ -8,7 +8,8 @@ use crate::kernel::table::Compute;
 use crate::matrix::MatRef;
 use crate::tuning::{ROWS_IN_LANES_DIM, STRIP_ROWS};
 
-/// Copies `rows` as `x' = g (x - s)`. Rows of an earlier strip may remain behind them: nobody reads their results.
+/// Copies `rows` as `x' = g (x - s)`. Rows of an earlier strip may remain after them; their results are not
+/// read.
 #[inline(always)]
 pub(in crate::kernel) fn load<T: Compute>(
     packed: &PackedCenters<T>,
@@ -18,7 +19,7 @@ pub(in crate::kernel) fn load<T: Compute>(
     scratch.fit(packed);
     let (dim, n) = (packed.dim, rows.rows());
     assert!(n <= packed.strip_rows() && rows.cols() == dim);
-    // Unshifted values are copied as they are: integers stay integers.
+    // Unshifted values are copied unchanged, so that integers stay integers.
     let plain = packed.scale.to_f64() == 1.0 && packed.shift.iter().all(|s| s.to_f64() == 0.0);
     if packed.form == Form::RowsInLanes {
         let stride = packed.strip_rows();
@@ -56,7 +57,7 @@ pub(in crate::kernel) fn load<T: Compute>(
     }
 }
 
-/// Copies some values. A call of the library's copy costs more than the few vectors of a row.
+/// Copies values. A call of the standard library's copy costs more than the few vectors of a row.
 #[inline(always)]
 fn copy<T: Float>(from: &[T], to: &mut [T]) {
     const STEP: usize = 16;
@@ -70,10 +71,10 @@ fn copy<T: Float>(from: &[T], to: &mut [T]) {
     }
 }
 
-/// Rows as columns of [`STRIP_ROWS`] values.
+/// Transposes rows into columns of [`STRIP_ROWS`] values.
 #[inline(always)]
 fn transpose<T: Float>(rows: MatRef<'_, T>, columns: &mut [T]) {
-    /// With all strides constant the compiler makes shuffles of it.
+    /// With constant strides, the compiler generates shuffles.
     #[inline(always)]
     fn of<T: Float, const D: usize>(rows: MatRef<'_, T>, columns: &mut [T]) {
         assert!(columns.len() == D * STRIP_ROWS && rows.rows() <= STRIP_ROWS);
@@ -101,11 +102,12 @@ fn transpose<T: Float>(rows: MatRef<'_, T>, columns: &mut [T]) {
     dims!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
 }
 
-/// One label a row from the lanes in `scratch.state`: the smallest value, the lowest center among equals. With `TWO` the second smallest
-/// value too.
+/// Reduces the lanes in `scratch.state` to one label per row: the center with the smallest value, the lowest
+/// index among equals. With `TWO`, also the second smallest value.
 ///
 /// # Safety
-/// The processor has the instruction set; `scratch.state` holds `labels.len()` rows of the epilogue's vectors.
+/// The processor must support the instruction set, and `scratch.state` must hold `labels.len()` rows of the
+/// epilogue's vectors.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn reduce<S: Simd, const TWO: bool>(
     scratch: &mut Scratch<S::T>,
@@ -127,7 +129,7 @@ pub(in crate::kernel) unsafe fn reduce<S: Simd, const TWO: bool>(
             let never = S::splat(S::T::INFINITY);
             let center = S::min_lane(S::where_equal(values, S::splat(best), centers, never));
             scratch.best[r] = best;
-            // A row with NaN keeps no value and no id: it gets the last center.
+            // A row with NaN has no valid id; it gets the last center.
             *label = (center.to_f64() as u32).min(k as u32 - 1);
             if TWO {
                 let others = S::where_equal(centers, S::splat(center), never, values);

@@ -1,14 +1,5 @@
-//! This module knows the tile loop for centers in lanes: a few rows, broadcast value by value, against a panel of centers.
-//!
-//! ```text
-//! for each panel of centers                      (stays in the second-level cache for a strip of rows)
-//!   for each block of columns                    (panel and block stay in the first-level cache)
-//!     for each MR rows of the strip              (micro tile: MR x NV accumulators, all in registers)
-//!       for each column: acc[r][v] += x'[r] * panel[v]
-//!       last block: fold the accumulators into the rows' running minima; else park them
-//! ```
-//! What the code adds to this: rows are copied into blocks of a constant stride, so that every address in the micro tile is one pointer
-//! plus a constant; the last panel may be narrower; no row by center matrix is ever written.
+//! Tile kernels with centers in the vector lanes: a few rows, broadcast value by value, against a panel of
+//! centers.
 
 use super::simd::{Epilogue, Simd};
 use crate::float::Float;
@@ -16,23 +7,24 @@ use crate::kernel::aligned::LINE;
 use crate::kernel::pack::{DEEP, PackedCenters, SHALLOW, Scratch};
 use crate::kernel::table::Compute;
 
-/// What a micro tile adds, and where its accumulators start and end.
+/// The columns that a micro tile adds, and where its accumulators come from and go.
 #[derive(Clone, Copy)]
 struct Depth {
-    /// Columns to add.
+    /// Number of columns to add.
     columns: usize,
-    /// Start from the norms, not from parked accumulators.
+    /// Start from the norms instead of stored accumulators.
     first: bool,
-    /// Hand over to the epilogue, do not park.
+    /// Pass the accumulators to the epilogue instead of storing them.
     last: bool,
 }
 
-/// `MR` rows against `NV` vectors of centers, over one block of columns, or over the `listed` ones if `SKIP`. `STRIDE` is the bytes
-/// between two rows.
+/// Compares `MR` rows with `NV` vectors of centers, over one block of columns, or over the `listed` columns
+/// if `SKIP`. `STRIDE` is the number of bytes between two rows.
 ///
 /// # Safety
-/// `x` points to `MR` rows, `panel` to `depth.columns` times `NV` vectors, `norms` to `NV` vectors, `tile` to `MR` rows of `NV` vectors,
-/// `state` to `MR` rows of the epilogue's vectors; `listed` are below `depth.columns`; the processor has the instruction set.
+/// `x` points to `MR` rows, `panel` to `depth.columns` times `NV` vectors, `norms` to `NV` vectors, `tile` to
+/// `MR` rows of `NV` vectors, and `state` to `MR` rows of the epilogue's vectors. Columns in `listed` are
+/// below `depth.columns`. The processor must support the instruction set.
 #[inline(always)]
 #[allow(clippy::too_many_arguments, reason = "registers, not a data structure")]
 unsafe fn micro<
@@ -54,7 +46,7 @@ unsafe fn micro<
 ) {
     let width = NV * S::LANES;
     let stride = STRIDE / size_of::<S::T>();
-    // SAFETY: all offsets stay within what the caller promises.
+    // SAFETY: all offsets are within the ranges that the caller guarantees.
     unsafe {
         let mut acc = [[S::splat(S::T::ZERO); NV]; MR];
         for (r, row) in acc.iter_mut().enumerate() {
@@ -95,10 +87,8 @@ unsafe fn micro<
     }
 }
 
-/// The loaded strip's first `rows` rows against one panel of `NV` vectors. With `parked` the values are left in `scratch.tile`.
-///
-/// # Safety
-/// The processor has the instruction set, `scratch` fits `packed`, the panel starts at center `first` and has `NV` vectors.
+/// Compares the first `rows` rows of the loaded strip with one panel of `NV` vectors. With `parked`, the
+/// values are left in `scratch.tile`.
 #[inline(always)]
 unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const STRIDE: usize>(
     packed: &PackedCenters<S::T>,
@@ -124,12 +114,14 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
         let columns = packed.depth.min(packed.dim - column);
         let last = column + columns == packed.dim;
         let depth = Depth { columns, first: b == 0, last: last && !parked };
-        // SAFETY: the buffers are as long as asserted above, and a block's columns lie within one row's stride. Listed columns are below
-        // `columns`: `zeros::find` made the lists when this strip was loaded for this `packed`.
+        // SAFETY: the buffers are as long as asserted above, and the columns of a block are within one row's
+        // stride. Listed columns are below `columns`: `zeros::find` created the lists when this strip was
+        // loaded for this `packed`.
         unsafe {
             let p = packed.data.as_ptr().add(first * packed.dim + column * width);
             let norms = packed.norms.as_ptr().add(first);
-            // The next block of the panel, or of the next panel, lies right behind this one. Every group of rows asks for its share.
+            // The next block of this or the next panel follows in memory. Every group of rows prefetches its
+            // share.
             let next = p.wrapping_add(columns * width);
             let line = LINE / size_of::<S::T>();
             let share = (columns * width).div_ceil(groups * line);
@@ -153,10 +145,7 @@ unsafe fn panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize, const
     }
 }
 
-/// One panel, whole (`NV` vectors) or narrower, in the strip's layout.
-///
-/// # Safety
-/// As [`panel()`].
+/// Compares rows with one panel, full (`NV` vectors) or narrower, in the layout of the strip.
 #[inline(always)]
 unsafe fn any_panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -168,7 +157,7 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize>(
     S::T: Compute,
 {
     let vectors = ((packed.norms.len() - first) / S::LANES).min(NV);
-    // SAFETY: the caller's promise; `vectors` is what is left of the packed centers.
+    // SAFETY: guaranteed by the caller; `vectors` is the number of remaining vectors.
     unsafe {
         match (vectors, packed.is_shallow()) {
             (1, true) => panel::<S, E, MR, 1, SHALLOW>(packed, scratch, rows, first, parked),
@@ -181,10 +170,8 @@ unsafe fn any_panel<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize>(
     }
 }
 
-/// All panels against the loaded strip's first `rows` rows; the running minima end in `scratch.state`.
-///
-/// # Safety
-/// The processor has the instruction set; `packed` has centers in lanes and `MR`, `NV` are its table's; `scratch` fits it.
+/// Compares the first `rows` rows of the loaded strip with all panels. The running minima are left in
+/// `scratch.state`.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>, const MR: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -195,21 +182,18 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, E: Epilogue<S>, const MR: usize, 
 {
     let rows = rows.next_multiple_of(MR);
     for state in scratch.state[..rows * E::VECTORS * S::LANES].chunks_exact_mut(S::LANES) {
-        // The ids need no start: whoever keeps a value keeps its id.
+        // Ids need no initial value: they are set together with the values.
         state.fill(S::T::INFINITY);
     }
     let mut first = 0;
     while first < packed.norms.len() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { any_panel::<S, E, MR, NV>(packed, scratch, rows, first, false) };
         first += NV * S::LANES;
     }
 }
 
-/// The tile values of the loaded strip's first `rows` rows against panel number `at`, into `scratch.tile`.
-///
-/// # Safety
-/// As [`sweep`].
+/// Writes the tile values of the first `rows` rows of the loaded strip against panel `at` to `scratch.tile`.
 #[inline(always)]
 pub(in crate::kernel) unsafe fn values<S: Simd, const MR: usize, const NV: usize>(
     packed: &PackedCenters<S::T>,
@@ -220,6 +204,6 @@ pub(in crate::kernel) unsafe fn values<S: Simd, const MR: usize, const NV: usize
     S::T: Compute,
 {
     let rows = rows.next_multiple_of(MR);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { any_panel::<S, super::simd::Argmin, MR, NV>(packed, scratch, rows, at * NV * S::LANES, true) };
 }

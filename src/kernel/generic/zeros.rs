@@ -1,14 +1,16 @@
-//! This module knows in which columns all rows of a micro tile are zero.
+//! Finds the columns in which all rows of a micro tile are zero, so that kernels can skip them.
 //!
-//! Images with borders, counts, one-hot columns: a column of zeros adds nothing to any value, so that leaving it out gives the same value (a zero may change
-//! its sign, which no comparison sees).
+//! Images with borders, counts and one-hot columns have many such columns. A column of zeros adds nothing to
+//! a tile value, so skipping it gives the same value. Only the sign of a zero may change, which no comparison
+//! sees.
 
 use crate::kernel::pack::{PackedCenters, Scratch};
 use crate::kernel::table::Compute;
 use crate::matrix::MatRef;
 use crate::tuning::{SKIPPING_CENTERS, SKIPPING_PAUSE, SKIPPING_SHARE};
 
-/// Lists, for each micro tile's rows and each depth block, the columns that are not zero; `scratch.skipping` says whether that pays.
+/// Lists the nonzero columns per micro tile and depth block. `scratch.skipping` tells whether using the lists
+/// pays off.
 #[inline(always)]
 pub(in crate::kernel) fn find<T: Compute>(
     packed: &PackedCenters<T>,
@@ -33,7 +35,7 @@ pub(in crate::kernel) fn find<T: Compute>(
         scratch.used.resize(dim, T::ZERO);
         for r in g * height..rows.rows().min((g + 1) * height) {
             for (used, &x) in scratch.used.iter_mut().zip(rows.row(r)) {
-                // NaN is not zero.
+                // NaN counts as nonzero.
                 *used = if x == T::ZERO { *used } else { T::INFINITY };
             }
         }

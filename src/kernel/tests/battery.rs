@@ -1,4 +1,4 @@
-//! What every kernel must do, whatever the instruction set.
+//! Tests that every kernel must pass, for every instruction set.
 
 use proptest::prelude::*;
 
@@ -13,20 +13,20 @@ use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 use crate::rows::{RowBuf, Rows, SparseRef, spread};
 
-/// Values of one kind, `len` of them.
+/// A kind of test values.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// Between -1 and 1.
     Plain,
-    /// Small integers: full of ties and duplicates.
+    /// Small integers with many ties and duplicates.
     Ties,
     /// Plain, 1e4 away from the origin.
     Far,
-    /// Plain, times 1e25 (or its like in `f64`).
+    /// Plain, times 1e25 (or the `f64` equivalent).
     Huge,
-    /// Plain, times 1e-25 (or its like in `f64`).
+    /// Plain, times 1e-25 (or the `f64` equivalent).
     Tiny,
-    /// Small integers, nearly all zero: whole columns of a micro tile are.
+    /// Small integers, nearly all zero, so that whole columns of a micro tile are zero.
     Zeros,
 }
 
@@ -50,7 +50,8 @@ fn values<T: Float>(kind: Kind, len: usize, seed: u64) -> Vec<T> {
         .collect()
 }
 
-/// Rows and centers of one kind; every third center is a row, so that there are distances of 0 and duplicates.
+/// Rows and centers of one kind. Every third center equals a row, so that there are distances of 0 and
+/// duplicates.
 fn problem<T: Float>(kind: Kind, n: usize, k: usize, d: usize, seed: u64) -> (Vec<T>, Vec<T>) {
     let x = values(kind, n * d, seed);
     let mut c = values(kind, k * d, seed + 1);
@@ -66,7 +67,7 @@ fn check<T: Compute>(isa: Isa, kind: Kind, n: usize, k: usize, d: usize, seed: u
     check_rows::<T>(isa, kind, (n, k, d), seed, true);
 }
 
-/// The same rows without their zeros.
+/// The same rows in sparse form.
 pub(super) fn without_zeros<T: Float>(rows: MatRef<'_, T>) -> RowBuf<T> {
     let mut sparse = RowBuf::sparse(rows.cols());
     for row in rows.iter() {
@@ -93,7 +94,7 @@ fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize)
     let truth = naive::distances(dense, centers);
     let what = format!("{isa} {kind:?} {} sparse={sparse} n={n} k={k} d={d}", T::NAME);
     let widest = c.iter().chain(&x).map(|v| v.to_f64().abs()).fold(0.0, f64::max);
-    // A sparse row is measured by sums that are taken apart.
+    // The distance of a sparse row is a difference of sums.
     let apart = if sparse { 1e-15 * widest * widest * (d * d) as f64 } else { 0.0 };
     let widest = if matches!(kind, Kind::Far) && !sparse { 3.0 } else { widest };
     let slack = naive::tolerance::<T>(d, widest * widest * d as f64, widest * widest * d as f64);
@@ -118,7 +119,7 @@ fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize)
         let j = labels[i] as usize;
         assert!(t[j] <= sorted[0] + slack, "{what}: row {i} got center {j} at {}, best {}", t[j], sorted[0]);
         if !matches!(kind, Kind::Huge | Kind::Tiny | Kind::Plain | Kind::Far) {
-            // Integers are exact: the lowest index among equals.
+            // Integers are exact: the lowest index among equals wins.
             let first = t.iter().position(|&v| v == sorted[0]);
             assert_eq!(Some(j), first, "{what}: tie in row {i}, {:e} and {:e}", t[j], sorted[0]);
         }
@@ -184,7 +185,7 @@ fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize)
     }
 }
 
-/// Rows against some of the centers, some of them twice, and in the sums of these.
+/// Compares rows with some centers, partly repeated, and adds rows to their sums.
 fn check_listed<T: Compute>(
     isa: Isa,
     (rows, centers): (Rows<'_, T>, MatRef<'_, T>),
@@ -231,7 +232,7 @@ fn check_listed<T: Compute>(
                 squares_t[j * d + t] += parts[q] * ((x - c) * (x - c));
                 exact += ((x - c) * factors[j * d + t].to_f64()).powi(2);
             }
-            // A float32 overflows or vanishes where it cannot hold such squares.
+            // A float32 overflows or underflows if it cannot hold such squares.
             let held = exact == 0.0 || (1e-30..1e30).contains(&exact) || size_of::<T>() == 8;
             if scaled.is_some() && held {
                 let found = out[q].to_f64();
@@ -291,12 +292,13 @@ proptest! {
     }
 }
 
-/// The canonical label does not depend on where a row stands in a tile, how many rows there are, or which vectors compute it.
+/// The canonical label depends neither on the position of a row in a tile, nor on the number of rows, nor on
+/// the instruction set.
 #[test]
 fn one_label_wherever_a_row_stands() {
     for d in [2, 5, 16, 17, 130] {
         let (x, c) = problem::<f32>(Kind::Plain, 300, 90, d, 5);
-        // Rows half way between two centers: near-ties that rounding decides.
+        // Rows halfway between two centers: near-ties that rounding decides.
         let x: Vec<f32> = (0..300 * d)
             .map(|i| {
                 let (row, t) = (i / d, i % d);
@@ -326,7 +328,7 @@ fn one_label_wherever_a_row_stands() {
     }
 }
 
-/// Columns of zeros are left out of the sums, and every value keeps its bits.
+/// Skipping columns of zeros keeps every value bit-identical.
 #[test]
 fn zeros_are_skipped_without_a_trace() {
     for_each_isa(|isa| {
@@ -341,7 +343,7 @@ fn zeros_are_skipped_without_a_trace() {
         };
         let mut blind = Scratch { pause: u32::MAX, ..Scratch::default() };
         assert_eq!(values(&mut Scratch::default(), true), values(&mut blind, false), "{isa}");
-        // NaN is no zero: such a row keeps no value, and gets the last center.
+        // NaN is not zero: such a row keeps no value and gets the last center.
         let mut x = x.clone();
         x[7 * d + 100] = f32::NAN;
         let (mut labels, mut scratch) = (vec![0; n], Scratch::default());
@@ -350,7 +352,7 @@ fn zeros_are_skipped_without_a_trace() {
     });
 }
 
-/// What stands in for zeros is left out of the tile values, and every bit of them stays, wherever a row or a center stands.
+/// Skipping zeros keeps the tile values bit-identical, for any position of rows and centers.
 #[test]
 fn sparse_rows_have_the_tile_values_of_dense_ones() {
     for_each_isa(|isa| {
@@ -374,7 +376,7 @@ fn sparse_rows_have_the_tile_values_of_dense_ones() {
                 let label =
                     |labels: Vec<u32>| labels.into_iter().map(|j| k as u32 - 1 - j).collect::<Vec<_>>();
                 assert_eq!(other.1, sparse.1, "{isa} k={k} d={d}");
-                // Of equal ones the other comes first.
+                // Among equal centers, the other order puts another one first.
                 let differ = label(other.0).iter().zip(&sparse.0).filter(|(a, b)| a != b).count();
                 assert!(differ < 250, "{isa} k={k} d={d}: {differ}");
             }
@@ -382,7 +384,7 @@ fn sparse_rows_have_the_tile_values_of_dense_ones() {
     });
 }
 
-/// Sums of squares that leave the range of `f64`, where distances do not.
+/// Sums of squares overflow `f64`, but distances do not.
 #[test]
 fn sparse_rows_of_any_length_are_measured() {
     let c = [1e160f64, 0.0, 3e160, 0.0];

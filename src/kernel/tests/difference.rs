@@ -1,4 +1,4 @@
-//! Centers of which `T` cannot hold the tile values.
+//! Tests centers whose tile values `T` cannot represent.
 
 use super::battery::without_zeros;
 use crate::float::Float;
@@ -7,7 +7,8 @@ use crate::matrix::MatRef;
 use crate::rng::{Purpose, Rng};
 use crate::rows::Rows;
 
-/// Rows about multiples of 10, times `unit`, of which every seventh is at `far`; every row in `k` is a center, and the last one is far.
+/// Rows near multiples of 10, times `unit`, with every seventh row at `far`. The first `k` rows are centers,
+/// and the last center is moved to `far`.
 fn problem<T: Float>(n: usize, k: usize, d: usize, (unit, far): (f64, f64)) -> (Vec<T>, Vec<T>) {
     let mut rng = Rng::keyed(7, Purpose::Seeding, (n + d) as u64);
     let mut value = |i: usize| {
@@ -19,7 +20,7 @@ fn problem<T: Float>(n: usize, k: usize, d: usize, (unit, far): (f64, f64)) -> (
     (rows, centers)
 }
 
-/// Lengths, without overflow.
+/// Distances, computed without overflow.
 fn lengths<T: Float>(rows: MatRef<'_, T>, centers: MatRef<'_, T>) -> Vec<Vec<f64>> {
     let pair = |x: &[T], c: &[T]| {
         let apart = || x.iter().zip(c).map(|(a, b)| (a.to_f64() - b.to_f64()).abs());
@@ -111,7 +112,7 @@ fn ordinary_centers_have_tile_values() {
             "{centers:?}"
         );
     }
-    // Near each other for f32 only; near the shift of dense rows, but not near the origin.
+    // Too close for f32 only; near the shift of dense rows, but not near the origin.
     assert_eq!(
         (differs::<f32>(&[0.0, 10.0, 1e20]), differs::<f64>(&[0.0, 10.0, 1e20])),
         ([true; 2], [false; 2])
@@ -136,7 +137,8 @@ fn the_order_of_the_centers_does_not_matter() {
     }
 }
 
-/// Rows that read the same in both directions, and pairs of centers that are each other reversed: the order of a sum decides between them.
+/// Rows that are palindromes, and pairs of centers that are reversed copies of each other: only the order of
+/// summation decides between them.
 fn check_ties<T: Compute>(isa: Isa, d: usize, far: f64) {
     let (n, k, m) = (70, 9, 4);
     let mut rng = Rng::keyed(3, Purpose::Seeding, d as u64);

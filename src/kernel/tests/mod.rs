@@ -1,4 +1,4 @@
-//! One battery for every instruction set that this machine has, against an oracle in `f64`.
+//! Tests every instruction set of this machine against a reference in `f64`.
 
 mod battery;
 mod difference;

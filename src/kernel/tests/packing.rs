@@ -1,4 +1,4 @@
-//! Centers that are packed in the memory of others.
+//! Tests packing centers into the memory of older ones.
 
 use crate::kernel::{PackedCenters, Scratch, nearest};
 use crate::matrix::MatRef;
@@ -9,7 +9,7 @@ use crate::rows::SparseRef;
 fn nothing_is_left_of_the_centers_before() {
     let (dim, mut rng) = (11, Rng::keyed(5, Purpose::Batch, 0));
     let mut last = None;
-    // As many, fewer, and more than those before; a panel of 40 is filled up in every instruction set.
+    // As many, fewer and more than before. Every instruction set pads a panel of 40.
     for k in [40, 40, 3, 40, 41] {
         let centers: Vec<f32> = (0..k * dim).map(|_| rng.unit() as f32).collect();
         let fresh = PackedCenters::for_rows(MatRef::new(&centers, dim), true);
