@@ -1,4 +1,4 @@
-//! This module knows the state of stochastic backward Euler as arrays and texts.
+//! Writes the state of stochastic backward Euler to a file and reads it back.
 
 use serde_json::json;
 
@@ -11,7 +11,6 @@ use crate::persist::schema::BACKWARD_EULER_STATE;
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> State<T> {
-    /// All of it.
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new(BACKWARD_EULER_STATE);
         let Trajectory { dim, anchor, iterate, mean, inner, scale } = &self.trajectory;
@@ -29,7 +28,7 @@ impl<T: Compute> State<T> {
             "inner": inner,
             "seeded_by": self.seeded_by,
             "seed": self.seed,
-            // What must come back exactly is kept as bits.
+            // Floats are stored as bits, so that a resumed fit is bit-identical.
             "fade": self.fade.to_bits(),
             "sq_scale": scale.sq_dist.to_bits(),
             "steps": self.steps,
@@ -42,7 +41,7 @@ impl<T: Compute> State<T> {
         contents
     }
 
-    /// What [`State::to_file`] gave; the error says what is wrong.
+    /// Reads what [`State::to_file`] wrote. The error says what is wrong.
     pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
         let numbers = contents.object("state")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
