@@ -1,4 +1,4 @@
-//! This module knows the outer loop of Laplacian K-modes as a solver: modes, then responsibilities, then modes.
+//! Outer loop of Laplacian K-modes as a solver: alternates responsibilities and modes.
 
 use std::time::Instant;
 
@@ -24,12 +24,12 @@ use crate::tuning::NEAR_BYTES;
 
 /// The run ends when the energy changes by less than this share.
 const SETTLED: f64 = 1e-5;
-/// What is left of the Laplacian's weight after a collapse.
+/// Factor on the Laplacian's weight after a collapse.
 const LESS: f64 = 0.8;
-/// Collapses after which there is next to nothing left of it.
+/// Maximum number of collapses; the weight is then nearly 0.
 const MOST_COLLAPSES: u32 = 60;
 
-/// What a fit shows between two of its steps.
+/// The solver's state between two steps, for the Python bindings.
 #[derive(Clone, Copy)]
 #[cfg(feature = "python")]
 pub(crate) struct View<'a, T> {
@@ -39,7 +39,7 @@ pub(crate) struct View<'a, T> {
     pub(crate) responsibilities: &'a Shares<T>,
     pub(crate) about: &'a str,
     pub(crate) recall: f64,
-    /// The kernel's variance.
+    /// Variance of the kernel.
     pub(crate) variance: f64,
     pub(crate) lambda: f64,
     pub(crate) relaxed: &'a [Vec<f64>],
@@ -49,11 +49,11 @@ pub(crate) struct View<'a, T> {
     pub(crate) blind: bool,
     pub(crate) n_iter: u64,
     pub(crate) seeded_by: &'a str,
-    /// Seconds for the graph, for the first modes, for iterations.
+    /// Seconds for the graph, for the first modes, and for iterations.
     pub(crate) timings: [f64; 3],
 }
 
-/// A fit on its way, over rows as they are to be seen.
+/// Laplacian K-modes as a state, over rows as the fit sees them.
 #[expect(clippy::struct_excessive_bools, reason = "they are what Python shows, one by one")]
 pub struct KModesSolver<T> {
     pub(super) params: KModesParams,
@@ -63,28 +63,28 @@ pub struct KModesSolver<T> {
     pub(super) recall: f64,
     pub(super) variance: f64,
     pub(super) modes: Vec<T>,
-    /// The rows that the modes are; none where they are means.
+    /// The row numbers of the modes; empty if the modes are means.
     pub(super) mode_rows: Vec<u64>,
     pub(super) labels: Vec<u32>,
-    /// The kernel of all rows and modes; empty where it is not known.
+    /// Kernel values of all rows and modes; empty if they must be recomputed.
     pub(super) near: Vec<T>,
     pub(super) z: Shares<T>,
     pub(super) spare: [Shares<T>; 2],
-    /// The affinity in an order that keeps neighbours together, and that order; of many rows only.
+    /// The affinity in an order that keeps neighbors together, and that order; only for many rows.
     pub(super) local: Option<(Affinity, Vec<u32>)>,
     pub(super) lambda: f64,
-    /// Labels to begin with, that of the nearest mode where there is none.
+    /// Labels to start from; a row without one gets that of the nearest mode.
     pub(super) first: Vec<Option<u32>>,
-    /// Whether responsibilities go on from those before, instead of beginning with those of the modes.
+    /// Whether an iteration starts from the previous responsibilities instead of from the modes.
     pub(super) warm_start: bool,
-    /// Whether the diagonal is shifted, where that is left to the run.
+    /// Whether the diagonal is shifted, with [`Shift::Auto`].
     pub(super) shifted: bool,
-    /// `-sum z a - lambda sum w z.z` of the iteration before.
+    /// `-sum z a - lambda sum w z.z` of the previous iteration.
     pub(super) expected: Option<f64>,
     pub(super) relaxed: Vec<Vec<f64>>,
     pub(super) energies: Vec<f64>,
     pub(super) collapsed: bool,
-    /// Whether the kernel saw next to nothing once.
+    /// Whether the kernel was too narrow in some iteration.
     pub(super) blind: bool,
     pub(super) begun: bool,
     pub(super) n_iter: u64,
@@ -126,7 +126,7 @@ impl<T: Element> KModesSolver<T> {
         }
     }
 
-    /// What the solver shows between two steps.
+    /// The solver's public state between two steps.
     #[cfg(feature = "python")]
     pub(crate) fn view(&self) -> View<'_, T> {
         View {
@@ -155,7 +155,6 @@ impl<T: Element> KModesSolver<T> {
         self.about = "precomputed".into();
     }
 
-    /// The model in its present state.
     fn model_of(&self) -> KModesModel {
         let m = self.params.n_neighbors;
         let sum = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1);
@@ -180,7 +179,7 @@ impl<T: Element> KModesSolver<T> {
         Gauss::new(self.variance)
     }
 
-    /// Makes the graph, if none was given, and finds the kernel's width.
+    /// Builds the graph, if none was given, and chooses the kernel's width.
     pub(super) fn prepare(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         if self.variance > 0.0 {
             return Ok(());
@@ -197,11 +196,12 @@ impl<T: Element> KModesSolver<T> {
         Ok(())
     }
 
-    /// Begins with labels, found in `seconds`, and goes on from the responsibilities that each iteration ends with.
+    /// Starts from labels that took `seconds` to find. Each iteration then continues from the previous
+    /// responsibilities.
     pub(super) fn begin_with(&mut self, labels: Vec<Option<u32>>, (name, seconds): (&str, f64)) {
         self.first = labels;
         self.warm_start = true;
-        // An interrupted first step may have begun with seeds.
+        // An interrupted first step may have started from seeds.
         self.begun = false;
         self.seeded_by = name.into();
         self.timings[1] += seconds;
@@ -241,7 +241,7 @@ impl<T: Element> KModesSolver<T> {
             }
         };
         nearness(data, &modes, gauss, &mut near, cx)?;
-        // From here on nothing can fail: a beginning that is interrupted leaves nothing behind but the graph.
+        // Nothing below can fail: an interrupted start keeps only the graph.
         (self.dim, self.near, self.lambda) = (d, near, lambda);
         (self.z, self.spare) = (z, spare);
         (self.modes, self.mode_rows, self.labels) = (modes, mode_rows, labels);
@@ -251,8 +251,8 @@ impl<T: Element> KModesSolver<T> {
         Ok(())
     }
 
-    /// Modes of the labels to begin with: the row of each cluster where its rows are densest. Rows without a label get that of the nearest mode. Where
-    /// modes coincide, others take their places, and rows the labels of the nearest ones.
+    /// Modes for given labels: the densest row of each cluster. Rows without a label get that of the nearest
+    /// mode. If modes coincide, some are replaced, and all rows are labeled by the nearest mode.
     fn modes_of_labels(
         &self,
         data: &dyn DataSource<T>,
@@ -305,7 +305,8 @@ impl<T: Element> KModesSolver<T> {
         Ok((made, variance))
     }
 
-    /// The inner loop for the present kernel values; with the shift from its beginning, where it turns out to be needed.
+    /// Runs the inner loop for the current kernel values. With [`Shift::Auto`], repeats it with the shift if
+    /// the objective rises.
     fn relax(&mut self, lambda: f64, going_on: bool, shifted: &mut bool, cx: &Executor) -> Result<Relaxed> {
         let k = self.params.n_clusters;
         if self.local.is_none() && size_of_val(&self.near[..]) > NEAR_BYTES {
@@ -338,7 +339,8 @@ impl<T: Element> KModesSolver<T> {
         Ok(relaxed)
     }
 
-    /// One iteration. After an error all is as before, but for the kernel values: those of the present modes are made again when they are needed.
+    /// One iteration. After an error the state is unchanged except for the kernel values, which are
+    /// recomputed when needed.
     fn iterate(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let step = self.attempt(data, cx);
         if step.is_err() {
@@ -387,7 +389,7 @@ impl<T: Element> KModesSolver<T> {
                 self.meet(&modes, data, cx)?;
             }
         }
-        // From here on nothing can fail.
+        // Nothing below can fail.
         let before = std::mem::replace(&mut self.modes, modes);
         self.mode_rows = mode_rows;
         (self.lambda, self.shifted, self.blind) = (lambda, shifted, blind);
@@ -426,8 +428,8 @@ impl<T: Element> KModesSolver<T> {
         })
     }
 
-    /// Ends the run with what it had before a cluster lost its last row, about other modes than its own perhaps. Where nothing was found yet but
-    /// modes, rows ask no one else.
+    /// Ends the run with the state before a cluster lost its last row. If only modes were found so far,
+    /// labels the rows without the affinity.
     fn restored(
         &mut self,
         tried: &[T],
@@ -445,7 +447,7 @@ impl<T: Element> KModesSolver<T> {
             std::mem::swap(z, &mut spare[0]);
             self.labels = labels(&self.z);
         }
-        // From here on nothing can fail.
+        // Nothing below can fail.
         self.relaxed.push(watched);
         (self.collapsed, self.shifted, self.blind) = (true, shifted, blind);
         let energy = self.energy();
@@ -464,7 +466,7 @@ impl<T: Element> KModesSolver<T> {
         })
     }
 
-    /// Makes the kernel values those of other modes. After an error there are none.
+    /// Computes the kernel values of `modes`. After an error there are none.
     fn meet(&mut self, modes: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let mut near = std::mem::take(&mut self.near);
         near.resize(self.labels.len() * self.params.n_clusters, T::ZERO);
@@ -473,7 +475,7 @@ impl<T: Element> KModesSolver<T> {
         Ok(())
     }
 
-    /// The energy of the present labels about the present modes (equation 1).
+    /// The energy of the current labels and modes (equation 1).
     fn energy(&self) -> f64 {
         let k = self.params.n_clusters;
         let near = self.near.chunks_exact(k).zip(&self.labels);
@@ -496,7 +498,7 @@ impl<T: Element> Solver<T> for KModesSolver<T> {
         }
         let begun = Instant::now();
         if self.near.is_empty() {
-            // An interrupt, or a file, has left none.
+            // After an interrupt or a resume.
             let modes = self.modes.clone();
             self.meet(&modes, data, cx)?;
         }
@@ -529,12 +531,11 @@ impl<T: Element> FitSolver<T> for KModesSolver<T> {
     }
 }
 
-/// Labels of which none is missing.
 fn each(labels: &[u32]) -> Vec<Option<u32>> {
     labels.iter().copied().map(Some).collect()
 }
 
-/// What the diagonal of the affinity is shifted by.
+/// Diagonal shift of the affinity per row.
 fn shift_of(shift: Shift, affinity: &Affinity, lambda: f64, shifted: bool) -> Vec<f64> {
     match shift {
         Shift::By(0.0) => Vec::new(),
