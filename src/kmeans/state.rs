@@ -42,7 +42,7 @@ pub(super) fn sums_of(
     };
     let parts = [part("sums")?, part("lows")?, part("weights")?, part("squares")?, part("energies")?];
     if parts[2].len() != k || parts[2].iter().any(|&w| w < 0.0) {
-        return Err(format!("its {prefix:?} are not those of {k} clusters"));
+        return Err(format!("its {prefix:?} do not belong to {k} clusters"));
     }
     ClusterSums::of_parts(dim, parts).map(Some).ok_or_else(|| format!("its {prefix:?} do not fit together"))
 }

@@ -33,7 +33,7 @@ impl Affinity {
         let n = starts.len().saturating_sub(1);
         let whole = starts.first() == Some(&0) && starts.last() == Some(&weights.len()) && starts.is_sorted();
         if !whole || columns.len() != weights.len() || columns.iter().any(|&column| column as usize >= n) {
-            return Err(Error::Shape("the affinity is no square sparse matrix".into()));
+            return Err(Error::Shape("the affinity must be a square sparse matrix".into()));
         }
         if let Some(bad) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
             let row = starts.partition_point(|&start| start <= bad) - 1;
@@ -47,7 +47,7 @@ impl Affinity {
         let transposed = matrix.transposed();
         let mean = transposed.transposed().mean_with(&transposed);
         if mean.weights.iter().any(|w| !w.is_finite()) {
-            return Err(Error::param("the affinity overflows where it names a pair more than once"));
+            return Err(Error::param("the affinity overflows when its duplicate entries are added"));
         }
         Ok(mean)
     }

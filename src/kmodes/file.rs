@@ -64,7 +64,7 @@ impl<T: Element> KModesSolver<T> {
         contents.must_be(KMODES_CHECKPOINT)?;
         let known: Vec<u32> = list(contents, "labels")?;
         let &[_, dim] = contents.array("centers")?.shape() else {
-            return Err("its \"centers\" are no matrix".into());
+            return Err("its \"centers\" are not a matrix".into());
         };
         let (n, k) = (known.len(), params.n_clusters);
         let about = contents.object("solver")?;
@@ -119,7 +119,7 @@ impl<T: Element> KModesSolver<T> {
         if modes && labels && rows && finite {
             Ok(solver)
         } else {
-            Err("what it holds of its rows does not fit together".into())
+            Err("its modes, labels and responsibilities do not fit together".into())
         }
     }
 }

@@ -101,7 +101,7 @@ impl KModesModel {
             (Typed::F64(found), AnySource::F64(rows), AnySource::F64(fitted)) => {
                 self.label(found, rows, fitted, &cx)
             }
-            _ => Err(Error::Source("the model was fitted to rows of the other floating-point type".into())),
+            _ => Err(Error::Source("the rows must have the compute type of the model: convert them".into())),
         }
     }
 
@@ -115,7 +115,7 @@ impl KModesModel {
         for (what, data) in [("X", rows), ("the rows of the fit", fitted)] {
             if data.dim() != self.dim {
                 return Err(Error::Shape(format!(
-                    "{what} must have {} columns as the model, got {}",
+                    "{what} must have {} columns, as in the fit, got {}",
                     self.dim,
                     data.dim()
                 )));

@@ -170,7 +170,7 @@ pub(super) fn densest<T: Element>(
 
 fn without_rows(k: usize, l: usize) -> Error {
     Error::param(format!(
-        "n_clusters={k} must be at most the number of distinct rows, and init must give modes that differ: no row is nearest to mode {l}"
+        "n_clusters must be at most the number of distinct rows, and init must give distinct modes: with n_clusters={k}, no row is nearest to mode {l}"
     ))
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn responsibilities<T: Element>(
     let (n, fitted) = (count_rows(rows)?, count_rows(known.rows)?);
     if known.responsibilities.n_rows() as u64 != fitted || m as u64 > fitted {
         return Err(Error::Shape(format!(
-            "the fit was of other rows than the {fitted} that are given for it"
+            "the rows of the fit must be passed, got {fitted} rows that do not match the model"
         )));
     }
     let gauss = Gauss::new(known.bandwidth * known.bandwidth);

@@ -81,9 +81,9 @@ impl KModesParams {
         let mut run = self.start(rows)?;
         if Some(affinity.n_rows() as u64) != run.n_rows() {
             return Err(Error::Shape(format!(
-                "the affinity is of {} rows, and there are {} rows of features",
-                affinity.n_rows(),
-                run.n_rows().unwrap_or_default()
+                "the affinity must have as many rows as the data, {}, got {}",
+                run.n_rows().unwrap_or_default(),
+                affinity.n_rows()
             )));
         }
         either!(run.solver_mut(), solver => solver.take_affinity(affinity));
@@ -137,27 +137,25 @@ impl KModesRun {
         let n = self.n_rows().unwrap_or_default();
         if labels.len() as u64 != n {
             return Err(Error::Shape(format!(
-                "there are {} labels to begin with, and {n} rows",
+                "labels must have one entry for each of the {n} rows, got {}",
                 labels.len()
             )));
         }
         if !self.history().is_empty() {
-            return Err(Error::param("labels to begin with must come before the first step"));
+            return Err(Error::param("labels must be given before the first step"));
         }
         let n_clusters = either!(self.solver(), solver => solver.params.n_clusters);
         let mut used = vec![false; n_clusters];
         for &label in labels.iter().flatten() {
             let Some(used) = used.get_mut(label as usize) else {
                 return Err(Error::param(format!(
-                    "labels to begin with must be below n_clusters={n_clusters}, got {label}"
+                    "labels must be below n_clusters={n_clusters}, got {label}"
                 )));
             };
             *used = true;
         }
         if let Some(l) = used.iter().position(|used| !used) {
-            return Err(Error::param(format!(
-                "labels to begin with must name every cluster, and none is {l}"
-            )));
+            return Err(Error::param(format!("labels must include every cluster, but none is {l}")));
         }
         either!(self.solver_mut(), solver => solver.begin_with(labels, found));
         Ok(())

@@ -40,8 +40,8 @@ pub(super) fn sound_variance<T: Element>(mean: f64, normalized: bool) -> Result<
         return Ok(mean);
     }
     Err(Error::param(format!(
-        "bandwidth=\"auto\" is the root of the mean squared distance of neighbours, which is {mean}: all of them coincide, or there are none, or rows \
-         are far too small or too large to be squared; give a number, or scale the rows"
+        "bandwidth=\"auto\" needs neighbors with a positive, finite mean squared distance, got {mean}: they coincide, or there \
+         are none, or their squares underflow or overflow; give a number, or scale the rows"
     )))
 }
 
@@ -71,7 +71,7 @@ pub(super) fn refuse_overflow<T: Element>(shift: Shift, weight: f64, (most, all)
         return Ok(());
     }
     Err(Error::param(format!(
-        "laplacian_weight={weight} and diagonal_shift={shift} are too large for an affinity whose largest sum of a row is {most}: their product \
+        "laplacian_weight={weight} and diagonal_shift={shift} are too large for an affinity with row sums up to {most}: their product \
          overflows"
     )))
 }

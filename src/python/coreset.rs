@@ -54,9 +54,9 @@ impl AnyCoreset {
 
 /// Locks the state, or fails if another thread holds it.
 fn locked<S>(state: &Mutex<S>) -> PyResult<MutexGuard<'_, S>> {
-    state
-        .try_lock()
-        .map_err(|_| PyRuntimeError::new_err("this coreset is in use by another thread, or failed by a bug"))
+    state.try_lock().map_err(|_| {
+        PyRuntimeError::new_err("this coreset is in use by another thread, or an earlier call panicked")
+    })
 }
 
 enum OnItsWay {
@@ -73,7 +73,7 @@ pub(super) struct LightweightCoreset {
 }
 
 fn over() -> PyErr {
-    PyRuntimeError::new_err("this coreset was given away, or failed")
+    PyRuntimeError::new_err("this coreset is finished, or an earlier step failed")
 }
 
 #[pymethods]
@@ -199,7 +199,7 @@ impl StreamingCoreset {
                 enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
             }
             _ => Err(Error::Shape(
-                "one of the coresets is of rows computed in float32, the other one in float64: make them one type".into(),
+                "the coresets must have the same compute type, got float32 and float64: convert the rows to one type".into(),
             )
             .into()),
         }

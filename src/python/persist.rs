@@ -21,8 +21,9 @@ pub(super) fn of_python(
     let mut contents = Contents { meta, ..Contents::new(kind) };
     for (name, array) in arrays {
         let dtype = array.getattr("dtype")?.getattr("name")?.extract::<String>()?;
-        let dtype = Dtype::from_name(&dtype)
-            .map_err(|_| PyTypeError::new_err(format!("{name} of type {dtype} cannot be kept")))?;
+        let dtype = Dtype::from_name(&dtype).map_err(|_| {
+            PyTypeError::new_err(format!("{name} must have a type that a file can store, got {dtype}"))
+        })?;
         let shape: Vec<usize> = array.getattr("shape")?.extract()?;
         let bytes = array.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes().to_vec();
         contents.arrays.insert(name, Array::from_bytes(dtype, &shape, bytes)?);
@@ -63,7 +64,7 @@ pub(super) fn as_python(py: Python<'_>, contents: Contents) -> PyResult<Loaded<'
             }
             let (dtype, shape, why) = (array.dtype(), array.shape(), error.value(py));
             PyValueError::new_err(format!(
-                "array {name:?} of type {dtype} and shape {shape:?} is none of NumPy's: {why}"
+                "array {name:?} of type {dtype} and shape {shape:?} is not supported by NumPy: {why}"
             ))
         })?;
         arrays.set_item(name, values)?;

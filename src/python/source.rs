@@ -240,5 +240,7 @@ fn not_there(error: Error) -> PyErr {
 }
 
 fn no_parts() -> Error {
-    Error::Source("parts of a stream cannot be read: write it to a .npy file and open that".into())
+    Error::Source(
+        "parts of a stream cannot be read: write the stream to a .npy file and open the file".into(),
+    )
 }

@@ -48,7 +48,7 @@ impl<W: Send> Open<W> {
             let found = array.rows().layout();
             if found.dtype != dtype || found.cols != cols {
                 return Err(Error::Shape(format!(
-                    "rows of {} {} do not go into a file of rows of {cols} {dtype}",
+                    "rows must have {cols} columns of type {dtype}, got {} of type {}",
                     found.cols, found.dtype
                 )));
             }

@@ -56,7 +56,7 @@ impl<T: Compute> State<T> {
         };
         let (anchor, iterate, mean) = (part("anchor")?, part("iterate")?, part("mean")?);
         if mean.iter().zip(&centers).any(|(&x, c)| T::from_f64(x) != *c) {
-            return Err("its \"mean\" is not where its \"centers\" are".into());
+            return Err("its \"mean\" does not give its \"centers\"".into());
         }
         let k = if centers.is_empty() { 0 } else { centers.len() / dim };
         let given: Vec<f64> = contents.values("given", &[k])?;
@@ -67,7 +67,7 @@ impl<T: Compute> State<T> {
         let middle: Vec<f64> = list(contents, "middle")?;
         let sq_dist = number(&numbers, "sq_scale")?;
         if !(middle.is_empty() || middle.len() == dim) || !middle.iter().all(|x| x.is_finite()) {
-            return Err("its \"middle\" is no row".into());
+            return Err("its \"middle\" is not a finite row".into());
         }
         if sq_dist.is_nan() || sq_dist < 0.0 {
             return Err(format!("its \"sq_scale\" is {sq_dist}"));

@@ -62,7 +62,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
                 all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
             } else if at == from {
                 return Err(Error::Source(format!(
-                    "the stream ended before row {from}, where this fit was left: it must give the same rows"
+                    "the stream ended before row {from}, where the fit stopped: resume it with a stream that yields the same rows"
                 )));
             } else if self.state.given.iter().all(|&weight| weight <= 0.0) {
                 return Err(no_weight());

@@ -86,7 +86,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
         let timings = timings_of(&checkpoint.object("timings")?)?;
         let step_sizes: Vec<f64> = list(checkpoint, "step_sizes")?;
         if !step_sizes.iter().all(|size| size.is_finite() && *size >= 0.0) {
-            return Err("its \"step_sizes\" are none".into());
+            return Err("its \"step_sizes\" are negative or not finite".into());
         }
         let polish =
             checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
@@ -99,7 +99,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
             let polish = LloydStarts::of_checkpoint(&new.polish_params(), &part)?;
             let Snapshot { dim, centers, .. } = polish.snapshot();
             if dim != new.state.trajectory.dim || centers != new.state.centers {
-                return Err("its \"polish\" is of other centers".into());
+                return Err("its \"polish\" does not belong to its \"centers\"".into());
             }
             new.polish = Some(polish);
         }
@@ -111,7 +111,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
         let k = state.given.len();
         if !state.centers.is_empty() && k != params.n_clusters {
             return Err(format!(
-                "n_clusters={} differs from the {k} centers that there are",
+                "n_clusters must be {k}, the number of centers of the state, got {}",
                 params.n_clusters
             ));
         }
@@ -307,7 +307,9 @@ impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
             return Ok(*inertia);
         }
         if data.access() == Access::Once {
-            return Err(Error::Source("rows that can be read once have no labels: predict others".into()));
+            return Err(Error::Source(
+                "labels need rows that can be read again: call predict with other rows instead".into(),
+            ));
         }
         let begun = Instant::now();
         let centers = MatRef::new(&self.state.centers, self.state.trajectory.dim);

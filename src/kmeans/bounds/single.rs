@@ -16,7 +16,7 @@ use crate::tuning::BALL_CENTERS;
 
 /// Distances between centers, in units of bounds.
 #[derive(Default)]
-pub(super) struct Neighbours {
+pub(super) struct Neighbors {
     /// Half the distance from each center to the nearest other, rounded down.
     halves: Vec<f32>,
     /// The distances between all centers, rounded down; empty if rows are compared with all centers.
@@ -25,7 +25,7 @@ pub(super) struct Neighbours {
     nearest: Vec<f32>,
 }
 
-impl Neighbours {
+impl Neighbors {
     pub(super) fn of<T: Compute>(
         packed: &PackedCenters<T>,
         margins: Margins<T>,
@@ -74,14 +74,14 @@ impl<T: Compute> Rules<'_, T> {
         let measured = self.open_by_one_bound(chunk, work);
         let open = std::mem::take(&mut work.open);
         work.nearest.resize(open.len() + BEHIND);
-        let met = if self.neighbours.apart.is_empty() {
+        let met = if self.neighbors.apart.is_empty() {
             self.meet_all(&open, chunk, work)
         } else {
             self.meet_balls(&open, chunk, work)
         };
         // The open rows, in the order of their entries in `work.nearest`.
         let met_rows =
-            if self.neighbours.apart.is_empty() { &open[..] } else { &work.lists.rows[..open.len()] };
+            if self.neighbors.apart.is_empty() { &open[..] } else { &work.lists.rows[..open.len()] };
         for ((&row, &label), &best) in met_rows.iter().zip(&work.nearest.ids).zip(&work.nearest.best) {
             let r = row as usize;
             if label != chunk.old[r] {
@@ -103,7 +103,7 @@ impl<T: Compute> Rules<'_, T> {
         let m = old.len();
         work.least.clear();
         work.least.extend(bounds.least.iter().zip(old).map(|(&least, &j)| {
-            let (others, half) = (least - self.new_far_drift, self.neighbours.halves[j as usize]);
+            let (others, half) = (least - self.new_far_drift, self.neighbors.halves[j as usize]);
             if half > others { half } else { others }
         }));
         work.reach.resize(m, 0.0);
@@ -177,12 +177,12 @@ impl<T: Compute> Rules<'_, T> {
             // NaN propagates: the ball is then infinite.
             let farthest = farthest.fold(0.0, |a: f32, u| if a.is_nan() || u <= a { a } else { u });
             let mut out = [0.0];
-            reach(self.outer, &[(farthest + self.neighbours.nearest[j]) * (1.0 + ROUNDING)], &mut out);
+            reach(self.outer, &[(farthest + self.neighbors.nearest[j]) * (1.0 + ROUNDING)], &mut out);
             let radius = (farthest + out[0]) * (1.0 + ROUNDING);
             let radius = if radius.is_nan() { f32::INFINITY } else { radius.next_up() };
             work.near_enough.clear();
             work.near_enough.resize(k, radius);
-            let near = within(&self.neighbours.apart[j * k..][..k], 0.0, &work.near_enough, &mut work.list);
+            let near = within(&self.neighbors.apart[j * k..][..k], 0.0, &work.near_enough, &mut work.list);
             met += near * rows.len();
             nearest_listed(
                 self.packed,

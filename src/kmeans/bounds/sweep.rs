@@ -1,6 +1,6 @@
 //! Labels a chunk of rows with the help of bounds.
 
-use super::single::Neighbours;
+use super::single::Neighbors;
 use super::{BASE_SWEEPS, PanelBounds, up};
 use crate::kernel::bounded::{
     Better, Fine, Gathered, Margins, Meeting, Nearest, ROUNDING, Radii, gather, least, lowest, near, reach,
@@ -27,7 +27,7 @@ pub(in crate::kmeans) struct Rules<'a, T: Compute> {
     far_drift: f32,
     pub(super) new_far_drift: f32,
     /// Distances between centers, if rows have a single bound.
-    pub(super) neighbours: Neighbours,
+    pub(super) neighbors: Neighbors,
     /// Extra distance added to the reach of every row.
     pub(super) beyond: f32,
 }
@@ -81,13 +81,13 @@ impl PanelBounds {
             margins,
             outer,
             rebase,
-            neighbours: if self.is_single() {
+            neighbors: if self.is_single() {
                 // Centers are dense: for sparse rows, center-to-center distances would cost more than they
                 // save.
                 let few = self.few_centers && !packed.is_sparse();
-                Neighbours::of(packed, margins, (few, few && self.balls))
+                Neighbors::of(packed, margins, (few, few && self.balls))
             } else {
-                Neighbours::default()
+                Neighbors::default()
             },
             new_drift: if rebase { vec![0.0; drift.len()] } else { drift.clone() },
             drift,

@@ -51,7 +51,7 @@ impl<T: Compute> Lloyd<T> {
         let centers: Vec<T> = rows(contents, "centers", dim)?;
         let k = centers.len() / dim.max(1);
         if k != params.n_clusters {
-            return Err(format!("holds {k} centers, and n_clusters={}", params.n_clusters));
+            return Err(format!("it holds {k} centers, but n_clusters={}", params.n_clusters));
         }
         if !centers.iter().all(|x| x.finite()) {
             return Err("it holds centers that are not finite".into());

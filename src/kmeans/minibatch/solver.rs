@@ -128,7 +128,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         let k = state.clusters.weights().len();
         if !state.centers.is_empty() && k != params.n_clusters {
             return Err(format!(
-                "n_clusters={} differs from the {k} centers that there are",
+                "n_clusters must be {k}, the number of centers of the state, got {}",
                 params.n_clusters
             ));
         }
@@ -171,7 +171,7 @@ impl<T: Compute> MiniBatchSolver<T> {
     /// Adds the sums and counts of another state.
     pub(super) fn merge(&mut self, other: &Contents) -> Result<()> {
         if is_wide(other).map_err(Error::Shape)? != (size_of::<T>() == size_of::<f64>()) {
-            return Err(Error::Shape("the states to merge are of different floating-point types".into()));
+            return Err(Error::Shape("the states to merge must have the same compute type".into()));
         }
         other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;
         self.state.merge(&State::of_file(other).map_err(Error::Shape)?)?;
@@ -325,7 +325,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             self.seed_from_waiting(None, Some(size), cx)?
         } else {
             return Err(Error::Source(format!(
-                "the stream ended before row {position}, where this fit was left: it must give the same rows"
+                "the stream ended before row {position}, where the fit stopped: resume it with a stream that yields the same rows"
             )));
         };
         let stop = data.rows().and_then(|n| self.stop_after(&moved, n));
@@ -460,13 +460,15 @@ impl<T: Compute> State<T> {
         let shape = |state: &Self| (state.clusters.weights().len(), state.dim);
         for (which, state) in [("this", self as &Self), ("the other", other)] {
             if state.centers.is_empty() {
-                return Err(Error::Shape(format!("{which} state has no centers to merge yet")));
+                return Err(Error::Shape(format!(
+                    "{which} state has no centers yet: fit more rows before merging"
+                )));
             }
         }
         if shape(self) != shape(other) {
             let ((k, d), (l, e)) = (shape(self), shape(other));
             return Err(Error::Shape(format!(
-                "states of the same shape are needed: this one has {k} centers of {d} columns, the other {l} of {e}"
+                "the states must have the same shape: this one has {k} centers of {d} columns, the other {l} of {e}"
             )));
         }
         self.clusters.check_means_with::<T>(1.0, &other.clusters)?;
@@ -581,7 +583,9 @@ impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
             return Ok(*inertia);
         }
         if data.access() == Access::Once {
-            return Err(Error::Source("rows that can be read once have no labels: predict others".into()));
+            return Err(Error::Source(
+                "labels need rows that can be read again: call predict with other rows instead".into(),
+            ));
         }
         let (labels, inertia) = label(&self.state.centers, Metric::Euclidean, data, cx)?;
         self.finished = Some((labels, inertia));

@@ -131,7 +131,7 @@ impl<T: Compute> Nested<T> {
                 state.params.seeding = Seeding::Given(list(contents, "given")?);
             }
         } else if k != state.params.n_clusters || state.weights.len() > k {
-            return Err(format!("holds {k} centers, and n_clusters={}", state.params.n_clusters));
+            return Err(format!("it holds {k} centers, but n_clusters={}", state.params.n_clusters));
         }
         state.sums = carried_of(contents, "votes", k, dim)?;
         state.gone = sums_of(contents, "gone", k, dim)?;
@@ -141,12 +141,12 @@ impl<T: Compute> Nested<T> {
             return Err("its \"votes\" do not give its \"centers\"".into());
         }
         if gone.as_ref().is_some_and(|gone| !gone.have_errors_about(centers)) {
-            return Err("its \"gone\" are no sums of rows".into());
+            return Err("its \"gone\" are not sums of rows".into());
         }
         if let (Some(votes), Some(gone)) = (votes, gone) {
             let less = |(votes, gone): (&f64, &f64)| *votes < gone * (1.0 - 1e-9);
             if votes.weights().iter().zip(gone.weights()).any(less) {
-                return Err("its \"votes\" are fewer than those that are \"gone\"".into());
+                return Err("its \"votes\" are fewer than its \"gone\"".into());
             }
         }
         let unlabelled = state.labels.are_missing();

@@ -57,7 +57,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let means: Vec<T> = rows(contents, "means", dim)?;
         let k = centers.len() / dim.max(1);
         if k != params.n_clusters {
-            return Err(format!("holds {k} centers, and n_clusters={}", params.n_clusters));
+            return Err(format!("it holds {k} centers, but n_clusters={}", params.n_clusters));
         }
         if means.len() != centers.len() || !centers.iter().chain(&means).all(|x| x.finite()) {
             return Err("it holds centers that are not finite, or too few".into());
@@ -80,7 +80,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
         let rate = figure(&numbers, "rate")?;
         if !rate.is_some_and(|rate| (0.0..=1.0).contains(&rate)) {
-            return Err("its \"rate\" is none".into());
+            return Err("its \"rate\" does not lie within [0, 1]".into());
         }
         let mut labels = Labels::default();
         labels.of_rows = of_rows;
