@@ -8,8 +8,10 @@
 use super::params::Algorithm;
 use crate::kernel::{Compute, PackedCenters};
 use crate::tuning::{
-    BOUNDED_AT_FIRST, BOUNDED_LATER, FINE_CENTERS, FINE_DIM, GROUPED_VALUES, ROWS_IN_LANES_DIM,
-    SINGLE_AT_FIRST, SINGLE_CENTERS, SINGLE_LATER, ball_share,
+    BOUNDED_AT_FIRST, BOUNDED_DOUBTFUL, BOUNDED_LATER, FINE_CENTERS, FINE_DIM, FINE_DISTANCE, FINE_SETTLED,
+    FINE_SHARE, GROUPED_DISTANCE, GROUPED_PANELS, GROUPED_SETTLED, GROUPED_SHARE, GROUPED_VALUES, PLAIN_COST,
+    PLAIN_COST_FEW_COLUMNS, ROWS_IN_LANES_DIM, SINGLE_AT_FIRST, SINGLE_CENTERS, SINGLE_DISTANCES,
+    SINGLE_DOUBTFUL, SINGLE_LATER, SINGLE_SETTLED, ball_share,
 };
 
 /// Sweep costs per row for one problem size.
@@ -47,23 +49,31 @@ impl Costs {
             Algorithm::Yinyang
         };
         let plain = if few_columns {
-            5.0 + 0.5 * d + centers * (0.06 + 0.013 * d) * shorter
+            let [fixed, column, center, both] = PLAIN_COST_FEW_COLUMNS;
+            fixed + column * d + centers * (center + both * d) * shorter
         } else {
             // Centers fill whole vectors; a panel has two.
             let filled = k.next_multiple_of(width / 2) as f64;
-            10.0 + 0.45 * d + filled * (0.2 + 0.0122 * d) * shorter
+            let [fixed, column, center, both] = PLAIN_COST;
+            fixed + column * d + filled * (center + both * d) * shorter
         };
         // Share of centers outside the row's own panel.
         let rest = (1.0 - panel / centers).max(0.0);
         let (settled, distances, most_share) = match algorithm {
-            Algorithm::Hamerly => (5.0, 12.0 + d + 1.35 * plain, 1.0),
+            Algorithm::Hamerly => {
+                let [fixed, column, of_plain] = SINGLE_DISTANCES;
+                (SINGLE_SETTLED, fixed + column * d + of_plain * plain, 1.0)
+            }
             Algorithm::Elkan => {
-                let each = 4.0 + 0.0183 * d * shorter;
-                (10.0 + 0.1 * plain, centers * each, panel / centers + 0.25 * rest)
+                let each = FINE_DISTANCE[0] + FINE_DISTANCE[1] * d * shorter;
+                let settled = FINE_SETTLED[0] + FINE_SETTLED[1] * plain;
+                (settled, centers * each, panel / centers + FINE_SHARE * rest)
             }
             _ => {
-                let each = 1.9 + 0.0175 * d * shorter;
-                (10.0 + 0.05 * plain, centers * each, (2.5 * panel / centers).clamp(0.2, 1.3))
+                let each = GROUPED_DISTANCE[0] + GROUPED_DISTANCE[1] * d * shorter;
+                let settled = GROUPED_SETTLED[0] + GROUPED_SETTLED[1] * plain;
+                let (least, most) = GROUPED_SHARE;
+                (settled, centers * each, (GROUPED_PANELS * panel / centers).clamp(least, most))
             }
         };
         let (most_at_first, most_later) = match algorithm {
@@ -88,8 +98,11 @@ impl Costs {
     /// Share of the distances that a bounded sweep is expected to compute after a sweep that changed the
     /// share `changed` of the labels.
     pub(super) fn expected(&self, changed: f64) -> f64 {
-        let doubtful =
-            if self.algorithm == Algorithm::Hamerly { 2.2 * changed.sqrt() } else { 20.0 * changed };
+        let doubtful = if self.algorithm == Algorithm::Hamerly {
+            SINGLE_DOUBTFUL * changed.sqrt()
+        } else {
+            BOUNDED_DOUBTFUL * changed
+        };
         self.most_share * doubtful.min(1.0)
     }
 }
