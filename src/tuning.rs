@@ -121,33 +121,32 @@ pub(crate) const SINGLE_SETTLED: f64 = 5.0;
 /// Cost of all distances in a sweep with one bound per row: constant, per column, and as a multiple of a plain sweep.
 pub(crate) const SINGLE_DISTANCES: [f64; 3] = [12.0, 1.0, 1.35];
 
-/// Cost of a sweep with a bound per center that settles all labels: constant, and as a share of a plain sweep, because bounds are tested
-/// one by one.
+/// Cost of a sweep with a bound per center that settles all labels: constant, and as a share of a plain sweep.
 pub(crate) const FINE_SETTLED: [f64; 2] = [10.0, 0.1];
 
-/// Cost of one distance in such a sweep: constant, and per column. The constant covers updating the bound.
+/// Cost of one distance in such a sweep: constant, and per column.
 pub(crate) const FINE_DISTANCE: [f64; 2] = [4.0, 0.0183];
 
 /// [`FINE_SETTLED`] for a bound per group.
 pub(crate) const GROUPED_SETTLED: [f64; 2] = [10.0, 0.05];
 
-/// [`FINE_DISTANCE`] for a bound per group: a bound is updated once for all centers of its group.
+/// [`FINE_DISTANCE`] for a bound per group, which costs less bookkeeping.
 pub(crate) const GROUPED_DISTANCE: [f64; 2] = [1.9, 0.0175];
 
-/// Share of the distances outside a row's own panel that a sweep with a bound per center computes at most.
+/// Share of the distances outside a row's own panel that a sweep with a bound per center is expected to compute at most.
 pub(crate) const FINE_SHARE: f64 = 0.25;
 
-/// Panels whose distances a sweep with a bound per group computes at most, and the limits of their share of all distances: a few panels are
-/// all near each other, and the own panel is computed first.
+/// Panels per row whose distances a sweep with a bound per group is expected to compute at most. Their share of all distances is limited to
+/// [`GROUPED_SHARE`].
 pub(crate) const GROUPED_PANELS: f64 = 2.5;
 
 /// See [`GROUPED_PANELS`].
 pub(crate) const GROUPED_SHARE: (f64, f64) = (0.2, 1.3);
 
-/// With one bound per row, doubtful rows per square root of the share of labels that changed: a single bound weakens with every move.
+/// With one bound per row: expected share of doubtful rows per square root of the share of labels that changed.
 pub(crate) const SINGLE_DOUBTFUL: f64 = 2.2;
 
-/// With more bounds, doubtful rows per changed label.
+/// With more bounds per row: expected share of doubtful rows per share of labels that changed.
 pub(crate) const BOUNDED_DOUBTFUL: f64 = 20.0;
 
 /// Whether rows of few columns should meet only the centers near their own one, as exponion does. Each label of a tile needs a list of those centers, which

@@ -6,6 +6,7 @@
 //! once.
 
 mod affinity;
+mod begin;
 mod file;
 mod laplacian;
 mod model;

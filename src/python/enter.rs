@@ -99,7 +99,7 @@ fn drive<R: Send>(
         };
         thread::scope(|scope| {
             let started = thread::Builder::new().name("shoal-driver".into()).spawn_scoped(scope, apart);
-            started.map_err(|e| Error::param(format!("the system cannot start a thread: {e}")))?;
+            started.map_err(|e| Error::param(format!("the system refuses a thread: {e}")))?;
             Ok(watch(cx, &slot, &done))
         })?
     };

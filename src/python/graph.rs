@@ -13,9 +13,7 @@ use crate::graph::{GraphMethod, KnnGraph};
 
 /// The search method with this name.
 pub(super) fn method_of(name: &str) -> PyResult<GraphMethod> {
-    GraphMethod::named(name).ok_or_else(|| {
-        PyValueError::new_err(format!("method must be the name of a graph method, got {name:?}"))
-    })
+    GraphMethod::named(name).ok_or_else(|| PyValueError::new_err(format!("no such method: {name:?}")))
 }
 
 /// Neighbors and squared distances, row by row, then the method and its figures.

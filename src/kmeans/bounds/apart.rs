@@ -1,6 +1,7 @@
 //! Evaluates the bounds of the last sweep for centers that have moved since, without changing the bounds.
 
-use super::sweep::{Bounds, Rules, Work};
+use super::rules::Rules;
+use super::work::{Bounds, Work};
 use super::{BASE_SWEEPS, PanelBounds, RowBounds, up};
 use crate::kernel::bounded::{ROUNDING, least};
 use crate::kernel::{Compute, PackedCenters};

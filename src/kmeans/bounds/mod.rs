@@ -14,19 +14,22 @@
 
 mod apart;
 mod grow;
+mod rules;
 mod similar;
 mod single;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::tuning::{ROWS_IN_LANES_DIM, bounded_chunk_rows};
 pub(super) use apart::{Apart, Settling};
 use grow::affordable;
+pub(super) use rules::{lost_of, rounding_of};
 use similar::similar_together;
-pub(super) use sweep::{Bounds, Work, lost_of, rounding_of};
+pub(super) use work::{Bounds, Work};
 
 /// Rounds up to `f32`.
 fn up(x: f64) -> f32 {

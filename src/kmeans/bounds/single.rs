@@ -6,7 +6,8 @@
 //! contain the two nearest (Exponion: Newling and Fleuret, "Fast k-means with accurate bounds", 2016).
 //! Otherwise they are compared with all centers.
 
-use super::sweep::{Bounds, Part, Rules, Work};
+use super::rules::Rules;
+use super::work::{Bounds, Part, Work};
 use crate::kernel::bounded::{
     BEHIND, Margins, Nearest, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed,
     nearest_others, nearest_pair, put_in_columns, radii, reach, renew, upper, within,

@@ -1,189 +1,28 @@
 //! Labels a chunk of rows with the help of bounds.
+//!
+//! Each phase passes on the rows that it cannot settle. A row that is not passed on keeps its label.
+//!
+//! ```text
+//! near         all rows: move the bounds with the centers, test the bounds
+//!   v          rows whose bounds do not settle the label
+//! open         compute the distance to the own center, test the bounds again
+//!   v          rows whose label may change
+//! own_panels   compare with the panel of the own center: the value to beat
+//!   v
+//! groups       compare with every group within reach, nearer centers shrink the reach
+//!   v
+//! close        list the changed labels, update their bounds
+//! ```
+//!
+//! With a single bound per row, [`single`](super::single) replaces the last four phases.
 
-use super::single::Neighbors;
-use super::{BASE_SWEEPS, PanelBounds, up};
+use super::rules::Rules;
+use super::work::{Bounds, Part, Work};
+use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    Better, Fine, Gathered, Margins, Meeting, Nearest, ROUNDING, Radii, gather, least, lowest, near, reach,
-    renew, upper, within,
+    Better, Fine, Margins, Meeting, ROUNDING, gather, least, lowest, near, reach, renew, upper, within,
 };
-use crate::kernel::{Compute, PackedCenters, Scratch};
-use crate::rows::{RowBuf, Rows};
-
-/// The bounds as one sweep sees them.
-pub(in crate::kmeans) struct Rules<'a, T: Compute> {
-    bounds: &'a PanelBounds,
-    pub(super) packed: &'a PackedCenters<T>,
-    /// Centers in a panel.
-    width: usize,
-    pub(super) margins: Margins<T>,
-    /// Rounding margins in units of bounds.
-    pub(super) outer: Margins<f32>,
-    /// Whether the sweep writes all lower bounds with the drift removed.
-    rebase: bool,
-    /// Drift contained in the stored bounds, and in the bounds that this sweep writes: per group, and of all
-    /// centers.
-    drift: Vec<f32>,
-    new_drift: Vec<f32>,
-    far_drift: f32,
-    pub(super) new_far_drift: f32,
-    /// Distances between centers, if rows have a single bound.
-    pub(super) neighbors: Neighbors,
-    /// Extra distance added to the reach of every row.
-    pub(super) beyond: f32,
-}
-
-/// Bounds of the rows of a chunk; see [`RowBounds`](super::RowBounds).
-pub(in crate::kmeans) struct Bounds<'a> {
-    pub(in crate::kmeans) upper: &'a mut [f32],
-    pub(in crate::kmeans) least: &'a mut [f32],
-    pub(in crate::kmeans) lower: &'a mut [f32],
-}
-
-/// Upper limit on the rounding error of tile values, relative to the squared lengths involved, for rows that
-/// store at most `values` values.
-pub(in crate::kmeans) fn rounding_of<T: Compute>(packed: &PackedCenters<T>, values: usize) -> f64 {
-    // The lengths of centers packed for sparse rows are f64 sums over all columns.
-    let sparse_wide = packed.is_sparse() && size_of::<T>() == size_of::<f64>();
-    let values = if sparse_wide { values.max(packed.dim()) } else { values };
-    (values as f64 + 16.0) * T::EPSILON
-}
-
-/// Upper limit on the f64 rounding error of the squared distance of a sparse row to a center, in packed
-/// lengths. Every sum over columns that is computed separately loses at most one rounding per column.
-pub(in crate::kmeans) fn lost_of<T: Compute>(packed: &PackedCenters<T>) -> f64 {
-    let norm = packed.largest_norm();
-    if packed.is_sparse() { (2.0 * packed.dim() as f64 + 16.0) * f64::EPSILON * norm * norm } else { 0.0 }
-}
-
-impl PanelBounds {
-    /// The rules of the next sweep, over rows that store at most `values` values.
-    pub(in crate::kmeans) fn rules<'a, T: Compute>(
-        &'a self,
-        packed: &'a PackedCenters<T>,
-        values: usize,
-    ) -> Rules<'a, T> {
-        let (norm, gamma) = (packed.largest_norm(), rounding_of(packed, values));
-        let off = lost_of(packed);
-        let margins = Margins {
-            norm: T::from_f64(norm),
-            gamma: T::from_f64(gamma),
-            unit: T::from_f64(self.unit),
-            off: T::from_f64(off),
-        };
-        let outer = Margins { norm: up(norm * self.unit), gamma: up(gamma), unit: 1.0, off: 0.0 };
-        let rebase = self.age >= BASE_SWEEPS;
-        let drift: Vec<f32> = self.drift.iter().map(|&drift| up(drift)).collect();
-        let far_drift = up(self.far_drift);
-        Rules {
-            bounds: self,
-            packed,
-            width: PackedCenters::<T>::panel_centers(),
-            margins,
-            outer,
-            rebase,
-            neighbors: if self.is_single() {
-                // Centers are dense: for sparse rows, center-to-center distances would cost more than they
-                // save.
-                let few = self.few_centers && !packed.is_sparse();
-                Neighbors::of(packed, margins, (few, few && self.balls))
-            } else {
-                Neighbors::default()
-            },
-            new_drift: if rebase { vec![0.0; drift.len()] } else { drift.clone() },
-            drift,
-            far_drift,
-            new_far_drift: if rebase { 0.0 } else { far_drift },
-            beyond: 0.0,
-        }
-    }
-}
-
-/// Buffers of one worker. Per-row values are indexed by the row's place in the chunk.
-#[derive(Default)]
-pub(in crate::kmeans) struct Work<T: Compute> {
-    pub(super) gathered: Gathered<T>,
-    pub(super) radii: Radii<T>,
-    /// A group whose bound is below the row's reach may contain its nearest center.
-    pub(super) reach: Vec<f32>,
-    /// Slot of the row's old center.
-    pub(super) slot: Vec<u32>,
-    /// Squared distance to the old center, and the rounding error of squared distances derived from tile
-    /// values.
-    pub(super) own: Vec<T>,
-    pub(super) error: Vec<T>,
-    /// The lowest tile value so far, and the second lowest within the same group. The lowest belongs to the
-    /// center in `new`.
-    pub(super) best: Vec<T>,
-    pub(super) next: Vec<T>,
-    /// The best label so far of each open row.
-    pub(super) new: Vec<u32>,
-    /// Rows whose label changed, with the new labels.
-    pub(in crate::kmeans) changes: Vec<(u32, u32)>,
-    /// Rows whose label may change, and their least lower bounds in the same order.
-    pub(super) open: Vec<u32>,
-    pub(super) least: Vec<f32>,
-    pub(super) lists: Lists,
-    /// The rows within reach of each group: lists with equal capacity, and their lengths.
-    pub(super) near: Vec<u32>,
-    pub(super) counts: Vec<u32>,
-    // Values of the rows that are compared with one group, in their order.
-    pub(super) low: Vec<T>,
-    pub(super) low_next: Vec<T>,
-    pub(super) panel_low: Vec<T>,
-    pub(super) better: Vec<Better<T>>,
-    // For a single bound per row: the open rows, stored by row or by column, and their nearest centers.
-    pub(super) scratch: Scratch<T>,
-    pub(super) open_rows: RowBuf<T>,
-    pub(super) compact: Vec<T>,
-    pub(super) nearest: Nearest<T>,
-    /// Indices of the centers in a ball, and the radius repeated for a vectorized comparison.
-    pub(super) list: Vec<u32>,
-    pub(super) near_enough: Vec<f32>,
-}
-
-/// Concatenated lists of rows.
-#[derive(Default)]
-pub(super) struct Lists {
-    pub(super) rows: Vec<u32>,
-    /// The end of each list.
-    pub(super) ends: Vec<usize>,
-}
-
-impl Lists {
-    pub(super) fn start(&self, list: usize) -> usize {
-        if list == 0 { 0 } else { self.ends[list - 1] }
-    }
-
-    /// Sorts `open` by the panel of the row's slot (counting sort).
-    pub(super) fn by_panel(&mut self, open: &[u32], slot: &[u32], width: usize, panels: usize) {
-        self.ends.clear();
-        self.ends.resize(panels + 1, 0);
-        let panel = |r: u32| slot[r as usize] as usize / width;
-        for &r in open {
-            self.ends[panel(r) + 1] += 1;
-        }
-        for p in 0..panels {
-            self.ends[p + 1] += self.ends[p];
-        }
-        if self.rows.len() < open.len() {
-            self.rows.resize(open.len(), 0);
-        }
-        for &r in open {
-            // Turns the starts into ends.
-            let at = &mut self.ends[panel(r)];
-            self.rows[*at] = r;
-            *at += 1;
-        }
-        self.ends.truncate(panels);
-    }
-}
-
-/// A chunk of rows with their labels and bounds.
-pub(super) struct Part<'a, T> {
-    pub(super) values: Rows<'a, T>,
-    pub(super) old: &'a [u32],
-    pub(super) bounds: Bounds<'a>,
-}
+use crate::rows::Rows;
 
 /// The minimum, or `a` if either is NaN.
 fn lesser<T: Compute>(a: T, b: T) -> T {

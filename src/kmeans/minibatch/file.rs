@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::progress::Progress;
-use super::solver::State;
+use super::state::State;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
 use crate::matrix::MatRef;

@@ -1,14 +1,14 @@
-//! Solver of mini-batch k-means: per-cluster sums and counts of all rows so far, and the centers they give.
+//! Solver of mini-batch k-means: seeding, batches, finish, checkpoint.
 
-use std::collections::HashSet;
 use std::time::Instant;
 
 use serde_json::json;
 
 use super::MiniBatchParams;
-use super::progress::{Patience, Progress};
+use super::progress::Patience;
+use super::state::State;
 use crate::centers::{KMeansModel, Snapshot, inertia, label};
-use crate::data::{Access, DataSource, Weighted, copy, count_rows, row_bytes, take};
+use crate::data::{Access, DataSource, Weighted, count_rows, row_bytes};
 use crate::error::{Error, Result};
 use crate::fit::{Facts, FitSolver, Metric, StreamSolver, Timings, stored_timings, timings_of};
 use crate::fit::{Solver, Step, StopReason};
@@ -21,65 +21,16 @@ use crate::pass::{Left, go_on};
 use crate::persist::Contents;
 use crate::persist::schema::{MINIBATCH_CHECKPOINT, MINIBATCH_STATE};
 use crate::rng::{Purpose, Rng};
-use crate::rows::SparseRef;
-use crate::seeding::{Sample, Seeding, Seeds, draw, draw_sample, enough_rows};
-use crate::stats::ClusterSums;
-use crate::tuning::{VARIANCE_ROWS, batch_seeding_sample};
-
-/// Everything that the next batch depends on, as plain arrays and numbers.
-#[derive(Clone, Debug)]
-pub(in crate::kmeans) struct State<T> {
-    /// Columns of a row; 0 before the first.
-    pub(super) dim: usize,
-    /// The centers; empty before the seeding.
-    pub(super) centers: Vec<T>,
-    /// Sums and weights of all rows so far, including the seeds. A center is its sum divided by its weight.
-    pub(super) clusters: ClusterSums,
-    /// Rows that wait until there are enough to seed from.
-    pub(super) waiting: Waiting<T>,
-    pub(super) seeded_by: String,
-    pub(super) seed: u64,
-    pub(super) n_steps: u64,
-    pub(super) rows_seen: u64,
-    /// Passes that the rows seen so far amount to.
-    pub(super) n_iter: u64,
-    /// Rows already taken from the current pass, for sources without random access.
-    pub(super) position: u64,
-    /// Rows since the last search for starving centers.
-    pub(super) since_reassigned: u64,
-    pub(super) progress: Progress,
-    /// The fit ends when the averaged squared moves are at most this; known after the first batch, if there
-    /// is a tolerance.
-    pub(super) threshold: Option<f64>,
-}
-
-impl<T: Compute> State<T> {
-    fn new(seed: u64) -> Self {
-        Self {
-            dim: 0,
-            centers: Vec::new(),
-            clusters: ClusterSums::new(0, 0),
-            waiting: Waiting::default(),
-            seeded_by: String::new(),
-            seed,
-            n_steps: 0,
-            rows_seen: 0,
-            n_iter: 0,
-            position: 0,
-            since_reassigned: 0,
-            progress: Progress::default(),
-            threshold: None,
-        }
-    }
-}
+use crate::seeding::{Sample, Seeding, Seeds, draw_sample, enough_rows};
+use crate::tuning::batch_seeding_sample;
 
 /// Mini-batch k-means as a state. Memory is `O(k d)`, plus one label per row after [`FitSolver::finish`].
 ///
 /// `Step::objective` is the weighted inertia of the batch about the centers before the batch moved them.
 /// `Step::n_changed` is 0, because batches have no earlier labels.
 pub struct MiniBatchSolver<T: Compute> {
-    params: MiniBatchParams,
-    state: State<T>,
+    pub(super) params: MiniBatchParams,
+    pub(super) state: State<T>,
     timings: Timings,
     /// Labels and inertia of the current centers, after a pass has computed them.
     finished: Option<(Vec<u32>, f64)>,
@@ -184,49 +135,9 @@ impl<T: Compute> MiniBatchSolver<T> {
         if matches!(self.params.seeding, Seeding::Given(_)) { 1 } else { wanted }
     }
 
-    /// Whether a search for starving centers is due after a batch of `rows` rows.
-    fn looks_for_starving(&self, rows: u64) -> bool {
-        self.state.since_reassigned + rows >= 10 * self.params.n_clusters as u64
-    }
-
     /// Factor on the weights of earlier rows when a batch of `rows` rows arrives.
-    fn fade(&self, rows: u64) -> Option<f64> {
+    pub(super) fn fade(&self, rows: u64) -> Option<f64> {
         self.params.half_life.map(|half_life| (-(rows as f64) / half_life).exp2())
-    }
-
-    /// The centers that starve once the weights `added` of a batch are in, and a row of the batch for each.
-    /// At most half as many as the batch has rows.
-    fn places(
-        &self,
-        batch: &dyn DataSource<T>,
-        rows: u64,
-        added: &[f64],
-    ) -> Result<Option<(Vec<usize>, Vec<T>)>> {
-        if self.params.reassignment_ratio <= 0.0 || !self.looks_for_starving(rows) {
-            return Ok(None);
-        }
-        let fade = self.fade(rows).unwrap_or(1.0);
-        let weights: Vec<f64> =
-            self.state.clusters.weights().iter().zip(added).map(|(old, new)| old * fade + new).collect();
-        let enough = self.params.reassignment_ratio * weights.iter().copied().fold(0.0, f64::max);
-        let mut starving: Vec<usize> = (0..weights.len()).filter(|&j| weights[j] < enough).collect();
-        let most = (rows / 2) as usize;
-        if starving.len() > most {
-            // Keep the lightest, the lower index first among equals.
-            starving.sort_by(|&i, &j| weights[i].total_cmp(&weights[j]).then(i.cmp(&j)));
-            starving.truncate(most);
-            starving.sort_unstable();
-        }
-        if starving.is_empty() {
-            return Ok(None);
-        }
-        let rng = &mut Rng::keyed(self.state.seed, Purpose::Reassignment, self.state.n_steps);
-        let mut drawn = draw(rows, batch.weights(), starving.len(), rng);
-        if let Some(weights) = batch.weights() {
-            drawn.retain(|&row| weights[row as usize] > 0.0);
-            starving.truncate(drawn.len());
-        }
-        Ok(Some((starving, take(batch, &drawn)?)))
     }
 
     /// The reason to stop after a batch of a fit to `n` rows, if there is one. The first batch is ignored:
@@ -238,33 +149,6 @@ impl<T: Compute> MiniBatchSolver<T> {
         let patience = Patience { threshold: self.state.threshold, batches: self.params.max_no_improvement };
         let inertia = moved.objective / moved.weight;
         self.state.progress.observe((moved.rows, n), inertia, moved.sq_shift, &patience)
-    }
-
-    /// Sets the move threshold from the variance of the first batch, if there is a tolerance.
-    fn measure_variance(&mut self, batch: &dyn DataSource<T>) -> Result<()> {
-        if self.params.tolerance <= 0.0 || self.state.threshold.is_some() {
-            return Ok(());
-        }
-        let dim = batch.dim();
-        // An evenly spaced sample of a large batch: its first rows may be sorted.
-        let some = batch.rows().unwrap_or_default();
-        let every = some.div_ceil(VARIANCE_ROWS).max(1);
-        let some: Vec<u64> = (0..some).step_by(every as usize).collect();
-        let rows = copy(batch, &some)?;
-        if let Some(rows) = rows.as_sparse() {
-            self.state.threshold = Some(self.params.tolerance * mean_variance(rows));
-            return Ok(());
-        }
-        let rows = rows.values;
-        let n = (rows.len() / dim) as f64;
-        let variance = |column: usize| {
-            let values = || rows[column..].iter().step_by(dim).map(|x| x.to_f64());
-            let mean = values().sum::<f64>() / n;
-            values().map(|x| (x - mean).powi(2)).sum::<f64>() / n
-        };
-        let mean = (0..dim).map(variance).sum::<f64>() / dim as f64;
-        self.state.threshold = Some(self.params.tolerance * mean);
-        Ok(())
     }
 
     fn step_of(&self, moved: &Moved, stop_reason: Option<StopReason>) -> Step {
@@ -420,99 +304,6 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
         self.packed = sparse.then_some(packed);
         self.timings.sweeps += begun.elapsed().as_secs_f64();
         Ok(moved)
-    }
-}
-
-/// The variance of sparse rows, averaged over columns.
-fn mean_variance<T: Compute>(rows: SparseRef<'_, T>) -> f64 {
-    let (n, mut means) = (rows.rows() as f64, vec![0.0; rows.cols()]);
-    let stored = || rows.iter().flat_map(|(columns, values)| columns.iter().zip(values));
-    stored().for_each(|(&column, x)| means[column as usize] += x.to_f64() / n);
-    // First as if all values were 0, then the correction for the stored values.
-    let zeros: f64 = means.iter().map(|mean| n * mean * mean).sum();
-    let more = stored().map(|(&column, x)| {
-        let mean = means[column as usize];
-        (x.to_f64() - mean).powi(2) - mean * mean
-    });
-    ((zeros + more.sum::<f64>()) / n / means.len() as f64).max(0.0)
-}
-
-impl<T: Compute> State<T> {
-    /// Starts from these centers, each of which counts as one row.
-    fn seed_with(&mut self, dim: usize, centers: &[T], method: String) {
-        let k = centers.len() / dim;
-        self.dim = dim;
-        self.centers = centers.to_vec();
-        self.clusters = ClusterSums::new(k, dim);
-        self.seeded_by = method;
-        let mut seen = HashSet::new();
-        for (j, center) in centers.chunks_exact(dim).enumerate() {
-            // With fewer distinct rows than clusters, duplicates stay empty.
-            let bits: Vec<u64> = center.iter().map(|x| (x.to_f64() + 0.0).to_bits()).collect();
-            if seen.insert(bits) {
-                self.clusters.replace(j, center, 1.0);
-            }
-        }
-    }
-
-    /// Adds the sums and counts of another state.
-    fn merge(&mut self, other: &Self) -> Result<()> {
-        let shape = |state: &Self| (state.clusters.weights().len(), state.dim);
-        for (which, state) in [("this", self as &Self), ("the other", other)] {
-            if state.centers.is_empty() {
-                return Err(Error::Shape(format!(
-                    "{which} state has no centers yet: fit more rows before merging"
-                )));
-            }
-        }
-        if shape(self) != shape(other) {
-            let ((k, d), (l, e)) = (shape(self), shape(other));
-            return Err(Error::Shape(format!(
-                "the states must have the same shape: this one has {k} centers of {d} columns, the other {l} of {e}"
-            )));
-        }
-        self.clusters.check_means_with::<T>(1.0, &other.clusters)?;
-        self.clusters.merge(&mut other.clusters.clone());
-        self.n_steps += other.n_steps;
-        self.rows_seen += other.rows_seen;
-        for j in 0..shape(other).0 {
-            self.place(j);
-        }
-        Ok(())
-    }
-
-    /// Moves center `j` to its mean. Returns the squared length of the move.
-    fn place(&mut self, j: usize) -> f64 {
-        let (sum, weight) = (self.clusters.sum(j), self.clusters.weights()[j]);
-        let mut moved = 0.0;
-        if weight > 0.0 {
-            for (c, s) in self.centers[j * self.dim..].iter_mut().zip(sum) {
-                let new = T::from_f64(s / weight);
-                moved += (new.to_f64() - c.to_f64()).powi(2);
-                *c = new;
-            }
-        }
-        moved
-    }
-
-    /// Moves center `j` to a row, bit for bit. Returns the squared length of the move.
-    fn place_at(&mut self, j: usize, row: &[T]) -> f64 {
-        let center = &mut self.centers[j * self.dim..][..self.dim];
-        let moved = center.iter().zip(row).map(|(c, x)| (x.to_f64() - c.to_f64()).powi(2)).sum();
-        center.copy_from_slice(row);
-        moved
-    }
-
-    /// The smallest weight among the centers that do not starve. Restarted centers get this weight, so that
-    /// they do not starve again at once.
-    fn least_but(&self, starving: &[usize]) -> f64 {
-        let others = self.clusters.weights().iter().enumerate();
-        let others = others.filter(|(j, _)| starving.binary_search(j).is_err()).map(|(_, &weight)| weight);
-        others.fold(f64::INFINITY, f64::min)
-    }
-
-    fn has_center(&self, row: &[T]) -> bool {
-        self.centers.chunks_exact(self.dim).any(|center| center == row)
     }
 }
 

@@ -10,6 +10,7 @@
 //! A batch is a set: its rows are read in ascending order, in whatever order they were drawn. The full batch
 //! is a plain pass over the source.
 
+mod batch;
 mod file;
 mod params;
 mod stream;
@@ -20,20 +21,20 @@ use std::time::Instant;
 
 pub use params::{Bounds, NestedMiniBatch, NestedParams, NestedRun, NestedSteps};
 
+use batch::with_batch;
 use stream::Kept;
 
 use super::bounds::PanelBounds;
 use super::labels::{Carried, Labels, all_labels, mean_variance};
 use super::lloyd::to_means;
 use crate::centers::{KMeansModel, Snapshot, inertia};
-use crate::data::{Access, DataSource, RowRange, Subset, count_rows};
-use crate::error::{Error, Result};
+use crate::data::{Access, DataSource, count_rows};
+use crate::error::Result;
 use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, StreamSolver, Timings};
-use crate::kernel::{self, Compute, PackedCenters};
+use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-use crate::shuffle::Shuffle;
 use crate::stats::ClusterSums;
 
 /// Sweeps over a batch without a new lowest energy after which it grows or the fit ends, because ties can
@@ -94,44 +95,6 @@ pub struct Nested<T> {
     timings: Timings,
 }
 
-/// Calls `f` with the batch as a source.
-fn with_batch<T: Compute, R>(
-    data: &dyn DataSource<T>,
-    rows: &[u64],
-    batch: usize,
-    f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
-) -> Result<R> {
-    if !rows.is_empty() {
-        return f(&Subset::new(data, rows)).map_err(|e| named(e, rows));
-    }
-    if data.rows() == Some(batch as u64) { f(data) } else { f(&RowRange::new::<T>(data, 0..batch as u64)?) }
-}
-
-/// Translates a row number in an error from the batch to the source.
-fn named(error: Error, rows: &[u64]) -> Error {
-    match error {
-        Error::NotFinite { what, value, row, column } => {
-            Error::NotFinite { what, value, row: rows.get(row as usize).copied().unwrap_or(row), column }
-        }
-        other => other,
-    }
-}
-
-/// Merges two ascending lists. Also returns the new positions of the entries of `old`.
-fn merged(old: &[u64], fresh: &[u64]) -> (Vec<u64>, Vec<u64>) {
-    let (mut all, mut places) = (Vec::with_capacity(old.len() + fresh.len()), Vec::with_capacity(old.len()));
-    let mut fresh = fresh.iter().copied().peekable();
-    for &row in old {
-        while let Some(earlier) = fresh.next_if(|&other| other < row) {
-            all.push(earlier);
-        }
-        places.push(all.len() as u64);
-        all.push(row);
-    }
-    all.extend(fresh);
-    (all, places)
-}
-
 impl<T: Compute> Nested<T> {
     /// The state before the first step, which chooses the first centers.
     fn plan(params: NestedParams) -> Self {
@@ -164,40 +127,6 @@ impl<T: Compute> Nested<T> {
             seeded_by: String::new(),
             timings: Timings::default(),
         }
-    }
-
-    /// Number of rows in the batch.
-    fn batch(&self) -> usize {
-        self.labels.of_rows.len()
-    }
-
-    /// Grows the batch to `due` of the `n` rows.
-    fn admit(&mut self, n: u64) -> Result<()> {
-        let (old, due) = (self.batch(), self.due as usize);
-        if due <= old {
-            return Ok(());
-        }
-        self.labels.make_room(due)?;
-        let mut places = None;
-        if self.params.shuffle && !self.fed {
-            let before = std::mem::take(&mut self.rows);
-            if self.due == n {
-                // The batch is all rows: row `i` moves to position `i`.
-                places = Some(before);
-            } else {
-                let order = Shuffle::new(n, self.params.seed);
-                let mut fresh: Vec<u64> = (old as u64..self.due).map(|i| order.at(i)).collect();
-                fresh.sort_unstable();
-                let (rows, of_old) = merged(&before, &fresh);
-                self.rows = rows;
-                places = Some(of_old);
-            }
-        }
-        self.labels.grow(|i| places.as_ref().map_or(i, |at| at[i] as usize), due, self.params.bounds_memory);
-        // New rows have no vote yet, so the next sweep recomputes the sums.
-        self.carry = false;
-        (self.lowest, self.stalled) = (f64::INFINITY, 0);
-        Ok(())
     }
 
     /// Chooses the first centers among the rows of the first batch.
@@ -233,55 +162,6 @@ impl<T: Compute> Nested<T> {
             let budget = self.params.bounds_memory;
             self.labels.bounds = PanelBounds::grouped(centers, self.batch(), budget, least_panels);
         }
-    }
-
-    /// Whether the batch should grow: the smallest ratio of a center's statistical error to its last move
-    /// exceeds `rho`, or nothing changes any more. `before` are the centers that the squared errors in `sums`
-    /// refer to.
-    fn settled(&self, sums: &ClusterSums, before: MatRef<'_, T>) -> bool {
-        let now = MatRef::new(&self.centers, self.dim);
-        let mut ratio = f64::INFINITY;
-        let mut still = true;
-        for (j, (before, now)) in before.iter().zip(now.iter()).enumerate() {
-            let moved = kernel::sq_dist(before, now).sqrt();
-            still &= moved == 0.0;
-            let rows = sums.effective_rows(j);
-            if moved > 0.0 && rows >= 2.0 {
-                let variance = sums.energies()[j].max(0.0) / sums.weights()[j];
-                ratio = ratio.min((variance / (rows - 1.0)).sqrt() / moved);
-            }
-        }
-        self.changed == 0 || still || ratio > self.params.rho
-    }
-
-    /// Retires the first `m` rows of the batch, `data`: their votes stay in the sums.
-    fn retire(&mut self, data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<()> {
-        let sparse = data.most_values().is_some();
-        let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
-        let labels = &self.labels.of_rows[..m];
-        let mut votes =
-            with_batch(data, &[], m, |rows| super::labels::sum_labelled(labels, &packed, rows, cx))?;
-        match &mut self.gone {
-            Some(gone) => gone.merge(&mut votes),
-            None => self.gone = Some(votes),
-        }
-        self.labels.of_rows.drain(..m);
-        self.labels.bounds = None;
-        self.due -= m as u64;
-        self.retired += m as u64;
-        (self.lowest, self.stalled) = (f64::INFINITY, 0);
-        Ok(())
-    }
-
-    /// Retires all rows: their votes stay in the sums.
-    fn retire_all(&mut self) {
-        if let Some(sums) = self.sums.take() {
-            self.gone = Some(sums.into_clusters());
-            self.retired += self.voted;
-        }
-        self.labels = Labels::default();
-        (self.rows, self.due, self.carry, self.finished) = (Vec::new(), 0, false, None);
-        self.current = false;
     }
 
     /// One sweep over the batch.

@@ -3,10 +3,13 @@
 use std::ops::ControlFlow;
 
 use super::Nested;
+use super::batch::with_batch;
 use crate::data::{self, Converted, DataSource, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::fit::{Solver, Step};
-use crate::kernel::Compute;
+use crate::kernel::{Compute, PackedCenters};
+use crate::kmeans::labels::{Labels, sum_labelled};
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rows::RowBuf;
@@ -276,5 +279,34 @@ impl<T: Compute> Nested<T> {
         retired?;
         self.kept.drop_first(half);
         Ok(())
+    }
+
+    /// Retires the first `m` rows of the batch, `data`: their votes stay in the sums.
+    fn retire(&mut self, data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<()> {
+        let sparse = data.most_values().is_some();
+        let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
+        let labels = &self.labels.of_rows[..m];
+        let mut votes = with_batch(data, &[], m, |rows| sum_labelled(labels, &packed, rows, cx))?;
+        match &mut self.gone {
+            Some(gone) => gone.merge(&mut votes),
+            None => self.gone = Some(votes),
+        }
+        self.labels.of_rows.drain(..m);
+        self.labels.bounds = None;
+        self.due -= m as u64;
+        self.retired += m as u64;
+        (self.lowest, self.stalled) = (f64::INFINITY, 0);
+        Ok(())
+    }
+
+    /// Retires all rows: their votes stay in the sums.
+    fn retire_all(&mut self) {
+        if let Some(sums) = self.sums.take() {
+            self.gone = Some(sums.into_clusters());
+            self.retired += self.voted;
+        }
+        self.labels = Labels::default();
+        (self.rows, self.due, self.carry, self.finished) = (Vec::new(), 0, false, None);
+        self.current = false;
     }
 }

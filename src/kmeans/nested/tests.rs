@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::data::{Dense, RawRows, Weighted};
+use crate::error::Error;
+use crate::kernel;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
