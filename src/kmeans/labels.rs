@@ -304,7 +304,7 @@ impl Labels {
         let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
         let mut part = self.label(packed, moments, (clusters, afresh), data, cx)?;
         if part.clusters.energy() < floor {
-            // What is left of the energy is too small against the rounding of the part that is gone.
+            // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
             part.clusters.merge(&mut sum_labelled(&self.of_rows, packed, data, cx)?);
             age = 0;

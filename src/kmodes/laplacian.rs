@@ -15,12 +15,12 @@ use crate::fit::Element;
 use crate::parallel::Executor;
 
 /// Maximum number of updates of a loop.
-const MOST_UPDATES: usize = 1000;
+const MAX_UPDATES: usize = 1000;
 /// A loop ends when the objective changes by less than this share.
-const STILL: f64 = 1e-6;
+const TOLERANCE: f64 = 1e-6;
 /// Share by which the objective may rise if only the largest responsibilities are kept; up to 5e-5 was seen
 /// on digits.
-const LEFT_OUT: f64 = 1e-3;
+const TRUNCATED_SLACK: f64 = 1e-3;
 /// Rows that one worker updates between two merges of sums.
 const TILE_ROWS: usize = 1024;
 /// Rows whose exponentials are computed together.
@@ -114,7 +114,7 @@ impl<T: Element> Problem<'_, T> {
         for z in &mut *buffers {
             z.resize(self.near.len() / self.k)?;
         }
-        let slack = if buffers[0].is_whole() { T::EPSILON } else { LEFT_OUT };
+        let slack = if buffers[0].is_whole() { T::EPSILON } else { TRUNCATED_SLACK };
         let sure = cfg!(debug_assertions) && buffers[0].is_whole() && self.goes_down();
         let [now, next] = buffers;
         let mut free = self.update(going_on.then_some(&*next), now, cx)?.free;
@@ -136,7 +136,7 @@ impl<T: Element> Problem<'_, T> {
                     return Ok(Relaxed { watched, energy, rose });
                 }
                 watched.push(value);
-                if (value - before).abs() <= STILL * before.abs() || watched.len() > MOST_UPDATES {
+                if (value - before).abs() <= TOLERANCE * before.abs() || watched.len() > MAX_UPDATES {
                     return Ok(Relaxed { watched, energy, rose });
                 }
             } else {

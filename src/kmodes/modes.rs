@@ -12,9 +12,9 @@ use crate::pass::{Chunk, Wide, sweep};
 use crate::tuning::{DENSITY_ROWS, STRIP_ROWS, tile_rows};
 
 /// Maximum number of mean-shift iterations.
-const MOST_SHIFTS: usize = 1000;
+const MAX_SHIFTS: usize = 1000;
 /// A mean has converged when none of its values moves by more than this share of the largest value.
-const AT_REST: f64 = 1e-5;
+const TOLERANCE: f64 = 1e-5;
 
 /// The Gaussian kernel of a squared distance.
 #[derive(Clone, Copy, Debug)]
@@ -217,7 +217,7 @@ pub(super) fn shift<T: Element>(
     let mut moving = vec![true; k];
     let mut shifts = 0;
     let make = || Shifted { sums: vec![0.0; k * d], weights: vec![0.0; k] };
-    while moving.contains(&true) && shifts < MOST_SHIFTS {
+    while moving.contains(&true) && shifts < MAX_SHIFTS {
         let packed = packed(modes, data);
         let mut total = make();
         let absorb =
@@ -262,7 +262,7 @@ pub(super) fn shift<T: Element>(
                 most = most.max(new.to_f64().abs());
                 *m = new;
             }
-            moving[l] = move_of >= AT_REST * most && move_of > 0.0;
+            moving[l] = move_of >= TOLERANCE * most && move_of > 0.0;
         }
         shifts += 1;
     }

@@ -18,11 +18,11 @@ use crate::persist::Contents;
 use crate::tuning::NEAR_BYTES;
 
 /// The run ends when the energy changes by less than this share.
-const SETTLED: f64 = 1e-5;
+const TOLERANCE: f64 = 1e-5;
 /// Factor on the Laplacian's weight after a collapse.
-const LESS: f64 = 0.8;
+const COLLAPSE_FACTOR: f64 = 0.8;
 /// Maximum number of collapses; the weight is then nearly 0.
-const MOST_COLLAPSES: u32 = 60;
+const MAX_COLLAPSES: u32 = 60;
 
 /// The solver's state between two steps, for the Python bindings.
 #[derive(Clone, Copy)]
@@ -239,10 +239,10 @@ impl<T: Element> KModesSolver<T> {
                 break (relaxed, found);
             }
             collapses += 1;
-            if self.params.on_collapse == Collapse::Restore || collapses > MOST_COLLAPSES {
+            if self.params.on_collapse == Collapse::Restore || collapses > MAX_COLLAPSES {
                 return self.restored(&modes, (relaxed.watched, shifted, blind), data, cx);
             }
-            lambda *= LESS;
+            lambda *= COLLAPSE_FACTOR;
         };
         let n_changed = found.iter().zip(&self.labels).filter(|(new, old)| new != old).count() as u64;
         let mut moved = modes != self.modes;
@@ -269,7 +269,7 @@ impl<T: Element> KModesSolver<T> {
         self.relaxed.push(relaxed.watched);
         let energy = self.energy();
         self.energies.push(energy);
-        let settled = self.expected.is_some_and(|old| (relaxed.energy - old).abs() <= SETTLED * old.abs());
+        let settled = self.expected.is_some_and(|old| (relaxed.energy - old).abs() <= TOLERANCE * old.abs());
         self.expected = Some(relaxed.energy);
         self.n_iter += 1;
         let pairs = before.chunks_exact(self.dim).zip(self.modes.chunks_exact(self.dim));

@@ -59,7 +59,7 @@ fn locked<S>(state: &Mutex<S>) -> PyResult<MutexGuard<'_, S>> {
     })
 }
 
-enum OnItsWay {
+enum AnyLightweight {
     F32(Lightweight<f32>),
     F64(Lightweight<f64>),
 }
@@ -69,10 +69,10 @@ enum OnItsWay {
 pub(super) struct LightweightCoreset {
     input: Input,
     threads: Option<usize>,
-    state: Mutex<Option<OnItsWay>>,
+    state: Mutex<Option<AnyLightweight>>,
 }
 
-fn over() -> PyErr {
+fn finished() -> PyErr {
     PyRuntimeError::new_err("this coreset is finished, or an earlier step failed")
 }
 
@@ -89,8 +89,8 @@ impl LightweightCoreset {
     ) -> PyResult<Self> {
         let input = Input::new(&source.0, weights.as_ref())?;
         let state = match input.any() {
-            AnySource::F32(data) => OnItsWay::F32(Lightweight::new(data, n_samples, seed)?),
-            AnySource::F64(data) => OnItsWay::F64(Lightweight::new(data, n_samples, seed)?),
+            AnySource::F32(data) => AnyLightweight::F32(Lightweight::new(data, n_samples, seed)?),
+            AnySource::F64(data) => AnyLightweight::F64(Lightweight::new(data, n_samples, seed)?),
         };
         Ok(Self { input, threads, state: Mutex::new(Some(state)) })
     }
@@ -98,17 +98,17 @@ impl LightweightCoreset {
     /// Processes some rows and returns how many; None when all are done.
     fn step(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let mut state = locked(&self.state)?;
-        let mut run = state.take().ok_or_else(over)?;
+        let mut run = state.take().ok_or_else(finished)?;
         let rows = self.input.rows();
         let cost = rows.whole_effort() * rows.cols() as f64;
         let seen = match (&mut run, self.input.any()) {
-            (OnItsWay::F32(run), AnySource::F32(data)) => {
+            (AnyLightweight::F32(run), AnySource::F32(data)) => {
                 enter(py, self.threads, cost, |cx| run.step(data, cx))?
             }
-            (OnItsWay::F64(run), AnySource::F64(data)) => {
+            (AnyLightweight::F64(run), AnySource::F64(data)) => {
                 enter(py, self.threads, cost, |cx| run.step(data, cx))?
             }
-            _ => return Err(over()),
+            _ => return Err(finished()),
         };
         *state = Some(run);
         Ok(seen)
@@ -116,14 +116,14 @@ impl LightweightCoreset {
 
     /// The coreset, after the last step.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
-        match locked(&self.state)?.take().ok_or_else(over)? {
-            OnItsWay::F32(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
-            OnItsWay::F64(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
+        match locked(&self.state)?.take().ok_or_else(finished)? {
+            AnyLightweight::F32(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
+            AnyLightweight::F64(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
         }
     }
 }
 
-enum OfStream {
+enum AnyStreaming {
     F32(MergeReduce<f32>),
     F64(MergeReduce<f64>),
 }
@@ -132,15 +132,15 @@ enum OfStream {
 macro_rules! either {
     ($state:expr, $of:ident => $body:expr) => {
         match $state {
-            OfStream::F32($of) => $body,
-            OfStream::F64($of) => $body,
+            AnyStreaming::F32($of) => $body,
+            AnyStreaming::F64($of) => $body,
         }
     };
 }
 
 /// A coreset of a stream, by merge and reduce.
 #[pyclass(frozen, module = "shoal._core")]
-pub(super) struct StreamingCoreset(Mutex<OfStream>);
+pub(super) struct StreamingCoreset(Mutex<AnyStreaming>);
 
 #[pymethods]
 impl StreamingCoreset {
@@ -148,9 +148,9 @@ impl StreamingCoreset {
     #[new]
     fn new(n_samples: usize, seed: u64, compute: &str) -> PyResult<Self> {
         let state = if compute == f64::NAME {
-            OfStream::F64(MergeReduce::new(n_samples, seed)?)
+            AnyStreaming::F64(MergeReduce::new(n_samples, seed)?)
         } else {
-            OfStream::F32(MergeReduce::new(n_samples, seed)?)
+            AnyStreaming::F32(MergeReduce::new(n_samples, seed)?)
         };
         Ok(Self(Mutex::new(state)))
     }
@@ -165,9 +165,9 @@ impl StreamingCoreset {
     ) -> PyResult<Self> {
         let contents = of_python(kind, arrays, meta)?;
         let state = if compute == f64::NAME {
-            MergeReduce::of_state(&contents).map(OfStream::F64)
+            MergeReduce::of_state(&contents).map(AnyStreaming::F64)
         } else {
-            MergeReduce::of_state(&contents).map(OfStream::F32)
+            MergeReduce::of_state(&contents).map(AnyStreaming::F32)
         };
         Ok(Self(Mutex::new(state.map_err(PyValueError::new_err)?)))
     }
@@ -192,10 +192,10 @@ impl StreamingCoreset {
     fn merge(&self, py: Python<'_>, other: &Self, threads: Option<usize>) -> PyResult<()> {
         let (mut state, other) = (locked(&self.0)?, locked(&other.0)?);
         match (&mut *state, &*other) {
-            (OfStream::F32(of), OfStream::F32(other)) => {
+            (AnyStreaming::F32(of), AnyStreaming::F32(other)) => {
                 enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
             }
-            (OfStream::F64(of), OfStream::F64(other)) => {
+            (AnyStreaming::F64(of), AnyStreaming::F64(other)) => {
                 enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
             }
             _ => Err(Error::Shape(
@@ -224,8 +224,8 @@ impl StreamingCoreset {
     #[getter]
     fn compute(&self) -> PyResult<&'static str> {
         Ok(match &*locked(&self.0)? {
-            OfStream::F32(_) => f32::NAME,
-            OfStream::F64(_) => f64::NAME,
+            AnyStreaming::F32(_) => f32::NAME,
+            AnyStreaming::F64(_) => f64::NAME,
         })
     }
 

@@ -19,7 +19,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Work with fewer multiplications runs on the calling thread alone. It takes about a millisecond, so that
 /// Ctrl-C need not be checked and thread switches would cost too much. Results do not depend on the number of
 /// threads.
-const SHORT: f64 = 4e6;
+const SHORT_WORK: f64 = 4e6;
 
 thread_local! {
     /// The interrupt of the work on this thread, if this is a driver thread and another thread checks for
@@ -51,7 +51,7 @@ pub(super) fn enter<R: Send>(
 ) -> PyResult<R> {
     // User code that other work waits for may call this function repeatedly.
     check()?;
-    let short = cost < SHORT;
+    let short = cost < SHORT_WORK;
     let cx = Executor::new(if short { Some(1) } else { threads })?;
     let (outcome, signal) = py.detach(|| {
         if short {
@@ -65,9 +65,10 @@ pub(super) fn enter<R: Send>(
     }
     match outcome {
         Ok(result) => Ok(result?),
-        Err(panic) => {
-            Err(PyRuntimeError::new_err(format!("a bug in shoal, please report it: {}", said(&*panic))))
-        }
+        Err(panic) => Err(PyRuntimeError::new_err(format!(
+            "a bug in shoal, please report it: {}",
+            panic_message(&*panic)
+        ))),
     }
 }
 
@@ -131,7 +132,7 @@ fn watch<R>(cx: &Executor, slot: &Mutex<Option<Outcome<R>>>, done: &Condvar) -> 
 }
 
 /// The message of a panic.
-fn said(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text,

@@ -160,7 +160,7 @@ impl Source {
             Rows::Sparse { .. } => Ok(Vec::new()),
             Rows::File(file) => copied(file, start..stop),
             Rows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
-            Rows::Stream(_) => Err(no_parts()),
+            Rows::Stream(_) => Err(no_stream_slices()),
         })?;
         let flat = PyArray1::from_vec(py, bytes).call_method1("view", (dtype.name(),))?;
         flat.call_method1("reshape", (stop - start, self.0.cols()))
@@ -200,14 +200,14 @@ impl Source {
             Rows::Part { file, rows } => {
                 Rows::Part { file: file.clone(), rows: rows.start + start..rows.start + stop }
             }
-            Rows::Stream(_) => return Err(no_parts().into()),
+            Rows::Stream(_) => return Err(no_stream_slices().into()),
         }))
     }
 }
 
 impl Source {
     fn within(&self, start: usize, stop: usize) -> PyResult<()> {
-        let n = self.0.len().ok_or_else(no_parts)?;
+        let n = self.0.len().ok_or_else(no_stream_slices)?;
         if start <= stop && stop <= n {
             return Ok(());
         }
@@ -217,9 +217,17 @@ impl Source {
     fn converted<'py>(&self, py: Python<'py>, rows: &[u64]) -> PyResult<Bound<'py, PyAny>> {
         let (cols, cost) = (self.0.cols(), self.0.effort(0.0));
         if self.0.dtype().computed_as_f64() {
-            array2(py, enter(py, Some(1), cost, |_| Ok(self.0.take::<f64>(rows)))?.map_err(not_there)?, cols)
+            array2(
+                py,
+                enter(py, Some(1), cost, |_| Ok(self.0.take::<f64>(rows)))?.map_err(missing_row)?,
+                cols,
+            )
         } else {
-            array2(py, enter(py, Some(1), cost, |_| Ok(self.0.take::<f32>(rows)))?.map_err(not_there)?, cols)
+            array2(
+                py,
+                enter(py, Some(1), cost, |_| Ok(self.0.take::<f32>(rows)))?.map_err(missing_row)?,
+                cols,
+            )
         }
     }
 }
@@ -232,14 +240,14 @@ fn copied(file: &Mapped, rows: Range<usize>) -> Result<Vec<u8>> {
 }
 
 /// Turns the error for a row that does not exist into an `IndexError`.
-fn not_there(error: Error) -> PyErr {
+fn missing_row(error: Error) -> PyErr {
     match error {
         Error::Shape(text) => PyIndexError::new_err(text),
         other => other.into(),
     }
 }
 
-fn no_parts() -> Error {
+fn no_stream_slices() -> Error {
     Error::Source(
         "parts of a stream cannot be read: write the stream to a .npy file and open the file".into(),
     )

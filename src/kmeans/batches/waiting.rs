@@ -8,7 +8,7 @@ use crate::persist::kept::{keep, keep_rows, kept_rows};
 use crate::persist::{Array, Contents};
 use crate::rows::RowBuf;
 
-/// What one or more batches did.
+/// Totals of one or more batches.
 #[derive(Clone, Copy, Default)]
 pub(in crate::kmeans) struct Moved {
     pub(in crate::kmeans) rows: u64,

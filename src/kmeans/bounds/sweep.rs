@@ -14,7 +14,7 @@
 //! close        list the changed labels, update their bounds
 //! ```
 //!
-//! With a single bound per row, [`single`](super::single) replaces the last four phases.
+//! With a single bound per row, the phases are those of [`single`](super::single).
 
 use super::rules::Rules;
 use super::work::{Bounds, Part, Work};

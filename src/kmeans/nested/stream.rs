@@ -17,7 +17,7 @@ use crate::tuning::tile_rows;
 
 /// The largest weighted squared length of a kept row: the squared distances of 2^50 such rows have a finite
 /// sum.
-const MOST: f64 = f64::MAX * f64::EPSILON;
+const MAX_SQ_LENGTH: f64 = f64::MAX * f64::EPSILON;
 
 /// Checks that rows are finite and that their squared distances cannot overflow: once kept, a bad row would
 /// fail every sweep. Returns the number of stored values.
@@ -27,7 +27,7 @@ fn check_rows<T: Compute>(rows: &dyn DataSource<T>, k: usize, cx: &Executor) -> 
             let weight = chunk.weights.map_or(1.0, |weights| weights[i].max(1.0));
             *stored += chunk.rows.stored(i).len() as u64;
             let length: f64 = chunk.rows.stored(i).iter().map(|x| x.to_f64() * x.to_f64()).sum();
-            let small = weight * length <= MOST && weight <= MOST;
+            let small = weight * length <= MAX_SQ_LENGTH && weight <= MAX_SQ_LENGTH;
             if !small {
                 let (first_row, rows) = (chunk.first_row + i as u64, chunk.rows.slice(i, i + 1));
                 return Err(Chunk { first_row, rows, weights: None }.not_finite());

@@ -25,10 +25,10 @@ const BOUNDS_MEMORY: u64 = 1_000_000_000;
 
 /// Share by which an epoch may increase the energy. A larger increase is undone: steps that are too long
 /// leave the full noise of their rows in the centers.
-const WORSE: f64 = 0.01;
+const MAX_INCREASE: f64 = 0.01;
 
 /// Consecutive epochs without enough progress that end a fit.
-const STALLED: u64 = 2;
+const MAX_STALLED: u64 = 2;
 
 /// Variance-reduced k-means as a state: centers, labels, sums. Memory is `O(n)` labels and `O(k d)` sums.
 ///
@@ -149,7 +149,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let stalled = self.stalled_by(energy);
         let stop = if self.iteration > 0 && swept.changed == 0 && means == self.means {
             Some(StopReason::LabelsStable)
-        } else if stalled >= STALLED {
+        } else if stalled >= MAX_STALLED {
             Some(StopReason::Tolerance)
         } else {
             None
@@ -203,7 +203,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
 
     /// Whether `energy` exceeds that of the previous epoch by so much that its steps should be undone.
     pub(super) fn is_worse(&self, energy: f64) -> bool {
-        let bounded = energy <= self.energy * (1.0 + WORSE);
+        let bounded = energy <= self.energy * (1.0 + MAX_INCREASE);
         // NaN counts as worse.
         !self.settled && !bounded
     }
