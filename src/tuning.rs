@@ -108,6 +108,47 @@ pub(crate) const BOUNDED_AGAIN: f64 = 0.9;
 /// Sweeps without bounds after they are dropped: half the sweeps so far, at least this many.
 pub(crate) const BOUNDED_PAUSE: u64 = 3;
 
+/// Cost of a plain sweep with at most [`ROWS_IN_LANES_DIM`] columns, in nanoseconds per row: constant, per column, per center, and per center
+/// and column. All sweep costs are those of one core with AVX-512 (`bounded.py --by-sweep`); only their ratios are used.
+pub(crate) const PLAIN_COST_FEW_COLUMNS: [f64; 4] = [5.0, 0.5, 0.06, 0.013];
+
+/// Cost of a plain sweep with more columns; see [`PLAIN_COST_FEW_COLUMNS`].
+pub(crate) const PLAIN_COST: [f64; 4] = [10.0, 0.45, 0.2, 0.0122];
+
+/// Cost of a sweep with one bound per row that settles all labels.
+pub(crate) const SINGLE_SETTLED: f64 = 5.0;
+
+/// Cost of all distances in a sweep with one bound per row: constant, per column, and as a multiple of a plain sweep.
+pub(crate) const SINGLE_DISTANCES: [f64; 3] = [12.0, 1.0, 1.35];
+
+/// Cost of a sweep with a bound per center that settles all labels: constant, and as a share of a plain sweep.
+pub(crate) const FINE_SETTLED: [f64; 2] = [10.0, 0.1];
+
+/// Cost of one distance in such a sweep: constant, and per column.
+pub(crate) const FINE_DISTANCE: [f64; 2] = [4.0, 0.0183];
+
+/// [`FINE_SETTLED`] for a bound per group.
+pub(crate) const GROUPED_SETTLED: [f64; 2] = [10.0, 0.05];
+
+/// [`FINE_DISTANCE`] for a bound per group, which costs less bookkeeping.
+pub(crate) const GROUPED_DISTANCE: [f64; 2] = [1.9, 0.0175];
+
+/// Share of the distances outside a row's own panel that a sweep with a bound per center is expected to compute at most.
+pub(crate) const FINE_SHARE: f64 = 0.25;
+
+/// Panels per row whose distances a sweep with a bound per group is expected to compute at most. Their share of all distances is limited to
+/// [`GROUPED_SHARE`].
+pub(crate) const GROUPED_PANELS: f64 = 2.5;
+
+/// See [`GROUPED_PANELS`].
+pub(crate) const GROUPED_SHARE: (f64, f64) = (0.2, 1.3);
+
+/// With one bound per row: expected share of doubtful rows per square root of the share of labels that changed.
+pub(crate) const SINGLE_DOUBTFUL: f64 = 2.2;
+
+/// With more bounds per row: expected share of doubtful rows per share of labels that changed.
+pub(crate) const BOUNDED_DOUBTFUL: f64 = 20.0;
+
 /// Whether rows of few columns should meet only the centers near their own one, as exponion does. Each label of a tile needs a list of those centers, which
 /// costs some hundred distances, and each sweep needs the distances between all centers. Both have to be shared by enough rows: by fewer of them where rows
 /// of one label stand together, `in_runs`. Measured with `auto.py`, rows in random order, 256 centers, 330 to 570 rows per center: 0.94 to 1.44 times as

@@ -1,4 +1,4 @@
-//! This module knows which bounds exact sweeps have, when they begin, and when they are given up.
+//! Chooses the bounds of exact sweeps, when they begin, and when they are dropped.
 
 use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
@@ -8,29 +8,29 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::tuning::{BALL_RUN, BOUNDED_AGAIN, BOUNDED_LOSS, BOUNDED_PAUSE, balls_pay};
 
-/// The bounds of a run of sweeps over the same rows.
+/// The bounds of successive sweeps over the same rows.
 ///
-/// A resumed fit makes its bounds anew, so that [`Algorithm::Auto`] may end with another algorithm than a fit that was never interrupted. The
-/// results are bit-identical.
+/// A resumed fit starts without bounds, so that [`Algorithm::Auto`] may end with another algorithm than in an
+/// uninterrupted fit. The results are bit-identical.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
-    /// What was asked for, and the most bytes that it may take.
+    /// The requested algorithm, and the memory budget of its bounds in bytes.
     asked: Algorithm,
     memory: u64,
-    /// How sweeps find the nearest centers, [`Algorithm::Auto`] resolved.
+    /// The algorithm of the current sweep, with [`Algorithm::Auto`] resolved.
     pub(super) algorithm: Algorithm,
     /// Labels that changed in the last sweep.
     pub(super) changed: u64,
-    /// Sweeps since bounds began, and what they cost more than plain ones would have, in plain sweeps.
+    /// Sweeps since the bounds began, and their total extra cost in units of plain sweeps.
     bounded_sweeps: u64,
     lost: f64,
-    /// Measured over expected distances of the last bounds that were dropped.
+    /// Measured over expected distances for the bounds that were dropped last.
     pub(super) cost_factor: f64,
-    /// Most rows lie so near their centers that rounding hides it from bounds.
+    /// The spread of most clusters is lost in rounding, so that bounds cannot help.
     pub(super) blurred: bool,
-    /// The last sweep measured rows by difference, and had no use for bounds.
+    /// The last sweep computed distances from differences, without tile values, and could not use bounds.
     by_difference: bool,
-    /// Bounds saved too little: no new ones before this sweep.
+    /// No new bounds before this sweep, because the last ones saved too little.
     pub(super) unbounded_until: u64,
 }
 
@@ -50,7 +50,8 @@ impl Choice {
         }
     }
 
-    /// Begins bounded sweeps, if it is time for them: `sweeps` have been made, and these are the centers of the next one.
+    /// Starts bounded sweeps if they are due. `sweeps` sweeps are done, and `centers` are those of the next
+    /// one.
     pub(super) fn begin<T: Compute>(
         &mut self,
         labels: &mut Labels,
@@ -58,12 +59,13 @@ impl Choice {
         sweeps: u64,
         sparse: bool,
     ) {
-        // The first sweep makes labels, and centers that are worth grouping.
+        // The first sweep creates the labels, and centers worth grouping.
         if labels.bounds.is_some() || sweeps == 0 {
             return;
         }
         if self.by_difference {
-            // Every distance is measured, whatever the algorithm. A named one is kept: no lack of memory is in its way.
+            // Every distance is computed, whatever the algorithm. A named one is still reported, since memory
+            // does not rule it out.
             if self.asked != Algorithm::Auto {
                 self.algorithm = self.asked;
             }
@@ -72,7 +74,8 @@ impl Choice {
         let n = labels.of_rows.len();
         let mut wanted = match self.asked {
             Algorithm::Auto if sparse => {
-                // Rows of many columns that are mostly zeros are about equally far from all centers: bounds rule nothing out (`sparse.py`).
+                // Sparse rows with many columns are about equally far from all centers: bounds skip nothing
+                // (`sparse.py`).
                 Algorithm::Lloyd
             }
             Algorithm::Auto => self.worthwhile(&labels.of_rows, centers, sweeps),
@@ -94,7 +97,7 @@ impl Choice {
         }
     }
 
-    /// What [`Algorithm::Auto`] takes for the next sweep.
+    /// The choice of [`Algorithm::Auto`] for the next sweep.
     fn worthwhile<T: Compute>(&self, labels: &[u32], centers: MatRef<'_, T>, sweeps: u64) -> Algorithm {
         if self.blurred || sweeps < self.unbounded_until {
             return Algorithm::Lloyd;
@@ -112,8 +115,8 @@ impl Choice {
         }
     }
 
-    /// Takes note of a sweep, the last of `sweeps`. Gives bounds up for a while when they save too little: a sweep that measures most distances is
-    /// better plain.
+    /// Evaluates the last sweep, number `sweeps`. Drops the bounds for a while if they save too little: a
+    /// sweep that computes most distances is cheaper without them.
     pub(super) fn watch<T: Compute>(
         &mut self,
         labels: &mut Labels,
@@ -126,7 +129,7 @@ impl Choice {
         if self.asked != Algorithm::Auto {
             return;
         }
-        // Norms of centers that rows meet by difference are in another frame.
+        // Packed norms are in another frame when distances come from differences.
         self.blurred = self.by_difference || is_blurred(packed, swept);
         if labels.bounds.is_none() {
             return;
@@ -138,7 +141,7 @@ impl Choice {
             Algorithm::Exponion => Costs::new::<T>(dim, k).with_balls(dim),
             _ => Costs::new::<T>(dim, k),
         };
-        // The first bounded sweep has nothing to go by, and the groups of many bounds are not all renewed by the second.
+        // The first bounded sweep starts without bounds, and the second does not yet renew all group bounds.
         let one_bound = matches!(self.algorithm, Algorithm::Hamerly | Algorithm::Exponion);
         let settled = if one_bound { 2 } else { 3 };
         if self.bounded_sweeps < settled {
@@ -156,8 +159,8 @@ impl Choice {
     }
 }
 
-/// Whether most rows belong to clusters whose spread is lost in the rounding of tile values, so that bounds cannot tell centers apart: where columns of
-/// very different ranges have not been scaled.
+/// Whether most rows belong to clusters whose spread is below the rounding of tile values, so that bounds
+/// cannot tell centers apart. This happens when columns of very different ranges have not been scaled.
 fn is_blurred<T: Compute>(packed: &PackedCenters<T>, swept: &Swept) -> bool {
     let norm = packed.largest_norm() / packed.scale();
     let gamma = rounding_of(packed, packed.dim());
@@ -166,13 +169,13 @@ fn is_blurred<T: Compute>(packed: &PackedCenters<T>, swept: &Swept) -> bool {
         let spread = if weight > 0.0 { (energy / weight).max(0.0) } else { 0.0 };
         let margin = 4.0 * gamma * ((norm + spread.sqrt()).powi(2) + norm * norm);
         rows += weight;
-        // Bounds lose to rounding what they have room for once a spread is twice the margin.
+        // Once the spread is twice the margin, rounding uses up the slack of the bounds.
         blurred += if spread < 4.0 * margin { weight } else { 0.0 };
     }
     2.0 * blurred > rows
 }
 
-/// Whether rows of one label mostly stand together, as in files that are sorted by it.
+/// Whether rows with equal labels mostly stand together, as in a sorted file.
 fn come_in_runs(labels: &[u32]) -> bool {
     let runs = labels.windows(2).filter(|two| two[0] != two[1]).count();
     runs * BALL_RUN <= labels.len()

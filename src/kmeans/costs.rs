@@ -1,41 +1,44 @@
-//! This module knows what a sweep costs: a plain one from its size, a bounded one from what it counted.
+//! Cost model of sweeps: a plain sweep from the problem size, a bounded one from its counts.
 //!
-//! Costs are nanoseconds per row of one core with AVX-512, as the bench `bounded.py --by-sweep` measured them. Only their ratios are used, which other
-//! vectors change little: a multiplication costs twice as much with vectors of half the length, bookkeeping costs the same. No clock
-//! takes part, so that the same rows and parameters give the same choices.
+//! Costs are nanoseconds per row on one core with AVX-512, measured with `bounded.py --by-sweep`. Only their
+//! ratios are used, and these hold for other vector lengths too: with vectors of half the length a
+//! multiplication costs twice as much and bookkeeping the same. No clock is read, so the same rows and
+//! parameters always give the same choices.
 
 use super::params::Algorithm;
 use crate::kernel::{Compute, PackedCenters};
 use crate::tuning::{
-    BOUNDED_AT_FIRST, BOUNDED_LATER, FINE_CENTERS, FINE_DIM, GROUPED_VALUES, ROWS_IN_LANES_DIM,
-    SINGLE_AT_FIRST, SINGLE_CENTERS, SINGLE_LATER, ball_share,
+    BOUNDED_AT_FIRST, BOUNDED_DOUBTFUL, BOUNDED_LATER, FINE_CENTERS, FINE_DIM, FINE_DISTANCE, FINE_SETTLED,
+    FINE_SHARE, GROUPED_DISTANCE, GROUPED_PANELS, GROUPED_SETTLED, GROUPED_SHARE, GROUPED_VALUES, PLAIN_COST,
+    PLAIN_COST_FEW_COLUMNS, ROWS_IN_LANES_DIM, SINGLE_AT_FIRST, SINGLE_CENTERS, SINGLE_DISTANCES,
+    SINGLE_DOUBTFUL, SINGLE_LATER, SINGLE_SETTLED, ball_share,
 };
 
-/// The costs of the sweeps of one problem, per row.
+/// Sweep costs per row for one problem size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
-    /// The bounds that suit the problem.
+    /// The bounds that suit the problem size.
     pub(super) algorithm: Algorithm,
-    /// A plain sweep.
+    /// Cost of a plain sweep.
     plain: f64,
-    /// A bounded sweep whose bounds settle all labels.
+    /// Cost of a bounded sweep in which the bounds settle all labels.
     settled: f64,
-    /// All distances in a bounded sweep, beside that: a share of them costs that share.
+    /// Additional cost if a bounded sweep computes all distances; a share of them costs that share.
     distances: f64,
-    /// The largest share of the distances that a bounded sweep is expected to measure.
+    /// Largest share of the distances that a bounded sweep is expected to compute.
     most_share: f64,
-    /// Relative to a plain one: what a bounded sweep may be expected to cost when bounds begin, and what it may cost from then on. Bounds of many centers
-    /// save more with every sweep, and are worth a loss at first.
+    /// Cost limits relative to a plain sweep: the expected cost at which bounds begin, and the cost at which
+    /// they are dropped. Group bounds save more with every sweep, so a loss is accepted at first.
     pub(super) most_at_first: f64,
     pub(super) most_later: f64,
 }
 
 impl Costs {
-    /// Of sweeps over rows of `dim` columns with `k` centers.
+    /// Costs for rows of `dim` columns and `k` centers.
     pub(super) fn new<T: Compute>(dim: usize, k: usize) -> Self {
         let width = PackedCenters::<T>::panel_centers();
         let (d, centers, panel) = (dim as f64, k as f64, width as f64);
-        // What a vector of half the length doubles.
+        // Factor on arithmetic for shorter vectors.
         let shorter = 32.0 / panel;
         let few_columns = dim <= ROWS_IN_LANES_DIM;
         let algorithm = if few_columns {
@@ -46,23 +49,31 @@ impl Costs {
             Algorithm::Yinyang
         };
         let plain = if few_columns {
-            5.0 + 0.5 * d + centers * (0.06 + 0.013 * d) * shorter
+            let [fixed, column, center, both] = PLAIN_COST_FEW_COLUMNS;
+            fixed + column * d + centers * (center + both * d) * shorter
         } else {
-            // Centers fill whole vectors, of which a panel has two.
+            // Centers fill whole vectors; a panel has two.
             let filled = k.next_multiple_of(width / 2) as f64;
-            10.0 + 0.45 * d + filled * (0.2 + 0.0122 * d) * shorter
+            let [fixed, column, center, both] = PLAIN_COST;
+            fixed + column * d + filled * (center + both * d) * shorter
         };
-        // Centers share a bound with the others of their panel, near ones among them.
+        // Share of centers outside the row's own panel.
         let rest = (1.0 - panel / centers).max(0.0);
         let (settled, distances, most_share) = match algorithm {
-            Algorithm::Hamerly => (5.0, 12.0 + d + 1.35 * plain, 1.0),
+            Algorithm::Hamerly => {
+                let [fixed, column, of_plain] = SINGLE_DISTANCES;
+                (SINGLE_SETTLED, fixed + column * d + of_plain * plain, 1.0)
+            }
             Algorithm::Elkan => {
-                let each = 4.0 + 0.0183 * d * shorter;
-                (10.0 + 0.1 * plain, centers * each, panel / centers + 0.25 * rest)
+                let each = FINE_DISTANCE[0] + FINE_DISTANCE[1] * d * shorter;
+                let settled = FINE_SETTLED[0] + FINE_SETTLED[1] * plain;
+                (settled, centers * each, panel / centers + FINE_SHARE * rest)
             }
             _ => {
-                let each = 1.9 + 0.0175 * d * shorter;
-                (10.0 + 0.05 * plain, centers * each, (2.5 * panel / centers).clamp(0.2, 1.3))
+                let each = GROUPED_DISTANCE[0] + GROUPED_DISTANCE[1] * d * shorter;
+                let settled = GROUPED_SETTLED[0] + GROUPED_SETTLED[1] * plain;
+                let (least, most) = GROUPED_SHARE;
+                (settled, centers * each, (GROUPED_PANELS * panel / centers).clamp(least, most))
             }
         };
         let (most_at_first, most_later) = match algorithm {
@@ -73,21 +84,25 @@ impl Costs {
         Self { algorithm, plain, settled, distances, most_share, most_at_first, most_later }
     }
 
-    /// The same for rows that meet only the centers about their own one, for `dim` columns.
+    /// The costs for rows of `dim` columns that are compared only with a ball of centers.
     pub(super) fn with_balls(self, dim: usize) -> Self {
         let distances = (self.plain - self.settled) / ball_share(dim);
         Self { algorithm: Algorithm::Exponion, distances, ..self }
     }
 
-    /// A bounded sweep that measures that share of all distances, relative to a plain one.
+    /// Cost of a bounded sweep that computes this share of all distances, relative to a plain sweep.
     pub(super) fn ratio(&self, share: f64) -> f64 {
         (self.settled + self.distances * share) / self.plain
     }
 
-    /// The share of all distances that a bounded sweep is expected to measure after one that changed that share of the labels.
+    /// Share of the distances that a bounded sweep is expected to compute after a sweep that changed the
+    /// share `changed` of the labels.
     pub(super) fn expected(&self, changed: f64) -> f64 {
-        let doubtful =
-            if self.algorithm == Algorithm::Hamerly { 2.2 * changed.sqrt() } else { 20.0 * changed };
+        let doubtful = if self.algorithm == Algorithm::Hamerly {
+            SINGLE_DOUBTFUL * changed.sqrt()
+        } else {
+            BOUNDED_DOUBTFUL * changed
+        };
         self.most_share * doubtful.min(1.0)
     }
 }

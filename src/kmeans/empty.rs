@@ -1,4 +1,4 @@
-//! This module knows what happens to a cluster that lost all its rows: it moves to the row that is served worst.
+//! Relocates empty clusters to the rows that are farthest from their centers.
 
 use std::cmp::Ordering;
 
@@ -10,24 +10,24 @@ use crate::pass::sweep;
 use crate::stats::ClusterSums;
 use crate::tuning::tile_rows;
 
-/// A squared distance of a row to its center, the row, and its weight.
+/// Squared distance to its center, index and weight of a row.
 type Far = (f64, u64, f64);
 
-/// The farthest first, the lowest row among equals.
+/// Descending distance, then ascending row index.
 fn order(a: &Far, b: &Far) -> Ordering {
     b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
 }
 
-/// Keeps the `most` farthest of a list.
 fn prune(far: &mut Vec<Far>, most: usize) {
     far.sort_unstable_by(order);
     far.truncate(most);
 }
 
-/// Gives every cluster without weight one of the rows that are farthest from their centers, and takes that row from its old cluster, as
-/// scikit-learn does; gives the number of clusters moved.
+/// Moves every cluster without weight to one of the rows farthest from their centers, and removes that row
+/// from its old cluster, as scikit-learn does. Returns the number of clusters moved.
 ///
-/// A row that coincides with its center, or has no weight, moves nothing. One more pass over the rows, only when there is an empty cluster.
+/// Rows without weight, or at their center, are not used. If a cluster is empty, this takes one more pass
+/// over the rows.
 pub(super) fn relocate<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,

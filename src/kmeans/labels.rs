@@ -1,4 +1,4 @@
-//! This module knows the labels of rows between two sweeps, and the exact sweep that makes them anew: by bounds where there are any.
+//! Labels of all rows, and the exact sweep that updates them, with bounds if there are any.
 
 use super::bounds::{Bounds, PanelBounds, Work};
 use crate::data::{DataSource, count_rows, row_values};
@@ -11,35 +11,34 @@ use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
 
-/// The label of a row that has none yet.
+/// Marks a row that has no label yet.
 pub(super) const NO_LABEL: u32 = u32::MAX;
 
-/// What is kept of every row.
+/// Per-row state: labels and bounds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
     pub(super) of_rows: Vec<u32>,
-    /// As they were before the last sweep; empty where no row had one.
+    /// The labels before the last sweep; empty if no row had one.
     before: Vec<u32>,
-    /// What bounded sweeps know.
     pub(super) bounds: Option<PanelBounds>,
 }
 
-/// Labels and bounds of a chunk: upper ones, those of all other centers together, and those by group.
+/// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
 type PerChunk<'a> = (&'a mut [u32], ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
 
-/// Labels as they were and as they are now, in a chunk.
+/// Old and new labels of a chunk.
 struct Relabelled<'a> {
     old: &'a mut [u32],
     new: &'a [u32],
 }
 
-/// Sums that outlive a sweep, so that the next one need only move the rows whose label changes.
+/// Sums carried from sweep to sweep, so that the next sweep only updates the rows whose label changes.
 #[derive(Clone, Debug)]
 pub(super) struct Carried {
     clusters: ClusterSums,
-    /// Sweeps since they were made afresh: each adds its rounding.
+    /// Sweeps since the sums were recomputed; each sweep adds rounding.
     age: u32,
-    /// The squared error when they were made afresh.
+    /// The squared error when the sums were recomputed.
     energy_afresh: f64,
 }
 
@@ -52,12 +51,12 @@ impl Carried {
         &self.clusters
     }
 
-    /// Sweeps since the sums were made afresh, and the squared error at that time.
+    /// Sweeps since the sums were recomputed, and the squared error at that time.
     pub(super) fn age(&self) -> (u32, f64) {
         (self.age, self.energy_afresh)
     }
 
-    /// The same with the squared errors about `new` centers: those about `old` are known.
+    /// A copy with the squared errors about `new` centers, given those about `old`.
     pub(super) fn about<T: Compute>(&self, old: MatRef<'_, T>, new: MatRef<'_, T>) -> Self {
         let mut carried = self.clone();
         carried.clusters.follow(old, new);
@@ -69,14 +68,14 @@ impl Carried {
     }
 }
 
-/// What a sweep leaves behind.
+/// The result of a sweep.
 pub(super) struct Swept {
-    /// Sums of the rows by their new labels, with their squared errors about the centers of the sweep.
+    /// Sums of the rows by their new labels, with squared errors about the centers of the sweep.
     pub(super) clusters: ClusterSums,
     /// Labels that changed.
     pub(super) changed: u64,
     pub(super) distances: u64,
-    /// All rows about one point, for the variance of the data.
+    /// Sums of all rows about one point, for the variance of the data.
     pub(super) moments: Option<ClusterSums>,
     age: u32,
     energy_afresh: f64,
@@ -84,30 +83,29 @@ pub(super) struct Swept {
 }
 
 impl Swept {
-    /// The squared errors were summed row by row, not carried from sweep to sweep.
+    /// Whether the squared errors were summed row by row, not carried from an earlier sweep.
     pub(super) fn exact(&self) -> bool {
         self.age == 0
     }
 
-    /// Whether it pays to carry the sums to the next sweep, where a changed row is summed twice. Sums of weights that are no whole numbers
-    /// would leave residues in a cluster that empties.
+    /// Whether carrying the sums to the next sweep pays: a carried sweep sums each changed row twice.
+    /// Weighted rows are never carried, because non-integer weights leave residues in a cluster that empties.
     pub(super) fn pays_to_carry(&self, rows: u64) -> bool {
         !self.weighted && self.changed as f64 <= CARRIED_CHANGES * rows as f64
     }
 
-    /// The sums for the next sweep.
     pub(super) fn into_carried(self) -> Carried {
         let Self { clusters, age, energy_afresh, .. } = self;
         Carried { clusters, age, energy_afresh }
     }
 }
 
-/// What a tile contributes to a sweep.
+/// The contribution of a tile to a sweep.
 struct Part {
     clusters: ClusterSums,
     changed: u64,
     distances: u64,
-    /// Rows come with weights.
+    /// Whether rows have weights.
     weighted: bool,
     moments: Option<ClusterSums>,
 }
@@ -133,7 +131,8 @@ impl Part {
         }
     }
 
-    /// Takes the new labels of a chunk: sums of all its rows if `afresh`, else of those whose label changed.
+    /// Takes the new labels of a chunk. Sums all its rows if `afresh`, otherwise only those whose label
+    /// changed.
     fn absorb<T: Compute>(
         &mut self,
         chunk: &Chunk<'_, T>,
@@ -163,7 +162,7 @@ struct Moved<T> {
 }
 
 impl Part {
-    /// As [`Part::absorb`], where it is known which labels change.
+    /// Like [`Part::absorb`], from a list of the labels that changed.
     fn absorb_changes<T: Compute>(
         &mut self,
         chunk: &Chunk<'_, T>,
@@ -196,7 +195,7 @@ impl Part {
         if self.clusters.is_finite(&moved.new) { Ok(()) } else { Err(chunk.not_finite()) }
     }
 
-    /// Takes all rows of a chunk as if they were of one cluster; `labels` is lost.
+    /// Adds all rows of a chunk to a single cluster, if moments are wanted. Overwrites `labels`.
     fn absorb_moments<T: Compute>(
         &mut self,
         chunk: &Chunk<'_, T>,
@@ -212,13 +211,13 @@ impl Part {
 }
 
 impl Labels {
-    /// None yet, of `n` rows.
+    /// `n` rows without labels.
     pub(super) fn new(n: usize) -> Self {
         Self { of_rows: vec![NO_LABEL; n], ..Self::default() }
     }
 
-    /// Rows are added, without labels: there are `n` now, and what was row `i` is row `at(i)`, in the same order. Bounds follow as far as
-    /// `budget` bytes allow.
+    /// Extends to `n` rows: old row `i` becomes row `at(i)`, in the same order, and the others have no label.
+    /// Bounds are kept as far as `budget` bytes allow.
     pub(super) fn grow(&mut self, at: impl Fn(usize) -> usize, n: usize, budget: u64) {
         let old = self.of_rows.len();
         self.of_rows.resize(n, NO_LABEL);
@@ -231,7 +230,7 @@ impl Labels {
         }
     }
 
-    /// Makes room for those of `n` rows, and for those before the next sweep.
+    /// Reserves memory for the labels of `n` rows, before and after a sweep.
     pub(super) fn make_room(&mut self, n: usize) -> Result<()> {
         for labels in [&mut self.of_rows, &mut self.before] {
             make_room(labels, "labels", n.saturating_sub(labels.len()) as u64, 1)?;
@@ -239,17 +238,16 @@ impl Labels {
         Ok(())
     }
 
-    /// Lets go of those before the last sweep.
+    /// Frees the labels before the last sweep.
     pub(super) fn forget_before(&mut self) {
         self.before = Vec::new();
     }
 
-    /// Whether some rows have no label yet.
     pub(super) fn are_missing(&self) -> bool {
         self.of_rows.contains(&NO_LABEL)
     }
 
-    /// Takes the labels back that the last sweep made; bounds are lost, and with them the order in which they pack the centers.
+    /// Restores the labels before the last sweep. Bounds are dropped, and with them their packing order.
     pub(super) fn undo(&mut self) {
         if self.before.is_empty() {
             self.of_rows.fill(NO_LABEL);
@@ -259,7 +257,7 @@ impl Labels {
         self.bounds = None;
     }
 
-    /// Packs the centers for a sweep over rows that are `sparse`, or dense.
+    /// Packs the centers for a sweep over sparse or dense rows.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         match &mut self.bounds {
             Some(bounds) => bounds.pack(centers, sparse),
@@ -267,9 +265,9 @@ impl Labels {
         }
     }
 
-    /// Labels every row, and sums all rows; with `carried`, the sums by the labels as they are, only those whose label changes. `gone` are
-    /// sums of rows that are no longer there, but count. `moments` is a point for the sums of all rows. After an error the labels are those
-    /// of the sweep before.
+    /// Labels all rows and sums them. With `carried` sums of the current labels, only rows whose label
+    /// changes are summed. `gone` are sums of retired rows, which still count. `moments` is a point about
+    /// which all rows are summed. After an error the labels are those before the sweep.
     pub(super) fn sweep<T: Compute>(
         &mut self,
         packed: &PackedCenters<T>,
@@ -306,7 +304,7 @@ impl Labels {
         let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
         let mut part = self.label(packed, moments, (clusters, afresh), data, cx)?;
         if part.clusters.energy() < floor {
-            // What is left of the energy is no longer large against the rounding of what has gone.
+            // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
             part.clusters.merge(&mut sum_labelled(&self.of_rows, packed, data, cx)?);
             age = 0;
@@ -316,7 +314,6 @@ impl Labels {
         Ok(Swept { clusters, changed, distances, moments, age, energy_afresh, weighted })
     }
 
-    /// The pass over all rows.
     fn label<T: Compute>(
         &mut self,
         packed: &PackedCenters<T>,
@@ -356,7 +353,7 @@ impl Labels {
                       (work, moved): &mut (Work<T>, Moved<T>)| {
             let mut bounds = Bounds { upper, least, lower: lower.values };
             let unknown = labels.contains(&NO_LABEL);
-            // Without bounds every center is met, whichever comes first.
+            // Rows without bounds are compared with all centers, so any old label will do.
             let known: Vec<u32> = if unknown {
                 labels.iter().map(|&j| if j == NO_LABEL { 0 } else { j }).collect()
             } else {
@@ -364,7 +361,7 @@ impl Labels {
             };
             let old = if unknown { &known[..] } else { &*labels };
             let near = rules.near(old, &mut bounds, work);
-            // Sums that are made afresh are those of all rows.
+            // Recomputed sums need all rows of the chunk.
             let all = afresh || unknown || moments.is_some();
             let rows = if all { chunk.read()? } else { chunk.read_of(near)? };
             part.distances += rules.label(rows.rows, old, bounds, work);
@@ -393,7 +390,7 @@ impl Labels {
     }
 }
 
-/// The labels of all rows, the weight of each cluster, and the inertia: one pass.
+/// One pass: the labels of all rows, the weight of each cluster, and the inertia.
 pub(super) fn all_labels<T: Compute>(
     centers: MatRef<'_, T>,
     data: &dyn DataSource<T>,
@@ -408,7 +405,7 @@ pub(super) fn all_labels<T: Compute>(
     Ok((labels.of_rows, swept.clusters.weights().to_vec(), swept.clusters.energy()))
 }
 
-/// Sums of all rows by the labels that they have: a pass without distances to other centers.
+/// Sums all rows by their current labels, without computing distances to other centers.
 pub(super) fn sum_labelled<T: Compute>(
     labels: &[u32],
     packed: &PackedCenters<T>,
@@ -426,7 +423,7 @@ pub(super) fn sum_labelled<T: Compute>(
     Ok(total)
 }
 
-/// The mean over columns of the variance of all rows, from their sums about `origin`.
+/// The variance of all rows, averaged over columns, from their sums about `origin`.
 pub(super) fn mean_variance<T: Compute>(all: &ClusterSums, origin: &[T]) -> f64 {
     let n = all.weights()[0];
     let offset: f64 = all.sum(0).iter().zip(origin).map(|(s, o)| (s / n - o.to_f64()).powi(2)).sum();

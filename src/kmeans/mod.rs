@@ -1,6 +1,7 @@
-//! k-means: minimizes the sum of squared distances of rows to their nearest centers.
+//! k-means: minimizes the sum of squared distances from rows to their nearest centers.
 //!
-//! One file or folder per algorithm; all exact ones have the same fixed points and return the same labels.
+//! One file or folder per algorithm. All exact algorithms have the same fixed points and return the same
+//! labels.
 
 mod backward_euler;
 mod batches;

@@ -1,4 +1,4 @@
-//! This module knows exact k-means from several starts, and how such a fit on its way becomes arrays and texts.
+//! Solver of exact k-means with several starts, and its checkpoint.
 
 use serde_json::json;
 
@@ -18,15 +18,15 @@ use crate::persist::kept::{count, number};
 use crate::persist::schema::KMEANS_CHECKPOINT;
 use crate::seeding::Seeding;
 
-/// The starts of [`Lloyd`] that a fit consists of; the one with the lowest inertia wins.
+/// A fit of [`Lloyd`] from several starts. The start with the lowest inertia wins.
 pub struct LloydStarts<T> {
     starts: Restarts<Lloyd<T>>,
-    /// Seconds of the starts that are over and lost.
+    /// Seconds spent in starts that lost.
     lost: Timings,
 }
 
 impl<T: Compute> LloydStarts<T> {
-    /// The number of starts, and the most steps of each.
+    /// The number of starts, and the maximum number of steps of each.
     fn counts(params: &KMeansParams) -> (u64, u64) {
         let starts = if matches!(params.seeding, Seeding::Given(_)) { 1 } else { params.n_init };
         (starts, params.max_iter)
@@ -38,7 +38,7 @@ impl<T: Compute> LloydStarts<T> {
         Self { starts, lost: Timings::default() }
     }
 
-    /// With these parameters, from what [`FitSolver::checkpoint`] gave; the error says what is wrong.
+    /// Restores a solver with these parameters from [`FitSolver::checkpoint`]. The error says what is wrong.
     pub(super) fn of_checkpoint(params: &KMeansParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(KMEANS_CHECKPOINT)?;
         let numbers = contents.object("state")?;
@@ -87,7 +87,7 @@ impl<T: Compute> Solver<T> for LloydStarts<T> {
 }
 
 impl<T: Compute> LloydStarts<T> {
-    /// What the solver shows between two steps.
+    /// The solver's public state between two steps.
     pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let best = self.starts.best();
         let challenger = self.starts.challenger().map(Lloyd::timings).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! This module knows how what a method keeps between two steps becomes arrays and texts, and comes back.
+//! Writes sums and carried sums to checkpoints, reads them back, and validates them.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ pub(super) use crate::persist::kept::{count, keep, list, number};
 use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
 
-/// Whether a state is one of rows that are computed in `f64`.
+/// Whether the state is of rows computed in `f64`.
 pub(super) fn is_wide(contents: &Contents) -> Result<bool, String> {
     Ok(contents.array("centers")?.dtype() == Dtype::F64)
 }
@@ -22,7 +22,7 @@ pub(super) fn keep_sums(contents: &mut Contents, prefix: &str, sums: &ClusterSum
     }
 }
 
-/// What [`keep_sums`] kept, if it did.
+/// Reads what [`keep_sums`] wrote, if anything.
 pub(super) fn sums_of(
     contents: &Contents,
     prefix: &str,
@@ -42,12 +42,12 @@ pub(super) fn sums_of(
     };
     let parts = [part("sums")?, part("lows")?, part("weights")?, part("squares")?, part("energies")?];
     if parts[2].len() != k || parts[2].iter().any(|&w| w < 0.0) {
-        return Err(format!("its {prefix:?} are not those of {k} clusters"));
+        return Err(format!("its {prefix:?} do not belong to {k} clusters"));
     }
     ClusterSums::of_parts(dim, parts).map(Some).ok_or_else(|| format!("its {prefix:?} do not fit together"))
 }
 
-/// As [`keep_sums`], with how old they are.
+/// Writes carried sums with their age and energy.
 pub(super) fn keep_carried(contents: &mut Contents, prefix: &str, carried: &Carried) {
     keep_sums(contents, prefix, carried.clusters());
     let (age, energy_afresh) = carried.age();
@@ -55,7 +55,7 @@ pub(super) fn keep_carried(contents: &mut Contents, prefix: &str, carried: &Carr
     contents.meta.insert(prefix.into(), numbers.to_string());
 }
 
-/// What [`keep_carried`] kept, if it did.
+/// Reads what [`keep_carried`] wrote, if anything.
 pub(super) fn carried_of(
     contents: &Contents,
     prefix: &str,
@@ -68,7 +68,7 @@ pub(super) fn carried_of(
     Ok(Some(Carried::of(sums, age, number(&numbers, "energy_afresh")?)))
 }
 
-/// Refuses carried sums that contradict the labels (every row has weight 1) or the means.
+/// Returns an error for carried sums that contradict the labels (every row has weight 1) or the means.
 pub(super) fn check_carried<T: Compute>(
     carried: &Carried,
     labels: &[u32],

@@ -1,15 +1,15 @@
-//! This module knows the affinity of rows: a sparse symmetric matrix, made of a neighbour graph or of one that is given.
+//! Affinity of rows: a sparse symmetric matrix, built from a neighbor graph or given by the caller.
 
 use std::collections::VecDeque;
 
 use crate::error::{Error, Result};
 use crate::graph::KnnGraph;
 
-/// A sparse symmetric matrix of weights that are at least 0: of each row its columns, ascending, and what stands there.
+/// A sparse symmetric matrix of nonnegative weights, stored row by row with ascending columns.
 ///
 /// ```
 /// use shoal::kmodes::Affinity;
-/// // Row 0 names row 1, which does not name it: both get half of the weight.
+/// // Row 0 lists row 1, but not the reverse: both get half of the weight.
 /// let affinity = Affinity::symmetrised(&[0, 1, 1], &[1], &[1.0]).unwrap();
 /// assert_eq!((affinity.row(0), affinity.row(1)), ((&[1][..], &[0.5][..]), (&[0][..], &[0.5][..])));
 /// ```
@@ -21,17 +21,19 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// `(A + A^T) / 2` of the matrix `A` that has in row `i` the weights from number `starts[i]` to before `starts[i + 1]`, in those `columns`.
+    /// `(A + A^T) / 2` of a matrix `A` in CSR format: row `i` has the weights `starts[i]..starts[i + 1]` in
+    /// those `columns`. Duplicate entries are added.
     ///
-    /// The update needs symmetry: with a matrix that is not symmetric it would minimise nothing.
+    /// The update minimizes its objective only if the matrix is symmetric.
     ///
     /// # Errors
-    /// [`Error::Shape`] for arrays that are no square sparse matrix, [`Error::InvalidParam`] for a weight that is negative or not finite.
+    /// [`Error::Shape`] if the arrays are not a square sparse matrix. [`Error::InvalidParam`] if a weight is
+    /// negative or not finite.
     pub fn symmetrised(starts: &[usize], columns: &[u32], weights: &[f64]) -> Result<Self> {
         let n = starts.len().saturating_sub(1);
         let whole = starts.first() == Some(&0) && starts.last() == Some(&weights.len()) && starts.is_sorted();
         if !whole || columns.len() != weights.len() || columns.iter().any(|&column| column as usize >= n) {
-            return Err(Error::Shape("the affinity is no square sparse matrix".into()));
+            return Err(Error::Shape("the affinity must be a square sparse matrix".into()));
         }
         if let Some(bad) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
             let row = starts.partition_point(|&start| start <= bad) - 1;
@@ -41,16 +43,16 @@ impl Affinity {
             )));
         }
         let matrix = Self { starts: starts.to_vec(), columns: columns.to_vec(), weights: weights.to_vec() };
-        // Transposed twice, rows have their columns in order.
+        // Transposing twice sorts the columns of every row.
         let transposed = matrix.transposed();
         let mean = transposed.transposed().mean_with(&transposed);
         if mean.weights.iter().any(|w| !w.is_finite()) {
-            return Err(Error::param("the affinity overflows where it names a pair more than once"));
+            return Err(Error::param("the affinity overflows when its duplicate entries are added"));
         }
         Ok(mean)
     }
 
-    /// The affinity of a graph: a neighbour weighs 1, or `weight` of its squared distance.
+    /// The affinity of a graph. A neighbor has the weight 1, or `weight` of its squared distance.
     pub(crate) fn of_graph(graph: &KnnGraph, weight: Option<&dyn Fn(f64) -> f64>) -> Self {
         let m = graph.n_neighbors();
         let matrix = Self {
@@ -62,12 +64,12 @@ impl Affinity {
         transposed.transposed().mean_with(&transposed)
     }
 
-    /// An affinity that was [`parts`](Self::parts) before.
+    /// Rebuilds an affinity from its [`parts`](Self::parts), without checks.
     pub(crate) fn of_parts(starts: Vec<usize>, columns: Vec<u32>, weights: Vec<f64>) -> Self {
         Self { starts, columns, weights }
     }
 
-    /// Itself, if it is a sound matrix of `n` rows; what is wrong, as text.
+    /// Returns the matrix if it is valid and has `n` rows, otherwise what is wrong.
     pub(super) fn checked(self, n: usize) -> Result<Self, String> {
         let Self { starts, columns, weights } = &self;
         let whole =
@@ -87,26 +89,26 @@ impl Affinity {
         self.starts.len() - 1
     }
 
-    /// The columns of a row, and the weights in them.
+    /// The columns of a row, and their weights.
     ///
     /// # Panics
-    /// When there is no such row.
+    /// If there is no such row.
     pub fn row(&self, i: usize) -> (&[u32], &[f64]) {
         let stored = self.starts[i]..self.starts[i + 1];
         (&self.columns[stored.clone()], &self.weights[stored])
     }
 
-    /// The sum of a row.
+    /// Sum of the weights of a row.
     pub(super) fn degree(&self, i: usize) -> f64 {
         self.row(i).1.iter().sum()
     }
 
-    /// The largest sum of a row, and the sum of all.
+    /// The largest degree of a row, and the sum of all degrees.
     pub(super) fn sums(&self) -> (f64, f64) {
         (0..self.n_rows()).map(|i| self.degree(i)).fold((0.0, 0.0), |(most, sum), d| (d.max(most), sum + d))
     }
 
-    /// The sum of all weights between rows of different labels, each pair once for either row.
+    /// Total weight between rows with different labels; each pair counts twice.
     pub(super) fn between(&self, labels: &[u32]) -> f64 {
         let of_row = |i: usize| {
             let (columns, weights) = self.row(i);
@@ -116,12 +118,12 @@ impl Affinity {
         (0..self.n_rows()).map(of_row).sum()
     }
 
-    /// An order of rows in which neighbours mostly lie together: parts of `part` rows that grow from row to neighbour. Whoever follows the weights
-    /// finds most rows that it asks for in a near cache then.
+    /// Orders the rows so that neighbors are mostly close together, in parts of `part` rows that grow from
+    /// row to neighbor. This keeps the memory accesses of a pass over all weights local.
     pub(super) fn local_order(&self, part: usize) -> Vec<u32> {
         let n = self.n_rows();
         let mut order = Vec::with_capacity(n);
-        // Rows that have their place, and rows that wait in the part that grows.
+        // The rows that have a place, and the part in whose queue a row waits.
         let (mut placed, mut waits_in) = (vec![false; n], vec![u32::MAX; n]);
         let mut waiting = VecDeque::new();
         let (mut first, mut at, mut grown) = (0, 0u32, 0);
@@ -136,7 +138,7 @@ impl Affinity {
                 continue;
             }
             if grown == part {
-                // The next part begins here.
+                // Start the next part.
                 waiting.clear();
                 (at, grown) = (at + 1, 0);
             }
@@ -154,7 +156,7 @@ impl Affinity {
         order
     }
 
-    /// The same matrix with its rows and columns in another order.
+    /// The matrix with rows and columns permuted.
     pub(super) fn in_order(&self, order: &[u32]) -> Self {
         let mut place = vec![0; order.len()];
         order.iter().enumerate().for_each(|(at, &row)| place[row as usize] = at as u32);
@@ -193,7 +195,7 @@ impl Affinity {
         Self { starts, columns, weights }
     }
 
-    /// The mean of two matrices whose rows are in order.
+    /// The mean of two matrices with ascending columns.
     fn mean_with(&self, other: &Self) -> Self {
         let mut starts = vec![0];
         let most = 2 * self.columns.len();
@@ -205,7 +207,7 @@ impl Affinity {
                 let column =
                     one.get(a).copied().unwrap_or(u32::MAX).min(two.get(b).copied().unwrap_or(u32::MAX));
                 let mut sum = 0.0;
-                // Whoever made the matrix may have named a pair more than once.
+                // The caller's matrix may contain duplicate entries.
                 while one.get(a) == Some(&column) {
                     sum += 0.5 * own[a];
                     a += 1;
@@ -232,7 +234,7 @@ mod tests {
 
     #[test]
     fn an_order_has_every_row_once_and_neighbours_together() {
-        // A ring, its rows scattered.
+        // A ring with its rows scattered.
         let n = 400u32;
         let at = |i: u32| i * 171 % n;
         let mut beside = vec![(0, 0); n as usize];

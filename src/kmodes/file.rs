@@ -1,4 +1,4 @@
-//! This module knows the state of a fit as a checkpoint holds it.
+//! Writes the state of a fit to a checkpoint and reads it back.
 
 use serde_json::json;
 
@@ -10,11 +10,11 @@ use crate::fit::Element;
 use crate::persist::kept::{count, figure, flag, keep, list, number, rows as kept_values, stored_rows, text};
 use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 
-/// The share of each cluster whose responsibility is not stored.
+/// Name of the array with the responsibility of each cluster that is not stored.
 const RESTS: &str = "responsibilities_rest";
 
 impl<T: Element> KModesSolver<T> {
-    /// All that the next step depends on, but for the rows.
+    /// Everything that the next step depends on, except the rows.
     pub(super) fn to_file(&self) -> Contents {
         let n = self.labels.len();
         let mut contents = Contents::new(KMODES_CHECKPOINT);
@@ -59,12 +59,12 @@ impl<T: Element> KModesSolver<T> {
         contents
     }
 
-    /// The state that [`to_file`](Self::to_file) wrote.
+    /// Reads what [`to_file`](Self::to_file) wrote.
     pub(super) fn of_checkpoint(params: &KModesParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(KMODES_CHECKPOINT)?;
         let known: Vec<u32> = list(contents, "labels")?;
         let &[_, dim] = contents.array("centers")?.shape() else {
-            return Err("its \"centers\" are no matrix".into());
+            return Err("its \"centers\" are not a matrix".into());
         };
         let (n, k) = (known.len(), params.n_clusters);
         let about = contents.object("solver")?;
@@ -119,7 +119,7 @@ impl<T: Element> KModesSolver<T> {
         if modes && labels && rows && finite {
             Ok(solver)
         } else {
-            Err("what it holds of its rows does not fit together".into())
+            Err("its modes, labels and responsibilities do not fit together".into())
         }
     }
 }

@@ -1,11 +1,12 @@
-//! This module knows the inner loop: responsibilities of all rows, each replaced by the minimum of a bound, until nothing changes.
+//! Inner loop: updates the responsibilities of all rows, each by minimizing a bound, until they converge.
 //!
-//! The update `z_p <- softmax(a_p + lambda sum_q w_pq z_q)` (equation 8 of the paper) is for all rows at once, so `Z` is held twice. It is the exact
-//! minimum of the tangent bound of
-//! `R(Z) = sum z log z - sum z a - (lambda / 2) sum_pq w_pq z_p.z_q`, with half the weight that the paper writes down: that is what never rises,
-//! and what is watched, as long as `W` is symmetric and `lambda max(0, -lambda_min(W)) <= 2`. A matrix of neighbours has no such condition of its own;
-//! a shift of its diagonal gives it one, adds inertia, and leaves the best labels the best ones. Where only the largest responsibilities of a row are
-//! kept, what is watched may rise a little.
+//! The update `z_p <- softmax(a_p + lambda sum_q w_pq z_q)` (equation 8 of the paper) is made for all rows at
+//! once, so `Z` is held twice. It is the exact minimum of the tangent bound of `R(Z) = sum z log z - sum z a
+//! - (lambda / 2) sum_pq w_pq z_p.z_q`, with half the weight that the paper writes. `R` is the monitored
+//! objective. It never rises if `W` is symmetric and `lambda max(0, -lambda_min(W)) <= 2`. A neighbor matrix
+//! need not meet this condition. Shifting its diagonal ensures it; the shift slows the updates and does not
+//! change which labels are best. If only the largest responsibilities of a row are kept, the objective may
+//! rise a little.
 
 use super::affinity::Affinity;
 use super::shares::{Shares, keep};
@@ -13,39 +14,41 @@ use crate::error::Result;
 use crate::fit::Element;
 use crate::parallel::Executor;
 
-/// Most updates of a loop.
-const MOST_UPDATES: usize = 1000;
-/// A loop ends when what is watched changes by less than this share.
-const STILL: f64 = 1e-6;
-/// By which share what is watched may rise where only the largest responsibilities are kept: up to 5e-5 was seen on digits.
-const LEFT_OUT: f64 = 1e-3;
+/// Maximum number of updates of a loop.
+const MAX_UPDATES: usize = 1000;
+/// A loop ends when the objective changes by less than this share.
+const TOLERANCE: f64 = 1e-6;
+/// Share by which the objective may rise if only the largest responsibilities are kept; up to 5e-5 was seen
+/// on digits.
+const TRUNCATED_SLACK: f64 = 1e-3;
 /// Rows that one worker updates between two merges of sums.
 const TILE_ROWS: usize = 1024;
-/// Rows whose exponentials are made together.
+/// Rows whose exponentials are computed together.
 const GROUP_ROWS: usize = 64;
 
-/// The problem of a loop: what modes and neighbours want of each row.
+/// The inputs of a loop.
 pub(super) struct Problem<'a, T> {
-    /// Kernel values of all rows and modes, `k` a row.
+    /// Kernel values of all rows and modes, `k` per row.
     pub(super) near: &'a [T],
     pub(super) k: usize,
     pub(super) affinity: &'a Affinity,
     pub(super) lambda: f64,
-    /// What the diagonal is shifted by, row by row; empty where it is not.
+    /// Diagonal shift per row; empty if there is none.
     pub(super) shift: &'a [f64],
 }
 
-/// How a loop ended. The responsibilities are in the first of its two buffers.
+/// The result of a loop. The responsibilities are in the first of its two buffers.
 pub(super) struct Relaxed {
-    /// What was watched, before the first update and after each.
+    /// The objective before the first update and after each.
     pub(super) watched: Vec<f64>,
     /// `- sum z a - lambda sum w z.z`.
     pub(super) energy: f64,
-    /// Whether what was watched rose: the loop was left at once if that was asked for.
+    /// Whether the objective rose. The loop stops at once if that was requested.
     pub(super) rose: bool,
 }
 
-/// A number of clusters, which the compiler knows where it is small, so that the loops over them are unrolled.
+/// A number of clusters, as a compile-time constant where it is small, so that loops over clusters are
+/// unrolled.
 trait Width: Copy + Sync {
     fn get(self) -> usize;
 }
@@ -67,19 +70,20 @@ impl Width for usize {
     }
 }
 
-/// Sums of one update, over all rows: of the responsibilities that it reads, and of those that it writes.
+/// Sums of one update over all rows: of the responsibilities that it reads, and of those that it writes.
 #[derive(Clone, Copy, Default)]
 struct Sums {
-    /// `sum z.a` and `sum z.(W z)` of the old ones, and the share of the diagonal's shift in the latter.
+    /// `sum z.a` and `sum z.(W z)` of the old responsibilities, and the part of the diagonal shift in the
+    /// latter.
     near: f64,
     smooth: f64,
     inert: f64,
-    /// `sum z log z - z.a` of the new ones.
+    /// `sum z log z - z.a` of the new responsibilities.
     free: f64,
 }
 
 impl Sums {
-    /// Adds a part, of which nothing is left.
+    /// Adds `part` and resets it.
     fn take(&mut self, part: &mut Self) {
         let Self { near, smooth, inert, free } = std::mem::take(part);
         self.near += near;
@@ -90,7 +94,8 @@ impl Sums {
 }
 
 impl<T: Element> Problem<'_, T> {
-    /// Whether no update can raise what is watched, but for rounding: the shift makes the condition true row by row.
+    /// Whether no update can raise the objective, except by rounding: the shift ensures the condition row by
+    /// row.
     fn goes_down(&self) -> bool {
         let n = self.affinity.n_rows();
         let enough =
@@ -98,7 +103,7 @@ impl<T: Element> Problem<'_, T> {
         self.shift.len() == n && self.shift.iter().enumerate().all(enough)
     }
 
-    /// Runs the loop from `softmax(a)`, or from the update of what the second buffer holds.
+    /// Runs the loop, starting from `softmax(a)`, or from an update of the second buffer if `going_on`.
     pub(super) fn relax(
         &self,
         buffers: &mut [Shares<T>; 2],
@@ -109,14 +114,15 @@ impl<T: Element> Problem<'_, T> {
         for z in &mut *buffers {
             z.resize(self.near.len() / self.k)?;
         }
-        let slack = if buffers[0].is_whole() { T::EPSILON } else { LEFT_OUT };
+        let slack = if buffers[0].is_whole() { T::EPSILON } else { TRUNCATED_SLACK };
         let sure = cfg!(debug_assertions) && buffers[0].is_whole() && self.goes_down();
         let [now, next] = buffers;
         let mut free = self.update(going_on.then_some(&*next), now, cx)?.free;
         let mut watched: Vec<f64> = Vec::new();
         let mut rose = false;
         loop {
-            // The sums of the present responsibilities come with the next ones, which are not used after the last.
+            // The update also computes the sums of the current responsibilities. Its own result is unused in
+            // the last iteration.
             let sums = self.update(Some(now), next, cx)?;
             let value = free - 0.5 * self.lambda * (sums.smooth + sums.inert);
             let energy = -sums.near - self.lambda * sums.smooth;
@@ -130,7 +136,7 @@ impl<T: Element> Problem<'_, T> {
                     return Ok(Relaxed { watched, energy, rose });
                 }
                 watched.push(value);
-                if (value - before).abs() <= STILL * before.abs() || watched.len() > MOST_UPDATES {
+                if (value - before).abs() <= TOLERANCE * before.abs() || watched.len() > MAX_UPDATES {
                     return Ok(Relaxed { watched, energy, rose });
                 }
             } else {
@@ -141,7 +147,7 @@ impl<T: Element> Problem<'_, T> {
         }
     }
 
-    /// One update of all rows, from `z` into `out`; without `z`, from the kernel values alone.
+    /// One update of all rows, from `z` to `out`; without `z`, from the kernel values alone.
     fn update(&self, z: Option<&Shares<T>>, out: &mut Shares<T>, cx: &Executor) -> Result<Sums> {
         macro_rules! widths {
             ($($k:literal)*) => {
@@ -182,7 +188,7 @@ impl<T: Element> Problem<'_, T> {
         Ok(total)
     }
 
-    /// The same where the largest responsibilities of each row are kept.
+    /// Like `update_of`, for rows that keep only their largest responsibilities.
     fn update_largest(&self, z: Option<&Shares<T>>, out: &mut Shares<T>, cx: &Executor) -> Result<Sums> {
         let (k, n) = (self.k, self.affinity.n_rows());
         let mut total = Sums::default();
@@ -221,7 +227,7 @@ impl<T: Element> Problem<'_, T> {
         Ok(total)
     }
 
-    /// Writes `a_p + lambda (sum_q w_pq z_q + shift_p z_p)` of the rows from `first` on.
+    /// Writes `a_p + lambda (sum_q w_pq z_q + shift_p z_p)` for the rows from `first` on.
     #[inline(always)]
     fn wishes(&self, width: impl Width, z: &[T], first: usize, out: &mut [T], sums: &mut Sums) {
         let k = width.get();
@@ -234,7 +240,7 @@ impl<T: Element> Problem<'_, T> {
         }
     }
 
-    /// The same of a row, whose responsibilities are `own`; `add` adds those of a neighbour.
+    /// Like `wishes`, for one row with the responsibilities `own`; `add` adds those of a neighbor.
     #[inline(always)]
     fn wish(&self, p: usize, own: &[T], out: &mut [T], sums: &mut Sums, add: impl Fn(usize, T, &mut [T])) {
         let near = &self.near[p * own.len()..][..own.len()];
@@ -259,7 +265,7 @@ impl<T: Element> Problem<'_, T> {
         out.iter_mut().zip(near).for_each(|(out, &a)| *out = a + lambda * *out);
     }
 
-    /// Makes responsibilities of wishes, in place.
+    /// Turns these exponents into responsibilities, in place.
     #[inline(always)]
     fn softmax(&self, width: impl Width, first: usize, out: &mut [T], sums: &mut Sums, wanted: &mut Vec<T>) {
         let k = width.get();
@@ -288,7 +294,7 @@ impl<T: Element> Problem<'_, T> {
     }
 }
 
-/// Rows of `k` values in another order.
+/// Permutes rows of `k` values.
 pub(super) fn ordered<T: Element>(values: &[T], order: &[u32], k: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(values.len());
     for &row in order {
@@ -297,7 +303,7 @@ pub(super) fn ordered<T: Element>(values: &[T], order: &[u32], k: usize) -> Vec<
     out
 }
 
-/// The label of every row: the cluster that is most responsible, the lowest among equals.
+/// The label of every row: the cluster with the largest responsibility, the lowest among equals.
 pub(super) fn labels<T: Element>(z: &Shares<T>) -> Vec<u32> {
     let mut found = Vec::with_capacity(z.n_rows());
     z.each(|_, row| {
@@ -317,7 +323,7 @@ mod tests {
     use super::*;
     use crate::rng::{Purpose, Rng};
 
-    /// `R` of the definition, with the shift.
+    /// `R` by definition, with the shift.
     fn defined(problem: &Problem<'_, f64>, z: &[f64]) -> f64 {
         let k = problem.k;
         let mut value = 0.0;

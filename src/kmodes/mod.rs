@@ -1,10 +1,12 @@
-//! Scalable Laplacian K-modes: clusters that follow the shape of the data, with modes that are rows of it.
+//! Scalable Laplacian K-modes: clusters of any shape, each represented by one of its own rows.
 //!
-//! Rows that are neighbours want the same label, and every row wants a near mode: what is minimised is
-//! `E = -sum_p k(x_p, m_label(p)) + lambda sum_pq w_pq [label(p) != label(q)]` with a Gaussian kernel `k` (Ziko, Granger and Ben Ayed, 2018).
-//! A relaxation of the labels has a bound that is minimised row by row, for all rows at once.
+//! The method rewards equal labels of neighboring rows, and rows near their mode. It minimizes `E = -sum_p
+//! k(x_p, m_label(p)) + lambda sum_pq w_pq [label(p) != label(q)]` with a Gaussian kernel `k` (Ziko, Granger
+//! and Ben Ayed, 2018). A relaxation of the labels has a bound that is minimized row by row, for all rows at
+//! once.
 
 mod affinity;
+mod begin;
 mod file;
 mod laplacian;
 mod model;

@@ -1,4 +1,4 @@
-//! The result of a fit of Laplacian K-modes, and how it labels new rows.
+//! The result of a Laplacian K-modes fit, and prediction for new rows.
 
 use super::laplacian::labels;
 use super::outside::{Known, Pull, responsibilities};
@@ -9,7 +9,7 @@ use crate::fit::{Element, Typed, either};
 use crate::float::Float;
 use crate::parallel::Executor;
 
-/// A fitted Laplacian K-modes model: modes, and what its rows know of their clusters.
+/// A fitted Laplacian K-modes model: modes, labels, and the responsibilities of the rows of the fit.
 ///
 /// See [`KModesParams::fit`](super::KModesParams::fit) for an example.
 #[derive(Clone, Debug)]
@@ -27,14 +27,14 @@ pub struct KModesModel {
     pub(super) lambda: f64,
 }
 
-/// What is held in the compute type of the rows.
+/// The parts in the compute type of the rows.
 #[derive(Clone, Debug)]
 pub(super) struct Fitted<T> {
     pub(super) modes: Vec<T>,
     pub(super) responsibilities: Shares<T>,
 }
 
-/// Calls `f` with rows as the fit sees them.
+/// Calls `f` with the rows as the fit sees them: scaled to length 1 if `normalize`.
 pub(crate) fn seen<T: Float, R>(
     normalize: bool,
     data: &dyn DataSource<T>,
@@ -59,7 +59,7 @@ impl KModesModel {
         either!(&self.typed, fitted => fitted.modes.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
     }
 
-    /// The rows that the modes are; empty for modes that are means.
+    /// The row numbers of the modes; empty if the modes are means.
     pub fn mode_rows(&self) -> &[u64] {
         &self.mode_rows
     }
@@ -74,12 +74,13 @@ impl KModesModel {
         self.energy
     }
 
-    /// Outer iterations.
+    /// Number of outer iterations.
     pub fn n_iter(&self) -> u64 {
         self.n_iter
     }
 
-    /// The labels of rows that were not in the fit, from the modes and from their neighbors among the rows of the fit, `fitted`.
+    /// Predicts the labels of new rows from the modes and from their neighbors among the rows of the fit,
+    /// `fitted`.
     ///
     /// ```
     /// use shoal::kmodes::LaplacianKModes;
@@ -89,7 +90,8 @@ impl KModesModel {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Source`] for rows of the other type, [`Error::Shape`] for rows other than those of the fit, and those of the sources.
+    /// [`Error::Source`] if the rows have another compute type than the fit. [`Error::Shape`] if `fitted` are
+    /// not the rows of the fit. Errors of the sources.
     pub fn predict<S: Source + ?Sized, F: Source + ?Sized>(&self, rows: &S, fitted: &F) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         match (&self.typed, rows.any(), fitted.any()) {
@@ -99,7 +101,7 @@ impl KModesModel {
             (Typed::F64(found), AnySource::F64(rows), AnySource::F64(fitted)) => {
                 self.label(found, rows, fitted, &cx)
             }
-            _ => Err(Error::Source("the model was fitted to rows of the other floating-point type".into())),
+            _ => Err(Error::Source("the rows must have the compute type of the model: convert them".into())),
         }
     }
 
@@ -113,7 +115,7 @@ impl KModesModel {
         for (what, data) in [("X", rows), ("the rows of the fit", fitted)] {
             if data.dim() != self.dim {
                 return Err(Error::Shape(format!(
-                    "{what} must have {} columns as the model, got {}",
+                    "{what} must have {} columns, as in the fit, got {}",
                     self.dim,
                     data.dim()
                 )));

@@ -1,4 +1,4 @@
-//! This module knows modes: the first ones, rows that their clusters are surest of, and means that are shifted uphill.
+//! Modes: the first ones, the row with the largest responsibility per cluster, and mean shift.
 
 use super::shares::Shares;
 use crate::centers::nearest;
@@ -11,10 +11,10 @@ use crate::parallel::Executor;
 use crate::pass::{Chunk, Wide, sweep};
 use crate::tuning::{DENSITY_ROWS, STRIP_ROWS, tile_rows};
 
-/// Most shifts of a mean.
-const MOST_SHIFTS: usize = 1000;
-/// A mean is at rest when none of its values moves by more than this share of the largest.
-const AT_REST: f64 = 1e-5;
+/// Maximum number of mean-shift iterations.
+const MAX_SHIFTS: usize = 1000;
+/// A mean has converged when none of its values moves by more than this share of the largest value.
+const TOLERANCE: f64 = 1e-5;
 
 /// The Gaussian kernel of a squared distance.
 #[derive(Clone, Copy, Debug)]
@@ -34,12 +34,12 @@ impl Gauss {
     }
 }
 
-/// Packs modes for the rows that they will meet.
+/// Packs modes for the rows of `data`.
 pub(super) fn packed<T: Compute>(modes: &[T], data: &dyn DataSource<T>) -> PackedCenters<T> {
     PackedCenters::for_rows(MatRef::new(modes, data.dim()), data.most_values().is_some())
 }
 
-/// The kernel of every row and mode, into `near`, `k` values a row.
+/// Writes the kernel of every row and mode to `near`, `k` values per row.
 pub(super) fn nearness<T: Element>(
     data: &dyn DataSource<T>,
     modes: &[T],
@@ -69,7 +69,7 @@ pub(super) fn nearness<T: Element>(
     sweep(data, cx, tile_rows(k), state, &mut (), (|| (), Default::default), absorb, |(), ()| ())
 }
 
-/// Rows by their labels, ascending; those without one are nowhere.
+/// Rows by label, ascending; rows without a label are left out.
 fn members(labels: &[Option<u32>], k: usize) -> Vec<Vec<u64>> {
     let mut of = vec![Vec::new(); k];
     for (i, label) in labels.iter().enumerate() {
@@ -80,11 +80,12 @@ fn members(labels: &[Option<u32>], k: usize) -> Vec<Vec<u64>> {
     of
 }
 
-/// Labels by the nearest first mode. Of modes that were drawn one may be nearest to no row, as it coincides with another: it becomes the row that is
-/// farthest from its own.
+/// Labels rows by the nearest first mode. A drawn mode that is nearest to no row, because it coincides with
+/// another, is replaced by the row farthest from its own mode.
 ///
 /// # Errors
-/// [`Error::InvalidParam`] for modes that were given of which one is nearest to no row, and for fewer distinct rows than modes; those of the source.
+/// [`Error::InvalidParam`] if a given mode is nearest to no row, or if there are fewer distinct rows than
+/// modes. Errors of the source.
 pub(super) fn first_labels<T: Element>(
     data: &dyn DataSource<T>,
     modes: &mut [T],
@@ -108,7 +109,7 @@ pub(super) fn first_labels<T: Element>(
     }
 }
 
-/// Whether the kernel sees next to nothing: of most rows that do not coincide with a mode it is 0, whatever the mode.
+/// Whether the kernel is too narrow: for most rows that do not coincide with a mode, it is 0 for every mode.
 pub(super) fn is_blind<T: Element>(near: &[T], k: usize) -> bool {
     let (mut seen, mut unseen) = (0, 0);
     for row in near.chunks_exact(k) {
@@ -121,14 +122,14 @@ pub(super) fn is_blind<T: Element>(near: &[T], k: usize) -> bool {
     unseen > seen
 }
 
-/// The row of each cluster where its rows are densest: that with the largest sum of kernels with the others. Of a large cluster some of the rows,
-/// evenly spaced, stand for all.
+/// The densest row of each cluster: the one with the largest sum of kernels to the others. An evenly spaced
+/// sample represents a large cluster.
 ///
 /// # Errors
-/// Those of the source.
+/// Errors of the source.
 ///
 /// # Panics
-/// When a cluster has no rows.
+/// If a cluster has no rows.
 pub(super) fn densest<T: Element>(
     data: &dyn DataSource<T>,
     labels: &[Option<u32>],
@@ -167,15 +168,15 @@ pub(super) fn densest<T: Element>(
     Ok(found)
 }
 
-/// The refusal of first modes of which one is nearest to no row.
 fn without_rows(k: usize, l: usize) -> Error {
     Error::param(format!(
-        "n_clusters={k} must be at most the number of distinct rows, and init must give modes that differ: no row is nearest to mode {l}"
+        "n_clusters must be at most the number of distinct rows, and init must give distinct modes: with n_clusters={k}, no row is nearest to mode {l}"
     ))
 }
 
-/// The row that each cluster is surest of (equation 10), the lowest among equals: the one for which the others are responsible least, which can be
-/// told where the responsibility itself rounds to 1 for many rows.
+/// The row with the largest responsibility for each cluster (equation 10), the lowest index among equals.
+/// Compares the sum of the other responsibilities, which still differs where the responsibility itself rounds
+/// to 1.
 pub(super) fn surest<T: Element>(z: &Shares<T>) -> Vec<u64> {
     let k = z.k();
     let mut best = vec![(f64::INFINITY, 0); k];
@@ -202,7 +203,8 @@ struct Shifted {
     weights: Vec<f64>,
 }
 
-/// Shifts each mode to the mean of its rows, weighted by their kernel (equation 9), until it is at rest. Gives the number of shifts.
+/// Moves each mode to the kernel-weighted mean of its rows (equation 9) until it converges. Returns the
+/// number of iterations.
 pub(super) fn shift<T: Element>(
     data: &dyn DataSource<T>,
     labels: &[u32],
@@ -215,7 +217,7 @@ pub(super) fn shift<T: Element>(
     let mut moving = vec![true; k];
     let mut shifts = 0;
     let make = || Shifted { sums: vec![0.0; k * d], weights: vec![0.0; k] };
-    while moving.contains(&true) && shifts < MOST_SHIFTS {
+    while moving.contains(&true) && shifts < MAX_SHIFTS {
         let packed = packed(modes, data);
         let mut total = make();
         let absorb =
@@ -227,7 +229,7 @@ pub(super) fn shift<T: Element>(
                 energies.resize(k, 0.0);
                 kernel::sq_dists(chunk.rows, labels, &packed, sq_dists);
                 weights.clear();
-                // Rows of modes at rest count for nothing.
+                // Rows of converged modes get weight 0.
                 weights.extend(
                     sq_dists.iter().zip(labels).map(|(&sq_dist, &label)| {
                         if moving[label as usize] { gauss.of(sq_dist) } else { 0.0 }
@@ -249,7 +251,7 @@ pub(super) fn shift<T: Element>(
             }
             let weight = total.weights[l];
             if weight == 0.0 {
-                // No row is within the kernel's sight: it stays.
+                // The kernel is 0 for every row: the mode stays.
                 moving[l] = false;
                 continue;
             }
@@ -260,7 +262,7 @@ pub(super) fn shift<T: Element>(
                 most = most.max(new.to_f64().abs());
                 *m = new;
             }
-            moving[l] = move_of >= AT_REST * most && move_of > 0.0;
+            moving[l] = move_of >= TOLERANCE * most && move_of > 0.0;
         }
         shifts += 1;
     }

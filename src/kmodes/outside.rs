@@ -1,4 +1,4 @@
-//! This module knows the responsibilities of rows that were not in the fit, through their neighbours that were.
+//! Responsibilities of rows that were not in the fit, from their neighbors in the fit.
 
 use super::modes::{Gauss, nearness};
 use super::shares::Shares;
@@ -10,16 +10,17 @@ use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::tuning::STRIP_ROWS;
 
-/// What a neighbour weighs.
+/// The weight of a neighbor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pull {
-    /// As much as the kernel says.
+    /// The kernel value.
     Kernel,
-    /// This much: the mean sum of a row of the affinity, for each neighbour, so that new rows are pulled as much as those of the fit.
+    /// A constant per neighbor: the mean degree of the affinity divided by the number of neighbors, so that
+    /// new rows are pulled as strongly as those of the fit.
     Each(f64),
 }
 
-/// What a fit knows that others ask it for: its rows, as it has seen them, and what it found.
+/// The parts of a fit that prediction needs; `rows` are the rows as the fit saw them.
 pub(crate) struct Known<'a, T> {
     pub(crate) rows: &'a dyn DataSource<T>,
     pub(crate) modes: &'a [T],
@@ -30,10 +31,10 @@ pub(crate) struct Known<'a, T> {
     pub(crate) lambda: f64,
 }
 
-/// `softmax(k(x, m) + lambda sum_q w_q z_q)` over the nearest rows `q` of the fit, for each of other rows.
+/// `softmax(k(x, m) + lambda sum_q w_q z_q)` for every row, where `q` are the nearest rows of the fit.
 ///
 /// # Errors
-/// Those of the sources; [`Error::Shape`] for responsibilities of another number of rows.
+/// [`Error::Shape`] if the responsibilities have another number of rows. Errors of the sources.
 pub(crate) fn responsibilities<T: Element>(
     rows: &dyn DataSource<T>,
     known: &Known<'_, T>,
@@ -43,7 +44,7 @@ pub(crate) fn responsibilities<T: Element>(
     let (n, fitted) = (count_rows(rows)?, count_rows(known.rows)?);
     if known.responsibilities.n_rows() as u64 != fitted || m as u64 > fitted {
         return Err(Error::Shape(format!(
-            "the fit was of other rows than the {fitted} that are given for it"
+            "the rows of the fit must be passed, got {fitted} rows that do not match the model"
         )));
     }
     let gauss = Gauss::new(known.bandwidth * known.bandwidth);

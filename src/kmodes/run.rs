@@ -1,4 +1,4 @@
-//! Laplacian K-modes as a method, and what its runs have in addition to those of other methods.
+//! Laplacian K-modes as a method, and the extra methods of its runs.
 
 use super::affinity::Affinity;
 use super::model::KModesModel;
@@ -11,7 +11,7 @@ use crate::float::Float;
 use crate::parallel::Executor;
 use crate::persist::Contents;
 
-/// A fit of Laplacian K-modes in progress. It does not hold the data.
+/// A Laplacian K-modes fit in progress. It does not hold the data.
 ///
 /// See [`KModesParams`] for an example.
 pub type KModesRun = Run<LaplacianKModes>;
@@ -75,14 +75,14 @@ impl KModesParams {
     /// ```
     ///
     /// # Errors
-    /// As [`KModesParams::start`]; [`Error::Shape`] for an affinity of another number of rows.
+    /// As [`KModesParams::start`], and [`Error::Shape`] if the affinity has another number of rows.
     pub fn start_with<S: Source + ?Sized>(&self, rows: &S, affinity: Affinity) -> Result<KModesRun> {
         let mut run = self.start(rows)?;
         if Some(affinity.n_rows() as u64) != run.n_rows() {
             return Err(Error::Shape(format!(
-                "the affinity is of {} rows, and there are {} rows of features",
-                affinity.n_rows(),
-                run.n_rows().unwrap_or_default()
+                "the affinity must have as many rows as the data, {}, got {}",
+                run.n_rows().unwrap_or_default(),
+                affinity.n_rows()
             )));
         }
         either!(run.solver_mut(), solver => solver.take_affinity(affinity));
@@ -91,8 +91,8 @@ impl KModesParams {
 }
 
 impl KModesRun {
-    /// Makes the neighbor graph now instead of in the first step, for callers that cluster it to find the first labels. Does nothing if the
-    /// graph exists.
+    /// Builds the neighbor graph now instead of in the first step, for callers that cluster it to find the
+    /// first labels. Does nothing if the graph exists.
     ///
     /// See [`KModesRun::begin_with`] for an example.
     ///
@@ -111,13 +111,14 @@ impl KModesRun {
         self.with_solver(rows, cx, Prepare)
     }
 
-    /// The affinity of the rows; `None` before it is made.
+    /// The affinity of the rows; `None` before it is built.
     pub fn affinity(&self) -> Option<&Affinity> {
         either!(self.solver(), solver => solver.affinity.as_ref())
     }
 
-    /// Begins with labels instead of seeds: the first modes are the densest rows of the clusters, and each iteration continues from the
-    /// responsibilities that the previous one ended with. A row without a label gets the label of the nearest mode.
+    /// Starts from labels instead of seeds. The first modes are the densest rows of the clusters, and each
+    /// iteration continues from the responsibilities of the previous one. A row without a label gets the
+    /// label of the nearest mode.
     ///
     /// ```
     /// use shoal::kmodes::LaplacianKModes;
@@ -131,38 +132,36 @@ impl KModesRun {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] for another number of labels than of rows; [`Error::InvalidParam`] for a label that is no cluster, for a cluster
-    /// without rows, and after the first step.
+    /// [`Error::Shape`] if the number of labels differs from the number of rows. [`Error::InvalidParam`] if a
+    /// label is not a cluster, if a cluster has no rows, or after the first step.
     pub fn begin_with(&mut self, labels: Vec<Option<u32>>) -> Result<()> {
         self.begin_with_named(labels, ("labels", 0.0))
     }
 
-    /// The same with the name of the method that found the labels, and the seconds that it took.
+    /// Like `begin_with`, with the name of the method that found the labels, and the seconds it took.
     pub(crate) fn begin_with_named(&mut self, labels: Vec<Option<u32>>, found: (&str, f64)) -> Result<()> {
         let n = self.n_rows().unwrap_or_default();
         if labels.len() as u64 != n {
             return Err(Error::Shape(format!(
-                "there are {} labels to begin with, and {n} rows",
+                "labels must have one entry for each of the {n} rows, got {}",
                 labels.len()
             )));
         }
         if !self.history().is_empty() {
-            return Err(Error::param("labels to begin with must come before the first step"));
+            return Err(Error::param("labels must be given before the first step"));
         }
         let n_clusters = either!(self.solver(), solver => solver.params.n_clusters);
         let mut used = vec![false; n_clusters];
         for &label in labels.iter().flatten() {
             let Some(used) = used.get_mut(label as usize) else {
                 return Err(Error::param(format!(
-                    "labels to begin with must be below n_clusters={n_clusters}, got {label}"
+                    "labels must be below n_clusters={n_clusters}, got {label}"
                 )));
             };
             *used = true;
         }
         if let Some(l) = used.iter().position(|used| !used) {
-            return Err(Error::param(format!(
-                "labels to begin with must name every cluster, and none is {l}"
-            )));
+            return Err(Error::param(format!("labels must include every cluster, but none is {l}")));
         }
         either!(self.solver_mut(), solver => solver.begin_with(labels, found));
         Ok(())
@@ -178,7 +177,7 @@ impl KModesRun {
         either!(self.solver(), solver => solver.modes.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
     }
 
-    /// The rows that the modes are; empty for modes that are means.
+    /// The row numbers of the modes; empty if the modes are means.
     pub fn mode_rows(&self) -> &[u64] {
         either!(self.solver(), solver => &solver.mode_rows)
     }

@@ -1,7 +1,7 @@
-//! This module knows responsibilities: all of them of every row, or the largest ones, and how much is left for each of the others.
+//! Responsibilities: all of every row, or the largest ones plus an equal share for each of the others.
 //!
-//! What is left out is shared equally by the clusters that are left out, so that rows are positive and have the sum 1 as ever, and neighbours
-//! pull as they would, but for differences among what is small.
+//! The clusters that are left out share the rest of a row equally. Rows stay positive with sum 1, and
+//! neighbors pull as with all values, except for differences among small ones.
 
 use crate::error::Result;
 use crate::fit::Element;
@@ -11,26 +11,26 @@ use crate::matrix::make_room;
 #[derive(Clone, Debug)]
 pub(crate) struct Shares<T> {
     k: usize,
-    /// Clusters of each row whose responsibilities are kept: all `k`, or less.
+    /// Number of responsibilities stored per row: all `k`, or fewer.
     top: usize,
-    /// All `k` of a row; or those that are kept, and then that of each of the others.
+    /// All `k` values of a row, or the stored ones followed by the value of each other cluster.
     values: Vec<T>,
-    /// The clusters that are kept of a row, ascending; nothing where that is all of them.
+    /// The stored clusters of each row, ascending; empty if all are stored.
     clusters: Vec<u32>,
 }
 
 impl<T: Element> Shares<T> {
-    /// None yet.
+    /// Zero rows.
     pub(super) fn new(k: usize, top: usize) -> Self {
         Self { k, top: top.min(k), values: Vec::new(), clusters: Vec::new() }
     }
 
-    /// All of them.
+    /// Responsibilities for all `k` clusters.
     pub(super) fn whole_of(k: usize, values: Vec<T>) -> Self {
         Self { k, top: k, values, clusters: Vec::new() }
     }
 
-    /// All of each row's for its label.
+    /// Responsibility 1 for the label of each row.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -42,7 +42,7 @@ impl<T: Element> Shares<T> {
             let at = if shares.is_whole() {
                 label as usize
             } else {
-                // The label, and the lowest of the others.
+                // Store the label and the lowest of the other clusters.
                 let kept = &mut shares.clusters[p * top..][..top];
                 (0..).zip(&mut *kept).for_each(|(l, kept)| *kept = l);
                 kept[top - 1] = kept[top - 1].max(label);
@@ -53,7 +53,8 @@ impl<T: Element> Shares<T> {
         Ok(shares)
     }
 
-    /// Those of rows of which `clusters` are kept, or all where there are no `clusters`; `None` for what does not fit together.
+    /// Rebuilds `n` rows from the stored values and their `clusters`, or from all values if `clusters` is
+    /// empty. `None` if the arrays do not fit together.
     pub(crate) fn of_kept(k: usize, kept: Vec<T>, clusters: Vec<u32>, n: usize) -> Option<Self> {
         if clusters.is_empty() {
             return (kept.len() == n * k).then(|| Self::whole_of(k, kept));
@@ -72,12 +73,11 @@ impl<T: Element> Shares<T> {
         Some(Self { k, top, values, clusters })
     }
 
-    /// Number of clusters.
     pub(super) fn k(&self) -> usize {
         self.k
     }
 
-    /// Whether nothing is left out.
+    /// Whether all responsibilities are stored.
     pub(super) fn is_whole(&self) -> bool {
         self.top == self.k
     }
@@ -90,7 +90,7 @@ impl<T: Element> Shares<T> {
         self.values.len() / self.width().max(1)
     }
 
-    /// Values of a row.
+    /// Values per row.
     fn width(&self) -> usize {
         if self.is_whole() { self.k } else { self.top + 1 }
     }
@@ -99,7 +99,7 @@ impl<T: Element> Shares<T> {
         if self.is_whole() { 0 } else { self.top }
     }
 
-    /// Makes it one of so many rows, whatever their responsibilities.
+    /// Resizes to `n` rows; the values are unspecified.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -114,19 +114,18 @@ impl<T: Element> Shares<T> {
         Ok(())
     }
 
-    /// All values, where nothing is left out.
+    /// All values, if all are stored.
     pub(super) fn whole(&self) -> &[T] {
         debug_assert!(self.is_whole());
         &self.values
     }
 
-    /// The same, to be written.
     pub(super) fn whole_mut(&mut self) -> &mut [T] {
         debug_assert!(self.is_whole());
         &mut self.values
     }
 
-    /// What is kept of each row, without the rest, and of which clusters.
+    /// The stored values of each row, without the rest, and their clusters.
     pub(crate) fn kept(&self) -> (Vec<T>, &[u32]) {
         if self.is_whole() {
             return (self.values.clone(), &[]);
@@ -135,7 +134,7 @@ impl<T: Element> Shares<T> {
         (rows.flat_map(|row| &row[..self.top]).copied().collect(), &self.clusters)
     }
 
-    /// What is left of each row for each of the others, to the bit; nothing where all are kept.
+    /// The rest value of each row; empty if all responsibilities are stored.
     pub(super) fn rests(&self) -> Vec<T> {
         if self.is_whole() {
             return Vec::new();
@@ -143,7 +142,7 @@ impl<T: Element> Shares<T> {
         self.values.chunks_exact(self.top + 1).map(|row| row[self.top]).collect()
     }
 
-    /// The same with what [`rests`](Self::rests) gave; `None` for another number of them.
+    /// Sets the rest values from [`rests`](Self::rests). `None` if their number is wrong.
     pub(super) fn with_rests(mut self, rests: &[T]) -> Option<Self> {
         let n = if self.is_whole() { 0 } else { self.n_rows() };
         if rests.len() != n {
@@ -154,13 +153,13 @@ impl<T: Element> Shares<T> {
         Some(self)
     }
 
-    /// Parts of `rows` rows, in which the largest of rows can be written with [`keep`].
+    /// Mutable parts of `rows` rows each, for writing with [`keep`].
     pub(super) fn parts(&mut self, rows: usize) -> impl Iterator<Item = (&mut [T], &mut [u32])> + Send {
         let (width, top) = (self.top + 1, self.top);
         self.values.chunks_mut(rows * width).zip(self.clusters.chunks_mut(rows * top))
     }
 
-    /// The responsibilities of a row for all clusters.
+    /// Writes the responsibilities of a row for all clusters to `out`.
     pub(super) fn spread(&self, p: usize, out: &mut [T]) {
         if self.is_whole() {
             out.copy_from_slice(&self.values[p * self.k..][..self.k]);
@@ -171,7 +170,7 @@ impl<T: Element> Shares<T> {
         row.iter().zip(clusters).for_each(|(&z, &l)| out[l as usize] = z);
     }
 
-    /// Adds `weight` times the responsibilities of a row.
+    /// Adds `weight` times the responsibilities of a row to `out`.
     pub(super) fn add(&self, p: usize, weight: T, out: &mut [T]) {
         if self.is_whole() {
             let row = &self.values[p * self.k..][..self.k];
@@ -195,7 +194,7 @@ impl<T: Element> Shares<T> {
         (&self.values[p * width..][..width], &self.clusters[p * self.top..][..self.top])
     }
 
-    /// Calls `f` with every row.
+    /// Calls `f` with the index and the responsibilities of every row.
     pub(super) fn each(&self, mut f: impl FnMut(usize, &[T])) {
         if self.is_whole() {
             self.values.chunks_exact(self.k).enumerate().for_each(|(p, row)| f(p, row));
@@ -208,7 +207,7 @@ impl<T: Element> Shares<T> {
         }
     }
 
-    /// Makes it the rows of `other`: those that `order` names, in that order.
+    /// Copies the rows of `other`, or those listed in `order`, in that order.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -228,7 +227,7 @@ impl<T: Element> Shares<T> {
         Ok(())
     }
 
-    /// Writes its rows into `out`, each to the place that `order` has for it.
+    /// Writes row `i` to row `order[i]` of `out`.
     pub(super) fn put_back(&self, order: &[u32], out: &mut Self) {
         fn put<V: Copy>(from: &[V], order: &[u32], width: usize, out: &mut [V]) {
             for (row, &place) in from.chunks_exact(width.max(1)).zip(order) {
@@ -240,8 +239,8 @@ impl<T: Element> Shares<T> {
     }
 }
 
-/// Keeps the largest responsibilities of a row, of which the lower cluster comes first among equals; of the others the mean. The row becomes what
-/// is kept of it.
+/// Stores the largest responsibilities of a row, the lower cluster first among equals, and the mean of the
+/// others. Updates `row` to the stored approximation.
 pub(super) fn keep<T: Element>(row: &mut [T], values: &mut [T], clusters: &mut [u32], order: &mut Vec<u32>) {
     let top = clusters.len();
     order.clear();
@@ -251,7 +250,7 @@ pub(super) fn keep<T: Element>(row: &mut [T], values: &mut [T], clusters: &mut [
     });
     let (kept, others) = order.split_at_mut(top);
     kept.sort_unstable();
-    // In one order, whatever order the selection left.
+    // Selection leaves an unspecified order; sort for reproducible sums.
     others.sort_unstable();
     let rest: f64 = others.iter().map(|&l| row[l as usize].to_f64()).sum();
     let rest = T::from_f64(rest / others.len() as f64);

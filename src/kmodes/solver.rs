@@ -1,35 +1,30 @@
-//! This module knows the outer loop of Laplacian K-modes as a solver: modes, then responsibilities, then modes.
+//! Outer loop of Laplacian K-modes as a solver: alternates responsibilities and modes.
 
 use std::time::Instant;
 
 use super::affinity::Affinity;
 use super::laplacian::{Problem, Relaxed, labels, ordered};
 use super::model::{Fitted, KModesModel};
-use super::modes::{Gauss, densest, first_labels, is_blind, nearness, shift, surest};
+use super::modes::{Gauss, is_blind, nearness, shift, surest};
 use super::outside::Pull;
 use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
 use super::shares::Shares;
-use super::width::{mean_sq_dist, refuse_overflow, sound_variance, weight_for};
-use crate::centers::nearest;
-use crate::data::{Access, DataSource, count_rows, normalize_rows, take};
+use crate::data::{Access, DataSource, take};
 use crate::error::Result;
 use crate::fit::{Element, Facts, FitSolver, Metric, Solver, Step, StopReason, Typed};
-use crate::graph::{About, knn_graph};
 use crate::kernel::sq_dist;
-use crate::matrix::make_room;
 use crate::parallel::Executor;
 use crate::persist::Contents;
-use crate::seeding::Seeding;
 use crate::tuning::NEAR_BYTES;
 
 /// The run ends when the energy changes by less than this share.
-const SETTLED: f64 = 1e-5;
-/// What is left of the Laplacian's weight after a collapse.
-const LESS: f64 = 0.8;
-/// Collapses after which there is next to nothing left of it.
-const MOST_COLLAPSES: u32 = 60;
+const TOLERANCE: f64 = 1e-5;
+/// Factor on the Laplacian's weight after a collapse.
+const COLLAPSE_FACTOR: f64 = 0.8;
+/// Maximum number of collapses; the weight is then nearly 0.
+const MAX_COLLAPSES: u32 = 60;
 
-/// What a fit shows between two of its steps.
+/// The solver's state between two steps, for the Python bindings.
 #[derive(Clone, Copy)]
 #[cfg(feature = "python")]
 pub(crate) struct View<'a, T> {
@@ -39,7 +34,7 @@ pub(crate) struct View<'a, T> {
     pub(crate) responsibilities: &'a Shares<T>,
     pub(crate) about: &'a str,
     pub(crate) recall: f64,
-    /// The kernel's variance.
+    /// Variance of the kernel.
     pub(crate) variance: f64,
     pub(crate) lambda: f64,
     pub(crate) relaxed: &'a [Vec<f64>],
@@ -49,11 +44,11 @@ pub(crate) struct View<'a, T> {
     pub(crate) blind: bool,
     pub(crate) n_iter: u64,
     pub(crate) seeded_by: &'a str,
-    /// Seconds for the graph, for the first modes, for iterations.
+    /// Seconds for the graph, for the first modes, and for iterations.
     pub(crate) timings: [f64; 3],
 }
 
-/// A fit on its way, over rows as they are to be seen.
+/// Laplacian K-modes as a state, over rows as the fit sees them.
 #[expect(clippy::struct_excessive_bools, reason = "they are what Python shows, one by one")]
 pub struct KModesSolver<T> {
     pub(super) params: KModesParams,
@@ -63,28 +58,28 @@ pub struct KModesSolver<T> {
     pub(super) recall: f64,
     pub(super) variance: f64,
     pub(super) modes: Vec<T>,
-    /// The rows that the modes are; none where they are means.
+    /// The row numbers of the modes; empty if the modes are means.
     pub(super) mode_rows: Vec<u64>,
     pub(super) labels: Vec<u32>,
-    /// The kernel of all rows and modes; empty where it is not known.
+    /// Kernel values of all rows and modes; empty if they must be recomputed.
     pub(super) near: Vec<T>,
     pub(super) z: Shares<T>,
     pub(super) spare: [Shares<T>; 2],
-    /// The affinity in an order that keeps neighbours together, and that order; of many rows only.
+    /// The affinity in an order that keeps neighbors together, and that order; only for many rows.
     pub(super) local: Option<(Affinity, Vec<u32>)>,
     pub(super) lambda: f64,
-    /// Labels to begin with, that of the nearest mode where there is none.
+    /// Labels to start from; a row without one gets that of the nearest mode.
     pub(super) first: Vec<Option<u32>>,
-    /// Whether responsibilities go on from those before, instead of beginning with those of the modes.
+    /// Whether an iteration starts from the previous responsibilities instead of from the modes.
     pub(super) warm_start: bool,
-    /// Whether the diagonal is shifted, where that is left to the run.
+    /// Whether the diagonal is shifted, with [`Shift::Auto`].
     pub(super) shifted: bool,
-    /// `-sum z a - lambda sum w z.z` of the iteration before.
+    /// `-sum z a - lambda sum w z.z` of the previous iteration.
     pub(super) expected: Option<f64>,
     pub(super) relaxed: Vec<Vec<f64>>,
     pub(super) energies: Vec<f64>,
     pub(super) collapsed: bool,
-    /// Whether the kernel saw next to nothing once.
+    /// Whether the kernel was too narrow in some iteration.
     pub(super) blind: bool,
     pub(super) begun: bool,
     pub(super) n_iter: u64,
@@ -126,7 +121,7 @@ impl<T: Element> KModesSolver<T> {
         }
     }
 
-    /// What the solver shows between two steps.
+    /// The solver's public state between two steps.
     #[cfg(feature = "python")]
     pub(crate) fn view(&self) -> View<'_, T> {
         View {
@@ -155,7 +150,6 @@ impl<T: Element> KModesSolver<T> {
         self.about = "precomputed".into();
     }
 
-    /// The model in its present state.
     fn model_of(&self) -> KModesModel {
         let m = self.params.n_neighbors;
         let sum = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1);
@@ -176,136 +170,12 @@ impl<T: Element> KModesSolver<T> {
         }
     }
 
-    fn gauss(&self) -> Gauss {
+    pub(super) fn gauss(&self) -> Gauss {
         Gauss::new(self.variance)
     }
 
-    /// Makes the graph, if none was given, and finds the kernel's width.
-    pub(super) fn prepare(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        if self.variance > 0.0 {
-            return Ok(());
-        }
-        let begun = Instant::now();
-        let (made, variance) = self.prepared(data, cx)?;
-        if let Some((affinity, About { method, recall, .. })) = made {
-            self.affinity = Some(affinity);
-            self.about = method.name().into();
-            self.recall = recall;
-        }
-        self.variance = variance;
-        self.timings[0] += begun.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Begins with labels, found in `seconds`, and goes on from the responsibilities that each iteration ends with.
-    pub(super) fn begin_with(&mut self, labels: Vec<Option<u32>>, (name, seconds): (&str, f64)) {
-        self.first = labels;
-        self.warm_start = true;
-        // An interrupted first step may have begun with seeds.
-        self.begun = false;
-        self.seeded_by = name.into();
-        self.timings[1] += seconds;
-    }
-
-    /// The graph, the kernel's width and the first modes.
-    fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
-        let (k, n, d) = (self.params.n_clusters, count_rows(data)?, data.dim());
-        self.prepare(data, cx)?;
-        let begun = Instant::now();
-        let gauss = self.gauss();
-        let mut near = Vec::new();
-        make_room(&mut near, "kernel values", n, k)?;
-        near.resize(n as usize * k, T::ZERO);
-        let kept = self.params.kept(n, size_of::<T>());
-        let spare = [Shares::new(k, kept), Shares::new(k, kept)];
-        let degree = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1 / n as f64);
-        let lambda = self.params.laplacian_weight.unwrap_or_else(|| weight_for(k, degree, self.warm_start));
-        let mut z = Shares::new(k, kept);
-        let (modes, mode_rows, labels, seeded_by) = if self.warm_start {
-            let (modes, rows, labels) = self.modes_of_labels(data, cx)?;
-            z = Shares::of_labels(k, kept, &labels)?;
-            let by_product = self.params.mode_update == ModeUpdate::ByProduct;
-            (modes, if by_product { rows } else { Vec::new() }, labels, self.seeded_by.clone())
-        } else {
-            let mut seeds = self.params.seeding.choose(data, k, self.params.rng_seed, 0, cx)?;
-            let given = matches!(self.params.seeding, Seeding::Given(_));
-            if self.params.normalize && given {
-                normalize_rows(&mut seeds.centers, d);
-            }
-            let labels = first_labels(data, &mut seeds.centers, given, cx)?;
-            if self.params.mode_update == ModeUpdate::ByProduct {
-                let rows = densest(data, &each(&labels), k, gauss, cx)?;
-                (take(data, &rows)?, rows, labels, seeds.method)
-            } else {
-                (seeds.centers, Vec::new(), labels, seeds.method)
-            }
-        };
-        nearness(data, &modes, gauss, &mut near, cx)?;
-        // From here on nothing can fail: a beginning that is interrupted leaves nothing behind but the graph.
-        (self.dim, self.near, self.lambda) = (d, near, lambda);
-        (self.z, self.spare) = (z, spare);
-        (self.modes, self.mode_rows, self.labels) = (modes, mode_rows, labels);
-        self.seeded_by = seeded_by;
-        self.timings[1] += begun.elapsed().as_secs_f64();
-        self.begun = true;
-        Ok(())
-    }
-
-    /// Modes of the labels to begin with: the row of each cluster where its rows are densest. Rows without a label get that of the nearest mode. Where
-    /// modes coincide, others take their places, and rows the labels of the nearest ones.
-    fn modes_of_labels(
-        &self,
-        data: &dyn DataSource<T>,
-        cx: &Executor,
-    ) -> Result<(Vec<T>, Vec<u64>, Vec<u32>)> {
-        let (k, d) = (self.params.n_clusters, data.dim());
-        let found = |labels: &[Option<u32>]| -> Result<(Vec<T>, Vec<u64>)> {
-            let rows = densest(data, labels, k, self.gauss(), cx)?;
-            Ok((take(data, &rows)?, rows))
-        };
-        let (mut modes, mut rows) = found(&self.first)?;
-        let all: Vec<&[T]> = modes.chunks_exact(d).collect();
-        let labels: Vec<u32> = if (1..k).any(|l| all[..l].contains(&all[l])) {
-            let labels = first_labels(data, &mut modes, false, cx)?;
-            (modes, rows) = found(&each(&labels))?;
-            labels
-        } else if self.first.contains(&None) {
-            let (nearest, _) = nearest(&modes, 1, Metric::Euclidean, data, cx)?;
-            self.first.iter().zip(nearest).map(|(first, near)| first.unwrap_or(near)).collect()
-        } else {
-            self.first.iter().flatten().copied().collect()
-        };
-        Ok((modes, rows, labels))
-    }
-
-    /// The affinity, if none was given, and the kernel's variance.
-    fn prepared(&self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Option<(Affinity, About)>, f64)> {
-        let Self { params, .. } = self;
-        let given = params.bandwidth.map(|bandwidth| bandwidth * bandwidth);
-        let sure = |mean| sound_variance::<T>(mean, params.normalize);
-        let (made, variance) = if let Some(affinity) = &self.affinity {
-            (None, given.map_or_else(|| sure(mean_sq_dist(data, affinity, cx)?), Ok)?)
-        } else {
-            let graph = knn_graph(data, params.n_neighbors, params.graph_method, 0.95, cx)?;
-            let sq_dists = graph.sq_dists();
-            let mean = || sure(sq_dists.iter().sum::<f64>() / sq_dists.len() as f64);
-            let variance = given.map_or_else(mean, Ok)?;
-            let gauss = Gauss::new(variance);
-            let weight = |sq_dist| gauss.of(sq_dist);
-            let affinity = Affinity::of_graph(&graph, params.gaussian.then_some(&weight));
-            (Some((affinity, graph.about())), variance)
-        };
-        let affinity = made.as_ref().map(|(affinity, _)| affinity).or(self.affinity.as_ref());
-        let sums = affinity.map_or((0.0, 0.0), Affinity::sums);
-        let degree = sums.1 / count_rows(data)?.max(1) as f64;
-        let weight = params.laplacian_weight.unwrap_or_else(|| {
-            weight_for(params.n_clusters, degree, false).max(weight_for(params.n_clusters, degree, true))
-        });
-        refuse_overflow::<T>(params.shift, weight, sums)?;
-        Ok((made, variance))
-    }
-
-    /// The inner loop for the present kernel values; with the shift from its beginning, where it turns out to be needed.
+    /// Runs the inner loop for the current kernel values. With [`Shift::Auto`], repeats it with the shift if
+    /// the objective rises.
     fn relax(&mut self, lambda: f64, going_on: bool, shifted: &mut bool, cx: &Executor) -> Result<Relaxed> {
         let k = self.params.n_clusters;
         if self.local.is_none() && size_of_val(&self.near[..]) > NEAR_BYTES {
@@ -338,7 +208,8 @@ impl<T: Element> KModesSolver<T> {
         Ok(relaxed)
     }
 
-    /// One iteration. After an error all is as before, but for the kernel values: those of the present modes are made again when they are needed.
+    /// One iteration. After an error the state is unchanged except for the kernel values, which are
+    /// recomputed when needed.
     fn iterate(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let step = self.attempt(data, cx);
         if step.is_err() {
@@ -368,10 +239,10 @@ impl<T: Element> KModesSolver<T> {
                 break (relaxed, found);
             }
             collapses += 1;
-            if self.params.on_collapse == Collapse::Restore || collapses > MOST_COLLAPSES {
+            if self.params.on_collapse == Collapse::Restore || collapses > MAX_COLLAPSES {
                 return self.restored(&modes, (relaxed.watched, shifted, blind), data, cx);
             }
-            lambda *= LESS;
+            lambda *= COLLAPSE_FACTOR;
         };
         let n_changed = found.iter().zip(&self.labels).filter(|(new, old)| new != old).count() as u64;
         let mut moved = modes != self.modes;
@@ -387,7 +258,7 @@ impl<T: Element> KModesSolver<T> {
                 self.meet(&modes, data, cx)?;
             }
         }
-        // From here on nothing can fail.
+        // Nothing below can fail.
         let before = std::mem::replace(&mut self.modes, modes);
         self.mode_rows = mode_rows;
         (self.lambda, self.shifted, self.blind) = (lambda, shifted, blind);
@@ -398,7 +269,7 @@ impl<T: Element> KModesSolver<T> {
         self.relaxed.push(relaxed.watched);
         let energy = self.energy();
         self.energies.push(energy);
-        let settled = self.expected.is_some_and(|old| (relaxed.energy - old).abs() <= SETTLED * old.abs());
+        let settled = self.expected.is_some_and(|old| (relaxed.energy - old).abs() <= TOLERANCE * old.abs());
         self.expected = Some(relaxed.energy);
         self.n_iter += 1;
         let pairs = before.chunks_exact(self.dim).zip(self.modes.chunks_exact(self.dim));
@@ -426,8 +297,8 @@ impl<T: Element> KModesSolver<T> {
         })
     }
 
-    /// Ends the run with what it had before a cluster lost its last row, about other modes than its own perhaps. Where nothing was found yet but
-    /// modes, rows ask no one else.
+    /// Ends the run with the state before a cluster lost its last row. If only modes were found so far,
+    /// labels the rows without the affinity.
     fn restored(
         &mut self,
         tried: &[T],
@@ -445,7 +316,7 @@ impl<T: Element> KModesSolver<T> {
             std::mem::swap(z, &mut spare[0]);
             self.labels = labels(&self.z);
         }
-        // From here on nothing can fail.
+        // Nothing below can fail.
         self.relaxed.push(watched);
         (self.collapsed, self.shifted, self.blind) = (true, shifted, blind);
         let energy = self.energy();
@@ -464,7 +335,7 @@ impl<T: Element> KModesSolver<T> {
         })
     }
 
-    /// Makes the kernel values those of other modes. After an error there are none.
+    /// Computes the kernel values of `modes`. After an error there are none.
     fn meet(&mut self, modes: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let mut near = std::mem::take(&mut self.near);
         near.resize(self.labels.len() * self.params.n_clusters, T::ZERO);
@@ -473,7 +344,7 @@ impl<T: Element> KModesSolver<T> {
         Ok(())
     }
 
-    /// The energy of the present labels about the present modes (equation 1).
+    /// The energy of the current labels and modes (equation 1).
     fn energy(&self) -> f64 {
         let k = self.params.n_clusters;
         let near = self.near.chunks_exact(k).zip(&self.labels);
@@ -496,7 +367,7 @@ impl<T: Element> Solver<T> for KModesSolver<T> {
         }
         let begun = Instant::now();
         if self.near.is_empty() {
-            // An interrupt, or a file, has left none.
+            // After an interrupt or a resume.
             let modes = self.modes.clone();
             self.meet(&modes, data, cx)?;
         }
@@ -529,12 +400,7 @@ impl<T: Element> FitSolver<T> for KModesSolver<T> {
     }
 }
 
-/// Labels of which none is missing.
-fn each(labels: &[u32]) -> Vec<Option<u32>> {
-    labels.iter().copied().map(Some).collect()
-}
-
-/// What the diagonal of the affinity is shifted by.
+/// Diagonal shift of the affinity per row.
 fn shift_of(shift: Shift, affinity: &Affinity, lambda: f64, shifted: bool) -> Vec<f64> {
     match shift {
         Shift::By(0.0) => Vec::new(),

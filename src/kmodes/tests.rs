@@ -1,4 +1,4 @@
-//! Fits that are interrupted, wherever they read rows, and go on.
+//! Tests of fits that are interrupted at any read of rows, and continued.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::rng::{Purpose, Rng};
 const N: usize = 150;
 const DIM: usize = 6;
 
-/// Rows that set the interrupt when they have been read so many times.
+/// Rows that set the interrupt at read number `at`.
 struct Interrupting<'a> {
     rows: Dense<'a, f64>,
     cx: &'a Executor,
@@ -55,12 +55,13 @@ impl DataSource<f64> for Interrupting<'_> {
     }
 }
 
-/// Labels to begin with; some rows have none.
+/// Labels to start from; some rows have none.
 fn labels() -> Vec<Option<u32>> {
     (0..N as u32).map(|i| (i % 7 != 6).then_some(i % 6)).collect()
 }
 
-/// The end of a fit that is interrupted at a read, or before every step, and how often it was.
+/// The end of a fit that is interrupted at read `at`, or before every step if `always`, and the number of
+/// interrupts.
 fn end(
     params: &KModesParams,
     values: &[f64],
@@ -92,7 +93,7 @@ fn end(
     }
 }
 
-/// All that a fit shows, but for its timings.
+/// Everything that a fit exposes, except timings.
 fn shown(solver: &KModesSolver<f64>) -> impl PartialEq + std::fmt::Debug {
     let state = solver;
     let flags = (state.collapsed, state.shifted, state.blind, state.n_iter, solver.rows_seen);
@@ -100,7 +101,7 @@ fn shown(solver: &KModesSolver<f64>) -> impl PartialEq + std::fmt::Debug {
     (solver.checkpoint().arrays, flags, figures, state.about.clone(), solver.expected.map(f64::to_bits))
 }
 
-/// Rows without clusters, of which many a weight makes some vanish.
+/// Rows without cluster structure, so that some clusters collapse under a large weight.
 fn scattered(seed: u64) -> Vec<f64> {
     let mut rng = Rng::keyed(seed, Purpose::Seeding, 0);
     (0..N * DIM).map(|_| rng.unit() + rng.unit() + rng.unit()).collect()
@@ -135,7 +136,7 @@ fn an_interrupt_anywhere_changes_nothing() {
             totals.2 += u64::from(state.n_iter > 2);
             let (again, interrupted) = end(&params, &values, start, 0, true);
             assert!(interrupted >= state.n_iter && shown(&again) == shown(&whole), "{params:?}");
-            // Every read of the first rows, some of the others.
+            // Every read for the first seed, some reads for the others.
             for at in (1..).step_by(1 + 2 * seed as usize) {
                 let (again, interrupted) = end(&params, &values, start, at, false);
                 assert!(shown(&again) == shown(&whole), "read {at}: {params:?}");

@@ -1,4 +1,4 @@
-//! This module knows the kernel's width and the Laplacian's weight where they are left to the fit, and what weights are too large to be summed.
+//! Automatic kernel width and Laplacian weight, and the check for weights that overflow.
 
 use super::affinity::Affinity;
 use super::params::Shift;
@@ -9,7 +9,7 @@ use crate::kernel::sq_dist;
 use crate::parallel::Executor;
 use crate::tuning::MEAN_OVER_LEAST;
 
-/// The mean squared distance of rows that are neighbours.
+/// The mean squared distance of neighboring rows.
 pub(super) fn mean_sq_dist<T: Element>(
     data: &dyn DataSource<T>,
     affinity: &Affinity,
@@ -32,24 +32,27 @@ pub(super) fn mean_sq_dist<T: Element>(
     Ok(sum / pairs as f64)
 }
 
-/// A mean squared distance of neighbours as a variance, if it is one: rows of length 1 coincide where nothing but rounding tells them apart.
+/// Checks a mean squared distance of neighbors for use as a variance. Rows of length 1 coincide if only
+/// rounding separates them.
 pub(super) fn sound_variance<T: Element>(mean: f64, normalized: bool) -> Result<f64> {
     let least = if normalized { (4.0 * T::EPSILON).powi(2) } else { f64::MIN_POSITIVE };
     if mean >= least && mean.is_finite() {
         return Ok(mean);
     }
     Err(Error::param(format!(
-        "bandwidth=\"auto\" is the root of the mean squared distance of neighbours, which is {mean}: all of them coincide, or there are none, or rows \
-         are far too small or too large to be squared; give a number, or scale the rows"
+        "bandwidth=\"auto\" needs neighbors with a positive, finite mean squared distance, got {mean}: they coincide, or there \
+         are none, or their squares underflow or overflow; give a number, or scale the rows"
     )))
 }
 
-/// The weight of the Laplacian for `k` clusters and an affinity whose rows have the sum `degree` in the mean.
+/// The weight of the Laplacian for `k` clusters and an affinity of mean degree `degree`.
 ///
-/// Responsibilities that follow their neighbours alone, `z = softmax(lambda degree z)`, are the mean field of a Potts model of `k` states. Below
-/// `2 (k - 1) / (k - 2) ln(k - 1)` of `lambda degree` the best `z` is that of equal shares: neighbours agree on nothing. From there up to `k` labels
-/// hold once they are there, but shares that are nearly equal stay so unless modes say more. A run that goes on from labels takes the former, for rows
-/// of the least sum; one that begins with modes takes half of the latter, where modes still count. `benches/python/papers/slk.py --part defaults` compares.
+/// Responsibilities that follow only their neighbors, `z = softmax(lambda degree z)`, are the mean field of a
+/// Potts model with `k` states. If `lambda degree` is below `2 (k - 1) / (k - 2) ln(k - 1)`, equal shares are
+/// optimal, and neighbors agree on nothing. From there up to `k`, existing labels are stable, but nearly
+/// equal shares stay nearly equal unless the modes break the tie. A fit that starts from labels uses the
+/// lower end, scaled for rows of the smallest degree. A fit that starts from modes uses half of the upper
+/// end, where modes still matter. `benches/python/papers/slk.py --part defaults` compares.
 pub(super) fn weight_for(k: usize, degree: f64, from_labels: bool) -> f64 {
     if degree <= 0.0 {
         return 0.0;
@@ -60,7 +63,7 @@ pub(super) fn weight_for(k: usize, degree: f64, from_labels: bool) -> f64 {
     pull / degree
 }
 
-/// Refuses weights whose sums are no numbers of the type any more, given the largest sum of a row and that of all.
+/// Returns an error if sums of weights overflow `T`, given the largest degree of a row and the sum of all.
 pub(super) fn refuse_overflow<T: Element>(shift: Shift, weight: f64, (most, all): (f64, f64)) -> Result<()> {
     let shift = if let Shift::By(shift) = shift { shift } else { 0.0 };
     let largest = 4.0 * (most + shift + 1.0) * weight.max(1.0);
@@ -68,7 +71,7 @@ pub(super) fn refuse_overflow<T: Element>(shift: Shift, weight: f64, (most, all)
         return Ok(());
     }
     Err(Error::param(format!(
-        "laplacian_weight={weight} and diagonal_shift={shift} are too large for an affinity whose largest sum of a row is {most}: their product \
+        "laplacian_weight={weight} and diagonal_shift={shift} are too large for an affinity with row sums up to {most}: their product \
          overflows"
     )))
 }
@@ -87,7 +90,7 @@ mod tests {
             );
             assert_eq!(weight_for(7, 0.0, from_labels), 0.0);
         }
-        // The paper tunes between 1 and 4 for 4 to 40 clusters of five neighbours.
+        // The paper tunes between 1 and 4 for 4 to 40 clusters with five neighbors.
         assert!((weight_for(10, 5.0, false) - 1.0).abs() < 1e-12);
     }
 }

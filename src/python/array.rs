@@ -1,4 +1,4 @@
-//! This module knows NumPy arrays: their rows read in place, results handed over.
+//! NumPy arrays: reads rows in place and returns results without copying.
 #![expect(unsafe_code, reason = "rows are read where NumPy keeps them")]
 
 use numpy::{
@@ -12,9 +12,9 @@ use crate::data::raw::Layout;
 use crate::data::{Csr, Dtype, Index, RawRows};
 use crate::float::Float;
 
-/// A two-dimensional array of any strides, kept alive and read in place.
+/// A two-dimensional array with any strides, kept alive and read in place.
 pub(super) struct Array {
-    /// Valid as long as `owner` is: never handed out for longer than `self` is borrowed.
+    /// Valid as long as `owner`: only borrowed for as long as `self` is.
     rows: RawRows<'static>,
     owner: Py<PyUntypedArray>,
 }
@@ -26,10 +26,11 @@ impl Array {
             return Err(PyValueError::new_err(format!("X must be 2-D, got {}-D", array.ndim())));
         };
         let layout = Layout { dtype, rows, cols, row_stride, col_stride };
-        // SAFETY: `as_array_ptr` points to a live array object, whose first value is at `data` and whose shape and strides say where the
-        // others lie, all within one buffer that the array keeps as long as it lives; `owner` keeps the array. Its memory cannot be
-        // resized while there are references to it. NumPy cannot keep others from writing to it: that nobody does so during a call is a
-        // documented duty of the caller, as for every library that reads arrays off the interpreter.
+        // SAFETY: `as_array_ptr` points to a live array object. Its `data` points to the first value, and its
+        // shape and strides describe where the others are, all within one buffer that lives as long as the
+        // array, which `owner` keeps alive. NumPy cannot resize the memory while there are references to it.
+        // NumPy cannot prevent writes: not writing during a call is a documented duty of the caller, as for
+        // every library that reads arrays without holding the interpreter.
         let rows =
             unsafe { RawRows::from_parts((*array.as_array_ptr()).fields.data.cast_const().cast(), layout) }?;
         Ok(Self { rows, owner: array.clone().unbind() })
@@ -46,9 +47,9 @@ impl Array {
 
 /// The three arrays of a compressed sparse matrix, kept alive and read in place.
 pub(super) struct SparseArray {
-    /// Valid as long as the owners are: never handed out for longer than `self` is borrowed.
+    /// Valid as long as the owners: only borrowed for as long as `self` is.
     rows: Csr<'static>,
-    /// Beginnings, columns and values.
+    /// `indptr`, `indices` and `data`.
     owners: [Py<PyUntypedArray>; 3],
 }
 
@@ -63,7 +64,7 @@ impl SparseArray {
         let dtype = dtype_of(values)?;
         let layout =
             Layout { dtype, rows: stored, cols: 1, row_stride: stride, col_stride: dtype.size() as isize };
-        // SAFETY: as for `Array::new`, of a 1-D array whose values are the rows.
+        // SAFETY: as for `Array::new`, for a 1-D array whose values are the rows.
         let of_values =
             unsafe { RawRows::from_parts((*values.as_array_ptr()).fields.data.cast_const().cast(), layout) }?;
         let rows = Csr::of_raw(shape, index_of("indptr", indptr)?, index_of("indices", indices)?, of_values)?;
@@ -79,13 +80,13 @@ impl SparseArray {
         self.rows.values().layout()
     }
 
-    /// Beginnings, columns and values.
+    /// `indptr`, `indices` and `data`.
     pub(super) fn owners<'py>(&self, py: Python<'py>) -> [&Bound<'py, PyUntypedArray>; 3] {
         self.owners.each_ref().map(|owner| owner.bind(py))
     }
 }
 
-/// Positions or columns where NumPy keeps them: valid as long as the array is.
+/// An index array, read in place: valid as long as the array.
 fn index_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<Index<'static>> {
     fn values<T>(array: &Bound<'_, PyUntypedArray>) -> Option<&'static [T]> {
         let (&[n], &[stride]) = (array.shape(), array.strides()) else { return None };
@@ -95,8 +96,9 @@ fn index_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<Index<'st
             return Some(&[]);
         }
         let touching = n == 1 || stride == size_of::<T>() as isize;
-        // SAFETY: the array has `n` values of the size of T, an integer for which any bits will do, one after the other from `first` on;
-        // its owner keeps the array for as long as the slice is used. About writing see `Array::new`.
+        // SAFETY: the array has `n` contiguous values of the size of `T`, an integer type without invalid bit
+        // patterns, starting at `first`. The owner keeps the array alive for as long as the slice is used.
+        // For writes see `Array::new`.
         (touching && first.is_aligned()).then(|| unsafe { std::slice::from_raw_parts(first, n) })
     }
     let descr = array.dtype();
@@ -109,7 +111,7 @@ fn index_of(name: &str, array: &Bound<'_, PyUntypedArray>) -> PyResult<Index<'st
     found.ok_or_else(refused)
 }
 
-/// The stored type of an array.
+/// The storage type of an array.
 fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> PyResult<Dtype> {
     let descr = array.dtype();
     let refused = || {
@@ -138,13 +140,13 @@ fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> PyResult<Dtype> {
     })
 }
 
-/// Centers in one of the two compute types, one row after the other.
+/// Centers in one of the two compute types, row by row.
 pub(super) enum Centers {
     F32(Vec<f32>),
     F64(Vec<f64>),
 }
 
-/// The same expression for either type of centers.
+/// Evaluates one expression for either type of centers.
 macro_rules! with_centers {
     ($centers:expr, $values:ident => $body:expr) => {
         match $centers {
@@ -156,7 +158,7 @@ macro_rules! with_centers {
 pub(super) use with_centers;
 
 impl Centers {
-    /// A copy of a two-dimensional array with `cols` columns.
+    /// Copies a two-dimensional array with `cols` columns.
     pub(super) fn new(array: &Bound<'_, PyAny>, cols: usize) -> PyResult<Self> {
         fn copied<T: Element + Copy>(array: &PyReadonlyArray2<'_, T>) -> (Vec<T>, usize) {
             (array.as_array().iter().copied().collect(), array.shape()[1])
@@ -176,7 +178,6 @@ impl Centers {
         Ok(centers)
     }
 
-    /// As Rust code takes given centers.
     pub(super) fn into_f64(self) -> Vec<f64> {
         match self {
             Self::F32(values) => values.into_iter().map(f64::from).collect(),
@@ -184,7 +185,7 @@ impl Centers {
         }
     }
 
-    /// The values in another type.
+    /// The values converted to `T`.
     pub(super) fn converted<T: Float>(&self) -> Vec<T> {
         with_centers!(self, values => values.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
     }
@@ -194,25 +195,25 @@ impl Centers {
     }
 }
 
-/// A copy of a one-dimensional array.
+/// Copies a one-dimensional array.
 pub(super) fn vector<T: Element + Copy>(array: &PyReadonlyArray1<'_, T>) -> Vec<T> {
     array.as_array().iter().copied().collect()
 }
 
-/// A one-dimensional array that takes the values over.
+/// A one-dimensional array that takes over the values without a copy.
 pub(super) fn array1<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyAny> {
     PyArray1::from_vec(py, values).into_any()
 }
 
-/// A two-dimensional array that takes the values over.
+/// A two-dimensional array that takes over the values without a copy.
 pub(super) fn array2<T: Element>(py: Python<'_>, values: Vec<T>, cols: usize) -> PyResult<Bound<'_, PyAny>> {
     let rows = values.len() / cols.max(1);
     let array: Bound<'_, PyArray2<T>> = PyArray1::from_vec(py, values).reshape([rows, cols])?;
     Ok(array.into_any())
 }
 
-/// Labels as Python has them.
+/// Labels as `int32`, the type that Python returns.
 pub(super) fn signed(labels: Vec<u32>) -> Vec<i32> {
-    // In place: the types are of one size.
+    // Collects in place: the types have the same size.
     labels.into_iter().map(u32::cast_signed).collect()
 }

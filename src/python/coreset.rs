@@ -1,4 +1,4 @@
-//! This module knows coresets as Python makes them.
+//! Coresets for Python.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -18,10 +18,10 @@ use crate::float::Float;
 use crate::kernel::Compute;
 use crate::stats::{Coreset, Lightweight, MergeReduce};
 
-/// Rows, their weights, and where they come from. Sparse rows are the three arrays that they consist of: values, columns, beginnings.
+/// Points, weights and row numbers. Sparse points are a tuple of three arrays: values, columns, row starts.
 pub(super) type Parts<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// A coreset as Python has it.
+/// Converts a coreset to arrays.
 fn parts<T: Compute + Element>(py: Python<'_>, coreset: Coreset<T>) -> PyResult<Parts<'_>> {
     let Coreset { points, weights, rows } = coreset;
     let points = if points.is_sparse() {
@@ -36,14 +36,14 @@ fn parts<T: Compute + Element>(py: Python<'_>, coreset: Coreset<T>) -> PyResult<
     Ok((points, array1(py, weights), array1(py, rows)))
 }
 
-/// A coreset of rows of either type.
+/// A coreset in either compute type.
 pub(super) enum AnyCoreset {
     F32(Coreset<f32>),
     F64(Coreset<f64>),
 }
 
 impl AnyCoreset {
-    /// As Python has it.
+    /// Converts the coreset to arrays.
     pub(super) fn into_parts(self, py: Python<'_>) -> PyResult<Parts<'_>> {
         match self {
             Self::F32(coreset) => parts(py, coreset),
@@ -52,28 +52,28 @@ impl AnyCoreset {
     }
 }
 
-/// What no other thread works on.
+/// Locks the state, or fails if another thread holds it.
 fn locked<S>(state: &Mutex<S>) -> PyResult<MutexGuard<'_, S>> {
-    state
-        .try_lock()
-        .map_err(|_| PyRuntimeError::new_err("this coreset is in use by another thread, or failed by a bug"))
+    state.try_lock().map_err(|_| {
+        PyRuntimeError::new_err("this coreset is in use by another thread, or an earlier call panicked")
+    })
 }
 
-enum OnItsWay {
+enum AnyLightweight {
     F32(Lightweight<f32>),
     F64(Lightweight<f64>),
 }
 
-/// A lightweight coreset on its way, with the rows that it is of.
+/// A lightweight coreset under construction, with its source.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct LightweightCoreset {
     input: Input,
     threads: Option<usize>,
-    state: Mutex<Option<OnItsWay>>,
+    state: Mutex<Option<AnyLightweight>>,
 }
 
-fn over() -> PyErr {
-    PyRuntimeError::new_err("this coreset was given away, or failed")
+fn finished() -> PyErr {
+    PyRuntimeError::new_err("this coreset is finished, or an earlier step failed")
 }
 
 #[pymethods]
@@ -89,73 +89,73 @@ impl LightweightCoreset {
     ) -> PyResult<Self> {
         let input = Input::new(&source.0, weights.as_ref())?;
         let state = match input.any() {
-            AnySource::F32(data) => OnItsWay::F32(Lightweight::new(data, n_samples, seed)?),
-            AnySource::F64(data) => OnItsWay::F64(Lightweight::new(data, n_samples, seed)?),
+            AnySource::F32(data) => AnyLightweight::F32(Lightweight::new(data, n_samples, seed)?),
+            AnySource::F64(data) => AnyLightweight::F64(Lightweight::new(data, n_samples, seed)?),
         };
         Ok(Self { input, threads, state: Mutex::new(Some(state)) })
     }
 
-    /// Works on some more rows, and says how many; None when there is nothing left to do.
+    /// Processes some rows and returns how many; None when all are done.
     fn step(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let mut state = locked(&self.state)?;
-        let mut run = state.take().ok_or_else(over)?;
+        let mut run = state.take().ok_or_else(finished)?;
         let rows = self.input.rows();
         let cost = rows.whole_effort() * rows.cols() as f64;
         let seen = match (&mut run, self.input.any()) {
-            (OnItsWay::F32(run), AnySource::F32(data)) => {
+            (AnyLightweight::F32(run), AnySource::F32(data)) => {
                 enter(py, self.threads, cost, |cx| run.step(data, cx))?
             }
-            (OnItsWay::F64(run), AnySource::F64(data)) => {
+            (AnyLightweight::F64(run), AnySource::F64(data)) => {
                 enter(py, self.threads, cost, |cx| run.step(data, cx))?
             }
-            _ => return Err(over()),
+            _ => return Err(finished()),
         };
         *state = Some(run);
         Ok(seen)
     }
 
-    /// The coreset, when there are no more steps.
+    /// The coreset, after the last step.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Parts<'py>> {
-        match locked(&self.state)?.take().ok_or_else(over)? {
-            OnItsWay::F32(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
-            OnItsWay::F64(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
+        match locked(&self.state)?.take().ok_or_else(finished)? {
+            AnyLightweight::F32(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
+            AnyLightweight::F64(run) => parts(py, enter(py, Some(1), 0.0, |_| run.finish())?),
         }
     }
 }
 
-enum OfStream {
+enum AnyStreaming {
     F32(MergeReduce<f32>),
     F64(MergeReduce<f64>),
 }
 
-/// The same expression for either type of rows.
+/// Evaluates one expression for either compute type.
 macro_rules! either {
     ($state:expr, $of:ident => $body:expr) => {
         match $state {
-            OfStream::F32($of) => $body,
-            OfStream::F64($of) => $body,
+            AnyStreaming::F32($of) => $body,
+            AnyStreaming::F64($of) => $body,
         }
     };
 }
 
-/// A coreset of a stream, by merging and reducing.
+/// A coreset of a stream, by merge and reduce.
 #[pyclass(frozen, module = "shoal._core")]
-pub(super) struct StreamingCoreset(Mutex<OfStream>);
+pub(super) struct StreamingCoreset(Mutex<AnyStreaming>);
 
 #[pymethods]
 impl StreamingCoreset {
-    /// `compute` is the type that rows are computed in.
+    /// An empty coreset; `compute` is the compute type of the rows.
     #[new]
     fn new(n_samples: usize, seed: u64, compute: &str) -> PyResult<Self> {
         let state = if compute == f64::NAME {
-            OfStream::F64(MergeReduce::new(n_samples, seed)?)
+            AnyStreaming::F64(MergeReduce::new(n_samples, seed)?)
         } else {
-            OfStream::F32(MergeReduce::new(n_samples, seed)?)
+            AnyStreaming::F32(MergeReduce::new(n_samples, seed)?)
         };
         Ok(Self(Mutex::new(state)))
     }
 
-    /// Goes on from what `state` gave.
+    /// Restores a coreset from `state`.
     #[staticmethod]
     fn of_state(
         compute: &str,
@@ -165,14 +165,14 @@ impl StreamingCoreset {
     ) -> PyResult<Self> {
         let contents = of_python(kind, arrays, meta)?;
         let state = if compute == f64::NAME {
-            MergeReduce::of_state(&contents).map(OfStream::F64)
+            MergeReduce::of_state(&contents).map(AnyStreaming::F64)
         } else {
-            MergeReduce::of_state(&contents).map(OfStream::F32)
+            MergeReduce::of_state(&contents).map(AnyStreaming::F32)
         };
         Ok(Self(Mutex::new(state.map_err(PyValueError::new_err)?)))
     }
 
-    /// Takes rows.
+    /// Adds rows.
     #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
     fn partial_fit(
         &self,
@@ -188,18 +188,18 @@ impl StreamingCoreset {
         either!(&mut *state, of => enter(py, threads, cost, |cx| of.absorb(input.of(), cx)))
     }
 
-    /// Takes over what another one has kept.
+    /// Merges another coreset into this one.
     fn merge(&self, py: Python<'_>, other: &Self, threads: Option<usize>) -> PyResult<()> {
         let (mut state, other) = (locked(&self.0)?, locked(&other.0)?);
         match (&mut *state, &*other) {
-            (OfStream::F32(of), OfStream::F32(other)) => {
+            (AnyStreaming::F32(of), AnyStreaming::F32(other)) => {
                 enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
             }
-            (OfStream::F64(of), OfStream::F64(other)) => {
+            (AnyStreaming::F64(of), AnyStreaming::F64(other)) => {
                 enter(py, threads, f64::MAX, |cx| of.merge(other, cx))
             }
             _ => Err(Error::Shape(
-                "one of the coresets is of rows computed in float32, the other one in float64: make them one type".into(),
+                "the coresets must have the same compute type, got float32 and float64: convert the rows to one type".into(),
             )
             .into()),
         }
@@ -214,22 +214,22 @@ impl StreamingCoreset {
         })
     }
 
-    /// All that the next row depends on, as arrays and texts.
+    /// Everything that the next row depends on, as arrays and strings.
     fn state<'py>(&self, py: Python<'py>) -> PyResult<Loaded<'py>> {
         let contents = either!(&*locked(&self.0)?, of => of.state());
         as_python(py, contents)
     }
 
-    /// The type that rows are computed in.
+    /// The compute type of the rows.
     #[getter]
     fn compute(&self) -> PyResult<&'static str> {
         Ok(match &*locked(&self.0)? {
-            OfStream::F32(_) => f32::NAME,
-            OfStream::F64(_) => f64::NAME,
+            AnyStreaming::F32(_) => f32::NAME,
+            AnyStreaming::F64(_) => f64::NAME,
         })
     }
 
-    /// Rows so far, rows that are kept, columns.
+    /// Rows so far, rows kept, columns.
     #[getter]
     fn size(&self) -> PyResult<(u64, usize, usize)> {
         Ok(either!(&*locked(&self.0)?, of => (of.rows(), of.kept(), of.dim())))

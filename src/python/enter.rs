@@ -1,4 +1,4 @@
-//! This module knows the one door through which Python enters long work: off the interpreter, on threads of Rust, with Ctrl-C seen.
+//! Entry point for long work from Python: releases the interpreter, runs on Rust threads, and handles Ctrl-C.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -13,19 +13,22 @@ use pyo3::prelude::*;
 use crate::error::{Error, Result};
 use crate::parallel::{Executor, Interrupt};
 
-/// Between two looks for signals; Ctrl-C has to be seen within 100 ms.
+/// Time between two checks for signals; Ctrl-C must take effect within 100 ms.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Multiplications below which work runs at once on the calling thread, and on no other: a millisecond or so, in which nobody presses
-/// Ctrl-C, and for which thread switches would be dear. Results do not depend on the number of threads.
-const SHORT: f64 = 4e6;
+/// Work with fewer multiplications runs on the calling thread alone. It takes about a millisecond, so that
+/// Ctrl-C need not be checked and thread switches would cost too much. Results do not depend on the number of
+/// threads.
+const SHORT_WORK: f64 = 4e6;
 
 thread_local! {
-    /// What stops the work that this thread does, where it is one of its own, and another thread looks for signals meanwhile.
+    /// The interrupt of the work on this thread, if this is a driver thread and another thread checks for
+    /// signals.
     static STOP: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
-/// [`Error::Interrupted`] when the work that this thread does was asked to stop: for those who wait where no executor is at hand.
+/// Returns [`Error::Interrupted`] if the work on this thread was asked to stop. For code that waits without
+/// an executor.
 pub(super) fn check() -> Result<()> {
     STOP.with_borrow(|stop| match stop {
         Some(stop) if stop.is_set() => Err(Error::Interrupted),
@@ -35,19 +38,20 @@ pub(super) fn check() -> Result<()> {
 
 type Outcome<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
 
-/// Runs `work`, which costs about `cost` multiplications, detached from the interpreter; without end where it waits for code of the user.
+/// Runs `work` detached from the interpreter. `cost` is its approximate number of multiplications, infinite
+/// if it waits for user code.
 ///
-/// A Python signal sets the executor's interrupt, the work is waited for, and the handler's exception is raised. A panic becomes a
-/// `RuntimeError`.
+/// A Python signal sets the executor's interrupt; after the work has stopped, the handler's exception is
+/// raised. A panic becomes a `RuntimeError`.
 pub(super) fn enter<R: Send>(
     py: Python<'_>,
     threads: Option<usize>,
     cost: f64,
     work: impl FnOnce(&Executor) -> Result<R> + Send,
 ) -> PyResult<R> {
-    // Code of the user that other work waits for may call this over and over.
+    // User code that other work waits for may call this function repeatedly.
     check()?;
-    let short = cost < SHORT;
+    let short = cost < SHORT_WORK;
     let cx = Executor::new(if short { Some(1) } else { threads })?;
     let (outcome, signal) = py.detach(|| {
         if short {
@@ -61,16 +65,18 @@ pub(super) fn enter<R: Send>(
     }
     match outcome {
         Ok(result) => Ok(result?),
-        Err(panic) => {
-            Err(PyRuntimeError::new_err(format!("a bug in shoal, please report it: {}", said(&*panic))))
-        }
+        Err(panic) => Err(PyRuntimeError::new_err(format!(
+            "a bug in shoal, please report it: {}",
+            panic_message(&*panic)
+        ))),
     }
 }
 
-/// Runs `work` on the pool, or on a thread of its own that leaves tiles alone to the pool, if there is one, while this thread, detached, looks
-/// for signals.
+/// Runs `work` while this thread, detached, checks for signals. The work runs on the pool if `pooled`,
+/// otherwise on a driver thread that uses the pool only for tiles.
 ///
-/// Work that waits for code of the user has to stay off the pool: that code may call shoal itself, which would wait for the same threads.
+/// Work that waits for user code must stay off the pool: user code may call shoal itself, which would wait
+/// for the same threads.
 fn drive<R: Send>(
     cx: &Executor,
     pooled: bool,
@@ -102,7 +108,8 @@ fn drive<R: Send>(
     Ok((outcome.expect("the watch ends with an outcome"), signal))
 }
 
-/// Waits until there is an outcome; the exception of a signal that came meanwhile, upon which the work was asked to stop.
+/// Waits for the outcome. Returns the exception of a signal that arrived meanwhile, after asking the work to
+/// stop.
 fn watch<R>(cx: &Executor, slot: &Mutex<Option<Outcome<R>>>, done: &Condvar) -> Option<PyErr> {
     let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
     let mut signal = None;
@@ -114,7 +121,7 @@ fn watch<R>(cx: &Executor, slot: &Mutex<Option<Outcome<R>>>, done: &Condvar) -> 
             #[expect(clippy::redundant_closure_for_method_calls, reason = "the path is not general enough")]
             let seen = Python::attach(|py| py.check_signals());
             signal = seen.err();
-            // Where this is called by code that other work waits for, that work may have been asked to stop.
+            // If user code made this call, the outer work that waits for it may have been asked to stop.
             if signal.is_some() || check().is_err() {
                 cx.interrupt().set();
             }
@@ -124,8 +131,8 @@ fn watch<R>(cx: &Executor, slot: &Mutex<Option<Outcome<R>>>, done: &Condvar) -> 
     signal
 }
 
-/// What a panic said.
-fn said(panic: &(dyn Any + Send)) -> &str {
+/// The message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text,

@@ -1,4 +1,4 @@
-//! This module knows which Python exception every error becomes.
+//! Maps errors to Python exceptions.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ impl From<Error> for PyErr {
             | Error::Source(_) => PyValueError::new_err(error.to_string()),
             Error::Format { path, problem } => PyValueError::new_err(Named { path, problem }),
             Error::Io { path, source } => match errno(&source) {
-                // Python chooses the subclass by the number.
+                // Python chooses the subclass of `OSError` by the error number.
                 Some((number, text)) => PyOSError::new_err((number, text, path.into_os_string())),
                 None => PyOSError::new_err(format!("{}: {source}", path.display())),
             },
@@ -34,7 +34,7 @@ impl From<Error> for PyErr {
     }
 }
 
-/// A message that begins with the name of a file, spelled as Python spells it: names need not be UTF-8.
+/// A message that starts with a file name in Python's spelling, because names need not be UTF-8.
 struct Named {
     path: PathBuf,
     problem: String,
@@ -49,10 +49,10 @@ impl PyErrArguments for Named {
     }
 }
 
-/// Number and text of an error of the operating system.
+/// Error number and text of an operating system error.
 fn errno(error: &io::Error) -> Option<(i32, String)> {
     let text = error.to_string();
-    // Python shows the number itself.
+    // Python adds the number itself.
     let text = text.split_once(" (os error").map_or(text.as_str(), |(text, _)| text).to_owned();
     if let Some(number) = error.raw_os_error() {
         return Some((number, text));

@@ -1,4 +1,4 @@
-//! This module knows neighbour graphs as Python calls them.
+//! Neighbor graphs for Python.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use super::rows::Input;
 use super::source::Source;
 use crate::graph::{GraphMethod, KnnGraph};
 
-/// The way to find neighbours of that name.
+/// The search method with this name.
 pub(super) fn method_of(name: &str) -> PyResult<GraphMethod> {
     GraphMethod::named(name).ok_or_else(|| PyValueError::new_err(format!("no such method: {name:?}")))
 }
 
-/// Neighbours and squared distances, row by row; then what found them, and figures about it.
+/// Neighbors and squared distances, row by row, then the method and its figures.
 type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, &'static str, BTreeMap<&'static str, f64>);
 
 #[pyfunction]

@@ -1,4 +1,5 @@
-//! This module knows the passes of known centers over rows, as Python calls them. They compute in the type of the centers.
+//! Passes with known centers for Python: nearest, predict, transform, inertia. Computes in the type of the
+//! centers.
 
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
@@ -15,7 +16,7 @@ use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 
-/// The metric of that name.
+/// The metric with this name.
 pub(super) fn metric_of(name: &str) -> Result<Metric> {
     match name {
         "euclidean" => Ok(Metric::Euclidean),
@@ -24,14 +25,14 @@ pub(super) fn metric_of(name: &str) -> Result<Metric> {
     }
 }
 
-/// What every function here starts from: rows, centers, metric, and about how many multiplications a pass takes.
+/// The centers, the metric, and the approximate number of multiplications of a pass.
 fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResult<(Centers, Metric, f64)> {
     let centers = Centers::new(centers, source.0.cols())?;
     let cost = source.0.whole_effort() * centers.len() as f64;
     Ok((centers, metric_of(metric)?, cost))
 }
 
-/// Makes errors name rows as they are counted where the source is a part that begins with row `first_row`.
+/// Adds `first_row` to row numbers in errors, for a source that is part of a larger one.
 pub(super) fn from_row(first_row: u64) -> impl Fn(Error) -> Error {
     move |error| match error {
         Error::NotFinite { what: what @ "X", value, row, column } => {
@@ -123,7 +124,7 @@ pub(super) fn inertia(
 ) -> PyResult<f64> {
     let (centers, metric, cost) = prepared(source, centers, metric)?;
     let input = Input::new(&source.0, weights.as_ref())?;
-    // Negative labels become large ones, which are refused.
+    // Negative labels become large ones, which `inertia` rejects.
     let labels: Option<Vec<u32>> =
         labels.map(|labels| vector(&labels).into_iter().map(i32::cast_unsigned).collect());
     with_centers!(&centers, values => enter(py, threads, cost, |cx| {

@@ -1,4 +1,4 @@
-//! The Python extension module `shoal._core`: private, thin, and used only by the Python package.
+//! The Python extension module `shoal._core`: a thin private layer for the Python package.
 
 mod array;
 mod coreset;
@@ -29,7 +29,7 @@ fn isa() -> String {
     Isa::active().to_string()
 }
 
-/// Names of the instruction sets that this machine has.
+/// Names of the instruction sets that this machine supports.
 #[pyfunction]
 fn available_isas() -> Vec<String> {
     Isa::available().iter().map(ToString::to_string).collect()
@@ -41,23 +41,23 @@ fn available_threads() -> usize {
     parallel::available_threads()
 }
 
-/// Number of threads that there are for work that asks for `n`.
+/// Number of threads actually used when `n` are requested.
 #[pyfunction]
 fn at_most_threads(n: usize) -> usize {
     parallel::at_most_threads(n)
 }
 
-/// Number of threads that the environment asks for; None where it does not.
+/// Number of threads requested by the environment, or None.
 #[pyfunction]
 fn requested_threads() -> PyResult<Option<usize>> {
     Ok(parallel::requested_threads()?)
 }
 
-/// The compiled half of shoal; private.
-// All state is in frozen classes behind locks: sound without the global lock.
+/// The compiled part of shoal; private.
+// All state is in frozen classes behind locks, so that the GIL is not needed.
 #[pymodule(gil_used = false)]
 fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
-    // A wrong SHOAL_ISA is refused here, where nothing has begun.
+    // Reject an invalid SHOAL_ISA at import.
     Isa::requested()?;
     m.add("version", env!("CARGO_PKG_VERSION"))?;
     m.add_class::<source::Source>()?;

@@ -1,4 +1,4 @@
-//! This module knows how arrays and texts of Python become a file of shoal, and back. Reading one runs no code.
+//! Saves arrays and strings from Python to a shoal file, and loads them. Loading runs no code.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::data::Dtype;
 use crate::error::Error;
 use crate::persist::{self, Array, Contents};
 
-/// Arrays and texts of Python as contents of a file.
+/// Converts Python arrays and strings to file contents.
 pub(super) fn of_python(
     kind: &str,
     arrays: BTreeMap<String, Bound<'_, PyAny>>,
@@ -21,8 +21,9 @@ pub(super) fn of_python(
     let mut contents = Contents { meta, ..Contents::new(kind) };
     for (name, array) in arrays {
         let dtype = array.getattr("dtype")?.getattr("name")?.extract::<String>()?;
-        let dtype = Dtype::from_name(&dtype)
-            .map_err(|_| PyTypeError::new_err(format!("{name} of type {dtype} cannot be kept")))?;
+        let dtype = Dtype::from_name(&dtype).map_err(|_| {
+            PyTypeError::new_err(format!("{name} must have a type that a file can store, got {dtype}"))
+        })?;
         let shape: Vec<usize> = array.getattr("shape")?.extract()?;
         let bytes = array.call_method0("tobytes")?.cast::<PyBytes>()?.as_bytes().to_vec();
         contents.arrays.insert(name, Array::from_bytes(dtype, &shape, bytes)?);
@@ -42,28 +43,28 @@ pub(super) fn save_model(
     enter(py, Some(1), 0.0, |_| persist::write(path, &contents))
 }
 
-/// A NumPy array with memory of its own, which may be written to.
+/// A writable NumPy array with its own memory.
 fn as_numpy<'py>(numpy: &Bound<'py, PyModule>, array: &Array) -> PyResult<Bound<'py, PyAny>> {
     let bytes = PyBytes::new(numpy.py(), array.bytes());
     let values = numpy.call_method1("frombuffer", (bytes, array.dtype().name()))?;
     values.call_method1("reshape", (array.shape().to_vec(),))?.call_method0("copy")
 }
 
-/// Kind, arrays and texts.
+/// Kind, arrays and strings.
 pub(super) type Loaded<'py> = (String, Bound<'py, PyDict>, BTreeMap<String, String>);
 
-/// Contents of a file as Python takes them.
+/// Converts file contents to Python objects.
 pub(super) fn as_python(py: Python<'_>, contents: Contents) -> PyResult<Loaded<'_>> {
     let (numpy, arrays) = (py.import("numpy")?, PyDict::new(py));
     for (name, array) in contents.arrays {
-        // NumPy knows fewer types and shapes than files can claim.
+        // Files can claim types and shapes that NumPy does not support.
         let values = as_numpy(&numpy, &array).map_err(|error| {
             if error.is_instance_of::<PyMemoryError>(py) {
                 return error;
             }
             let (dtype, shape, why) = (array.dtype(), array.shape(), error.value(py));
             PyValueError::new_err(format!(
-                "array {name:?} of type {dtype} and shape {shape:?} is none of NumPy's: {why}"
+                "array {name:?} of type {dtype} and shape {shape:?} is not supported by NumPy: {why}"
             ))
         })?;
         arrays.set_item(name, values)?;

@@ -1,4 +1,5 @@
-//! This module knows the rows behind a Python object: an array, a sparse matrix, a file or a part of one, a stream, with or without weights.
+//! The rows behind a Python object: array, sparse matrix, file, part of a file, or stream, with or without
+//! weights.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
-/// Rows in an array, a file or a stream; cheap to clone, a source for both compute types.
+/// Rows in an array, a file or a stream. Cheap to clone, and a source for both compute types.
 #[derive(Clone)]
 pub(super) enum Rows {
     Array(Arc<Array>),
@@ -23,11 +24,11 @@ pub(super) enum Rows {
 }
 
 impl Rows {
-    /// The type that they are stored in.
+    /// The storage type.
     pub(super) fn dtype(&self) -> Dtype {
         match self {
             Self::Array(array) => array.rows().layout().dtype,
-            // Of the values, if zeros were stored too.
+            // Of the stored values.
             Self::Sparse { matrix, .. } => matrix.values().dtype,
             Self::File(file) | Self::Part { file, .. } => file.layout().dtype,
             Self::Stream(stream) => stream.dtype(),
@@ -43,7 +44,7 @@ impl Rows {
         }
     }
 
-    /// Number of rows; `None` when only a pass can tell.
+    /// Number of rows; `None` if only a pass can tell.
     pub(super) fn len(&self) -> Option<usize> {
         match self {
             Self::Array(array) => Some(array.rows().layout().rows),
@@ -60,17 +61,18 @@ impl Rows {
         }
     }
 
-    /// About how many rows it costs to work on `rows` of these: without end for a stream, whose maker may take any time.
+    /// Approximate cost of working on `rows` rows. Infinite for a stream, because user code may take any
+    /// time.
     pub(super) fn effort(&self, rows: f64) -> f64 {
         if matches!(self, Self::Stream(_)) { f64::INFINITY } else { rows }
     }
 
-    /// As [`Rows::effort`], for all of them.
+    /// [`Rows::effort`] of all rows.
     pub(super) fn whole_effort(&self) -> f64 {
         self.effort(self.len().unwrap_or(0) as f64)
     }
 
-    /// Runs `f` on the source that this is.
+    /// Calls `f` with the underlying source.
     fn with<T: Float, R>(&self, f: impl FnOnce(&dyn DataSource<T>) -> Result<R>) -> Result<R> {
         match self {
             Self::Array(array) => f(array.rows()),
@@ -84,7 +86,7 @@ impl Rows {
         }
     }
 
-    /// Single rows as `T`.
+    /// Copies single rows, converted to `T`.
     pub(super) fn take<T: Float>(&self, rows: &[u64]) -> Result<Vec<T>> {
         data::take(self, rows)
     }
@@ -132,7 +134,7 @@ impl<T: Float> DataSource<T> for Rows {
     }
 }
 
-/// Rows with or without weights, in the compute type that belongs to their storage.
+/// Rows with or without weights, in the compute type of their storage type.
 pub(super) enum Input {
     Plain(Rows),
     Weighted(Weighted<'static, Rows>, Rows),
@@ -153,7 +155,7 @@ impl Input {
         }
     }
 
-    /// As a source of `T`, whatever the storage.
+    /// The rows as a source of `T`, whatever their storage type.
     pub(super) fn of<T: Float>(&self) -> &dyn DataSource<T> {
         match self {
             Self::Plain(rows) => rows,

@@ -1,4 +1,4 @@
-//! This module knows the choice of first centers as Python calls it.
+//! Seeding for Python.
 
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyValueError;
@@ -11,11 +11,11 @@ use super::source::Source;
 use crate::data::{AnySource, Source as _};
 use crate::seeding::Seeding;
 
-/// Candidates for each center, where nobody says how many.
+/// Default number of candidates per center (chain length).
 const CHAIN: usize = 200;
 
-/// The seeding of that name, with what it is given or with the usual parameters: candidates for each center, rows that join in a round by the
-/// number of centers, rounds.
+/// The seeding with this name. The optional parameters are the candidates per center, the rows per round as a
+/// multiple of the number of centers, and the rounds.
 pub(super) fn named(
     name: &str,
     chain: Option<usize>,
@@ -37,7 +37,7 @@ pub(super) fn named(
     })
 }
 
-/// Centers, the rows that they are, and the number of distances measured.
+/// Centers, their row numbers, and the number of distances computed.
 type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, u64);
 
 #[pyfunction]

@@ -1,4 +1,4 @@
-//! This module knows what Python calls a source: an array, a sparse matrix, a file or a stream, with its storage type.
+//! The Python class `Source`: an array, sparse matrix, file or stream, with its storage type.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::data::{Access, Dtype, Mapped, bin, fingerprint_of_batch, npy, raw, ve
 use crate::error::{Error, Result};
 use crate::float::Float;
 
-/// Any supported source; the storage type is kept.
+/// Any supported source. The storage type is kept.
 #[pyclass(frozen, module = "shoal._core")]
 #[derive(Clone)]
 pub(super) struct Source(pub(super) Rows);
@@ -46,13 +46,13 @@ impl Source {
         Ok(Self(Rows::File(py.detach(|| npy::open(path))?)))
     }
 
-    /// An `.fvecs`, `.bvecs` or `.ivecs` file.
+    /// Opens an `.fvecs`, `.bvecs` or `.ivecs` file.
     #[staticmethod]
     fn open_vecs(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Ok(Self(Rows::File(py.detach(|| vecs::open(path))?)))
     }
 
-    /// An `.fbin`, `.u8bin`, `.i8bin` or `.ibin` file.
+    /// Opens an `.fbin`, `.u8bin`, `.i8bin` or `.ibin` file.
     #[staticmethod]
     fn open_bin(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Ok(Self(Rows::File(py.detach(|| bin::open(path))?)))
@@ -72,8 +72,8 @@ impl Source {
         Ok(Self(Rows::File(py.detach(|| raw::open(path, dtype, rows, cols, offset))?)))
     }
 
-    /// Rows of `cols` values that `make` gives for each pass, as a `shoal._ahead.Ahead` of arrays of `dtype`; with `once` there is only
-    /// one pass.
+    /// Rows of `cols` values from Python. `make` returns the blocks of one pass, as a `shoal._ahead.Ahead` of
+    /// arrays of `dtype`. With `once` there is only one pass.
     #[staticmethod]
     fn from_stream(
         make: Py<PyAny>,
@@ -110,7 +110,7 @@ impl Source {
         }
     }
 
-    /// Whether only stored values are there.
+    /// Whether the rows are sparse.
     #[getter]
     fn sparse(&self) -> bool {
         matches!(self.0, Rows::Sparse { .. })
@@ -126,7 +126,7 @@ impl Source {
         Some(self.0.len()? * self.0.cols() * self.0.dtype().size())
     }
 
-    /// Copies of the arrays that consecutive rows of a sparse matrix consist of: beginnings, columns and values.
+    /// Copies the three arrays of consecutive rows of a sparse matrix: `indptr`, `indices` and `data`.
     fn read_csr<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<[Bound<'py, PyAny>; 3]> {
         self.within(start, stop)?;
         let Rows::Sparse { matrix, rows } = &self.0 else {
@@ -143,7 +143,7 @@ impl Source {
         Ok([indptr, copied(indices, stored.start, stored.end)?, copied(values, stored.start, stored.end)?])
     }
 
-    /// A copy of consecutive rows in the storage type; with their zeros.
+    /// Copies consecutive rows in the storage type, as a dense array.
     fn read<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyAny>> {
         self.within(start, stop)?;
         if let Rows::Array(array) = &self.0 {
@@ -152,7 +152,7 @@ impl Source {
         }
         let dtype = self.0.dtype();
         if dtype == Dtype::Bf16 || matches!(self.0, Rows::Sparse { .. }) {
-            // NumPy has no such type, or there are no zeros to be copied.
+            // NumPy has no bfloat16, and sparse rows must be made dense.
             return self.converted(py, &(start as u64..stop as u64).collect::<Vec<_>>());
         }
         let bytes = py.detach(|| match &self.0 {
@@ -160,20 +160,20 @@ impl Source {
             Rows::Sparse { .. } => Ok(Vec::new()),
             Rows::File(file) => copied(file, start..stop),
             Rows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
-            Rows::Stream(_) => Err(no_parts()),
+            Rows::Stream(_) => Err(no_stream_slices()),
         })?;
         let flat = PyArray1::from_vec(py, bytes).call_method1("view", (dtype.name(),))?;
         flat.call_method1("reshape", (stop - start, self.0.cols()))
     }
 
-    /// A copy of single rows in the compute type.
+    /// Copies single rows in the compute type.
     #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
     fn take<'py>(&self, py: Python<'py>, indices: PyReadonlyArray1<'_, i64>) -> PyResult<Bound<'py, PyAny>> {
         let rows: Vec<u64> = vector(&indices).into_iter().map(i64::cast_unsigned).collect();
         self.converted(py, &rows)
     }
 
-    /// A number that changes with the values of a few rows, by which rows that were filled anew are told from those of before.
+    /// A hash of the values of a few rows, to tell a refilled buffer from its previous contents.
     fn glance(&self, py: Python<'_>) -> PyResult<u64> {
         let rows = &self.0;
         enter(py, Some(1), rows.effort(0.0), |_| {
@@ -185,7 +185,7 @@ impl Source {
         })
     }
 
-    /// Consecutive rows as a source; nothing is copied.
+    /// Consecutive rows as a source, without a copy.
     fn slice(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Self> {
         self.within(start, stop)?;
         Ok(Self(match &self.0 {
@@ -200,45 +200,55 @@ impl Source {
             Rows::Part { file, rows } => {
                 Rows::Part { file: file.clone(), rows: rows.start + start..rows.start + stop }
             }
-            Rows::Stream(_) => return Err(no_parts().into()),
+            Rows::Stream(_) => return Err(no_stream_slices().into()),
         }))
     }
 }
 
 impl Source {
     fn within(&self, start: usize, stop: usize) -> PyResult<()> {
-        let n = self.0.len().ok_or_else(no_parts)?;
+        let n = self.0.len().ok_or_else(no_stream_slices)?;
         if start <= stop && stop <= n {
             return Ok(());
         }
         Err(PyIndexError::new_err(format!("rows {start}..{stop} do not lie within 0..{n}")))
     }
-    /// Single rows in the compute type.
+    /// Copies single rows in the compute type.
     fn converted<'py>(&self, py: Python<'py>, rows: &[u64]) -> PyResult<Bound<'py, PyAny>> {
         let (cols, cost) = (self.0.cols(), self.0.effort(0.0));
         if self.0.dtype().computed_as_f64() {
-            array2(py, enter(py, Some(1), cost, |_| Ok(self.0.take::<f64>(rows)))?.map_err(not_there)?, cols)
+            array2(
+                py,
+                enter(py, Some(1), cost, |_| Ok(self.0.take::<f64>(rows)))?.map_err(missing_row)?,
+                cols,
+            )
         } else {
-            array2(py, enter(py, Some(1), cost, |_| Ok(self.0.take::<f32>(rows)))?.map_err(not_there)?, cols)
+            array2(
+                py,
+                enter(py, Some(1), cost, |_| Ok(self.0.take::<f32>(rows)))?.map_err(missing_row)?,
+                cols,
+            )
         }
     }
 }
 
-/// The stored bytes of consecutive rows.
+/// Copies the stored bytes of consecutive rows.
 fn copied(file: &Mapped, rows: Range<usize>) -> Result<Vec<u8>> {
     file.check_length()?;
     file.check_leads(rows.clone())?;
     file.view().copy_bytes(rows)
 }
 
-/// The refusal of single rows, where it is about a row that is not there.
-fn not_there(error: Error) -> PyErr {
+/// Turns the error for a row that does not exist into an `IndexError`.
+fn missing_row(error: Error) -> PyErr {
     match error {
         Error::Shape(text) => PyIndexError::new_err(text),
         other => other.into(),
     }
 }
 
-fn no_parts() -> Error {
-    Error::Source("parts of a stream cannot be read: write it to a .npy file and open that".into())
+fn no_stream_slices() -> Error {
+    Error::Source(
+        "parts of a stream cannot be read: write the stream to a .npy file and open the file".into(),
+    )
 }

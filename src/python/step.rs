@@ -1,10 +1,10 @@
-//! This module knows what Python sees of one step of a run.
+//! The Python class `Step`: the report of one step of a run.
 
 use pyo3::prelude::*;
 
 use crate::fit;
 
-/// What one unit of work did.
+/// The report of one step.
 #[pyclass(frozen, get_all, module = "shoal._core")]
 #[derive(Clone)]
 pub(super) struct Step {
@@ -12,9 +12,9 @@ pub(super) struct Step {
     iteration: u64,
     /// Rows read so far, over all steps.
     rows_seen: u64,
-    /// Rows that this step worked on.
+    /// Rows that this step processed.
     batch_size: u64,
-    /// What the method minimises, as this step measured it.
+    /// The objective of the method, as measured by this step.
     objective: f64,
     /// Euclidean length of the move of all centers together.
     center_shift: f64,
@@ -24,7 +24,7 @@ pub(super) struct Step {
     n_distances: u64,
     /// Seconds since the run began.
     elapsed: f64,
-    /// Why the run ended with this step; None while it goes on.
+    /// Why the run ended with this step; None if it continues.
     stop_reason: Option<String>,
 }
 
@@ -73,13 +73,13 @@ impl Step {
         }
     }
 
-    /// The same step with another stop reason.
+    /// A copy with another stop reason.
     #[pyo3(signature = (stop_reason))]
     fn with_reason(&self, stop_reason: Option<String>) -> Self {
         Self { stop_reason, ..self.clone() }
     }
 
-    /// The same step counted on from an earlier one.
+    /// A copy whose totals continue those of an earlier step.
     fn after(&self, earlier: &Self) -> Self {
         Self {
             iteration: self.iteration + earlier.iteration,

@@ -1,4 +1,4 @@
-//! This module knows rows that Python makes, a block at a time: each pass pulls them anew, one block ahead of the work.
+//! Rows that Python produces block by block. Each pass pulls them again and prefetches one block.
 
 use std::ops::ControlFlow;
 
@@ -13,18 +13,18 @@ use crate::data::{Access, Block, DataSource, Dtype, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
 
-/// Seconds of one wait for a block; between two of them the work looks whether it was interrupted.
+/// Maximum seconds to wait for a block between two checks for an interrupt.
 const WAIT: f64 = 0.05;
 
-/// What a pass has to read: all of it in Python, which is only entered to take a block over.
+/// A stream of rows. The blocks are made in Python; the interpreter is entered only to take over a block.
 pub(super) struct Stream {
-    /// Makes what a pass pulls from, a `shoal._ahead.Ahead` of the checked blocks of `shoal._blocks.Passes`; refuses a second pass over what can
-    /// be read once.
+    /// Returns the blocks of one pass: a `shoal._ahead.Ahead` of the checked blocks of
+    /// `shoal._blocks.Passes`. Raises for a second pass over a stream that can be read once.
     make: Py<PyAny>,
     once: bool,
     dtype: Dtype,
     cols: usize,
-    /// As told at the start.
+    /// The number of rows, if it was given.
     rows: Option<usize>,
     open: OpenPass<Blocks, Array>,
 }
@@ -59,7 +59,7 @@ impl Stream {
         if self.once { Access::Once } else { Access::Replay }
     }
 
-    /// A pass at its first row.
+    /// Starts a pass.
     fn pass(&self) -> Result<Pass<Blocks, Array>> {
         let ahead = Python::attach(|py| self.make.call0(py)).map_err(Error::foreign)?;
         Ok(Pass::new(Blocks { ahead, over: false }))
@@ -104,7 +104,7 @@ impl<T: Float> Piece<T> for Array {
 }
 
 impl Blocks {
-    /// The next block, waited for; `None` after the last.
+    /// Waits for the next block; `None` after the last.
     fn pull(&mut self) -> Result<Option<Array>> {
         loop {
             check()?;
@@ -129,7 +129,7 @@ impl Blocks {
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        // What closing says cannot be raised here any more.
+        // An error from `close` cannot be raised here.
         let _ = Python::attach(|py| self.ahead.call_method0(py, "close"));
     }
 }
@@ -163,6 +163,9 @@ impl<T: Float> DataSource<T> for Stream {
         self.open.read_from(row, || self.pass(), (self.cols, tile_rows), f)
     }
     fn gather(&self, _rows: &[u64], _out: &mut Vec<T>) -> Result<()> {
-        Err(Error::Source("single rows of a stream cannot be read; write it to a file and open that".into()))
+        Err(Error::Source(
+            "single rows of a stream cannot be read: write the stream to a .npy file and open the file"
+                .into(),
+        ))
     }
 }

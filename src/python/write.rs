@@ -1,4 +1,4 @@
-//! This module knows files that Python writes: rows as they come, rows in random order, anything under a temporary name.
+//! Files written from Python: rows in order, rows in random order, and any file under a temporary name.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
@@ -17,7 +17,7 @@ use crate::whole_file::{
     temporary_for,
 };
 
-/// What a writer needs to know of its rows, and the writer itself until it is finished.
+/// A writer, until it is finished, with the layout of its rows.
 struct Open<W> {
     dtype: Dtype,
     /// None for a one-dimensional array, whose blocks have one column.
@@ -34,7 +34,7 @@ impl<W: Send> Open<W> {
         self.writer.try_lock().map_err(|_| PyRuntimeError::new_err("this file is in use by another thread"))
     }
 
-    /// Runs `work` on the writer and the bytes of a two-dimensional array.
+    /// Calls `work` with the writer and the bytes of a two-dimensional array.
     fn take(
         &self,
         py: Python<'_>,
@@ -48,7 +48,7 @@ impl<W: Send> Open<W> {
             let found = array.rows().layout();
             if found.dtype != dtype || found.cols != cols {
                 return Err(Error::Shape(format!(
-                    "rows of {} {} do not go into a file of rows of {cols} {dtype}",
+                    "rows must have {cols} columns of type {dtype}, got {} of type {}",
                     found.cols, found.dtype
                 )));
             }
@@ -61,7 +61,7 @@ fn finished() -> PyErr {
     PyRuntimeError::new_err("the file is finished")
 }
 
-/// An `.npy` file that appears under its name once it is finished; `cols` None for a one-dimensional one.
+/// An `.npy` file that takes its name when finished. `cols` is None for a one-dimensional array.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct NpyWriter(Open<Writer>);
 
@@ -82,20 +82,20 @@ impl NpyWriter {
         self.0.take(py, rows, Writer::append)
     }
 
-    /// Gives the file its name; says how many rows it has.
+    /// Gives the file its name and returns its number of rows.
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
         let writer = self.0.locked()?.take().ok_or_else(finished)?;
         enter(py, Some(1), 0.0, |_| writer.finish())
     }
 
-    /// Leaves nothing of a file that is not finished.
+    /// Discards an unfinished file.
     fn close(&self) -> PyResult<()> {
         *self.0.locked()? = None;
         Ok(())
     }
 }
 
-/// An `.npy` file of rows in random order, which appears under its name once it is finished.
+/// An `.npy` file of rows in random order that takes its name when finished.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct ShuffledWriter(Open<Shuffler>);
 
@@ -115,32 +115,32 @@ impl ShuffledWriter {
         Ok(Self(Open::new(dtype, Some(cols), rows)))
     }
 
-    /// Takes the rows of a 2-D array.
+    /// Adds the rows of a 2-D array.
     fn append(&self, py: Python<'_>, rows: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
         self.0.take(py, rows, Shuffler::push)
     }
 
-    /// Writes the next rows of the order, and says how many; None when all are written.
+    /// Writes the next rows and returns how many; None when all are written.
     fn write_some(&self, py: Python<'_>) -> PyResult<Option<u64>> {
         let mut writer = self.0.locked()?;
         let writer = writer.as_mut().ok_or_else(finished)?;
         enter(py, Some(1), f64::INFINITY, |cx| writer.write_some(cx))
     }
 
-    /// Gives the file its name; says how many rows it has.
+    /// Gives the file its name and returns its number of rows.
     fn finish(&self, py: Python<'_>) -> PyResult<u64> {
         let writer = self.0.locked()?.take().ok_or_else(finished)?;
         enter(py, Some(1), f64::INFINITY, |cx| writer.finish(cx))
     }
 
-    /// Leaves nothing of a file that is not finished.
+    /// Discards an unfinished file.
     fn close(&self) -> PyResult<()> {
         *self.0.locked()? = None;
         Ok(())
     }
 }
 
-/// A new file beside `path` that Python writes to by its name, and that takes the name `path` once it is finished.
+/// A new temporary file next to `path` that takes the name `path` when finished.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct TemporaryFile {
     path: PathBuf,
@@ -156,28 +156,28 @@ impl TemporaryFile {
         Ok(Self { path, file: Mutex::new(Some(file)) })
     }
 
-    /// The name to write to.
+    /// The temporary name to write to.
     #[getter]
     fn name(&self) -> PyResult<PathBuf> {
         let file = self.file.lock().map_err(|_| finished())?;
         Ok(file.as_ref().ok_or_else(finished)?.path().to_owned())
     }
 
-    /// Gives the file, which was written and synced, its name.
+    /// Renames the file, which must be written and synced.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let file = self.file.lock().map_err(|_| finished())?.take().ok_or_else(finished)?;
         let named = || file.persist(&self.path).and_then(|()| sync_folder(folder_of(&self.path)));
         py.detach(named).map_err(|e| Error::io(&self.path, e).into())
     }
 
-    /// Leaves nothing of a file that is not finished.
+    /// Discards an unfinished file.
     fn close(&self) -> PyResult<()> {
         *self.file.lock().map_err(|_| finished())? = None;
         Ok(())
     }
 }
 
-/// A new folder beside `path` for what is needed for a while; `close` removes it.
+/// A new temporary folder next to `path`; `close` removes it.
 #[pyclass(frozen, module = "shoal._core")]
 pub(super) struct TemporaryFolder(Mutex<Option<Folder>>);
 
@@ -189,21 +189,21 @@ impl TemporaryFolder {
         Ok(Self(Mutex::new(Some(folder))))
     }
 
-    /// The folder's name.
+    /// The name of the folder.
     #[getter]
     fn name(&self) -> PyResult<PathBuf> {
         let folder = self.0.lock().map_err(|_| finished())?;
         Ok(folder.as_ref().ok_or_else(finished)?.path().to_owned())
     }
 
-    /// Removes it, with all that is in it.
+    /// Removes the folder and its contents.
     fn close(&self) -> PyResult<()> {
         *self.0.lock().map_err(|_| finished())? = None;
         Ok(())
     }
 }
 
-/// The temporary files and folders in `folder` that no process holds any more; removed, if that is wished.
+/// Lists the temporary files and folders in `folder` that no process holds, and removes them if `remove`.
 #[pyfunction]
 pub(super) fn leftovers(folder: PathBuf, remove: bool) -> PyResult<Vec<PathBuf>> {
     Ok(all_leftovers(&folder, remove).map_err(|e| Error::io(folder, e))?)

@@ -1,4 +1,4 @@
-//! This module knows the state of stochastic backward Euler as arrays and texts.
+//! Writes the state of stochastic backward Euler to a file and reads it back.
 
 use serde_json::json;
 
@@ -11,7 +11,6 @@ use crate::persist::schema::BACKWARD_EULER_STATE;
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> State<T> {
-    /// All of it.
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new(BACKWARD_EULER_STATE);
         let Trajectory { dim, anchor, iterate, mean, inner, scale } = &self.trajectory;
@@ -29,7 +28,7 @@ impl<T: Compute> State<T> {
             "inner": inner,
             "seeded_by": self.seeded_by,
             "seed": self.seed,
-            // What must come back exactly is kept as bits.
+            // Floats are stored as bits, so that a resumed fit is bit-identical.
             "fade": self.fade.to_bits(),
             "sq_scale": scale.sq_dist.to_bits(),
             "steps": self.steps,
@@ -42,7 +41,7 @@ impl<T: Compute> State<T> {
         contents
     }
 
-    /// What [`State::to_file`] gave; the error says what is wrong.
+    /// Reads what [`State::to_file`] wrote. The error says what is wrong.
     pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
         let numbers = contents.object("state")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
@@ -57,7 +56,7 @@ impl<T: Compute> State<T> {
         };
         let (anchor, iterate, mean) = (part("anchor")?, part("iterate")?, part("mean")?);
         if mean.iter().zip(&centers).any(|(&x, c)| T::from_f64(x) != *c) {
-            return Err("its \"mean\" is not where its \"centers\" are".into());
+            return Err("its \"mean\" does not give its \"centers\"".into());
         }
         let k = if centers.is_empty() { 0 } else { centers.len() / dim };
         let given: Vec<f64> = contents.values("given", &[k])?;
@@ -68,7 +67,7 @@ impl<T: Compute> State<T> {
         let middle: Vec<f64> = list(contents, "middle")?;
         let sq_dist = number(&numbers, "sq_scale")?;
         if !(middle.is_empty() || middle.len() == dim) || !middle.iter().all(|x| x.is_finite()) {
-            return Err("its \"middle\" is no row".into());
+            return Err("its \"middle\" is not a finite row".into());
         }
         if sq_dist.is_nan() || sq_dist < 0.0 {
             return Err(format!("its \"sq_scale\" is {sq_dist}"));

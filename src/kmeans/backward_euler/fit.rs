@@ -1,4 +1,4 @@
-//! This module knows the steps of a fit: outer ones, of batches that are drawn or come in passes, and sweeps after them.
+//! Steps of a fit: outer steps over drawn or consecutive batches, then the final sweeps over all rows.
 
 use super::BackwardEulerSolver;
 use crate::data::{Access, DataSource, no_weight};
@@ -13,7 +13,7 @@ use crate::rng::{Purpose, Rng};
 use crate::seeding::enough_rows;
 
 impl<T: Compute> BackwardEulerSolver<T> {
-    /// The outer step of batches that are drawn, or of all rows where a batch has as many.
+    /// One outer step over drawn batches, or over all rows if `batch_size` is at least `n`.
     fn draw_step(&mut self, data: &dyn DataSource<T>, n: u64, cx: &Executor) -> Result<Moved> {
         let (n_iter, mut all) = (self.state.n_iter, Moved::default());
         while self.state.n_iter == n_iter && !self.rejected {
@@ -32,8 +32,8 @@ impl<T: Compute> BackwardEulerSolver<T> {
         Ok(all)
     }
 
-    /// The outer step of consecutive batches, of one pass or of more; says whether there are no rows left. Before there are centers it takes as
-    /// many batches as it takes to choose them.
+    /// One outer step over consecutive batches, which may continue in the next pass. Also returns whether the
+    /// rows are exhausted. Before there are centers, the step reads as many batches as the seeding needs.
     fn next_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<(Moved, bool)> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -57,12 +57,12 @@ impl<T: Compute> BackwardEulerSolver<T> {
             }
             let at = std::mem::take(&mut self.state.position);
             if self.state.centers.is_empty() {
-                // Fewer rows than it would have liked to seed from.
+                // The source has fewer rows than the seeding asked for.
                 enough_rows(self.state.waiting.len() as u64, self.params.n_clusters)?;
                 all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
             } else if at == from {
                 return Err(Error::Source(format!(
-                    "the stream ended before row {from}, where this fit was left: it must give the same rows"
+                    "the stream ended before row {from}, where the fit stopped: resume it with a stream that yields the same rows"
                 )));
             } else if self.state.given.iter().all(|&weight| weight <= 0.0) {
                 return Err(no_weight());
@@ -79,13 +79,14 @@ impl<T: Compute> BackwardEulerSolver<T> {
         }
     }
 
-    /// One more sweep over all rows.
+    /// One sweep of Lloyd's algorithm over all rows, after the last outer step.
     pub(super) fn polish_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let begun = self.polish.take();
         let was_begun = begun.is_some();
         let mut polish = begun.unwrap_or_else(|| LloydStarts::plan(&self.polish_params()));
         let step = polish.step(data, cx);
-        // A first sweep that fails was not begun. Others may have moved the centers: only the pass after them has failed then.
+        // If the first sweep fails, the polish has not begun. A later step may move the centers and fail in
+        // the pass that follows, so its centers are kept.
         if was_begun || step.is_ok() {
             self.finished = None;
             self.state.place(polish.snapshot().centers);
@@ -113,7 +114,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
         }
     }
 
-    /// One outer step; after an error the state is what it was.
+    /// One outer step. After an error the state is unchanged.
     pub(super) fn outer_step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         if self.state.centers.is_empty() && data.access() > Access::Once {
             self.begin(data, cx)?;

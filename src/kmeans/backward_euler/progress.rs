@@ -1,34 +1,33 @@
-//! This module knows how far stochastic backward Euler has come: plain arrays and numbers.
+//! State of stochastic backward Euler between two batches: plain arrays and numbers.
 
 use super::trajectory::Trajectory;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
 use crate::tuning::{RECENT_ROWS, RECENT_STAYS, STARVED};
 
-/// Everything that the next batch depends on.
 #[derive(Clone, Debug)]
 pub(in crate::kmeans) struct State<T> {
-    /// The centers as they are shown: the average of the trajectory; empty before there are enough rows.
+    /// The centers of the model: the average of the trajectory. Empty before the seeding.
     pub(super) centers: Vec<T>,
     pub(super) trajectory: Trajectory,
-    /// Weight of everything that each cluster was ever given.
+    /// Total weight assigned to each cluster so far.
     pub(super) given: Vec<f64>,
-    /// Rows of each cluster in the last batches, older ones faded.
+    /// Rows per cluster in recent batches, with older batches faded.
     pub(super) recent: Vec<f64>,
-    /// Rows that came before there were enough to seed from.
+    /// Rows that wait until there are enough to seed from.
     pub(super) waiting: Waiting<T>,
     pub(super) seeded_by: String,
     pub(super) seed: u64,
-    /// What decay has left of the step size.
+    /// Product of the decay factors so far: the step size is the first step size times `fade`.
     pub(super) fade: f64,
-    /// Steps of a fit.
+    /// Steps of the fit, final sweeps included.
     pub(super) steps: u64,
     /// Outer steps.
     pub(super) n_iter: u64,
-    /// Batches.
+    /// Batches, which are inner iterations.
     pub(super) n_steps: u64,
     pub(super) rows_seen: u64,
-    /// Rows of the present pass that were taken, where rows come in passes.
+    /// Rows already taken from the current pass, for sources without random access.
     pub(super) position: u64,
 }
 
@@ -51,7 +50,7 @@ impl<T: Compute> State<T> {
         }
     }
 
-    /// Takes note of a batch of so many rows and that `weight`, of which each cluster was given some.
+    /// Records a batch of `rows` rows and total weight `weight`, of which cluster `j` got `given[j]`.
     pub(super) fn note(&mut self, rows: u64, given: &[f64], weight: f64) {
         let each = self.given.iter_mut().zip(&mut self.recent).zip(given);
         for ((all, recent), more) in each {
@@ -60,7 +59,7 @@ impl<T: Compute> State<T> {
         }
     }
 
-    /// The clusters that batches have hardly any rows of, once enough rows came to tell.
+    /// Clusters that get almost no rows; empty until enough rows have been seen to tell.
     pub(super) fn starved(&self) -> Vec<u32> {
         let mean = self.recent.iter().sum::<f64>() / self.recent.len().max(1) as f64;
         if mean < RECENT_ROWS {
@@ -70,7 +69,7 @@ impl<T: Compute> State<T> {
         shares.filter(|(_, rows)| **rows < STARVED * mean).map(|(j, _)| j as u32).collect()
     }
 
-    /// Goes on from other centers.
+    /// Restarts the trajectory from `centers`.
     pub(super) fn place(&mut self, centers: &[T]) {
         let scale = std::mem::take(&mut self.trajectory.scale);
         self.trajectory = Trajectory { scale, ..Trajectory::new(self.trajectory.dim, centers) };

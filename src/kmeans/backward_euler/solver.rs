@@ -1,4 +1,4 @@
-//! This module knows stochastic backward Euler as a state: where the present implicit step stands, and what comes after it.
+//! Solver of stochastic backward Euler: seeding, inner iterations, finish, checkpoint.
 
 use std::time::Instant;
 
@@ -26,27 +26,29 @@ use crate::seeding::Seeding;
 use crate::stats::ClusterSums;
 use crate::tuning::batch_seeding_sample;
 
-/// Stochastic backward Euler as a state: `O(k d)`, and nothing for each row but, after [`FitSolver::finish`], its label.
+/// Stochastic backward Euler as a state. Memory is `O(k d)`, plus one label per row after
+/// [`FitSolver::finish`].
 ///
-/// `Step::objective` is the weighted inertia of the rows of the step's batches, of each about the iterate that it was labelled by. Batches
-/// have no labels to compare with: `Step::n_changed` is 0, but for sweeps of the polish.
+/// `Step::objective` is the weighted inertia of the step's batches. Each batch is measured about the iterate
+/// that labeled it. `Step::n_changed` is 0, because batches have no earlier labels, except in the final
+/// sweeps.
 pub struct BackwardEulerSolver<T: Compute> {
     pub(super) params: BackwardEulerParams,
     pub(super) state: State<T>,
-    /// Of each outer step of a fit.
+    /// The step size of each outer step of a fit.
     pub(super) step_sizes: Vec<f64>,
-    /// Sweeps over all rows, once outer steps are over.
+    /// The final sweeps over all rows, once they have begun.
     pub(super) polish: Option<LloydStarts<T>>,
     pub(super) timings: Timings,
-    /// Labels of the present centers, cluster weights and inertia, once a pass has made them.
+    /// Labels, cluster weights and inertia of the current centers, after a pass has computed them.
     pub(super) finished: Option<(Vec<u32>, Vec<f64>, f64)>,
     pub(super) draws: Draws,
     pub(super) spare: Spare,
-    /// The last outer step was dropped, as centers went too far.
+    /// The last outer step was discarded because it diverged.
     pub(super) rejected: bool,
-    /// The centers that the present step began with.
+    /// The centers at the start of the current step.
     pub(super) before: Vec<T>,
-    /// What came of looking whether there are more rows, once an outer step was over: said with the next one.
+    /// An error from looking for further rows after an outer step was complete; the next step returns it.
     pub(super) failed: Option<Error>,
 }
 
@@ -72,24 +74,24 @@ impl<T: Compute> BackwardEulerSolver<T> {
         }
     }
 
-    /// With these parameters, from what [`StreamSolver::state`] gave.
+    /// Restores a solver with these parameters from [`StreamSolver::state`].
     pub(super) fn restored(params: BackwardEulerParams, state: &Contents) -> Result<Self, String> {
         state.must_be(BACKWARD_EULER_STATE)?;
         Self::of_file(params, state)
     }
 
-    /// With these parameters, from what [`FitSolver::checkpoint`] gave.
+    /// Restores a solver with these parameters from [`FitSolver::checkpoint`].
     pub(super) fn of_checkpoint(params: BackwardEulerParams, checkpoint: &Contents) -> Result<Self, String> {
         checkpoint.must_be(BACKWARD_EULER_CHECKPOINT)?;
         let timings = timings_of(&checkpoint.object("timings")?)?;
         let step_sizes: Vec<f64> = list(checkpoint, "step_sizes")?;
         if !step_sizes.iter().all(|size| size.is_finite() && *size >= 0.0) {
-            return Err("its \"step_sizes\" are none".into());
+            return Err("its \"step_sizes\" are negative or not finite".into());
         }
         let polish =
             checkpoint.part("polish").map(|part| Contents { kind: KMEANS_CHECKPOINT.into(), ..part });
         let mut new = Self { step_sizes, timings, ..Self::of_file(params, checkpoint)? };
-        // Batches after a fit make outer steps too, which are not listed.
+        // `partial_fit` after a fit makes outer steps that are not listed, so fewer entries are allowed.
         if new.step_sizes.len() as u64 > new.state.n_iter {
             return Err("its \"step_sizes\" are more than its outer steps".into());
         }
@@ -97,7 +99,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
             let polish = LloydStarts::of_checkpoint(&new.polish_params(), &part)?;
             let Snapshot { dim, centers, .. } = polish.snapshot();
             if dim != new.state.trajectory.dim || centers != new.state.centers {
-                return Err("its \"polish\" is of other centers".into());
+                return Err("its \"polish\" does not belong to its \"centers\"".into());
             }
             new.polish = Some(polish);
         }
@@ -109,25 +111,25 @@ impl<T: Compute> BackwardEulerSolver<T> {
         let k = state.given.len();
         if !state.centers.is_empty() && k != params.n_clusters {
             return Err(format!(
-                "n_clusters={} differs from the {k} centers that there are",
+                "n_clusters must be {k}, the number of centers of the state, got {}",
                 params.n_clusters
             ));
         }
         Ok(Self::of(params, state))
     }
 
-    /// The parameters of the sweeps that a fit ends with, from the present centers on.
+    /// Parameters of the final sweeps, which start from the current centers.
     pub(super) fn polish_params(&self) -> KMeansParams {
         let centers = self.state.centers.iter().map(|c| c.to_f64()).collect();
         KMeans::params(self.params.n_clusters).seeding(Seeding::Given(centers))
     }
 
-    /// The step size of the present outer step.
+    /// Step size of the current outer step.
     fn step_size(&self) -> f64 {
         self.params.first_step_size() * self.state.fade
     }
 
-    /// Rows to wait for before the first centers are chosen, where `wanted` would be good: none for given centers.
+    /// Number of rows to wait for before the seeding; `wanted` is the number that the seeding prefers.
     pub(super) fn enough(&self, wanted: u64) -> u64 {
         match self.params.seeding {
             Seeding::Given(_) => 1,
@@ -174,7 +176,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         Ok(())
     }
 
-    /// One inner iteration, and the end of the outer step where it is the last one. A batch without weight says nothing: it is none.
+    /// One inner iteration. Ends the outer step after the last one. A batch without weight counts as none.
     fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved> {
         let begun = Instant::now();
         let (k, dim) = (self.params.n_clusters, self.state.trajectory.dim);
@@ -184,7 +186,7 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         }
         let iterate: Vec<T> = self.state.trajectory.rounded();
         let packed = PackedCenters::for_rows(MatRef::new(&iterate, dim), batch.most_values().is_some());
-        // Put back at the end: a batch that does not come there leaves who knows what in them.
+        // Returned to `self` only on success: a failed batch leaves partial sums in it.
         let spare = std::mem::take(&mut self.spare);
         let mut total = spare.lend(k, dim);
         let rows = spare.label_and_sum(batch, &packed, &mut total, cx)?;
@@ -237,7 +239,7 @@ impl<T: Compute> Solver<T> for BackwardEulerSolver<T> {
 }
 
 impl<T: Compute> BackwardEulerSolver<T> {
-    /// What the solver shows between two steps.
+    /// The solver's public state between two steps.
     pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let state = &self.state;
         let polish = self.polish.as_ref().map(LloydStarts::snapshot);
@@ -266,12 +268,11 @@ impl<T: Compute> BackwardEulerSolver<T> {
         }
     }
 
-    /// The step size of each outer step of a fit.
     pub(super) fn step_sizes(&self) -> &[f64] {
         &self.step_sizes
     }
 
-    /// Clusters that get hardly any rows of batches; none after sweeps over all rows.
+    /// Clusters that get almost no rows from batches; none after the final sweeps.
     pub(super) fn starved(&self) -> Vec<u32> {
         // Sweeps give every cluster its rows.
         if self.polish.is_some() { Vec::new() } else { self.state.starved() }
@@ -306,7 +307,9 @@ impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
             return Ok(*inertia);
         }
         if data.access() == Access::Once {
-            return Err(Error::Source("rows that can be read once have no labels: predict others".into()));
+            return Err(Error::Source(
+                "labels need rows that can be read again: call predict with other rows instead".into(),
+            ));
         }
         let begun = Instant::now();
         let centers = MatRef::new(&self.state.centers, self.state.trajectory.dim);
@@ -322,7 +325,7 @@ impl<T: Compute> StreamSolver<T> for BackwardEulerSolver<T> {
         self.rejected = false;
         let enough = self.enough(self.params.n_clusters as u64);
         let moved = self.take_in(batch, enough, None, cx)?;
-        // Sweeps of a fit do not go on.
+        // A batch moves the centers, so the sweeps of the fit cannot continue.
         self.polish = moved.map_or(self.polish.take(), |_| None);
         let stop = self.rejected.then_some(StopReason::Diverged);
         Ok(moved.map(|moved| self.step_of(self.state.n_steps, &moved, stop)))

@@ -1,4 +1,4 @@
-//! The implicit step against its definition, and the state between two steps.
+//! Tests of the implicit step against its definition, and of the state between two steps.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::parallel::Executor;
 use crate::seeding::Seeding;
 use crate::stats::ClusterSums;
 
-/// The schedule of the paper, and nothing after it.
+/// The schedule of the paper, without final sweeps.
 fn plain(k: usize) -> BackwardEulerParams {
     let params = BackwardEuler::params(k).step_size(Some(k as f64)).step_decay(1.0 / 1.01);
     params.step_cap(Some(f64::INFINITY)).polish(false)
@@ -23,7 +23,7 @@ fn given(centers: &[f64]) -> BackwardEulerParams {
     plain(centers.len()).seeding(Seeding::Given(centers.to_vec()))
 }
 
-/// Sums of rows of one column by their nearest of `centers`.
+/// Sums of one-column rows by their nearest center.
 fn summed(rows: &[f64], centers: &[f64]) -> ClusterSums {
     let nearest = |x: f64| {
         let sq_dist = |j: &usize| (x - centers[*j]).powi(2);
@@ -45,7 +45,7 @@ proptest! {
         let mut trajectory = Trajectory::new(1, &centers);
         let (mut y, mut mean) = (centers.clone(), centers.clone());
         for _ in 0..n {
-            // The weight of a batch is never that of a cluster: the scale of the gradient is that of the whole objective.
+            // The gradient is divided by the weight of the batch, not by the weight of the cluster.
             let sums = summed(&rows, &y);
             for j in 0..y.len() {
                 let gradient = (sums.weights()[j] * y[j] - sums.sum(j)[0]) / rows.len() as f64;
@@ -53,7 +53,7 @@ proptest! {
                 mean[j] = averaging * mean[j] + (1.0 - averaging) * y[j];
             }
             trajectory.pull::<f64>(&sums, rows.len() as f64, &Pull { step_size, cap: f64::INFINITY, averaging });
-            // Labels must not differ by a rounding.
+            // Copied so that rounding cannot change a label.
             y.copy_from_slice(&trajectory.iterate);
             let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
             prop_assert!(close(&trajectory.mean, &mean), "{:?} {mean:?}", trajectory.mean);
@@ -69,7 +69,7 @@ fn a_cap_limits_the_pull_of_each_center() {
     let sums = summed(&[1.0, 1.0, 1.0, 11.0], &[0.0, 10.0]);
     let mut trajectory = Trajectory::new(1, &[0.0f64, 10.0]);
     trajectory.pull::<f64>(&sums, 4.0, &Pull { step_size: 2.0, cap: 0.75, averaging: 0.0 });
-    // Uncapped they would be 1.5 and 0.5 of the way.
+    // Without the cap, the pulls would be 1.5 and 0.5.
     assert_eq!(trajectory.iterate, [0.75, 10.5]);
 }
 
@@ -86,12 +86,12 @@ fn a_step_that_is_not_finite_is_dropped_and_ends_the_run() {
         assert!(run.advance_on(&rows, &cx).unwrap().is_none() && run.step_sizes().is_empty());
         run.finish_on(&rows, &cx).unwrap();
         assert_eq!(run.labels(), [0, 0, 1, 1]);
-        // A stream says so of the batch, and goes on from where it was.
+        // A stream reports the divergence for the batch, and continues from where it was.
         let mut stream = params.stream(&rows).unwrap();
         let steps: Vec<_> = (0..2).map(|_| stream.partial_fit_on(&rows, &cx).unwrap().unwrap()).collect();
         assert!(steps.iter().any(|step| step.stop_reason == Some(StopReason::Diverged)));
     }
-    // Of rows whose own distances overflow it is not the step that is to blame.
+    // Rows whose own distances overflow are an error, not a divergence.
     let huge = [[1e200f64], [-1e200], [1e200]];
     let refused = given(&[0.0]).start(&huge).unwrap().advance_on(&huge, &cx).unwrap_err();
     assert!(refused.to_string().contains("squared distances overflow"), "{refused}");
@@ -117,10 +117,10 @@ fn a_step_diverges_long_before_numbers_end_and_rows_far_away_are_no_divergence()
     for (step_size, n_inner) in [(4.0, 10), (8.0, 5), (8.0, 10)] {
         assert_eq!(end(step_size, n_inner, &rows).0, StopReason::MaxIterations, "{step_size}, {n_inner}");
     }
-    // One row a billion away, which batches seldom see.
+    // One row at 1e9, which few batches contain.
     let far: Vec<[f64; 1]> = rows.iter().enumerate().map(|(i, x)| if i == 77 { [1e9] } else { *x }).collect();
     assert_eq!(end(4.0, 5, &far).0, StopReason::MaxIterations);
-    // A stream that goes elsewhere.
+    // A stream whose rows move far away.
     let params = given(&[0.0, 2.5]).n_inner(3).averaging(0.5);
     let mut stream = params.stream(&rows).unwrap();
     for place in [0.0, 1e5, -1e9] {
@@ -142,7 +142,7 @@ fn an_outer_step_goes_on_in_the_next_pass_and_ends_with_the_last_row() {
     while let Some(step) = run.advance_on(&stream, &cx).unwrap() {
         steps.push(step);
     }
-    // Batches of 4, 4 and 2 rows, again and again.
+    // Batches of 4, 4 and 2 rows, repeated.
     assert_eq!(steps.iter().map(|step| step.batch_size).collect::<Vec<_>>(), [8, 6, 6]);
     let mut batches = params.stream(&stream).unwrap();
     for batch in [&rows[..4], &rows[4..8], &rows[8..], &rows[..4], &rows[4..8], &rows[8..]] {
@@ -191,7 +191,7 @@ fn the_schedule_by_default_goes_from_three_times_the_clusters_to_a_twentieth_und
     let spelt = auto.clone().step_size(Some(12.0)).step_decay(0.05f64.powf(1.0 / 40.0)).step_cap(Some(1.8));
     let centers = |params: &BackwardEulerParams| params.fit(&rows).unwrap().centers::<f64>();
     assert_eq!(centers(&auto), centers(&spelt.clone().polish(true)));
-    // Before sweeps may have made them alike. More inner iterations bear less.
+    // Compared before the final sweeps, which may make the centers equal. The cap falls with `n_inner`.
     let rough = auto.clone().polish(false);
     assert_ne!(centers(&rough), centers(&rough.clone().step_cap(Some(f64::INFINITY))));
     let spelt = spelt.polish(false).n_inner(6).step_cap(Some(1.5));
@@ -222,7 +222,7 @@ fn rows_that_can_be_read_again_are_polished_unless_that_is_not_wanted() {
 fn clusters_that_get_no_rows_starve_once_enough_rows_came_and_a_checkpoint_knows_it() {
     let cx = Executor::new(Some(1)).unwrap();
     let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(i % 7)]).collect();
-    // 200 rows for each cluster: after the sixth batch.
+    // The threshold of 200 rows per cluster is passed after the sixth batch.
     let params = given(&[1.0, 4.0, 1e3]).batch_size(100).n_inner(1).max_iter(9);
     let mut run = params.start(&rows).unwrap();
     for step in 1..=9 {
@@ -235,7 +235,7 @@ fn clusters_that_get_no_rows_starve_once_enough_rows_came_and_a_checkpoint_knows
     let mut polished = params.polish(true).start(&rows).unwrap();
     while polished.advance_on(&rows, &cx).unwrap().is_some() {}
     assert!(polished.starved().is_empty());
-    // One that gets a hundredth of the rows, 3% of what the mean cluster gets, does not.
+    // A cluster with a hundredth of the rows, 3% of the mean, does not starve.
     let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(if i % 100 == 0 { 9 } else { i % 4 })]).collect();
     let mut fed = given(&[0.0, 3.0, 9.0]).n_inner(1).max_iter(20).step_size(Some(0.0)).start(&rows).unwrap();
     while fed.advance_on(&rows, &cx).unwrap().is_some() {}

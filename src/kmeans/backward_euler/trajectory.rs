@@ -1,43 +1,45 @@
-//! This module knows the implicit step: a fixed-point iteration about an anchor, and the average of its iterates.
+//! The implicit step: a fixed-point iteration about an anchor, and the running average of its iterates.
 
 use crate::kernel::Compute;
 use crate::stats::ClusterSums;
 use crate::tuning::{DIVERGED, MOST_SQ_MOVE};
 
-/// How far a batch moves the iterate, and how much of it the average takes.
+/// Parameters of an inner iteration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pull {
-    /// The paper's gamma.
+    /// gamma in the paper.
     pub(super) step_size: f64,
-    /// The most that a center is pulled to the mean of its rows, in parts of its distance from it.
+    /// Upper limit on the fraction of the way from a center to the mean of its rows that one iteration moves
+    /// it.
     pub(super) cap: f64,
-    /// The share of the average that stays: the paper's alpha.
+    /// Weight of the old average when an iterate is added: alpha in the paper.
     pub(super) averaging: f64,
 }
 
-/// Anchor, iterate and average, `dim` values a center: the paper's x, y and the x with a bar.
+/// Anchor, iterate and average, `dim` values per center: x, y and x-bar in the paper.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trajectory {
     pub(super) dim: usize,
     pub(super) anchor: Vec<f64>,
     pub(super) iterate: Vec<f64>,
     pub(super) mean: Vec<f64>,
-    /// Inner iterations that were made about this anchor.
+    /// Inner iterations since the anchor was set.
     pub(super) inner: u64,
     pub(super) scale: Scale,
 }
 
-/// How far rows are spread, from what batches came to so far: it knows nothing of where centers went, and a row far from all others widens it.
+/// Spread of the rows, estimated from the batches so far. Independent of the centers; an outlying row widens
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scale {
-    /// The mean of the first batch; empty before.
+    /// Mean of the first batch; empty before it.
     pub(super) middle: Vec<f64>,
-    /// The most that means of clusters were ever away from there, as a mean of squares over a batch, and the squared error of the first one.
+    /// Maximum, over the batches so far, of the weighted mean squared distance of the cluster means from
+    /// `middle`. Starts at the mean squared error of the first batch.
     pub(super) sq_dist: f64,
 }
 
 impl Scale {
-    /// Takes in a batch of that `weight`.
     fn widen(&mut self, sums: &ClusterSums, weight: f64) {
         if self.middle.is_empty() {
             self.middle = vec![0.0; sums.sum(0).len()];
@@ -51,7 +53,8 @@ impl Scale {
     }
 }
 
-/// The mean squared distance of the mean of each cluster to its one of `centers`, over a batch of that `weight`.
+/// Weighted mean over clusters of the squared distance from the cluster's mean to its entry in `centers`, for
+/// a batch of total weight `weight`.
 fn mean_sq_dist(sums: &ClusterSums, weight: f64, mut centers: impl Iterator<Item = f64>) -> f64 {
     let mut total = 0.0;
     for (j, &of_j) in sums.weights().iter().enumerate() {
@@ -66,22 +69,23 @@ fn mean_sq_dist(sums: &ClusterSums, weight: f64, mut centers: impl Iterator<Item
 }
 
 impl Trajectory {
-    /// Before the first iteration.
     pub(super) fn new<T: Compute>(dim: usize, centers: &[T]) -> Self {
         let anchor: Vec<f64> = centers.iter().map(|c| c.to_f64()).collect();
         Self { dim, iterate: anchor.clone(), mean: anchor.clone(), anchor, inner: 0, scale: Scale::default() }
     }
 
-    /// The iterate in the type that rows are labelled in.
+    /// The iterate, rounded to the compute type of the rows.
     pub(super) fn rounded<T: Compute>(&self) -> Vec<T> {
         self.iterate.iter().map(|&y| T::from_f64(y)).collect()
     }
 
-    /// One inner iteration: `sums` are those of a batch of weight `weight`, labelled by the iterate.
+    /// One inner iteration, from the sums of a batch of total weight `weight` that was labeled with the
+    /// iterate.
     ///
-    /// What the mini-batch gradient `(weight of j / weight) (y_j - mean of j)` and the step size make is a pull to the mean of the rows by a
-    /// share `t`, from the anchor on. A center without rows is pulled by nothing: it is back at the anchor.
-    /// Gives whether iterate and average are still where rows of type `T` can be labelled by them, and to some purpose.
+    /// The step moves the anchor against the mini-batch gradient `(weight of j / weight) (y_j - mean of j)`.
+    /// The product of step size and cluster share is limited by `cap`. A center without rows returns to the
+    /// anchor. Returns `false` if the iterate or the average diverged: not finite in `T`, or too far from the
+    /// rows.
     pub(super) fn pull<T: Compute>(&mut self, sums: &ClusterSums, weight: f64, by: &Pull) -> bool {
         self.scale.widen(sums, weight);
         let Self { dim, anchor, iterate, mean, .. } = self;
@@ -96,7 +100,7 @@ impl Trajectory {
             } else {
                 y.copy_from_slice(x);
             }
-            // An iterate that has not moved leaves the average as it is, to the bit.
+            // Written as an increment, so that an iterate at the average leaves it bit-identical.
             for (mean, y) in mean[range].iter_mut().zip(y) {
                 *mean += (1.0 - by.averaging) * (*y - *mean);
             }
@@ -105,29 +109,29 @@ impl Trajectory {
         self.is_finite::<T>() && !self.is_far(sums, weight)
     }
 
-    /// Whether the batch is so far from the iterate or the average that there is no way back: nothing that is measured on the way to there is
-    /// near.
+    /// Whether the batch is more than `DIVERGED` times the spread of the rows away from the iterate or the
+    /// average.
     fn is_far(&self, sums: &ClusterSums, weight: f64) -> bool {
         let limit = DIVERGED * self.scale.sq_dist;
         let far = |centers: &[f64]| mean_sq_dist(sums, weight, centers.iter().copied()) > limit;
-        // Equal rows have no scale.
+        // If all rows are equal, there is no spread to compare with.
         limit > 0.0 && (far(&self.iterate) || far(&self.mean))
     }
 
-    /// Whether the iterate and the average are centers that rows of type `T` can be labelled by.
+    /// Whether the iterate and the average are finite in `T` and the move is short enough to square.
     fn is_finite<T: Compute>(&self) -> bool {
         let finite = |values: &[f64]| values.iter().all(|&v| T::from_f64(v).finite());
         let moved: f64 = self.iterate.iter().zip(&self.anchor).map(|(y, x)| (y - x).powi(2)).sum();
         finite(&self.iterate) && finite(&self.mean) && moved <= MOST_SQ_MOVE
     }
 
-    /// Ends the outer step: the average is the new anchor.
+    /// Ends the outer step: the average becomes the anchor.
     pub(super) fn close(&mut self) {
         self.anchor.clone_from(&self.mean);
         self.begin_again();
     }
 
-    /// Drops what was done about this anchor.
+    /// Discards the iterations since the anchor was set.
     pub(super) fn reject(&mut self) {
         self.mean.clone_from(&self.anchor);
         self.begin_again();

@@ -1,4 +1,4 @@
-//! This module knows how the rows of a batch are drawn.
+//! Draws the rows of a batch.
 
 use crate::data::{DataSource, Permuted};
 use crate::error::{Error, Result};
@@ -7,12 +7,13 @@ use crate::matrix::make_room;
 use crate::rng::Rng;
 use crate::seeding::Odds;
 
-/// Draws with replacement: by weight where rows have weights, and a drawn row counts 1; else all alike.
+/// Draws with replacement. Weighted rows are drawn in proportion to their weight, and each drawn row counts
+/// 1.
 #[derive(Default)]
 pub(in crate::kmeans) struct Draws(Option<Odds>);
 
 impl Draws {
-    /// A batch of `size` of the `n` rows of `data`, which are the same ones at every draw.
+    /// Draws `size` of the `n` rows of `data`. Every call must pass the same rows.
     pub(in crate::kmeans) fn batch<'a, T: Compute>(
         &mut self,
         data: &'a dyn DataSource<T>,
@@ -28,13 +29,13 @@ impl Draws {
         } else {
             rows.extend((0..size).map(|_| rng.below(n)));
         }
-        // Their order does not matter to an algorithm, but to a disk and to caches.
+        // Sorted for sequential reads: the algorithms do not depend on the order.
         rows.sort_unstable();
         Permuted::unweighted(data, rows)
     }
 }
 
-/// An error about a row of a batch as one about the row that was drawn.
+/// Translates a row number in an error from the batch to the source.
 pub(in crate::kmeans) fn as_of_source<T: Compute>(
     error: Error,
     batch: &Permuted<&dyn DataSource<T>>,

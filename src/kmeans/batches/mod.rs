@@ -1,4 +1,5 @@
-//! Batches of rows, for the methods that take them one by one: how they are drawn, read, waited for, labelled and summed.
+//! Batches of rows for the methods that take them one by one: drawing, reading, waiting, labeling and
+//! summing.
 
 mod draws;
 mod sums;

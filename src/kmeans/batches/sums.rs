@@ -1,4 +1,4 @@
-//! This module knows how the rows of a batch are labelled, and summed by their labels.
+//! Labels the rows of a batch and sums them by label.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,26 +10,27 @@ use crate::pass::{Chunk, sweep};
 use crate::stats::ClusterSums;
 use crate::tuning::batch_tile_rows;
 
-/// Sums that outlive a batch, so that the next one need not clear `k d` values for every thread.
+/// Pool of sums reused across batches, so that a batch need not clear `k d` values per thread.
 ///
-/// Of a batch that does not come to its end something may be left in them: let them go then.
+/// A failed batch leaves partial sums in the pool: drop the pool then.
 #[derive(Default)]
 pub(in crate::kmeans) struct Spare(Mutex<Vec<ClusterSums>>);
 
-/// Sums on loan from a [`Spare`]; they go back when they are dropped, and are to be empty then.
+/// Sums borrowed from a [`Spare`]. Dropping the loan returns them; they must be empty then.
 pub(in crate::kmeans) struct Loan<'a> {
     sums: Option<ClusterSums>,
     home: &'a Spare,
 }
 
 impl Spare {
-    /// Empty sums of `k` clusters of `dim` columns: always the same numbers.
+    /// Empty sums. `k` and `dim` must be the same for every call.
     pub(in crate::kmeans) fn lend(&self, k: usize, dim: usize) -> Loan<'_> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Loan { sums: Some(kept.unwrap_or_else(|| ClusterSums::part(k, dim))), home: self }
     }
 
-    /// Adds the rows of a batch to `total`, by their nearest centers; gives their number.
+    /// Labels the rows of a batch with their nearest centers and adds them to `total`. Returns the number of
+    /// rows.
     pub(in crate::kmeans) fn label_and_sum<T: Compute>(
         &self,
         batch: &dyn DataSource<T>,
@@ -64,7 +65,8 @@ impl Spare {
 }
 
 impl Loan<'_> {
-    /// The sums, which only a merge into others may read: rows may wait in them.
+    /// The borrowed sums. Weights and squared errors are current, but sparse rows may still be buffered:
+    /// merge before reading the sums themselves.
     pub(in crate::kmeans) fn sums(&mut self) -> &mut ClusterSums {
         self.sums.as_mut().expect("taken only when dropped")
     }

@@ -1,4 +1,4 @@
-//! This module knows rows that come before there are enough of them to choose the first centers from, and how they are taken in afterwards.
+//! Buffers rows until there are enough to choose the first centers, then feeds them to the solver.
 
 use crate::data::{DataSource, Weighted, check_finite, copy, count_rows};
 use crate::error::{Error, Result};
@@ -8,19 +8,19 @@ use crate::persist::kept::{keep, keep_rows, kept_rows};
 use crate::persist::{Array, Contents};
 use crate::rows::RowBuf;
 
-/// What batches did.
+/// Totals of one or more batches.
 #[derive(Clone, Copy, Default)]
 pub(in crate::kmeans) struct Moved {
     pub(in crate::kmeans) rows: u64,
     pub(in crate::kmeans) weight: f64,
     /// Inertia about the centers before each batch moved them.
     pub(in crate::kmeans) objective: f64,
-    /// Squared length of the centers' moves.
+    /// Squared length of all center moves.
     pub(in crate::kmeans) sq_shift: f64,
 }
 
 impl Moved {
-    /// Both.
+    /// The totals of both.
     pub(in crate::kmeans) fn and(self, other: Self) -> Self {
         Self {
             rows: self.rows + other.rows,
@@ -31,7 +31,7 @@ impl Moved {
     }
 }
 
-/// Rows that wait, and their weights, if there are any.
+/// Buffered rows and their weights, if any row has a weight.
 #[derive(Clone, Debug)]
 pub(in crate::kmeans) struct Waiting<T> {
     rows: RowBuf<T>,
@@ -45,12 +45,11 @@ impl<T> Default for Waiting<T> {
 }
 
 impl<T: Compute> Waiting<T> {
-    /// Number of rows.
+    /// Number of buffered rows.
     pub(in crate::kmeans) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Adds the rows of a batch.
     fn add(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         check_finite(batch, cx)?;
         let waiting = self.len();
@@ -71,7 +70,7 @@ impl<T: Compute> Waiting<T> {
         Ok(())
     }
 
-    /// What `f` makes of the rows `start..end`.
+    /// Calls `f` with the rows `start..end` as a source.
     fn with<R>(&self, start: usize, end: usize, f: impl FnOnce(&dyn DataSource<T>) -> R) -> R {
         let rows = self.rows.rows().slice(start, end);
         match self.weights.get(start..end).filter(|_| !self.weights.is_empty()) {
@@ -80,13 +79,12 @@ impl<T: Compute> Waiting<T> {
         }
     }
 
-    /// Keeps them among other contents.
     pub(in crate::kmeans) fn to_file(&self, contents: &mut Contents) {
         keep(contents, "waiting_weights", Array::new(&[self.weights.len()], &self.weights));
         keep_rows(contents, "waiting", &self.rows);
     }
 
-    /// What [`Waiting::to_file`] kept, rows of `dim` columns; the error says what is wrong.
+    /// Reads what [`Waiting::to_file`] wrote, with rows of `dim` columns. The error says what is wrong.
     pub(in crate::kmeans) fn of_file(contents: &Contents, dim: usize) -> Result<Self, String> {
         let rows: RowBuf<T> = kept_rows(contents, "waiting", dim)?;
         let kept = contents.array("waiting_weights")?.shape().iter().product();
@@ -104,34 +102,35 @@ impl<T: Compute> Waiting<T> {
     }
 }
 
-/// A method that takes batches, once rows that waited have given it its first centers.
+/// A method that takes batches and buffers rows until it has its first centers.
 pub(in crate::kmeans) trait BatchSolver<T: Compute> {
-    /// All that a batch changes.
+    /// Everything that a batch changes.
     type State: Clone;
 
-    /// It.
+    /// Access to the state.
     fn state_mut(&mut self) -> &mut Self::State;
 
-    /// Columns of a row, 0 before the first one.
+    /// Columns of a row; 0 before the first.
     fn dim_mut(&mut self) -> &mut usize;
 
-    /// Rows that wait.
+    /// The buffered rows.
     fn waiting_mut(&mut self) -> &mut Waiting<T>;
 
-    /// Whether there are centers.
+    /// Whether the first centers have been chosen.
     fn has_centers(&self) -> bool;
 
-    /// Rows that first centers are chosen from, where there are as many.
+    /// Number of rows that the seeding prefers to choose from.
     fn sample_rows(&self, data: &dyn DataSource<T>) -> u64;
 
     /// Chooses the first centers from `data`.
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()>;
 
-    /// Takes one batch, once there are centers. Nothing has changed after an error.
+    /// Takes one batch; the first centers must exist. After an error the state is unchanged.
     fn absorb(&mut self, batch: &dyn DataSource<T>, cx: &Executor) -> Result<Moved>;
 
-    /// A batch, where there may be no centers yet: they are chosen once `enough` rows are there, and then all rows that waited are taken in
-    /// as one batch, or in pieces of `size`. After an error the state is what it was.
+    /// Takes one batch. Without centers it buffers rows until there are `enough`, seeds from them, and then
+    /// absorbs all buffered rows as one batch, or in batches of `size`. After an error the state is
+    /// unchanged.
     fn take_in(
         &mut self,
         batch: &dyn DataSource<T>,
@@ -168,7 +167,7 @@ pub(in crate::kmeans) trait BatchSolver<T: Compute> {
         done.map(Some)
     }
 
-    /// Chooses the first centers from the rows that wait and the first ones of `batch`, and takes all of them in.
+    /// Seeds from the buffered rows and the first rows of `batch`, then absorbs all of them.
     fn seed_from_waiting(
         &mut self,
         batch: Option<&dyn DataSource<T>>,

@@ -1,24 +1,26 @@
-//! This module knows what the bounds of the last sweep say of single rows once the centers have moved on.
+//! Evaluates the bounds of the last sweep for centers that have moved since, without changing the bounds.
 
-use super::sweep::{Bounds, Rules, Work};
+use super::rules::Rules;
+use super::work::{Bounds, Work};
 use super::{BASE_SWEEPS, PanelBounds, RowBounds, up};
 use crate::kernel::bounded::{ROUNDING, least};
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::rows::Rows;
 
-/// Bounds for centers elsewhere than at the last sweep. They are those of the sweep, which stay as they are.
+/// The bounds of the last sweep, read for centers that have moved since.
 pub(in crate::kmeans) struct Apart<'a> {
     of: &'a PanelBounds,
-    /// The same without rows, for the centers as they are.
+    /// Copy without per-row bounds, moved to the current centers.
     here: PanelBounds,
-    /// Of each group, and of all centers.
+    /// Drift of each group, and of all centers.
     drift: Vec<f32>,
     far: f32,
 }
 
 impl PanelBounds {
-    /// The centers packed in the order of the bounds, for [`Apart::rules`]; `None` where their lengths are not those of the bounds.
+    /// Packs the centers in the order of the bounds, for [`Apart::rules`]. `None` if the scale of the centers
+    /// no longer matches that of the bounds.
     pub(in crate::kmeans) fn pack_apart<T: Compute>(
         &self,
         centers: MatRef<'_, T>,
@@ -27,21 +29,22 @@ impl PanelBounds {
         let packed = self.laid_out(centers, sparse);
         let same =
             !packed.by_difference() && packed.scale() == self.scale && self.can_tell(packed.largest_norm());
-        // Rows are picked by numbers of 32 bits.
+        // Rows are indexed by `u32`.
         (same && u32::try_from(self.rows.upper.len()).is_ok()).then_some(packed)
     }
 
-    /// The slot of each center in that packing; none where it is the center's number.
+    /// The slot of each center in that packing; empty if the slot is the center's index.
     pub(in crate::kmeans) fn slots(&self) -> &[u32] {
         if self.is_single() { &[] } else { &self.slot }
     }
 
-    /// The factor from lengths of the data to those of bounds.
+    /// Factor from lengths in the data to lengths in bounds.
     pub(in crate::kmeans) fn unit(&self) -> f64 {
         self.scale * self.unit
     }
 
-    /// Bounds for centers that are each at most that far from where they were at the last sweep, after which they were not followed.
+    /// Bounds for centers that each moved at most `moves[j]` since the last sweep, with no `follow` in
+    /// between.
     pub(in crate::kmeans) fn apart<T: Compute>(&self, moves: &[f64]) -> Apart<'_> {
         let fresh = self.age >= BASE_SWEEPS;
         let mut here = Self {
@@ -51,7 +54,7 @@ impl PanelBounds {
             moves: moves.iter().map(|&moved| up(moved)).collect(),
             age: 0,
             far_drift: if fresh { 0.0 } else { self.far_drift },
-            // Distances between centers would be made anew for a few rows.
+            // Center-to-center distances cost too much for a few rows.
             few_centers: false,
             balls: false,
             rows: RowBounds::default(),
@@ -68,14 +71,15 @@ impl PanelBounds {
 }
 
 impl Apart<'_> {
-    /// An upper bound on the distance of a row to its center, and a lower bound on those to all others.
+    /// An upper bound on the row's distance to its center, and a lower bound on its distances to all others.
     pub(in crate::kmeans) fn of_row(&self, row: usize, label: u32) -> (f32, f32) {
         let rows = &self.of.rows;
         let upper = (rows.upper[row] + self.here.moves[label as usize]) * (1.0 + ROUNDING);
         (upper, rows.least[row] - self.far)
     }
 
-    /// Lower bounds on the distances of these rows to all other centers, group by group; none where there is one bound a row.
+    /// Lower bounds on the distances to all other centers, from the group bounds. Empty if rows have a single
+    /// bound.
     pub(in crate::kmeans) fn by_group(&self, rows: &[u32], out: &mut Vec<f32>) {
         out.clear();
         if !self.here.is_single() {
@@ -84,7 +88,8 @@ impl Apart<'_> {
         }
     }
 
-    /// The rules by which rows are labelled now: with bounds that leave centers room to move as far as `beyond`, where there is some.
+    /// Rules for labeling rows now. The reach of each row is widened by `beyond`, to leave centers room to
+    /// move.
     pub(in crate::kmeans) fn rules<'a, T: Compute>(
         &'a self,
         packed: &'a PackedCenters<T>,
@@ -96,7 +101,8 @@ impl Apart<'_> {
         rules
     }
 
-    /// Labels `rows`, which are those numbered `picked` and come with the labels `of_rows`. `found` takes the labels, upper bounds, and lower bounds to all others; gives the distances measured.
+    /// Labels `rows`, which have the numbers `picked` and the labels `of_rows`. `found` receives the label,
+    /// the upper bound, and the lower bound to all other centers. Returns the number of distances computed.
     pub(in crate::kmeans) fn settle<T: Compute>(
         &self,
         rules: &Rules<'_, T>,
@@ -112,7 +118,7 @@ impl Apart<'_> {
         lower.clear();
         for &row in picked {
             let row = row as usize;
-            // Larger than it is: the row is looked at, where it is as near to others.
+            // Raised by `beyond`, so that a row is examined if another center may come as near.
             upper.push(all.upper[row] + rules.beyond);
             others.push(all.least[row]);
             lower.extend_from_slice(&all.lower[row * groups..][..groups]);
@@ -139,7 +145,7 @@ impl Apart<'_> {
     }
 }
 
-/// The buffers of a worker.
+/// Buffers of one worker.
 pub(in crate::kmeans) struct Settling<T: Compute> {
     work: Work<T>,
     bounds: RowBounds,

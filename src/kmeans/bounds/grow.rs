@@ -1,10 +1,11 @@
-//! This module knows how bounds follow rows that are added, and memory that gets short.
+//! Extends bounds to added rows, and merges groups to stay within the memory budget.
 
 use super::{LOWEST, PanelBounds, down};
 
 impl PanelBounds {
-    /// Rows are added, of which nothing is known yet: there are `n` now, and what was row `i` is row `at(i)`, in the same order. Groups get
-    /// wider where `budget` bytes ask for it; `false` where not even one bound a row fits any more.
+    /// Extends the bounds to `n` rows: old row `i` becomes row `at(i)`, in the same order, and the others
+    /// have no bounds yet. Merges groups if `budget` bytes require it. Returns `false` if not even one bound
+    /// per row fits.
     pub(in crate::kmeans) fn grow(&mut self, at: impl Fn(usize) -> usize, n: usize, budget: u64) -> bool {
         debug_assert!(!self.is_single() && !self.fine, "only bounds by group grow");
         while self.n_groups as u64 > affordable(n, budget) {
@@ -19,7 +20,7 @@ impl PanelBounds {
         true
     }
 
-    /// Two groups become one. Its bound is the lower one of theirs, so that nothing is measured for it.
+    /// Merges neighboring groups. The merged bound is the lower of the two, so that no distance is computed.
     fn widen(&mut self) {
         let (n, old) = (self.rows.upper.len(), self.n_groups);
         self.group_panels *= 2;
@@ -28,7 +29,7 @@ impl PanelBounds {
             self.drift.chunks(2).map(|two| two.iter().copied().fold(0.0, f64::max)).collect();
         for i in 0..n {
             for (group, &drift) in drift.iter().enumerate() {
-                // What is written never overtakes what is still to be read.
+                // Writes stay behind the reads.
                 let bound = |group: usize| f64::from(self.rows.lower[i * old + group]) - self.drift[group];
                 let first = bound(2 * group);
                 let both = if 2 * group + 1 < old { first.min(bound(2 * group + 1)) } else { first };
@@ -41,7 +42,7 @@ impl PanelBounds {
     }
 }
 
-/// Makes room between rows of `width` values, from the last one to the first, in place.
+/// Spreads the rows of `width` values in place, from the last to the first.
 fn spread(values: &mut Vec<f32>, width: usize, at: impl Fn(usize) -> usize, n: usize, nothing: f32) {
     let old = values.len() / width;
     values.reserve_exact(n * width - values.len());
@@ -55,7 +56,8 @@ fn spread(values: &mut Vec<f32>, width: usize, at: impl Fn(usize) -> usize, n: u
     }
 }
 
-/// Lower bounds by group that fit into `budget` bytes for each of `n` rows, beside the two that every row has.
+/// Number of group bounds per row that fit into `budget` bytes for `n` rows, besides the two that every row
+/// has.
 pub(super) fn affordable(n: usize, budget: u64) -> u64 {
     (budget / (4 * n.max(1) as u64)).saturating_sub(2)
 }

@@ -1,86 +1,91 @@
-//! This module knows bounds by panel of centers: exact labels for few distances.
+//! Triangle-inequality bounds by panel of centers: exact labels with few distance computations.
 //!
-//! The grouped bounds of Yinyang k-means (Ding et al., 2015), with the kernel's panels as the groups, so that the rows that survive a bound
-//! are labelled by the tile kernel. Every row keeps an upper bound on the distance to its center, a lower bound on the distances to all
-//! other centers, and, but where one is enough (`single`), a lower bound for each group of panels. A lower bound is stored with the drift
-//! of its centers at that time added, so that a sweep writes only those that it renews.
+//! Implements the grouped bounds of Yinyang k-means (Ding et al., 2015), with the kernel's panels as the
+//! groups, so that the tile kernel labels the rows that survive a bound. Every row keeps an upper bound on
+//! the distance to its center and a lower bound on the distances to all other centers. Unless the row has a
+//! single bound (`single`), it also keeps a lower bound per group of panels. A lower bound is stored with the
+//! drift of its centers at that time added, so that a sweep writes only the bounds that it renews.
 //!
-//! Labels are the canonical ones, bit for bit those of a plain sweep: tile values decide between centers, and a group is left out only
-//! where its bound exceeds the upper bound by more than the rounding of tile values.
+//! Labels are canonical and bit-identical to those of a plain sweep: tile values decide between centers, and
+//! a group is skipped only if its bound exceeds the upper bound by more than the rounding of tile values.
 //!
-//! Bounds are lengths in units of about the largest center, so that their squares neither overflow nor vanish in `f32`.
+//! Bounds are lengths in units of about the norm of the largest center, so that their squares neither
+//! overflow nor underflow in `f32`.
 
 mod apart;
 mod grow;
+mod rules;
 mod similar;
 mod single;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod work;
 
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::tuning::{ROWS_IN_LANES_DIM, bounded_chunk_rows};
 pub(super) use apart::{Apart, Settling};
 use grow::affordable;
+pub(super) use rules::{lost_of, rounding_of};
 use similar::similar_together;
-pub(super) use sweep::{Bounds, Work, lost_of, rounding_of};
+pub(super) use work::{Bounds, Work};
 
-/// The nearest `f32` that is not below.
+/// Rounds up to `f32`.
 fn up(x: f64) -> f32 {
     let nearest = x as f32;
     if f64::from(nearest) < x { nearest.next_up() } else { nearest }
 }
 
-/// The nearest `f32` that is not above.
+/// Rounds down to `f32`.
 fn down(x: f64) -> f32 {
     let nearest = x as f32;
     if f64::from(nearest) > x { nearest.next_down() } else { nearest }
 }
 
-/// What all rows share: the order of the centers, and how far they moved.
+/// Bounds of all rows, the order of the centers, and how far the centers moved.
 #[derive(Clone, Debug)]
 pub(super) struct PanelBounds {
     /// The center in each slot of the packed order.
     order: Vec<u32>,
     /// The slot of each center.
     slot: Vec<u32>,
-    /// Panels in a group, but for the last one.
+    /// Panels per group; the last group may have fewer.
     group_panels: usize,
     n_groups: usize,
-    /// Sum of the largest moves in each group since the bounds were based.
+    /// Per group: sum over sweeps of the largest move of a center, since the bounds were rebased.
     drift: Vec<f64>,
     /// The last move of each center.
     moves: Vec<f32>,
-    /// The factor from lengths of the data to packed ones, and from those to lengths here.
+    /// Factor from lengths in the data to packed lengths, and from packed lengths to lengths in bounds.
     scale: f64,
     unit: f64,
-    /// Sweeps since the bounds were based.
+    /// Sweeps since the bounds were rebased.
     age: u32,
-    /// Sum of the largest moves of all centers since then.
+    /// Sum over sweeps of the largest move of any center, since the bounds were rebased.
     far_drift: f64,
-    /// The distances between centers cost little beside a sweep.
+    /// The center-to-center distances are cheap next to a sweep.
     few_centers: bool,
-    /// Rows meet only centers about their own one, where that is possible.
+    /// Rows are compared only with centers in a ball around their own, where possible.
     balls: bool,
-    /// There is a lower bound for each center, and groups are single centers.
+    /// Every center is a group of its own, with its own lower bound.
     fine: bool,
     rows: RowBounds,
 }
 
-/// What is kept of every row.
+/// Bounds of every row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowBounds {
-    /// Upper bound of the distance to the row's own center.
+    /// Upper bound on the distance to the row's own center.
     pub(super) upper: Vec<f32>,
-    /// Lower bound of the distances to all other centers, with the drift of all added.
+    /// Lower bound on the distances to all other centers, plus the drift of all centers.
     pub(super) least: Vec<f32>,
-    /// Lower bounds by group, a row of them each, with the drift of the group added.
+    /// Lower bounds by group, `n_groups` per row, plus the drift of the group.
     pub(super) lower: Vec<f32>,
 }
 
 impl RowBounds {
-    /// Makes it `n` rows of which nothing is known.
+    /// Resets to `n` rows without bounds.
     fn reset(&mut self, n: usize, groups: usize) {
         for (bounds, length, nothing) in [
             (&mut self.upper, n, f32::INFINITY),
@@ -93,19 +98,18 @@ impl RowBounds {
     }
 }
 
-/// A lower bound that says nothing; finite, so that drift taken from it leaves a number.
+/// A lower bound that excludes nothing; finite, so that subtracting drift leaves a number.
 const LOWEST: f32 = f32::MIN;
 
-/// Sweeps after which the lower bounds are based anew: until then drift is at most about so many moves, and `f32` tells it apart.
 const BASE_SWEEPS: u32 = 32;
 
 impl PanelBounds {
-    /// No bounds yet for `n` rows, in at most `budget` bytes; `None` where not even one bound a row fits.
+    /// Empty bounds for `n` rows in at most `budget` bytes; `None` if not even one bound per row fits.
     pub(super) fn new<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
         Self::grouped(centers, n, budget, 1)
     }
 
-    /// The same with at least `least_panels` panels in a group.
+    /// Like [`PanelBounds::new`], with at least `least_panels` panels per group.
     pub(super) fn grouped<T: Compute>(
         centers: MatRef<'_, T>,
         n: usize,
@@ -146,8 +150,8 @@ impl PanelBounds {
         Some(new)
     }
 
-    /// One bound a row, for `n` rows; `None` where `budget` bytes do not hold it. With `balls`, rows meet only centers about their own one,
-    /// where the distances between all centers fit too.
+    /// One bound per row for `n` rows; `None` if it does not fit into `budget` bytes. With `balls`, rows are
+    /// compared only with centers in a ball around their own, if the center-to-center distances fit too.
     pub(super) fn single<T: Compute>(
         centers: MatRef<'_, T>,
         n: usize,
@@ -156,7 +160,7 @@ impl PanelBounds {
     ) -> Option<Self> {
         let left = budget.checked_sub(8 * n as u64)?;
         let k = centers.rows() as u64;
-        // Distances between all centers are made by one thread, before each sweep.
+        // One thread computes the center-to-center distances before each sweep.
         let few_centers = k * k <= 64 * n as u64;
         let mut new = Self {
             order: (0..centers.rows() as u32).collect(),
@@ -180,10 +184,10 @@ impl PanelBounds {
         Some(new)
     }
 
-    /// A bound for every row and center, for `n` rows; `None` where `budget` bytes do not hold them.
+    /// One bound per row and center for `n` rows; `None` if they do not fit into `budget` bytes.
     pub(super) fn fine<T: Compute>(centers: MatRef<'_, T>, n: usize, budget: u64) -> Option<Self> {
         let width = PackedCenters::<T>::panel_centers();
-        // The last panel is filled up with slots that no center has.
+        // The last panel is padded with slots that hold no center.
         let slots = centers.rows().next_multiple_of(width);
         if affordable(n, budget) < slots as u64 {
             return None;
@@ -192,16 +196,17 @@ impl PanelBounds {
         new.rows.reset(n, 0);
         (new.group_panels, new.n_groups, new.fine) = (1, slots, true);
         new.drift = vec![0.0; slots];
-        // The lower bounds are made when centers are packed first.
+        // `pack` fills in the lower bounds.
         Some(new)
     }
 
-    /// Whether there is one bound a row, and none by group.
+    /// Whether rows have a single lower bound and none by group.
     fn is_single(&self) -> bool {
         self.n_groups == 0
     }
 
-    /// Rows that are tested together: where they meet their centers label by label, as many as there are in a tile.
+    /// Rows that are tested together. With balls and few columns: a whole tile, because rows are grouped by
+    /// label.
     pub(super) fn chunk_rows(&self, dim: usize) -> usize {
         if self.balls && dim <= ROWS_IN_LANES_DIM { usize::MAX } else { bounded_chunk_rows(dim) }
     }
@@ -211,12 +216,12 @@ impl PanelBounds {
         std::mem::take(&mut self.rows)
     }
 
-    /// Puts them back. Left out, they are lost: a sweep that fails begins anew.
+    /// Puts the bounds back. After a failed sweep they are lost, and the next sweep starts without bounds.
     pub(super) fn put_rows(&mut self, rows: RowBounds) {
         self.rows = rows;
     }
 
-    /// The exact method whose bounds these are most like.
+    /// The published method that these bounds correspond to.
     pub(super) fn name(&self) -> &'static str {
         match (self.group_panels, self.n_groups) {
             (_, 0) => "hamerly",
@@ -226,12 +231,12 @@ impl PanelBounds {
         }
     }
 
-    /// Lower bounds of a row.
+    /// Number of group bounds per row.
     pub(super) fn n_groups(&self) -> usize {
         self.n_groups
     }
 
-    /// Packs the centers for a sweep over rows that are `sparse`, or dense.
+    /// Packs the centers for a sweep over sparse or dense rows.
     pub(super) fn pack<T: Compute>(&mut self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         let packed = self.laid_out(centers, sparse);
         if packed.by_difference() {
@@ -250,7 +255,6 @@ impl PanelBounds {
         packed
     }
 
-    /// The centers, packed in the order of the bounds.
     fn laid_out<T: Compute>(&self, centers: MatRef<'_, T>, sparse: bool) -> PackedCenters<T> {
         if self.is_single() {
             PackedCenters::for_rows(centers, sparse)
@@ -259,12 +263,12 @@ impl PanelBounds {
         }
     }
 
-    /// Whether packed centers of that largest length can be told apart by bounds in their present unit.
+    /// Whether `f32` bounds in the current unit can resolve packed centers whose largest norm is `largest`.
     fn can_tell(&self, largest: f64) -> bool {
         largest == 0.0 || (1e-6..1e6).contains(&(largest * self.unit))
     }
 
-    /// Labels were changed by somebody else, or centers jumped: nothing is known any more.
+    /// Invalidates all bounds, after labels were changed elsewhere or centers jumped.
     pub(super) fn forget(&mut self) {
         self.rows.reset(self.rows.upper.len(), self.n_groups);
         if self.fine {
@@ -278,7 +282,7 @@ impl PanelBounds {
         self.age = 0;
     }
 
-    /// The centers moved from `old` to `new` after a sweep by [`PanelBounds::rules`].
+    /// Records that the centers moved from `old` to `new` after a sweep with [`PanelBounds::rules`].
     pub(super) fn follow<T: Compute>(&mut self, old: MatRef<'_, T>, new: MatRef<'_, T>) {
         if self.age >= BASE_SWEEPS {
             self.drift.fill(0.0);
@@ -287,7 +291,7 @@ impl PanelBounds {
         }
         self.age += 1;
         let moves = old.iter().zip(new.iter()).map(|(old, new)| {
-            // Scaled before it is squared: the square must neither overflow nor vanish.
+            // Scaled before it is squared: the square must neither overflow nor underflow.
             let moves = old.iter().zip(new).map(|(old, new)| (new.to_f64() - old.to_f64()) * self.scale);
             moves.map(|moved| moved * moved).sum::<f64>().sqrt() * self.unit * (1.0 + 1e-12)
         });
@@ -298,13 +302,14 @@ impl PanelBounds {
         }
     }
 
-    /// Adds the largest of these moves to the drift of each group and of all centers; gives the latter.
+    /// Adds the largest of these moves to the drift of each group and of all centers. Returns the largest
+    /// move.
     fn drift_by<T: Compute>(&mut self, moves: &[f64]) -> f64 {
         let group_centers =
             if self.fine { 1 } else { self.group_panels * PackedCenters::<T>::panel_centers() };
         let group_centers = group_centers.max(1);
         let mut largest = vec![0.0f64; self.n_groups];
-        // What is not a number is as good as infinite.
+        // NaN counts as infinite.
         let mut farthest = 0.0f64;
         for (&slot, &moved) in self.slot.iter().zip(moves) {
             farthest = farthest.max(if moved.is_nan() { f64::INFINITY } else { moved });

@@ -1,10 +1,11 @@
-//! This module knows which centers share a panel.
+//! Orders the centers so that similar ones share a panel.
 
 use crate::kernel::Compute;
 use crate::matrix::MatRef;
 
-/// An order of the centers in which those of a panel of `width` are near each other: halves along the direction of largest spread, down
-/// to single panels. Within a panel the lower index comes first, as ties demand.
+/// An order of the centers in which the centers of each panel of `width` are near each other. Halves the set
+/// along the direction of largest spread, down to single panels. Within a panel the indices ascend, as
+/// tie-breaking requires.
 pub(super) fn similar_together<T: Compute>(centers: MatRef<'_, T>, width: usize) -> Vec<u32> {
     fn split<T: Compute>(centers: MatRef<'_, T>, members: &mut [u32], width: usize) {
         if members.len() <= width {
@@ -22,7 +23,7 @@ pub(super) fn similar_together<T: Compute>(centers: MatRef<'_, T>, width: usize)
         let far = members.iter().copied().max_by(|&a, &b| sq_norm(a).total_cmp(&sq_norm(b)));
         let mut direction: Vec<f64> = far.map_or(vec![0.0; d], |j| off(j).collect());
         let mut along = vec![0.0; members.len()];
-        // Power iteration: a rough direction will do.
+        // Power iteration; a rough direction is enough.
         for _ in 0..8 {
             let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt().max(f64::MIN_POSITIVE);
             let mut next = vec![0.0; d];

@@ -1,11 +1,13 @@
-//! This module knows how a chunk of rows is labelled by one bound a row (Hamerly, "Making k-means even faster", 2010).
+//! Labels a chunk of rows with one lower bound per row (Hamerly, "Making k-means even faster", 2010).
 //!
-//! A row keeps its label while the lower bound of the distances to all other centers, or half the distance from its own center to the
-//! nearest other one, exceeds the upper bound of the distance to its own center. All other rows are compacted. With few columns they meet, label by label,
-//! only the centers in a ball about their own one that must hold the nearest two (Exponion: Newling and Fleuret, "Fast k-means with
-//! accurate bounds", 2016), else all centers.
+//! A row keeps its label while its upper bound is below its lower bound to all other centers, or below half
+//! the distance from its own center to the nearest other center. All other rows are compacted. With few
+//! columns they are compared, label by label, only with the centers in a ball around their own that must
+//! contain the two nearest (Exponion: Newling and Fleuret, "Fast k-means with accurate bounds", 2016).
+//! Otherwise they are compared with all centers.
 
-use super::sweep::{Bounds, Part, Rules, Work};
+use super::rules::Rules;
+use super::work::{Bounds, Part, Work};
 use crate::kernel::bounded::{
     BEHIND, Margins, Nearest, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed,
     nearest_others, nearest_pair, put_in_columns, radii, reach, renew, upper, within,
@@ -13,18 +15,18 @@ use crate::kernel::bounded::{
 use crate::kernel::{Compute, PackedCenters};
 use crate::tuning::BALL_CENTERS;
 
-/// How near centers are to each other, in units of bounds.
+/// Distances between centers, in units of bounds.
 #[derive(Default)]
-pub(super) struct Neighbours {
-    /// Half the distance from each to the nearest other one, rounded down.
+pub(super) struct Neighbors {
+    /// Half the distance from each center to the nearest other, rounded down.
     halves: Vec<f32>,
-    /// The distances between all of them, rounded down; empty where rows meet all centers.
+    /// The distances between all centers, rounded down; empty if rows are compared with all centers.
     apart: Vec<f32>,
-    /// The distance from each to the nearest other one, rounded up.
+    /// The distance from each center to the nearest other, rounded up.
     nearest: Vec<f32>,
 }
 
-impl Neighbours {
+impl Neighbors {
     pub(super) fn of<T: Compute>(
         packed: &PackedCenters<T>,
         margins: Margins<T>,
@@ -44,7 +46,7 @@ impl Neighbours {
         });
         let nearest: Vec<f32> = nearest.collect();
         let halves = nearest.iter().map(|&nearest| 0.5 * nearest).collect();
-        // Twice what rounding down took away.
+        // Adds twice the amount that rounding down removed.
         let (norm, gamma) = ((margins.norm * margins.unit).to_f32(), margins.gamma.to_f32());
         let more =
             |&least: &f32| (least + 32.0 * T::EPSILON as f32 * norm) * (1.0 + 4.0 * gamma + 8.0 * ROUNDING);
@@ -53,14 +55,14 @@ impl Neighbours {
     }
 }
 
-/// Lower bounds of half the distance from each center to the nearest other one.
+/// Lower bounds on half the distance from each center to the nearest other.
 fn halves<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>) -> Vec<f32> {
     let mut found = Nearest::default();
     let sq_norms = nearest_others(packed, &mut found);
     let norm = packed.largest_norm();
     let off = 8.0 * margins.gamma.to_f64() * norm * norm;
     let half = |(j, (&nearest, (next, sq_norm))): (usize, (&u32, (&T, f64)))| {
-        // A center that coincides with one before it is not its own nearest one.
+        // A center that coincides with an earlier one is not nearest to itself.
         let sq_dist = if nearest as usize == j { next.to_f64() + sq_norm - off } else { 0.0 };
         (0.5 * sq_dist.max(0.0).sqrt() * margins.unit.to_f64()) as f32 * (1.0 - ROUNDING)
     };
@@ -68,19 +70,19 @@ fn halves<T: Compute>(packed: &PackedCenters<T>, margins: Margins<T>) -> Vec<f32
 }
 
 impl<T: Compute> Rules<'_, T> {
-    /// As [`Rules::label`].
+    /// [`Rules::label`] for rows with a single bound.
     pub(super) fn label_by_one_bound(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> u64 {
         let measured = self.open_by_one_bound(chunk, work);
         let open = std::mem::take(&mut work.open);
         work.nearest.resize(open.len() + BEHIND);
-        let met = if self.neighbours.apart.is_empty() {
+        let met = if self.neighbors.apart.is_empty() {
             self.meet_all(&open, chunk, work)
         } else {
             self.meet_balls(&open, chunk, work)
         };
-        // The open rows in the order in which they met their centers.
+        // The open rows, in the order of their entries in `work.nearest`.
         let met_rows =
-            if self.neighbours.apart.is_empty() { &open[..] } else { &work.lists.rows[..open.len()] };
+            if self.neighbors.apart.is_empty() { &open[..] } else { &work.lists.rows[..open.len()] };
         for ((&row, &label), &best) in met_rows.iter().zip(&work.nearest.ids).zip(&work.nearest.best) {
             let r = row as usize;
             if label != chunk.old[r] {
@@ -88,7 +90,7 @@ impl<T: Compute> Rules<'_, T> {
                 chunk.bounds.upper[r] = upper(&work.gathered, r, best, work.error[r], self.margins);
             }
         }
-        // Sums are moved in the order of the rows, whoever found out that they must be.
+        // In row order, so that sums are updated in the same order whichever method found the changes.
         work.changes.sort_unstable();
         let found = (&work.nearest.next[..open.len()], &work.error[..]);
         let to = (&mut chunk.bounds.least[..], 1, 0);
@@ -97,23 +99,24 @@ impl<T: Compute> Rules<'_, T> {
         (measured + met) as u64
     }
 
-    /// Finds the rows whose bounds do not settle the label.
+    /// Finds the rows whose label the bounds do not settle.
     pub(super) fn near_by_one_bound(&self, old: &[u32], bounds: &Bounds<'_>, work: &mut Work<T>) {
         let m = old.len();
         work.least.clear();
         work.least.extend(bounds.least.iter().zip(old).map(|(&least, &j)| {
-            let (others, half) = (least - self.new_far_drift, self.neighbours.halves[j as usize]);
+            let (others, half) = (least - self.new_far_drift, self.neighbors.halves[j as usize]);
             if half > others { half } else { others }
         }));
         work.reach.resize(m, 0.0);
         reach(self.outer, bounds.upper, &mut work.reach);
-        // Whole vectors are written: room for one more.
+        // `within` writes whole vectors: leave room for one more.
         work.open.resize(m + 16, 0);
         let near = within(&work.least, 0.0, &work.reach, &mut work.open);
         work.open.truncate(near);
     }
 
-    /// Measures these rows, and keeps those whose label may change; gives the number of those that were measured.
+    /// Computes the distance of each open row to its own center, and keeps the rows whose label may still
+    /// change. Returns the number of distances computed.
     fn open_by_one_bound(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let measured = work.open.len();
         let picked = &work.open[..];
@@ -128,14 +131,14 @@ impl<T: Compute> Rules<'_, T> {
             chunk.bounds.upper[r] = uppers[i];
             work.error[r] = error[i];
             work.open[kept] = row;
-            // Where a row holds what is not a number, it is open.
+            // A row that contains NaN stays open.
             kept += usize::from(work.least[r] < reaches[i] + self.beyond || reaches[i].is_nan());
         }
         work.open.truncate(kept);
         measured
     }
 
-    /// The open rows against all centers.
+    /// Compares the open rows with all centers.
     fn meet_all(&self, open: &[u32], chunk: &Part<'_, T>, work: &mut Work<T>) -> usize {
         work.open_rows.clear(chunk.values.cols());
         for &r in open {
@@ -147,8 +150,10 @@ impl<T: Compute> Rules<'_, T> {
         open.len() * self.packed.n_centers()
     }
 
-    /// The open rows, by label, against the centers that lie near enough to their own one. The nearest other center of `c_a` is at most
-    /// `u + s(a)` away from a row, so that nothing beyond `u` and the reach of that, seen from `c_a`, can be among its nearest two.
+    /// Compares the open rows, label by label, with the centers near their own. With `u` the row's upper
+    /// bound and `s(a)` the distance from its center `c_a` to the nearest other center, the second nearest
+    /// center is within `u + s(a)` of the row. So no center farther from `c_a` than `u` plus the reach of `u
+    /// + s(a)` can be among the nearest two.
     fn meet_balls(&self, open: &[u32], chunk: &Part<'_, T>, work: &mut Work<T>) -> usize {
         let (k, dim) = (self.packed.n_centers(), chunk.values.cols());
         work.lists.by_panel(open, chunk.old, 1, k);
@@ -170,15 +175,15 @@ impl<T: Compute> Rules<'_, T> {
                 continue;
             }
             let farthest = work.lists.rows[rows.clone()].iter().map(|&r| chunk.bounds.upper[r as usize]);
-            // NaN stays: then nothing is left out.
+            // NaN propagates: the ball is then infinite.
             let farthest = farthest.fold(0.0, |a: f32, u| if a.is_nan() || u <= a { a } else { u });
             let mut out = [0.0];
-            reach(self.outer, &[(farthest + self.neighbours.nearest[j]) * (1.0 + ROUNDING)], &mut out);
+            reach(self.outer, &[(farthest + self.neighbors.nearest[j]) * (1.0 + ROUNDING)], &mut out);
             let radius = (farthest + out[0]) * (1.0 + ROUNDING);
             let radius = if radius.is_nan() { f32::INFINITY } else { radius.next_up() };
             work.near_enough.clear();
             work.near_enough.resize(k, radius);
-            let near = within(&self.neighbours.apart[j * k..][..k], 0.0, &work.near_enough, &mut work.list);
+            let near = within(&self.neighbors.apart[j * k..][..k], 0.0, &work.near_enough, &mut work.list);
             met += near * rows.len();
             nearest_listed(
                 self.packed,

@@ -1,192 +1,37 @@
-//! This module knows how a chunk of rows is labelled by bounds.
+//! Labels a chunk of rows with the help of bounds.
+//!
+//! Each phase passes on the rows that it cannot settle. A row that is not passed on keeps its label.
+//!
+//! ```text
+//! near         all rows: move the bounds with the centers, test the bounds
+//!   v          rows whose bounds do not settle the label
+//! open         compute the distance to the own center, test the bounds again
+//!   v          rows whose label may change
+//! own_panels   compare with the panel of the own center: the value to beat
+//!   v
+//! groups       compare with every group within reach, nearer centers shrink the reach
+//!   v
+//! close        list the changed labels, update their bounds
+//! ```
+//!
+//! With a single bound per row, the phases are those of [`single`](super::single).
 
-use super::single::Neighbours;
-use super::{BASE_SWEEPS, PanelBounds, up};
+use super::rules::Rules;
+use super::work::{Bounds, Part, Work};
+use crate::kernel::Compute;
 use crate::kernel::bounded::{
-    Better, Fine, Gathered, Margins, Meeting, Nearest, ROUNDING, Radii, gather, least, lowest, near, reach,
-    renew, upper, within,
+    Better, Fine, Margins, Meeting, ROUNDING, gather, least, lowest, near, reach, renew, upper, within,
 };
-use crate::kernel::{Compute, PackedCenters, Scratch};
-use crate::rows::{RowBuf, Rows};
+use crate::rows::Rows;
 
-/// One sweep's view of the bounds.
-pub(in crate::kmeans) struct Rules<'a, T: Compute> {
-    bounds: &'a PanelBounds,
-    pub(super) packed: &'a PackedCenters<T>,
-    /// Centers in a panel.
-    width: usize,
-    pub(super) margins: Margins<T>,
-    /// The same for bounds.
-    pub(super) outer: Margins<f32>,
-    /// Write all lower bounds without drift.
-    rebase: bool,
-    /// What is in a stored bound, and what will be in one that is written; of each group, and of all.
-    drift: Vec<f32>,
-    new_drift: Vec<f32>,
-    far_drift: f32,
-    pub(super) new_far_drift: f32,
-    /// How near centers are to each other, where there is one bound a row.
-    pub(super) neighbours: Neighbours,
-    /// Rows meet groups that are so much further away than has to be.
-    pub(super) beyond: f32,
-}
-
-/// Bounds of the rows of a chunk, see [`RowBounds`](super::RowBounds).
-pub(in crate::kmeans) struct Bounds<'a> {
-    pub(in crate::kmeans) upper: &'a mut [f32],
-    pub(in crate::kmeans) least: &'a mut [f32],
-    pub(in crate::kmeans) lower: &'a mut [f32],
-}
-
-/// How far tile values of rows that store at most so many `values` may be off, relative to the squared lengths that they are made of.
-pub(in crate::kmeans) fn rounding_of<T: Compute>(packed: &PackedCenters<T>, values: usize) -> f64 {
-    // The lengths of packed centers for sparse rows are sums over all columns, in f64.
-    let sparse_wide = packed.is_sparse() && size_of::<T>() == size_of::<f64>();
-    let values = if sparse_wide { values.max(packed.dim()) } else { values };
-    (values as f64 + 16.0) * T::EPSILON
-}
-
-/// How far the squared distance of a sparse row to a center may be off, in packed lengths: each sum over columns that is taken apart loses at
-/// most a rounding of f64 for each.
-pub(in crate::kmeans) fn lost_of<T: Compute>(packed: &PackedCenters<T>) -> f64 {
-    let norm = packed.largest_norm();
-    if packed.is_sparse() { (2.0 * packed.dim() as f64 + 16.0) * f64::EPSILON * norm * norm } else { 0.0 }
-}
-
-impl PanelBounds {
-    /// The rules of the next sweep, over rows that store at most so many `values`.
-    pub(in crate::kmeans) fn rules<'a, T: Compute>(
-        &'a self,
-        packed: &'a PackedCenters<T>,
-        values: usize,
-    ) -> Rules<'a, T> {
-        let (norm, gamma) = (packed.largest_norm(), rounding_of(packed, values));
-        let off = lost_of(packed);
-        let margins = Margins {
-            norm: T::from_f64(norm),
-            gamma: T::from_f64(gamma),
-            unit: T::from_f64(self.unit),
-            off: T::from_f64(off),
-        };
-        let outer = Margins { norm: up(norm * self.unit), gamma: up(gamma), unit: 1.0, off: 0.0 };
-        let rebase = self.age >= BASE_SWEEPS;
-        let drift: Vec<f32> = self.drift.iter().map(|&drift| up(drift)).collect();
-        let far_drift = up(self.far_drift);
-        Rules {
-            bounds: self,
-            packed,
-            width: PackedCenters::<T>::panel_centers(),
-            margins,
-            outer,
-            rebase,
-            neighbours: if self.is_single() {
-                // Between centers, which are dense, distances would cost more than they save among sparse rows.
-                let few = self.few_centers && !packed.is_sparse();
-                Neighbours::of(packed, margins, (few, few && self.balls))
-            } else {
-                Neighbours::default()
-            },
-            new_drift: if rebase { vec![0.0; drift.len()] } else { drift.clone() },
-            drift,
-            far_drift,
-            new_far_drift: if rebase { 0.0 } else { far_drift },
-            beyond: 0.0,
-        }
-    }
-}
-
-/// The buffers of one worker. What is kept of a row is indexed by its place in the chunk.
-#[derive(Default)]
-pub(in crate::kmeans) struct Work<T: Compute> {
-    pub(super) gathered: Gathered<T>,
-    pub(super) radii: Radii<T>,
-    /// Groups whose bound is below this may hold the nearest center.
-    pub(super) reach: Vec<f32>,
-    /// Slot of the center that the row comes with.
-    pub(super) slot: Vec<u32>,
-    /// Squared distance to that center, and how far squared distances made of tile values may be off.
-    pub(super) own: Vec<T>,
-    pub(super) error: Vec<T>,
-    /// The best tile value so far, and the next one in its center's group. The center is the new label.
-    pub(super) best: Vec<T>,
-    pub(super) next: Vec<T>,
-    /// The label of each open row as far as it is known.
-    pub(super) new: Vec<u32>,
-    /// The labels that changed: rows and new labels.
-    pub(in crate::kmeans) changes: Vec<(u32, u32)>,
-    /// Rows whose label may change, and their least bounds in the same order.
-    pub(super) open: Vec<u32>,
-    pub(super) least: Vec<f32>,
-    pub(super) lists: Lists,
-    /// The rows within reach of each group: lists of equal room, and their lengths.
-    pub(super) near: Vec<u32>,
-    pub(super) counts: Vec<u32>,
-    // Of the rows that meet a group together, in their order.
-    pub(super) low: Vec<T>,
-    pub(super) low_next: Vec<T>,
-    pub(super) panel_low: Vec<T>,
-    pub(super) better: Vec<Better<T>>,
-    // Of the open rows, where there is one bound a row: themselves, row by row or as columns, and what they found.
-    pub(super) scratch: Scratch<T>,
-    pub(super) open_rows: RowBuf<T>,
-    pub(super) compact: Vec<T>,
-    pub(super) nearest: Nearest<T>,
-    /// Centers that are near enough to some center, and as many copies of how near that is.
-    pub(super) list: Vec<u32>,
-    pub(super) near_enough: Vec<f32>,
-}
-
-/// Lists of rows, one after the other.
-#[derive(Default)]
-pub(super) struct Lists {
-    pub(super) rows: Vec<u32>,
-    /// Where each ends.
-    pub(super) ends: Vec<usize>,
-}
-
-impl Lists {
-    pub(super) fn start(&self, list: usize) -> usize {
-        if list == 0 { 0 } else { self.ends[list - 1] }
-    }
-
-    /// `open` by the panel of the rows' slots: a counting sort.
-    pub(super) fn by_panel(&mut self, open: &[u32], slot: &[u32], width: usize, panels: usize) {
-        self.ends.clear();
-        self.ends.resize(panels + 1, 0);
-        let panel = |r: u32| slot[r as usize] as usize / width;
-        for &r in open {
-            self.ends[panel(r) + 1] += 1;
-        }
-        for p in 0..panels {
-            self.ends[p + 1] += self.ends[p];
-        }
-        if self.rows.len() < open.len() {
-            self.rows.resize(open.len(), 0);
-        }
-        for &r in open {
-            // Starts become ends.
-            let at = &mut self.ends[panel(r)];
-            self.rows[*at] = r;
-            *at += 1;
-        }
-        self.ends.truncate(panels);
-    }
-}
-
-/// A chunk of rows and what is kept of each.
-pub(super) struct Part<'a, T> {
-    pub(super) values: Rows<'a, T>,
-    pub(super) old: &'a [u32],
-    pub(super) bounds: Bounds<'a>,
-}
-
-/// The smaller one, or `a` where one is not a number.
+/// The minimum, or `a` if either is NaN.
 fn lesser<T: Compute>(a: T, b: T) -> T {
     if b < a { b } else { a }
 }
 
 impl<T: Compute> Rules<'_, T> {
-    /// Moves the bounds of a chunk with the centers; gives the rows that [`Rules::label`] has to look at, with the labels `old`.
+    /// Moves the bounds of a chunk along with the centers. Returns the rows whose label the bounds do not
+    /// settle; `old` are the current labels.
     pub(in crate::kmeans) fn near<'w>(
         &self,
         old: &[u32],
@@ -201,11 +46,11 @@ impl<T: Compute> Rules<'_, T> {
         let m = old.len();
         work.reach.resize(m, 0.0);
         work.least.resize(m, 0.0);
-        // Whole vectors are written: room for one more.
+        // `within` writes whole vectors: leave room for one more.
         work.open.resize(m + 16, 0);
         let Bounds { upper, least: all, lower } = bounds;
         reach(self.outer, upper, &mut work.reach);
-        // By the bound of all other centers, then by those of the groups.
+        // Test the bound to all other centers first, then the group bounds.
         let doubtful = within(all, self.new_far_drift, &work.reach, &mut work.open);
         least(lower, &self.new_drift, &work.open[..doubtful], &mut work.least);
         let mut near = 0;
@@ -219,8 +64,8 @@ impl<T: Compute> Rules<'_, T> {
         &work.open
     }
 
-    /// Labels a chunk after [`Rules::near`], with the bounds of its rows: the labels that differ from `old` are left in `work.changes`. Gives the
-    /// number of distances that were computed.
+    /// Labels a chunk after [`Rules::near`] and updates the bounds of its rows. Leaves the changed labels in
+    /// `work.changes`. Returns the number of distances computed.
     pub(in crate::kmeans) fn label(
         &self,
         rows: Rows<'_, T>,
@@ -239,13 +84,14 @@ impl<T: Compute> Rules<'_, T> {
         (measured + met * self.width) as u64
     }
 
-    /// Moves the bounds with the centers.
+    /// Adds the centers' moves to the upper bounds. If the sweep rebases, removes the drift from the lower
+    /// bounds.
     fn drift_apart(&self, old: &[u32], bounds: &mut Bounds<'_>) {
         for (upper, &j) in bounds.upper.iter_mut().zip(old) {
             *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
         }
         if self.rebase {
-            // An infinite bound, where there is no other center, must not become what is not a number.
+            // An infinite bound, for a group without other centers, must not become NaN.
             let less = |bound: f32, drift: f32| match bound {
                 f32::INFINITY => bound,
                 _ => bound - (drift + (drift + bound.abs()) * ROUNDING),
@@ -257,8 +103,8 @@ impl<T: Compute> Rules<'_, T> {
         }
     }
 
-    /// Gathers the rows that are near, and keeps those whose label may change: by the true distance to the own center. Gives the number of the
-    /// former.
+    /// Gathers the rows that `near` found, computes the distance of each to its own center, and keeps those
+    /// whose label may change. Returns the number of rows gathered.
     fn open(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let m = chunk.old.len();
         work.slot.resize(m, 0);
@@ -282,15 +128,15 @@ impl<T: Compute> Rules<'_, T> {
             (work.own[r], work.error[r]) = (work.radii.own[i], work.radii.error[i]);
             work.reach[r] = work.radii.reach[i] + self.beyond;
             work.new[r] = chunk.old[r];
-            // Where a row holds what is not a number, it is open.
+            // A row that contains NaN stays open.
             kept += usize::from(work.least[i] < work.reach[r] || work.reach[r].is_nan());
         }
         work.open.truncate(kept);
         measured
     }
 
-    /// Every open row against the panel of its own center, whose tile value is what the others are compared with; gives the number of
-    /// meetings of a row and a panel.
+    /// Compares every open row with the panel of its own center, which sets the value to beat. Returns the
+    /// number of row-panel comparisons.
     fn own_panels(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let mut lists = std::mem::take(&mut work.lists);
         lists.by_panel(&work.open, &work.slot, self.width, self.packed.n_panels());
@@ -317,7 +163,7 @@ impl<T: Compute> Rules<'_, T> {
         work.open.len()
     }
 
-    /// The open rows against all groups within their reach; gives the number of meetings of a row and a panel.
+    /// Compares the open rows with all groups within reach. Returns the number of row-panel comparisons.
     fn groups(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let (columns, room) = (self.bounds.n_groups, work.open.len());
         let span = if self.bounds.fine { self.width } else { 1 };
@@ -333,8 +179,8 @@ impl<T: Compute> Rules<'_, T> {
         let mut met = 0;
         for (group, &count) in counts.iter().enumerate() {
             let list = &mut lists[group * room..][..count as usize];
-            // Own panels are done, and what was found meanwhile may have put the group out of reach; to see that of all its centers
-            // would cost as much as it saves.
+            // Own panels are done, and a center found since may have put the group out of reach. With one
+            // bound per center, that second test would cost as much as it saves.
             let done = if single { (group * self.width) as u32 } else { u32::MAX - self.width as u32 };
             let mut kept = 0;
             for i in 0..list.len() {
@@ -354,7 +200,7 @@ impl<T: Compute> Rules<'_, T> {
         met
     }
 
-    /// The rows `picked` against the panels of `group`; gives the number of meetings.
+    /// Compares the rows `picked` with the panels of `group`. Returns the number of row-panel comparisons.
     fn group(&self, group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &mut Work<T>) -> usize {
         let first = group * self.bounds.group_panels;
         let panels = first..(first + self.bounds.group_panels).min(self.packed.n_panels());
@@ -399,7 +245,7 @@ impl<T: Compute> Rules<'_, T> {
             better.clear();
             work.better = better;
         }
-        // A later panel may have come between the best and the next one.
+        // A later panel may hold a value between the best and the second best.
         for (i, &r) in picked.iter().enumerate() {
             let r = r as usize;
             if work.new[r] != chunk.old[r] && self.group_of(work.new[r]) == group {
@@ -410,7 +256,8 @@ impl<T: Compute> Rules<'_, T> {
         panels.len() * picked.len()
     }
 
-    /// The rows `picked` against one panel: their lowest values go to `panel_low`, those that it may better to `better`.
+    /// Compares the rows `picked` with one panel. Writes their lowest values to `panel_low`, and to `better`
+    /// the ones that improve on the row's best.
     fn meet(&self, panel: usize, picked: &[u32], begin: bool, chunk: &mut Part<'_, T>, work: &mut Work<T>) {
         work.panel_low.resize(picked.len(), T::INFINITY);
         work.better.clear();
@@ -433,7 +280,8 @@ impl<T: Compute> Rules<'_, T> {
         lowest(self.packed, chunk.values, &mut work.gathered, meeting);
     }
 
-    /// Makes the center in a lane the row's label, if it is the better one; says whether it was.
+    /// Takes the center in `lane` as the row's label if it is nearer, or equally near with a lower index.
+    /// Returns whether it did.
     fn take(&self, r: usize, panel: usize, lane: u32, low: T, work: &mut Work<T>) -> bool {
         let center = self.center(panel, lane);
         let nearer = low < work.best[r] || low == work.best[r] && center < work.new[r];
@@ -447,7 +295,7 @@ impl<T: Compute> Rules<'_, T> {
         nearer
     }
 
-    /// Writes the bounds of `picked` rows for `group`, from their lowest values there.
+    /// Writes the bounds of the `picked` rows for `group`, from their lowest values there.
     fn renew(&self, group: usize, picked: &[u32], chunk: &mut Part<'_, T>, work: &Work<T>) {
         self.renew_from(&work.low, group, picked, chunk, work);
     }
@@ -457,9 +305,8 @@ impl<T: Compute> Rules<'_, T> {
         renew(&work.gathered, picked, (low, &work.error), self.margins, self.new_drift[group], to);
     }
 
-    /// The center in a lane of a panel.
     fn center(&self, panel: usize, lane: u32) -> u32 {
-        // Lanes that fill up the last panel have infinite values: they are named only where all values are.
+        // Padding lanes have infinite values; they win only if all values are infinite.
         let slot = (panel * self.width + lane as usize).min(self.bounds.order.len() - 1);
         self.bounds.order[slot]
     }
@@ -469,7 +316,7 @@ impl<T: Compute> Rules<'_, T> {
         if self.bounds.fine { slot } else { slot / self.width / self.bounds.group_panels }
     }
 
-    /// Writes the bounds that a new label changes, and lists it.
+    /// Updates the bounds that a new label affects, and lists the change.
     fn close(&self, chunk: &mut Part<'_, T>, work: &mut Work<T>) {
         let groups = self.bounds.n_groups;
         let open = std::mem::take(&mut work.open);
@@ -481,7 +328,7 @@ impl<T: Compute> Rules<'_, T> {
             }
             work.changes.push((row, new));
             chunk.bounds.upper[r] = upper(&work.gathered, r, work.best[r], work.error[r], self.margins);
-            // The new center is no longer among the others of its group, the old one is.
+            // The new center leaves the others of its group, and the old center joins them.
             let (to, from) = (self.group_of(new), self.group_of(old));
             if self.bounds.fine {
                 chunk.bounds.lower[r * groups + to] = f32::INFINITY;
@@ -497,7 +344,7 @@ impl<T: Compute> Rules<'_, T> {
         work.open = open;
     }
 
-    /// A lower bound of a distance, from the square that [`gather`] found.
+    /// A lower bound on a distance, from the squared distance that [`gather`] computed.
     pub(super) fn at_least(&self, own: T) -> f32 {
         let Margins { norm, gamma, unit, off } = self.margins;
         let least = own - off;

@@ -1,4 +1,4 @@
-//! Bounds against true distances.
+//! Tests of the bounds against true distances.
 
 use super::*;
 use crate::data::Dense;
@@ -10,7 +10,7 @@ use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
 impl PanelBounds {
-    /// Every bound against the true distances to centers that [`PanelBounds::follow`] knows of.
+    /// Checks every bound against the true distances to the centers last passed to [`PanelBounds::follow`].
     pub(in crate::kmeans) fn assert_true<T: Compute>(
         &self,
         rows: MatRef<'_, T>,
@@ -52,10 +52,10 @@ impl PanelBounds {
 
 fn bounds_hold<T: Compute>(algorithm: Algorithm, offset: f64, scale: f64, bounds_memory: u64) {
     let (n, k) = (500, 150);
-    // With few columns rows meet the centers about their own one.
+    // Exponion's balls need few columns.
     let d = if algorithm == Algorithm::Exponion { 4 } else { 18 };
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
-    // Columns of very different widths.
+    // Columns of very different ranges.
     let values: Vec<T> = (0..n * d)
         .map(|i| T::from_f64((offset + (rng.unit() - 0.5) * 10f64.powi((i % d) as i32 % 5 - 2)) * scale))
         .collect();

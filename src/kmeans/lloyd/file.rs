@@ -1,4 +1,5 @@
-//! This module knows a start of exact k-means on its way as arrays and texts. Bounds are not kept: they begin anew.
+//! Writes a start of exact k-means to a checkpoint and reads it back. Bounds are not stored; they are
+//! rebuilt.
 
 use serde_json::json;
 
@@ -13,7 +14,6 @@ use crate::persist::kept::{count, figure, flag, keep, list, number, rows, stored
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> Lloyd<T> {
-    /// All that the next sweep depends on.
     pub(in crate::kmeans) fn to_file(&self) -> Contents {
         let mut contents = Contents::new("");
         let labels = &self.labels.of_rows;
@@ -23,7 +23,7 @@ impl<T: Compute> Lloyd<T> {
         if let Some(carried) = &self.carried {
             keep_carried(&mut contents, "carried", carried);
         }
-        // What must come back exactly is kept as bits.
+        // Floats are stored as bits, so that a resumed fit is bit-identical.
         let numbers = json!({
             "dim": self.dim,
             "energy": self.energy.to_bits(),
@@ -44,14 +44,14 @@ impl<T: Compute> Lloyd<T> {
         contents
     }
 
-    /// What [`Lloyd::to_file`] gave, to go on with under `params`; the error says what is wrong.
+    /// Reads what [`Lloyd::to_file`] wrote, to resume with `params`. The error says what is wrong.
     pub(in crate::kmeans) fn of_file(params: KMeansParams, contents: &Contents) -> Result<Self, String> {
         let numbers = contents.object("state")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
         let centers: Vec<T> = rows(contents, "centers", dim)?;
         let k = centers.len() / dim.max(1);
         if k != params.n_clusters {
-            return Err(format!("holds {k} centers, and n_clusters={}", params.n_clusters));
+            return Err(format!("it holds {k} centers, but n_clusters={}", params.n_clusters));
         }
         if !centers.iter().all(|x| x.finite()) {
             return Err("it holds centers that are not finite".into());
@@ -67,7 +67,7 @@ impl<T: Compute> Lloyd<T> {
         let algorithm = Algorithm::named(&text(&numbers, "algorithm")?);
         let mut labels = Labels::default();
         labels.of_rows = of_rows;
-        // Sums that are carried are those of labels that all rows have.
+        // Carried sums are valid only if every row has a label.
         let carried = carried_of(contents, "carried", k, dim)?.filter(|_| !labels.are_missing());
         if let Some(carried) = &carried {
             check_carried(carried, &labels.of_rows, MatRef::new(&centers, dim), params.metric)?;

@@ -1,7 +1,9 @@
-//! This module knows Lloyd's algorithm: label every row with its nearest center, move every center to the mean of its rows, repeat.
+//! Lloyd's algorithm: label every row with its nearest center, move every center to the mean of its rows,
+//! repeat.
 //!
-//! Sources: Lloyd, "Least squares quantization in PCM", 1982; tolerance and empty clusters as in scikit-learn. With the cosine metric rows
-//! come normalised and centers are put back on the unit sphere (Dhillon and Modha, 2001).
+//! Sources: Lloyd, "Least squares quantization in PCM", 1982. Tolerance and empty clusters follow
+//! scikit-learn. With the cosine metric, rows are normalized and centers are projected back to the unit
+//! sphere (Dhillon and Modha, 2001).
 
 mod file;
 
@@ -22,28 +24,30 @@ use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::stats::ClusterSums;
 
-/// Lloyd's algorithm as a state: centers, labels, counts. `O(n)` labels and `O(k d)` sums.
+/// Lloyd's algorithm as a state: centers, labels, sums. Memory is `O(n)` labels and `O(k d)` sums.
 ///
-/// `Step::objective` is the inertia that the sweep measured: of its labels about the centers that it started from. Where few labels change
-/// it is carried from sweep to sweep, and agrees with a sum over all rows to about 1e-12; the inertia of the model is always such a sum.
+/// `Step::objective` is the inertia of the sweep: of its labels about the centers that it started from. When
+/// few labels change, the objective is carried from sweep to sweep and agrees with a sum over all rows to
+/// about 1e-12. The inertia of the model is always summed over all rows.
 #[derive(Clone, Debug)]
 pub struct Lloyd<T> {
     params: KMeansParams,
     dim: usize,
     centers: Vec<T>,
     labels: Labels,
-    /// Weight of each cluster at the last sweep.
+    /// Weight of each cluster in the last sweep.
     weights: Vec<f64>,
-    /// Of the last sweep; the inertia of the model when `current`.
+    /// Energy of the last sweep; the inertia of the model if `current`.
     energy: f64,
     /// `energy` was summed row by row, not carried from sweep to sweep.
     exact: bool,
-    /// Sums of the rows by `labels`, with their squared error about `centers` as far as it is known: what the next sweep may start from.
+    /// Sums of the rows by `labels`, with squared errors about `centers`, for the next sweep to start from.
     carried: Option<Carried>,
     choice: Choice,
     /// `labels`, `weights` and `energy` belong to `centers`.
     current: bool,
-    /// Squared length below which the centers' move ends the run; known after the first sweep.
+    /// The run ends when the squared length of the centers' move is at most this; known after the first
+    /// sweep.
     threshold: Option<f64>,
     iteration: u64,
     rows_seen: u64,
@@ -52,7 +56,7 @@ pub struct Lloyd<T> {
 }
 
 impl<T: Compute> Lloyd<T> {
-    /// A plan: the first centers are chosen when it begins.
+    /// The state before the first step, which chooses the first centers.
     pub(super) fn plan(params: KMeansParams) -> Self {
         let choice = Choice::new(params.algorithm, params.bounds_memory);
         Self {
@@ -74,7 +78,7 @@ impl<T: Compute> Lloyd<T> {
         }
     }
 
-    /// The centers as they are now: empty before the first step.
+    /// The current centers, row by row; empty before the first step.
     pub fn centers(&self) -> &[T] {
         &self.centers
     }
@@ -84,32 +88,32 @@ impl<T: Compute> Lloyd<T> {
         self.dim
     }
 
-    /// What "near" means.
+    /// The metric.
     pub fn metric(&self) -> Metric {
         self.params.metric
     }
 
-    /// The label of each row at the last sweep.
+    /// The label of each row in the last sweep.
     pub fn labels(&self) -> &[u32] {
         &self.labels.of_rows
     }
 
-    /// Weight of each cluster at the last sweep.
+    /// The weight of each cluster in the last sweep.
     pub fn cluster_weights(&self) -> &[f64] {
         &self.weights
     }
 
-    /// Weighted sum of squared distances at the last sweep.
+    /// The weighted sum of squared distances in the last sweep.
     pub fn inertia(&self) -> f64 {
         self.energy
     }
 
-    /// Number of sweeps that moved the centers.
+    /// The number of sweeps that moved the centers.
     pub fn n_iter(&self) -> u64 {
         self.iteration
     }
 
-    /// How the first centers were chosen.
+    /// The method that chose the first centers.
     pub fn seeded_by(&self) -> &str {
         &self.seeded_by
     }
@@ -119,12 +123,11 @@ impl<T: Compute> Lloyd<T> {
         self.timings
     }
 
-    /// The seed of its random draws.
     pub(super) fn seed(&self) -> u64 {
         self.params.seed
     }
 
-    /// What it shows between two steps.
+    /// The solver's public state between two steps.
     pub(super) fn snapshot(&self) -> Snapshot<'_, T> {
         Snapshot {
             dim: self.dim,
@@ -141,7 +144,7 @@ impl<T: Compute> Lloyd<T> {
         }
     }
 
-    /// The algorithm in use; of [`Algorithm::Auto`], what it has chosen so far.
+    /// The algorithm in use. With [`Algorithm::Auto`], its current choice.
     pub fn algorithm(&self) -> Algorithm {
         self.choice.algorithm
     }
@@ -151,8 +154,8 @@ impl<T: Compute> Lloyd<T> {
         self.labels.bounds.as_ref()
     }
 
-    /// Moves every center that has weight to the mean of its rows (or the direction of their sum); gives the squared length of all moves.
-    /// The squared errors of sums that are `carried` on are then those about the new centers.
+    /// Moves the centers with [`to_means`] and updates the bounds. If `carried`, shifts the squared errors of
+    /// `sums` to the new centers. Returns the squared length of all moves.
     fn update(&mut self, sums: &mut ClusterSums, carried: bool) -> f64 {
         if !carried && self.labels.bounds.is_none() {
             return to_means(&mut self.centers, self.dim, self.params.metric, sums);
@@ -168,7 +171,8 @@ impl<T: Compute> Lloyd<T> {
     }
 }
 
-/// Moves every center that has weight to the mean of its rows, or to the direction of their sum; gives the squared length of all moves.
+/// Moves every center that has weight to the mean of its rows, or to the direction of their sum. Returns the
+/// squared length of all moves.
 pub(super) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric, sums: &ClusterSums) -> f64 {
     let mut moved = 0.0;
     for (j, center) in centers.chunks_exact_mut(dim).enumerate() {
@@ -204,7 +208,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let origin = self.centers[..self.dim].to_vec();
         let wanted = self.threshold.is_none() && self.params.tolerance > 0.0;
         let packed_origin = wanted.then(|| PackedCenters::for_rows(MatRef::new(&origin, self.dim), sparse));
-        // What a sweep that fails leaves is the state before it.
+        // A failed sweep must leave the state unchanged.
         let carried = self.carried.clone();
         let mut swept = self.labels.sweep(&packed, packed_origin.as_ref(), (carried, None), data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
@@ -217,7 +221,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
             self.threshold = Some(self.params.tolerance * variance);
         }
         let n = self.labels.of_rows.len() as u64;
-        // To sum stored values afresh costs less than to keep sums of all columns.
+        // For sparse rows, recomputing the sums costs less than carrying sums over all columns.
         let carry = relocated == 0 && !sparse && swept.pays_to_carry(n);
         let moved = self.update(&mut swept.clusters, carry);
         self.weights = swept.clusters.weights().to_vec();
@@ -226,7 +230,8 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
         self.rows_seen += n;
         self.carried = carry.then(|| swept.into_carried());
-        // Unchanged labels have unchanged means, bit for bit, unless the sums were made afresh, or `finish` changed the labels meanwhile.
+        // Unchanged labels give unchanged means, bit for bit, unless the sums were recomputed or `finish`
+        // changed the labels in between.
         self.current = changed == 0 && moved == 0.0;
         self.timings.sweeps += begun.elapsed().as_secs_f64();
         let stop_reason = if self.current && relocated == 0 {
@@ -287,7 +292,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             self.energy = inertia(&self.centers, Some(&self.labels.of_rows), Metric::Euclidean, data, cx)?;
             self.exact = true;
         }
-        // What only further sweeps need.
+        // Only further sweeps need these.
         (self.carried, self.labels.bounds) = (None, None);
         self.labels.forget_before();
         self.timings.finish += begun.elapsed().as_secs_f64();

@@ -1,9 +1,9 @@
-//! This module knows the state of mini-batch k-means as arrays and texts.
+//! Writes the state of mini-batch k-means to a file and reads it back.
 
 use serde_json::json;
 
 use super::progress::Progress;
-use super::solver::State;
+use super::state::State;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
 use crate::matrix::MatRef;
@@ -13,7 +13,6 @@ use crate::persist::{Array, Contents};
 use crate::stats::ClusterSums;
 
 impl<T: Compute> State<T> {
-    /// All of it.
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new(MINIBATCH_STATE);
         let k = self.clusters.weights().len();
@@ -24,7 +23,7 @@ impl<T: Compute> State<T> {
         keep("sums", Array::new(&[k, cols], self.clusters.sums()));
         keep("weights", Array::new(&[k], self.clusters.weights()));
         self.waiting.to_file(&mut contents);
-        // What may be no finite number is kept as bits; so is what must come back exactly.
+        // Stored as bits: the values may be infinite or NaN, and must come back exactly.
         let bits = |x: Option<f64>| x.map(f64::to_bits);
         let numbers = json!({
             "dim": self.dim,
@@ -45,7 +44,7 @@ impl<T: Compute> State<T> {
         contents
     }
 
-    /// What [`State::to_file`] gave; the error says what is wrong.
+    /// Reads what [`State::to_file`] wrote. The error says what is wrong.
     pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
         let numbers = contents.object("state")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;

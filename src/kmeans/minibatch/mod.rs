@@ -3,6 +3,9 @@
 mod file;
 mod progress;
 mod solver;
+mod starving;
+mod state;
+mod tolerance;
 
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;

@@ -1,31 +1,32 @@
-//! This module knows when a mini-batch fit has stopped to improve: by averages over about a pass, as batches are noisy.
+//! Decides when a mini-batch fit has stopped improving. Batches are noisy, so it averages over about one
+//! pass.
 
 use crate::fit::StopReason;
 
-/// Averages of what batches measured, the newest counting most.
+/// Exponential averages of the measurements of batches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Progress {
-    /// Inertia a row.
+    /// Inertia per row.
     pub(super) inertia: Option<f64>,
-    /// The lowest that `inertia` has been.
+    /// The lowest value of `inertia` so far.
     pub(super) lowest: Option<f64>,
-    /// Batches since then.
+    /// Batches since the lowest value.
     pub(super) stalled: u64,
-    /// Squared length of all centers' moves.
+    /// Squared length of all center moves.
     pub(super) shift: Option<f64>,
 }
 
-/// When to stop.
+/// Stop criteria.
 pub(super) struct Patience {
-    /// Squared length of the smoothed moves that is short enough.
+    /// Stop when the averaged squared moves are at most this.
     pub(super) threshold: Option<f64>,
-    /// Batches without improvement.
+    /// Stop after this many batches without improvement.
     pub(super) batches: Option<u64>,
 }
 
 impl Progress {
-    /// Takes what a batch of `rows` of `n` rows measured; gives the reason to stop, if there is one. (The rule of scikit-learn, but that it
-    /// does not smooth the moves.)
+    /// Records a batch of `rows` of the `n` rows. Returns the reason to stop, if there is one. Follows
+    /// scikit-learn, which does not average the moves.
     pub(super) fn observe(
         &mut self,
         (rows, n): (u64, u64),
@@ -57,7 +58,7 @@ mod tests {
     fn it_stops_after_so_many_batches_without_a_new_lowest_average() {
         let mut progress = Progress::default();
         let patience = Patience { threshold: None, batches: Some(3) };
-        // Half of the rows a batch: the average is nearly the newest value.
+        // A batch is half of the rows, so the average is nearly the newest value.
         let seen = [9.0, 8.0, 7.0, 8.0, 6.0, 8.0, 8.0, 8.0];
         let stops: Vec<bool> = seen
             .iter()
@@ -73,7 +74,8 @@ mod tests {
     fn moves_are_averaged_before_they_are_compared() {
         let mut progress = Progress::default();
         let patience = Patience { threshold: Some(1.0), batches: None };
-        // A tenth of the rows a batch: a fifth of the weight. One short move after long ones is not the end.
+        // A batch is a tenth of the rows and gets a fifth of the weight: one short move after long ones must
+        // not end the fit.
         assert_eq!(progress.observe((10, 99), 1.0, 8.0, &patience), None);
         assert_eq!(progress.observe((10, 99), 1.0, 0.0, &patience), None);
         let mut batches = 1;

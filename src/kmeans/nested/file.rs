@@ -1,4 +1,4 @@
-//! This module knows the state of nested mini-batch k-means between two calls as arrays and texts.
+//! Writes the state of nested mini-batch k-means to a file and reads it back.
 
 use serde_json::json;
 
@@ -16,7 +16,8 @@ use crate::persist::{Array, Contents};
 use crate::seeding::Seeding;
 
 impl<T: Compute> Nested<T> {
-    /// All that the next rows depend on. The rows of a fit are as good as retired: nobody has them any more.
+    /// Everything that the next rows depend on. The rows of a fit count as retired, because the state does
+    /// not hold them.
     pub(super) fn to_file(&self) -> Contents {
         if !self.fed && !self.centers.is_empty() {
             let mut votes = Self::plan(self.params.clone());
@@ -32,7 +33,7 @@ impl<T: Compute> Nested<T> {
         self.whole(NESTED_STATE)
     }
 
-    /// All that the next round depends on but the rows of a fit, which whoever goes on with it has.
+    /// Everything that the next sweep depends on, except the rows of the fit.
     pub(super) fn to_checkpoint(&self) -> Contents {
         self.whole(NESTED_CHECKPOINT)
     }
@@ -55,7 +56,7 @@ impl<T: Compute> Nested<T> {
         if let Some(gone) = &self.gone {
             keep_sums(&mut contents, "gone", gone);
         }
-        // What must come back exactly is kept as bits.
+        // Floats are stored as bits, so that a resumed fit is bit-identical.
         let numbers = json!({
             "dim": self.dim,
             "due": self.due,
@@ -80,13 +81,13 @@ impl<T: Compute> Nested<T> {
         contents
     }
 
-    /// What [`Nested::to_file`] gave, to go on with under `params`; the error says what is wrong.
+    /// Reads what [`Nested::to_file`] wrote, to resume with `params`. The error says what is wrong.
     pub(super) fn of_file(params: NestedParams, contents: &Contents) -> Result<Self, String> {
         let state = Self::of_whole(params, NESTED_STATE, contents)?;
         if state.fed { Ok(state) } else { Err("its rows are missing".into()) }
     }
 
-    /// What [`Nested::to_checkpoint`] gave.
+    /// Reads what [`Nested::to_checkpoint`] wrote.
     pub(super) fn of_checkpoint(params: NestedParams, contents: &Contents) -> Result<Self, String> {
         Self::of_whole(params, NESTED_CHECKPOINT, contents)
     }
@@ -97,7 +98,7 @@ impl<T: Compute> Nested<T> {
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
         let mut state = Self::plan(params);
         state.dim = dim;
-        // Before the first rows came nothing was said of it.
+        // A stream state written before the first rows has `fed` unset.
         state.fed = flag(&numbers, "fed")? || kind == NESTED_STATE;
         state.params.seed = count(&numbers, "seed")?;
         state.centers = rows(contents, "centers", dim)?;
@@ -130,7 +131,7 @@ impl<T: Compute> Nested<T> {
                 state.params.seeding = Seeding::Given(list(contents, "given")?);
             }
         } else if k != state.params.n_clusters || state.weights.len() > k {
-            return Err(format!("holds {k} centers, and n_clusters={}", state.params.n_clusters));
+            return Err(format!("it holds {k} centers, but n_clusters={}", state.params.n_clusters));
         }
         state.sums = carried_of(contents, "votes", k, dim)?;
         state.gone = sums_of(contents, "gone", k, dim)?;
@@ -140,12 +141,12 @@ impl<T: Compute> Nested<T> {
             return Err("its \"votes\" do not give its \"centers\"".into());
         }
         if gone.as_ref().is_some_and(|gone| !gone.have_errors_about(centers)) {
-            return Err("its \"gone\" are no sums of rows".into());
+            return Err("its \"gone\" are not sums of rows".into());
         }
         if let (Some(votes), Some(gone)) = (votes, gone) {
             let less = |(votes, gone): (&f64, &f64)| *votes < gone * (1.0 - 1e-9);
             if votes.weights().iter().zip(gone.weights()).any(less) {
-                return Err("its \"votes\" are fewer than those that are \"gone\"".into());
+                return Err("its \"votes\" are fewer than its \"gone\"".into());
             }
         }
         let unlabelled = state.labels.are_missing();

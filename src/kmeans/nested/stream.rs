@@ -1,29 +1,33 @@
-//! This module knows nested mini-batch k-means over rows that come in pieces: what is kept of them, and when rows retire.
+//! Nested mini-batch k-means on a stream: which rows are kept, and when they retire.
 
 use std::ops::ControlFlow;
 
 use super::Nested;
+use super::batch::with_batch;
 use crate::data::{self, Converted, DataSource, Weighted, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::fit::{Solver, Step};
-use crate::kernel::Compute;
+use crate::kernel::{Compute, PackedCenters};
+use crate::kmeans::labels::{Labels, sum_labelled};
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
 use crate::rows::RowBuf;
 use crate::tuning::tile_rows;
 
-/// The largest weighted squared length of a row that is kept: the squared distances of 2^50 such rows have a finite sum.
-const MOST: f64 = f64::MAX * f64::EPSILON;
+/// The largest weighted squared length of a kept row: the squared distances of 2^50 such rows have a finite
+/// sum.
+const MAX_SQ_LENGTH: f64 = f64::MAX * f64::EPSILON;
 
-/// Refuses rows that hold a value that is not finite, or whose squared distances may overflow: once kept, they would fail every round. Gives the
-/// number of values that they store.
+/// Checks that rows are finite and that their squared distances cannot overflow: once kept, a bad row would
+/// fail every sweep. Returns the number of stored values.
 fn check_rows<T: Compute>(rows: &dyn DataSource<T>, k: usize, cx: &Executor) -> Result<u64> {
     let absorb = |chunk: Chunk<'_, T>, (): (), stored: &mut u64, (): &mut ()| {
         for i in 0..chunk.rows.rows() {
             let weight = chunk.weights.map_or(1.0, |weights| weights[i].max(1.0));
             *stored += chunk.rows.stored(i).len() as u64;
             let length: f64 = chunk.rows.stored(i).iter().map(|x| x.to_f64() * x.to_f64()).sum();
-            let small = weight * length <= MOST && weight <= MOST;
+            let small = weight * length <= MAX_SQ_LENGTH && weight <= MAX_SQ_LENGTH;
             if !small {
                 let (first_row, rows) = (chunk.first_row + i as u64, chunk.rows.slice(i, i + 1));
                 return Err(Chunk { first_row, rows, weights: None }.not_finite());
@@ -38,11 +42,11 @@ fn check_rows<T: Compute>(rows: &dyn DataSource<T>, k: usize, cx: &Executor) -> 
     Ok(stored)
 }
 
-/// Rows that came in pieces, in the order in which they came and in the type that they are computed in.
+/// The kept rows, in order of arrival and in their compute type.
 #[derive(Clone, Debug)]
 pub(super) struct Kept<T> {
     pub(super) rows: RowBuf<T>,
-    /// One for each row; none as long as all are 1.
+    /// One weight per row; empty while all are 1.
     pub(super) weights: Vec<f64>,
 }
 
@@ -53,10 +57,11 @@ impl<T> Default for Kept<T> {
 }
 
 impl<T: Compute> Kept<T> {
-    /// Makes room for `n` more rows: for twice as many as there are, where that is more, but never for more than `capacity`.
+    /// Reserves memory for `n` more rows. Grows to twice the current number of rows if that is more, up to
+    /// `capacity` rows.
     fn make_room(&mut self, n: usize, dim: usize, capacity: u64) -> Result<()> {
         if self.rows.is_sparse() {
-            // How much they take shows when they come.
+            // The memory of sparse rows is not known in advance.
             return Ok(());
         }
         let before = self.rows.len();
@@ -70,7 +75,7 @@ impl<T: Compute> Kept<T> {
         Ok(())
     }
 
-    /// Appends the rows `start..end` of `more`, and their part of `weights`; there will be at most `capacity` rows.
+    /// Appends the rows `start..end` of `more`, with their part of `weights`. Keeps at most `capacity` rows.
     fn take(
         &mut self,
         more: &dyn DataSource<T>,
@@ -87,7 +92,7 @@ impl<T: Compute> Kept<T> {
             }
         }
         self.make_room(n, dim, capacity)?;
-        // A block may be the whole source: what is converted at a time is not.
+        // A block may be the whole source; convert one tile at a time.
         let tile = tile_rows(1);
         let (rows, mut scratch) = (&mut self.rows, Converted::default());
         let read = data::read(more, 1, &mut |block| {
@@ -118,13 +123,12 @@ impl<T: Compute> Kept<T> {
         Ok(())
     }
 
-    /// Runs `f` on the rows as a source.
+    /// Calls `f` with the rows as a source.
     fn with<R>(&self, f: impl FnOnce(&dyn DataSource<T>) -> Result<R>) -> Result<R> {
         let rows = &self.rows;
         if self.weights.is_empty() { f(rows) } else { f(&Weighted::vouched(rows, &self.weights)) }
     }
 
-    /// Drops the first `m` rows.
     fn drop_first(&mut self, m: usize) {
         self.rows.drop_first(m);
         self.weights.drain(..m.min(self.weights.len()));
@@ -132,18 +136,21 @@ impl<T: Compute> Kept<T> {
 }
 
 impl<T: Compute> Nested<T> {
-    /// Takes more rows. They wait until the rule for growth admits them, or there is no room for them to wait. There is one round over the
-    /// batch, one more each time it grows, and as many as it takes for it to grow while as many rows wait as it has; gives the last of
-    /// them. So rounds cost together what they cost in a fit, and one round for each call. Fewer rows than clusters only wait.
+    /// Adds rows from a stream. They wait until the growth rule admits them, or until there is no more room.
+    /// Each call makes one sweep over the batch, one more each time the batch grows, and continues while at
+    /// least as many rows wait as the batch has. Returns the last step, or `None` while there are fewer rows
+    /// than clusters. The sweeps together cost as much as those of a fit, plus one per call.
     ///
-    /// Rows are kept until they take [`buffer_memory`](super::NestedParams::buffer_memory); then the older half of them *retires*: their
-    /// last votes stay in the sums for ever, but they are not looked at again. So do the rows of a fit that went before. As long as no
-    /// row has retired, rounds end in a fixed point of Lloyd's algorithm.
+    /// Rows are kept until they take [`buffer_memory`](super::NestedParams::buffer_memory) bytes. Then the
+    /// older half *retires*: the rows are dropped, and their last votes stay in the sums. The rows of an
+    /// earlier fit retire as well. As long as no row has retired, the fit converges to a fixed point of
+    /// Lloyd's algorithm.
     ///
     /// # Errors
-    /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Empty`], [`Error::InvalidParam`], those of the source,
-    /// [`Error::Interrupted`]: the state is then as before, but for bounds, which begin anew. Only where older rows had to retire meanwhile,
-    /// what an interrupt or the source left of the new ones stays, and the next call goes on with them.
+    /// [`Error::Shape`] for rows with another number of columns, [`Error::NotFinite`], [`Error::Empty`],
+    /// [`Error::InvalidParam`], [`Error::Interrupted`], and errors of the source. The state is then
+    /// unchanged, except that bounds are rebuilt. If older rows had to retire, the new rows that were taken
+    /// stay, and the next call continues with them.
     pub(super) fn feed(&mut self, more: &dyn DataSource<T>, cx: &Executor) -> Result<Option<Step>> {
         self.check_shape(more)?;
         let stored = check_rows(more, self.params.n_clusters, cx)?;
@@ -161,7 +168,7 @@ impl<T: Compute> Nested<T> {
         if outcome.is_err() && self.retired == retired {
             self.kept.rows.truncate(kept.0);
             if kept.0 == 0 {
-                // Nothing says how long rows are, or of which kind.
+                // An empty buffer must not fix the row length or the kind of rows.
                 self.kept.rows = RowBuf::default();
             }
             self.kept.weights.truncate(kept.1);
@@ -170,7 +177,7 @@ impl<T: Compute> Nested<T> {
         outcome
     }
 
-    /// A copy of all but the rows that are kept, and bounds.
+    /// A copy without the kept rows and the bounds.
     fn without_rows(&mut self) -> Self {
         let (kept, bounds) = (std::mem::take(&mut self.kept), self.labels.bounds.take());
         let copy = self.clone();
@@ -178,7 +185,7 @@ impl<T: Compute> Nested<T> {
         copy
     }
 
-    /// Keeps rows that were checked, and makes the rounds that are due.
+    /// Keeps the checked rows and makes the sweeps that are due.
     fn take_in(
         &mut self,
         more: &dyn DataSource<T>,
@@ -188,7 +195,7 @@ impl<T: Compute> Nested<T> {
     ) -> Result<Option<Step>> {
         let (n, mut taken) = (count_rows(more)?, 0);
         while taken < n {
-            // More than once, where there is less room than there was.
+            // More than once if the capacity has shrunk.
             while self.n_kept() >= capacity {
                 self.retire_half(cx)?;
             }
@@ -208,12 +215,12 @@ impl<T: Compute> Nested<T> {
         }
     }
 
-    /// Rows that are kept.
+    /// Number of kept rows.
     pub(super) fn n_kept(&self) -> u64 {
         self.kept.rows.len() as u64
     }
 
-    /// Refuses parameters, and rows that do not fit to those before.
+    /// Checks the parameters and that the rows match the earlier ones.
     fn check_shape(&self, more: &dyn DataSource<T>) -> Result<()> {
         let dim = more.dim();
         if self.dim > 0 && dim != self.dim {
@@ -225,19 +232,20 @@ impl<T: Compute> Nested<T> {
         self.params.check(u64::MAX, dim)
     }
 
-    /// The number of rows that are kept at most, among them these, which store so many values.
+    /// Maximum number of kept rows, given new rows that store `stored` values.
     fn capacity(&self, more: &dyn DataSource<T>, stored: u64) -> Result<u64> {
         let params = &self.params;
         let (dense, empty) = (!self.kept.rows.is_sparse(), self.kept.rows.is_empty());
         let values = if more.most_values().is_none() || (dense && !empty) {
             (more.dim() * size_of::<T>()) as u64
         } else {
-            // As long as the rows are on average, those before or these, with columns and beginnings.
+            // The average size of the kept or the new rows, whichever is larger, with column indices and row
+            // starts.
             let kept = (self.kept.rows.bytes() as u64).div_ceil(self.n_kept().max(1));
             let value = (size_of::<T>() + size_of::<i32>()) as u64;
             kept.max(stored.div_ceil(count_rows(more)?.max(1)) * value + size_of::<usize>() as u64)
         };
-        // With a weight, which later rows may bring.
+        // Includes a weight, which later rows may bring.
         let row = values + size_of::<f64>() as u64;
         let least = (params.n_clusters as u64 + 1) * row;
         if params.buffer_memory < least {
@@ -249,16 +257,16 @@ impl<T: Compute> Nested<T> {
         Ok(params.buffer_memory / row)
     }
 
-    /// A round over the batch, with what is due.
+    /// One sweep over the kept rows of the batch.
     pub(super) fn round_of_kept(&mut self, cx: &Executor) -> Result<Step> {
         let kept = std::mem::take(&mut self.kept);
         let step = kept.with(|rows| self.step(rows, cx));
         self.kept = kept;
-        // There may always be more rows.
+        // A stream never ends by itself.
         step.map(|step| Step { stop_reason: None, ..step })
     }
 
-    /// The older half of the rows that are kept retires, after those that wait were admitted.
+    /// Retires the older half of the kept rows, after admitting the waiting ones.
     pub(super) fn retire_half(&mut self, cx: &Executor) -> Result<()> {
         if (self.batch() as u64) < self.n_kept() || self.labels.are_missing() {
             self.due = self.n_kept();
@@ -271,5 +279,34 @@ impl<T: Compute> Nested<T> {
         retired?;
         self.kept.drop_first(half);
         Ok(())
+    }
+
+    /// Retires the first `m` rows of the batch, `data`: their votes stay in the sums.
+    fn retire(&mut self, data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<()> {
+        let sparse = data.most_values().is_some();
+        let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
+        let labels = &self.labels.of_rows[..m];
+        let mut votes = with_batch(data, &[], m, |rows| sum_labelled(labels, &packed, rows, cx))?;
+        match &mut self.gone {
+            Some(gone) => gone.merge(&mut votes),
+            None => self.gone = Some(votes),
+        }
+        self.labels.of_rows.drain(..m);
+        self.labels.bounds = None;
+        self.due -= m as u64;
+        self.retired += m as u64;
+        (self.lowest, self.stalled) = (f64::INFINITY, 0);
+        Ok(())
+    }
+
+    /// Retires all rows: their votes stay in the sums.
+    fn retire_all(&mut self) {
+        if let Some(sums) = self.sums.take() {
+            self.gone = Some(sums.into_clusters());
+            self.retired += self.voted;
+        }
+        self.labels = Labels::default();
+        (self.rows, self.due, self.carry, self.finished) = (Vec::new(), 0, false, None);
+        self.current = false;
     }
 }

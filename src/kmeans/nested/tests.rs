@@ -1,7 +1,9 @@
-//! What batches, votes and their growth keep to, seen from inside.
+//! Tests of batches, votes and batch growth, with access to private state.
 
 use super::*;
 use crate::data::{Dense, RawRows, Weighted};
+use crate::error::Error;
+use crate::kernel;
 use crate::rng::{Purpose, Rng};
 use crate::seeding::Seeding;
 
@@ -14,7 +16,7 @@ fn params(k: usize, first: u64) -> NestedParams {
     NestedMiniBatch::params(k).batch_size(first).rho(5.0).rng_seed(4)
 }
 
-/// Votes, sums and energies against the rows, by the labels that the last round gave.
+/// Checks votes, sums and energies against the rows and the labels of the last sweep.
 fn assert_votes(run: &Nested<f64>, source: &[f64], before: &[f64], what: &str) {
     let (k, d) = (run.params.n_clusters, run.dim);
     let sums = run.sums.clone().unwrap().into_clusters();
@@ -107,7 +109,7 @@ fn rho_says_when_a_batch_grows() {
 
 #[test]
 fn seeds_are_distinct_while_there_are_distinct_rows() {
-    // Nine rows of ten are the same.
+    // Nine of ten rows are the same.
     let source: Vec<f32> = (0..600).map(|i| if i % 10 == 0 { i as f32 } else { -1.0 }).collect();
     let data = Dense::new(&source, 1).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
@@ -142,7 +144,7 @@ fn a_row_is_named_by_its_place_in_the_source() {
         }
     };
     assert_eq!(refused, "X holds NaN at row 3998, column 1: NaN and infinity are refused");
-    // The state is sound: with the row mended it goes on, and ends.
+    // The state is intact: with the row corrected, the fit continues and ends.
     source[3 * 3998 + 1] = 0.5;
     let data = Dense::new(&source, 3).unwrap();
     while run.step(&data, &cx).unwrap().stop_reason.is_none() {}
@@ -150,7 +152,7 @@ fn a_row_is_named_by_its_place_in_the_source() {
     assert_eq!(inertia, super::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap());
 }
 
-/// A source that counts up to which row it was read.
+/// A source that records the highest row that was read.
 struct Watched<'a>(RawRows<'a>, std::sync::atomic::AtomicU64);
 
 impl DataSource<f32> for Watched<'_> {
@@ -228,7 +230,7 @@ fn an_interrupted_round_keeps_the_votes_before_it() {
     let source = values(3000, 5, 3);
     let data = Dense::new(&source, 5).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
-    // A round that carries sums on, and one over a batch that has just grown.
+    // First a sweep with carried sums, then one over a batch that has just grown.
     for carried in [true, false] {
         let mut run = Nested::<f64>::plan(params(12, 200));
         while !(run.batch() > 200 && run.carry && (run.due > run.batch() as u64) != carried) {
@@ -249,7 +251,7 @@ fn an_interrupted_round_keeps_the_votes_before_it() {
     }
 }
 
-/// All votes: those that can be seen, and those of rows that retired.
+/// Checks that the weights are the votes of the batch plus those of retired rows.
 fn assert_all_votes(run: &Nested<f32>, fed: u64, what: &str) {
     let votes: f64 = run.weights.iter().sum();
     assert_eq!(votes as u64, run.retired + run.batch() as u64, "{what}");
@@ -285,7 +287,7 @@ fn pieces_of_any_length_are_fed() {
                 assert!((f64::from(*c) - s / sums.weights()[j]).abs() < 1e-5);
             }
         }
-        // With nothing retired, rounds end where Lloyd's algorithm stands still.
+        // If nothing retired, sweeps converge to a fixed point of Lloyd's algorithm.
         if buffer == 1 << 30 {
             let last = &source[(n - 1) * d..];
             let mut step = run.feed(&Dense::new(last, d).unwrap(), &cx).unwrap().unwrap();
@@ -324,7 +326,7 @@ fn what_is_refused_leaves_the_state_as_it_was() {
     assert_eq!(text(&[1.0; 3], 3), "X has 3 columns, but the first rows had 2");
     assert_eq!(text(&[], 2), "X holds no rows");
     assert!(text(&[1.0, f64::NAN], 2).starts_with("X holds NaN at row 0, column 1"));
-    // Their squared distances overflow: kept, they would fail every round.
+    // Squared distances of these rows overflow: once kept, they would fail every sweep.
     assert_eq!(
         text(&[1.0, 2.0, 3.0, 1e200], 2),
         "X holds values so large that squared distances overflow near row 1: scale the data"
@@ -343,7 +345,7 @@ fn a_round_that_fails_takes_its_rows_back() {
     let source = values(600, 2, 1);
     let cx = Executor::new(Some(1)).unwrap();
     let data = Dense::new(&source, 2).unwrap();
-    // Too few values, and centers that are too far away from any row.
+    // Too few values, and centers too far from any row.
     for given in [vec![1.0; 5], vec![1e200; 6]] {
         let mut run = Nested::<f64>::plan(params(3, 50).seeding(Seeding::Given(given)));
         let first = Weighted::new(Dense::new(&source[..4], 2).unwrap(), &[1.0, 2.0]).unwrap();
@@ -410,7 +412,7 @@ fn an_interrupted_batch_is_taken_back_unless_rows_had_to_retire() {
         }
         assert_eq!(run.centers, other.centers);
     }
-    // Nothing can bring rows back that retired: the others stay, and count once.
+    // Retired rows cannot come back; the others stay and count once.
     let mut full = Nested::<f64>::plan(params(3, 50).buffer_memory(400 * 24));
     full.feed(&piece(0..400), &cx).unwrap();
     let broken = Interrupting(piece(400..700), &cx, 1.into());
@@ -435,7 +437,7 @@ fn pieces_of_any_storage_are_kept_as_they_are_computed() {
 
 #[test]
 fn seeds_that_are_replaced_weigh_something() {
-    // Half of the rows are the same, and of the others every second one weighs nothing.
+    // Half of the rows are equal, and every second one of the others has weight 0.
     let source: Vec<f64> = (0..400).map(|i| if i % 2 == 0 { -1.0 } else { f64::from(i) }).collect();
     let weights: Vec<f64> = (0..400).map(|i| f64::from(u8::from(i % 4 != 3))).collect();
     let data = Weighted::new(Dense::new(&source, 1).unwrap(), &weights[..]).unwrap();
@@ -494,7 +496,7 @@ fn a_batch_stays_or_doubles_or_is_all() {
 #[test]
 fn rounds_end_that_find_no_lower_energy() {
     let (n, k) = (3000, 60);
-    // Rows spread evenly take many rounds.
+    // Uniformly spread rows take many sweeps.
     let mut rng = Rng::keyed(3, Purpose::Seeding, 9);
     let source: Vec<f64> = (0..2 * n).map(|_| rng.unit()).collect();
     let data = Dense::new(&source, 2).unwrap();
@@ -504,7 +506,7 @@ fn rounds_end_that_find_no_lower_energy() {
         while run.batch() < batch {
             run.step(&data, &cx).unwrap();
         }
-        // As if the energy went round in a circle from here on.
+        // Simulates an energy that cycles from here on.
         (run.lowest, run.stalled, run.carry) = (-1.0, PATIENCE - 1, false);
         let step = run.step(&data, &cx).unwrap();
         assert!(step.n_changed > 0 && step.batch_size == batch as u64, "{step:?}");
@@ -549,7 +551,7 @@ fn votes_that_retired_are_those_of_their_rows() {
             assert!(close(gone.energies(), &energy), "round {round}: {:?} {energy:?}", gone.energies());
             run.round_of_kept(&cx).unwrap();
         }
-        // All votes are those that retired and those of the rows that are there.
+        // All votes are those of retired rows and those of the rows still there.
         let total: f64 = (0..n).map(weight).sum();
         assert!((run.weights.iter().sum::<f64>() - total).abs() <= 1e-9 * total);
     }
@@ -572,7 +574,7 @@ fn bounds_of_one_panel_are_called_what_was_asked_for() {
 fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memory: u64) {
     let (n, d, k) = (4500, 18, 150);
     let mut rng = Rng::keyed(7, Purpose::Seeding, 1);
-    // Columns of very different widths.
+    // Columns of very different ranges.
     let source: Vec<T> = (0..n * d)
         .map(|i| T::from_f64((offset + (rng.unit() - 0.5) * 10f64.powi((i % d) as i32 % 5 - 2)) * scale))
         .collect();

@@ -1,4 +1,4 @@
-//! This module knows which rows the steps of an epoch are made by, and where their values come from.
+//! Draws the rows of an epoch's steps and copies their values.
 
 use crate::data::{self, DataSource};
 use crate::error::Result;
@@ -7,13 +7,13 @@ use crate::rng::Rng;
 use crate::rows::{RowBuf, Rows};
 use crate::seeding::Odds;
 
-/// Rows `first..first + n`, drawn with replacement, by weight where there are weights.
+/// Draws with replacement from the rows `first..first + n`, in proportion to their weights if there are any.
 pub(super) struct Draws<'a> {
     first: u64,
     n: u64,
     odds: Option<(&'a Odds, &'a [f64])>,
     rng: &'a mut Rng,
-    /// Draws that are left.
+    /// Remaining draws.
     pub(super) left: u64,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Draws<'a> {
         Self { first, n, odds, rng, left }
     }
 
-    /// The next row, while some are left.
+    /// The next row, or `None` when no draws remain.
     pub(super) fn next(&mut self) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
         Some(
@@ -40,17 +40,17 @@ impl<'a> Draws<'a> {
     }
 }
 
-/// Where the values of drawn rows come from.
+/// Where the values of drawn rows are read from.
 #[derive(Clone, Copy)]
 pub(super) enum Origin<'a, T: Float> {
-    /// Any row, at any time.
+    /// A source with random access.
     Source(&'a dyn DataSource<T>),
-    /// Some consecutive rows, from that one on.
+    /// Consecutive rows in memory, starting at this row number.
     Stretch(u64, Rows<'a, T>),
 }
 
 impl<T: Float> Origin<'_, T> {
-    /// Copies rows into `out`, in place of what it held.
+    /// Replaces the contents of `out` by copies of the rows.
     pub(super) fn copy(self, rows: &[u64], dim: usize, out: &mut RowBuf<T>) -> Result<()> {
         match self {
             Self::Source(data) if data.most_values().is_some() => {

@@ -1,4 +1,4 @@
-//! This module knows what a fit ends in: the last centers, and everything that goes with them.
+//! Final centers of a variance-reduced fit, with labels, weights and inertia.
 
 use super::VarianceReducedSolver;
 use super::solver::Pass;
@@ -9,20 +9,21 @@ use crate::kmeans::labels::Labels;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 
-/// Centers, and labels, weights and inertia about them.
+/// Centers, and the labels, weights and inertia about them.
 #[derive(Clone, Debug)]
 pub(super) struct Finished<T> {
     pub(super) centers: Vec<T>,
     pub(super) labels: Vec<u32>,
     pub(super) weights: Vec<f64>,
     pub(super) inertia: f64,
-    /// These are the last centers, not those that a run was left with.
+    /// Whether these are the final centers of the fit, and not those of an unfinished run.
     pub(super) closed: bool,
 }
 
 impl<T: Compute> VarianceReducedSolver<T> {
-    /// What belongs to the centers as they are. To `close` them, they are first made means, if that is wanted, and those of the last sweep if
-    /// the steps from there were not worth having.
+    /// Labels, weights and inertia of the current centers. With `close`, first computes the final centers:
+    /// the means, if `polish` is on, or the means of the last sweep, if the steps from there made the energy
+    /// worse.
     pub(super) fn finished(
         &mut self,
         close: bool,
@@ -30,7 +31,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         cx: &Executor,
     ) -> Result<Finished<T>> {
         let (dim, polish) = (self.dim, self.params.polish);
-        // The next epoch goes on from the labels as they are; bounds begin anew.
+        // The next epoch continues from the current labels; bounds are rebuilt.
         let mut labels = Labels::default();
         labels.bounds = self.labels.bounds.take();
         labels.of_rows.clone_from(&self.labels.of_rows);
@@ -38,7 +39,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let mut last = None;
         if close && !self.settled {
             let from = MatRef::new(&self.centers, dim);
-            // Carried sums save most of a pass, but the inertia that is shown is summed afresh.
+            // Carried sums save most of a pass, but the reported inertia is summed from scratch.
             let carried = self.carried.clone().filter(|_| polish);
             let pass = Self::pass(&mut labels, from, carried, data, cx)?;
             let worse = self.is_worse(pass.swept.clusters.energy());

@@ -1,4 +1,4 @@
-//! This module knows a variance-reduced fit on its way as arrays and texts. Bounds are not kept: they begin anew.
+//! Writes a variance-reduced fit to a checkpoint and reads it back. Bounds are not stored; they are rebuilt.
 
 use serde_json::json;
 
@@ -14,7 +14,6 @@ use crate::persist::schema::VARIANCE_REDUCED_CHECKPOINT;
 use crate::persist::{Array, Contents};
 
 impl<T: Compute> VarianceReducedSolver<T> {
-    /// All that the next epoch depends on.
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new(VARIANCE_REDUCED_CHECKPOINT);
         let (labels, cols) = (&self.labels.of_rows, self.dim.max(1));
@@ -25,7 +24,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         if let Some(carried) = &self.carried {
             keep_carried(&mut contents, "carried", carried);
         }
-        // What must come back exactly is kept as bits.
+        // Floats are stored as bits, so that a resumed fit is bit-identical.
         let numbers = json!({
             "dim": self.dim,
             "seed": self.params.seed,
@@ -47,7 +46,8 @@ impl<T: Compute> VarianceReducedSolver<T> {
         contents
     }
 
-    /// What [`VarianceReducedSolver::to_file`] gave, to go on with under `params`; the error says what is wrong.
+    /// Reads what [`VarianceReducedSolver::to_file`] wrote, to resume with `params`. The error says what is
+    /// wrong.
     pub(super) fn of_file(mut params: VarianceReducedParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(VARIANCE_REDUCED_CHECKPOINT)?;
         let numbers = contents.object("state")?;
@@ -57,7 +57,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let means: Vec<T> = rows(contents, "means", dim)?;
         let k = centers.len() / dim.max(1);
         if k != params.n_clusters {
-            return Err(format!("holds {k} centers, and n_clusters={}", params.n_clusters));
+            return Err(format!("it holds {k} centers, but n_clusters={}", params.n_clusters));
         }
         if means.len() != centers.len() || !centers.iter().chain(&means).all(|x| x.finite()) {
             return Err("it holds centers that are not finite, or too few".into());
@@ -80,7 +80,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
         let rate = figure(&numbers, "rate")?;
         if !rate.is_some_and(|rate| (0.0..=1.0).contains(&rate)) {
-            return Err("its \"rate\" is none".into());
+            return Err("its \"rate\" does not lie within [0, 1]".into());
         }
         let mut labels = Labels::default();
         labels.of_rows = of_rows;

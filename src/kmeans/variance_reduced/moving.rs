@@ -1,27 +1,27 @@
-//! This module knows centers that move a step at a time: each a mean and what it has moved away from it, in `f64`.
+//! Centers that move step by step, stored in `f64` as a mean plus an offset.
 
 use crate::float::Float;
 
-/// Centers `B + g e`: to be pulled towards the mean is a new `g`, whatever the number of columns.
+/// Centers `B + g e`. A pull toward the mean only changes the factor `g`, whatever the number of columns.
 #[derive(Debug)]
 pub(super) struct Moving {
     dim: usize,
-    /// The factor from lengths of the data to those that are given here.
+    /// Factor from lengths in the data to the lengths returned here.
     unit: f64,
-    /// The means that an epoch begins with.
+    /// The means `B` at the start of the epoch.
     means: Vec<f64>,
-    /// `e`, and `g` of each.
+    /// The offset `e` of each center, and its factor `g`.
     apart: Vec<f64>,
     share: Vec<f64>,
     /// An upper bound on the length of each `e`.
     length: Vec<f64>,
 }
 
-/// What a sum of squares and its root may lose.
+/// Covers the rounding of a sum of squares and its root.
 const MORE: f64 = 1.0 + 1e-9;
 
 impl Moving {
-    /// Centers at these means; lengths are given in that unit.
+    /// Centers at these means. Returned lengths are multiplied by `unit`.
     pub(super) fn new(means: Vec<f64>, dim: usize, unit: f64) -> Self {
         let k = means.len() / dim;
         Self { dim, unit, apart: vec![0.0; means.len()], means, share: vec![1.0; k], length: vec![0.0; k] }
@@ -31,17 +31,16 @@ impl Moving {
         self.share.len()
     }
 
-    /// The mean of center `j`.
     pub(super) fn mean(&self, j: usize) -> &[f64] {
         &self.means[j * self.dim..][..self.dim]
     }
 
-    /// An upper bound on how far center `j` is from its mean.
+    /// An upper bound on the distance of center `j` from its mean.
     pub(super) fn apart(&self, j: usize) -> f64 {
         self.share[j] * self.length[j]
     }
 
-    /// Writes center `j`, rounded.
+    /// Writes center `j`, rounded to `T`.
     pub(super) fn write<T: Float>(&self, j: usize, out: &mut [T]) {
         let (share, apart) = (self.share[j], &self.apart[j * self.dim..]);
         for ((out, &mean), &e) in out.iter_mut().zip(self.mean(j)).zip(apart) {
@@ -49,14 +48,14 @@ impl Moving {
         }
     }
 
-    /// `c_j += rate (B_j - c_j)`; gives an upper bound on the move.
+    /// `c_j += rate (B_j - c_j)`. Returns an upper bound on the length of the move.
     pub(super) fn pull(&mut self, j: usize, rate: f64) -> f64 {
         let moved = rate * self.apart(j) * MORE;
         self.share[j] *= 1.0 - rate;
         moved
     }
 
-    /// `c_j += rate (x - c_j)`; gives an upper bound on the move.
+    /// `c_j += rate (x - c_j)`. Returns an upper bound on the length of the move.
     pub(super) fn attract(&mut self, j: usize, x: &[f64], rate: f64) -> f64 {
         let row = j * self.dim..(j + 1) * self.dim;
         let share = std::mem::replace(&mut self.share[j], 1.0);
@@ -72,7 +71,7 @@ impl Moving {
         moved.sqrt() * MORE
     }
 
-    /// `c_j += rate (B_j - x)`; gives an upper bound on the move.
+    /// `c_j += rate (B_j - x)`. Returns an upper bound on the length of the move.
     pub(super) fn push(&mut self, j: usize, x: &[f64], rate: f64) -> f64 {
         let row = j * self.dim..(j + 1) * self.dim;
         let share = std::mem::replace(&mut self.share[j], 1.0);
@@ -87,7 +86,7 @@ impl Moving {
         moved.sqrt() * MORE
     }
 
-    /// `c_j -= rate gradient_j` for all centers; the gradients have the given `lengths`.
+    /// `c_j -= rate gradient_j` for all centers; the gradients have these `lengths`.
     pub(super) fn descend(&mut self, gradient: &[f64], lengths: &[f64], rate: f64) {
         let rows = self.apart.chunks_exact_mut(self.dim).zip(gradient.chunks_exact(self.dim));
         for (j, (apart, gradient)) in rows.enumerate() {

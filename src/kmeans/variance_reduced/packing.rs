@@ -1,20 +1,20 @@
-//! This module knows packed copies of moving centers, which are brought up to date when they are looked at.
+//! Packed copies of moving centers, updated when they are read.
 
 use super::moving::Moving;
 use crate::kernel::{Compute, PackedCenters};
 
-/// No place.
+/// Marks a center without a place.
 const NOWHERE: u32 = u32::MAX;
 
 /// All centers, packed.
 pub(super) struct Packing<'a, T: Compute> {
     pub(super) packed: PackedCenters<T>,
-    /// The slot of each center; none where it is its number.
+    /// The slot of each center; empty if the slot is the center's index.
     slots: &'a [u32],
     stale: Stale,
 }
 
-/// Which of some places are to be packed anew.
+/// The places that must be packed again.
 struct Stale {
     places: Vec<u32>,
     is: Vec<bool>,
@@ -31,7 +31,7 @@ impl Stale {
         }
     }
 
-    /// Takes out all of them.
+    /// Removes all places and calls `f` with each.
     fn take(&mut self, mut f: impl FnMut(usize)) {
         for place in self.places.drain(..) {
             self.is[place as usize] = false;
@@ -46,12 +46,12 @@ impl<'a, T: Compute> Packing<'a, T> {
         Self { packed, slots, stale }
     }
 
-    /// Center `j` has moved.
+    /// Records that center `j` has moved.
     pub(super) fn touch(&mut self, j: usize) {
         self.stale.note(j);
     }
 
-    /// All centers as they are now. `center` is a buffer.
+    /// All centers, up to date. `center` is a buffer.
     pub(super) fn sync(&mut self, moving: &Moving, center: &mut [T]) -> &PackedCenters<T> {
         self.stale.take(|j| {
             moving.write(j, center);
@@ -61,7 +61,7 @@ impl<'a, T: Compute> Packing<'a, T> {
     }
 }
 
-/// The few centers that have moved far since a block of steps began, packed.
+/// The few centers that have moved far since the start of a block, packed.
 pub(super) struct Few<T: Compute> {
     pub(super) packed: PackedCenters<T>,
     /// The center in each place, and the place of each center.
@@ -71,7 +71,7 @@ pub(super) struct Few<T: Compute> {
 }
 
 impl<T: Compute> Few<T> {
-    /// None of the centers packed in `all` yet, and room for so many.
+    /// An empty set of centers packed like `all`, with room for `room`.
     pub(super) fn new(all: &PackedCenters<T>, room: usize) -> Self {
         Self {
             packed: all.places(room.max(1)),
@@ -85,12 +85,12 @@ impl<T: Compute> Few<T> {
         self.place[j] != NOWHERE
     }
 
-    /// How many more there can be.
+    /// Number of centers that can still be added.
     pub(super) fn room(&self) -> usize {
         self.stale.is.len() - self.centers.len()
     }
 
-    /// Center `j` has moved: it is one of these from now on.
+    /// Records that center `j` has moved, and adds it if it is new.
     pub(super) fn touch(&mut self, j: usize) {
         if !self.contains(j) {
             self.place[j] = self.centers.len() as u32;
@@ -99,7 +99,7 @@ impl<T: Compute> Few<T> {
         self.stale.note(self.place[j] as usize);
     }
 
-    /// All of these have moved.
+    /// Records that all of these centers have moved.
     pub(super) fn touch_all(&mut self) {
         (0..self.centers.len()).for_each(|place| self.stale.note(place));
     }
@@ -112,7 +112,7 @@ impl<T: Compute> Few<T> {
         }
     }
 
-    /// These as they are now. `center` is a buffer.
+    /// These centers, up to date. `center` is a buffer.
     pub(super) fn sync(&mut self, moving: &Moving, center: &mut [T]) -> &PackedCenters<T> {
         self.stale.take(|place| {
             moving.write(self.centers[place] as usize, center);

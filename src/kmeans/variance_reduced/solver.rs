@@ -1,4 +1,5 @@
-//! This module knows variance-reduced k-means as a state: an epoch is a sweep, the means of what it labels, and steps from there.
+//! Solver of variance-reduced k-means. An epoch is a sweep, the means of its clusters, and steps from these
+//! means.
 
 use std::time::Instant;
 
@@ -19,39 +20,40 @@ use crate::persist::Contents;
 use crate::seeding::enough_rows;
 use crate::tuning::MOST_SQ_MOVE;
 
-/// The most bytes of bounds.
+/// Memory budget of bounds in bytes.
 const BOUNDS_MEMORY: u64 = 1_000_000_000;
 
-/// The share by which an epoch may make the energy worse. What is more is taken back: steps that are too long leave all of the noise of their
-/// rows in the centers.
-const WORSE: f64 = 0.01;
+/// Share by which an epoch may increase the energy. A larger increase is undone: steps that are too long
+/// leave the full noise of their rows in the centers.
+const MAX_INCREASE: f64 = 0.01;
 
-/// Epochs in a row without enough progress after which a fit ends.
-const STALLED: u64 = 2;
+/// Consecutive epochs without enough progress that end a fit.
+const MAX_STALLED: u64 = 2;
 
-/// Variance-reduced k-means as a state: centers, labels, counts. `O(n)` labels and `O(k d)` sums.
+/// Variance-reduced k-means as a state: centers, labels, sums. Memory is `O(n)` labels and `O(k d)` sums.
 ///
-/// `Step::objective` is the inertia that the sweep of the epoch measured: of its labels about the centers that the epoch started from.
-/// `Step::n_changed` counts the labels that differ from those of the sweep before, `Step::rows_seen` the rows of sweeps and the steps.
+/// `Step::objective` is the inertia that the epoch's sweep measured: of its labels about the centers that the
+/// epoch started from. `Step::n_changed` counts labels that differ from those of the previous sweep.
+/// `Step::rows_seen` counts the rows of sweeps and the steps.
 #[derive(Clone, Debug)]
 pub struct VarianceReducedSolver<T> {
     pub(super) params: VarianceReducedParams,
     pub(super) dim: usize,
     pub(super) centers: Vec<T>,
-    /// The means that the last epoch stepped from: what it falls back to.
+    /// The means that the last epoch stepped from, restored if its steps are undone.
     pub(super) means: Vec<T>,
     pub(super) labels: Labels,
-    /// Weight of each cluster at the last sweep, and its energy.
+    /// Weight of each cluster in the last sweep, and the energy of that sweep.
     pub(super) weights: Vec<f64>,
     pub(super) energy: f64,
-    /// Sums of the rows by `labels`, with their squared error about `centers`: what the next sweep may start from.
+    /// Sums of the rows by `labels`, with squared errors about `centers`, for the next sweep to start from.
     pub(super) carried: Option<Carried>,
     pub(super) choice: Choice,
-    /// Known after the first sweep.
+    /// The learning rate; known after the first sweep.
     pub(super) rate: Option<f64>,
-    /// Epochs in a row without enough progress.
+    /// Consecutive epochs without enough progress.
     pub(super) stalled: u64,
-    /// `centers` are `means`: no step was made from there.
+    /// `centers` equal `means`: no step was made from there.
     pub(super) settled: bool,
     pub(super) iteration: u64,
     pub(super) rows_seen: u64,
@@ -60,7 +62,7 @@ pub struct VarianceReducedSolver<T> {
     pub(super) finished: Option<Finished<T>>,
 }
 
-/// A sweep by some centers, and the means of what it labelled.
+/// A sweep, and the means of its clusters.
 pub(super) struct Pass<T: Compute> {
     pub(super) packed: PackedCenters<T>,
     pub(super) swept: Swept,
@@ -68,7 +70,7 @@ pub(super) struct Pass<T: Compute> {
 }
 
 impl<T: Compute> VarianceReducedSolver<T> {
-    /// A plan: the first centers are chosen with the first epoch.
+    /// The state before the first epoch, which chooses the first centers.
     pub(super) fn plan(params: VarianceReducedParams) -> Self {
         Self {
             params,
@@ -91,7 +93,6 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
     }
 
-    /// Chooses the first centers.
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let k = self.params.n_clusters;
@@ -106,7 +107,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         Ok(())
     }
 
-    /// Labels all rows by `centers`. After an error the labels are those of the sweep before.
+    /// Labels all rows by `centers`. After an error the labels are those before the sweep.
     pub(super) fn pass(
         labels: &mut Labels,
         centers: MatRef<'_, T>,
@@ -123,7 +124,6 @@ impl<T: Compute> VarianceReducedSolver<T> {
         Ok(Pass { packed, swept, means })
     }
 
-    /// One epoch.
     fn epoch(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
         let (n, dim) = (self.labels.of_rows.len() as u64, self.dim);
         let sparse = data.most_values().is_some();
@@ -134,7 +134,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let mut pass =
             Self::pass(&mut self.labels, MatRef::new(&centers, dim), self.carried.clone(), data, cx)?;
         if self.iteration > 0 && self.is_worse(pass.swept.clusters.energy()) {
-            // As if the epoch before had made no steps, and with shorter ones from now on.
+            // Undo the steps of the previous epoch and halve the learning rate.
             distances += pass.swept.distances;
             visited += n;
             rate /= 2.0;
@@ -149,7 +149,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let stalled = self.stalled_by(energy);
         let stop = if self.iteration > 0 && swept.changed == 0 && means == self.means {
             Some(StopReason::LabelsStable)
-        } else if stalled >= STALLED {
+        } else if stalled >= MAX_STALLED {
             Some(StopReason::Tolerance)
         } else {
             None
@@ -163,7 +163,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             visited += steps;
             distances += done.distances;
             now = done.centers;
-            // Steps that leave the range of numbers, or of distances that can be measured, lead nowhere.
+            // Discard steps whose centers or moves are not finite.
             let away: f64 = now.iter().zip(&means).map(|(c, m)| (c.to_f64() - m.to_f64()).powi(2)).sum();
             if !(now.iter().all(|x| x.finite()) && away <= MOST_SQ_MOVE) {
                 now.clone_from(&means);
@@ -181,7 +181,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         self.rows_seen += visited;
         let changed = swept.changed;
         self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
-        // To sum stored values afresh costs less than to keep sums of all columns.
+        // For sparse rows, recomputing the sums costs less than carrying sums over all columns.
         let carry = !sparse && swept.pays_to_carry(n);
         self.carried = carry.then(|| swept.into_carried());
         self.settled = now == means;
@@ -201,17 +201,17 @@ impl<T: Compute> VarianceReducedSolver<T> {
         })
     }
 
-    /// Whether this is so much more than the energy of the epoch before that its steps are not worth having.
+    /// Whether `energy` exceeds that of the previous epoch by so much that its steps should be undone.
     pub(super) fn is_worse(&self, energy: f64) -> bool {
-        let bounded = energy <= self.energy * (1.0 + WORSE);
-        // One that is no number is worse too.
+        let bounded = energy <= self.energy * (1.0 + MAX_INCREASE);
+        // NaN counts as worse.
         !self.settled && !bounded
     }
 
-    /// Epochs in a row without enough progress, with one of that energy.
+    /// The number of consecutive epochs without enough progress, including one with this energy.
     fn stalled_by(&self, energy: f64) -> u64 {
         let enough = self.params.tolerance * self.energy;
-        // Short epochs are hardly more than sweeps: that these lead no further says nothing of longer ones.
+        // A short epoch is little more than a sweep: its lack of progress says nothing about longer ones.
         let n = self.labels.of_rows.len() as u64;
         let whole = self.params.epoch_size.is_whole(n, self.iteration);
         if self.iteration > 0 && whole && self.params.tolerance > 0.0 && self.energy - energy < enough {
@@ -221,7 +221,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
     }
 
-    /// The sums that are carried, with their squared errors about other centers.
+    /// The carried sums, with squared errors about `centers`.
     fn carried_about(&self, centers: MatRef<'_, T>) -> Option<Carried> {
         self.carried.as_ref().map(|carried| carried.about(MatRef::new(&self.centers, self.dim), centers))
     }
@@ -250,7 +250,7 @@ impl<T: Compute> Solver<T> for VarianceReducedSolver<T> {
 }
 
 impl<T: Compute> VarianceReducedSolver<T> {
-    /// What the solver shows between two steps.
+    /// The solver's public state between two steps.
     pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let now = Snapshot {
             dim: self.dim,

@@ -1,4 +1,4 @@
-//! This module knows where the steps of an epoch get what they start from, and their rows.
+//! Prepares the steps of an epoch and supplies their rows.
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ use crate::stats::ClusterSums;
 use crate::tuning::stretch_rows;
 
 impl<T: Compute> VarianceReducedSolver<T> {
-    /// The steps of an epoch: from the sweep by `centers` and the `means` of what it labelled.
+    /// Runs the steps of an epoch, starting from a sweep by `centers` and the `means` of its clusters.
     pub(super) fn steps(
         &self,
         swept: &Swept,
@@ -59,7 +59,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         Ok(inner.done())
     }
 
-    /// The gradient about the means, cluster by cluster, in a pass of its own: zero, but for rounding.
+    /// The gradient at the means, per cluster, from a separate pass. Zero except for rounding.
     fn gradient(
         &self,
         precise: &[f64],
@@ -94,7 +94,8 @@ fn precise_means<T: Compute>(sums: &ClusterSums, centers: &[T], dim: usize) -> V
     means
 }
 
-/// Steps by rows that come in a pass: stretches of a fixed length, as many draws from each as it has of all rows' weight.
+/// Steps for sources without random access: draws from consecutive stretches of fixed length, as many from
+/// each as its share of the total weight.
 fn stretch_by_stretch<T: Compute>(
     inner: &mut Inner<'_, T>,
     (steps, weight): (u64, f64),

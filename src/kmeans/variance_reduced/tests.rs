@@ -1,4 +1,4 @@
-//! Steps against what they are by definition, and labels by bounds against a search at every step.
+//! Tests of steps against their definition, and of labels by bounds against a full search at every step.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,14 +58,14 @@ fn centers_move_as_they_should_and_no_further_than_is_said() {
             assert!((near - (1.0 - rate) * far).abs() <= 1e-12);
         }
     }
-    // All the way to the mean is the mean, to the bit.
+    // A rate of 1 moves a center exactly to its mean.
     (0..k).for_each(|j| _ = moving.pull(j, 1.0));
     let mut now = vec![0.0f64; d];
     moving.write(0, &mut now);
     assert_eq!(now, means[..d]);
 }
 
-/// What a fit ends in, bit for bit.
+/// Centers (as bits) and labels at the end of a fit.
 fn bits<S: Source + ?Sized>(params: &VarianceReducedParams, rows: &S) -> (Vec<u64>, Vec<u32>) {
     let cx = Executor::new(Some(2)).unwrap();
     let mut run = params.start(rows).unwrap();
@@ -120,7 +120,7 @@ fn sparse_rows_change_no_label_either() {
     assert_eq!(a, b);
 }
 
-/// Rows in memory that ask a run to stop when single ones were copied so many times, and count how many are copied then.
+/// Rows in memory that set the interrupt after a number of `gather` calls, and count the later calls.
 struct Telling<'a> {
     rows: Dense<'a, f64>,
     cx: &'a Executor,
@@ -133,7 +133,7 @@ impl<'a> Telling<'a> {
         Self { rows, cx, left: AtomicU64::new(u64::MAX), late: AtomicU64::new(0) }
     }
 
-    /// Whether an epoch of `run` that is to stop after so many copies does.
+    /// Whether an epoch of `run` is interrupted when the interrupt is set after `after` calls.
     fn stops(&self, run: &mut VarianceReducedRun, after: u64) -> bool {
         self.left.store(after, Relaxed);
         let done = run.advance_on(self, self.cx);
@@ -188,7 +188,7 @@ fn an_interrupted_epoch_was_not_begun_and_one_that_is_taken_back_neither() {
     let cx = Executor::new(Some(1)).unwrap();
     let rows = Telling::new(Dense::new(&values, d).unwrap(), &cx);
     let params = VarianceReduced::params(k).seeding(Seeding::Random).max_iter(6).tolerance(0.0);
-    // With this one, nearly every epoch is taken back.
+    // With the rate 1, nearly every epoch is undone.
     for (rate, taken_back) in [(0.05, false), (1.0, true)] {
         let params = params.clone().learning_rate(Some(rate));
         let (mut whole, mut broken) = (params.start(&rows).unwrap(), params.start(&rows).unwrap());
@@ -198,7 +198,7 @@ fn an_interrupted_epoch_was_not_begun_and_one_that_is_taken_back_neither() {
             for after in [1, 3, 9, 27] {
                 if rows.stops(&mut broken, after) {
                     stops += 1;
-                    // The first centers are chosen with the first epoch, and stay.
+                    // The first epoch chooses the first centers, which stay.
                     let now = (broken.centers::<f64>(), broken.history().len());
                     assert!(now == kept || kept.0.is_empty(), "after {} steps", kept.1);
                 } else {
@@ -228,7 +228,7 @@ fn steps_end_soon_after_they_are_told_to() {
     let mut run = params.start(&rows).unwrap();
     run.advance_on(&rows, &cx).unwrap();
     assert!(rows.stops(&mut run, 2000));
-    // A search for each, of a block of up to a thousand.
+    // A search for each step of a block of up to a thousand.
     let most = STEPS_CHECKED / (k * d) as u64 + 1;
     let late = rows.late.load(Relaxed);
     assert!(late <= most && most < 100, "{late} of {most}");
@@ -285,7 +285,7 @@ fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
     let rows = Dense::new(&values, d).unwrap();
     let cx = Executor::new(Some(1)).unwrap();
     let params = VarianceReduced::params(k).seeding(Seeding::Random).epoch_size(EpochSize::Doubling);
-    // Any epoch is one without progress.
+    // With this tolerance every epoch counts as one without progress.
     let params = params.tolerance(0.9).max_iter(20).learning_rate(Some(0.02));
     let mut run = params.start(&rows).unwrap();
     let mut seen = 0;
@@ -294,7 +294,8 @@ fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
         steps.push(step.rows_seen - seen - n as u64);
         seen = step.rows_seen;
     }
-    // 2048 is above 2000: epochs are whole from the eleventh on, and the sweeps of the next two see no progress.
+    // 2048 exceeds 2000: epochs are whole from the eleventh on, and the sweeps of the next two see no
+    // progress.
     assert_eq!(steps, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2000, 2000, 0]);
     assert_eq!(run.history().last().unwrap().stop_reason, Some(StopReason::Tolerance));
     let long: Vec<u64> = [63, 64, u64::MAX].map(|epoch| EpochSize::Doubling.steps(1 << 62, epoch)).into();

@@ -1,4 +1,4 @@
-//! This module knows what is found out about the rows of a block of steps before the first of them is made.
+//! Labels and bounds for the rows of a block, computed together before the first step of the block.
 
 use super::{Drawn, Inner, MORE};
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::kmeans::variance_reduced::draws::Origin;
 use crate::rows::RowBuf;
 use crate::tuning::STEPS_TOGETHER;
 
-/// How far tile values reach: see [`kernel::bounded::reach`].
+/// Rounding margin of tile values; see [`kernel::bounded::reach`].
 #[derive(Clone, Copy)]
 pub(super) struct Reach {
     pub(super) norm: f64,
@@ -17,23 +17,23 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// A center further than this from a row has a larger tile value than one at most `upper` away.
+    /// A center farther from a row than this has a larger tile value than one at distance at most `upper`.
     pub(super) fn of(self, upper: f64) -> f64 {
         let row = self.norm + upper;
         (upper * upper + 4.0 * self.gamma * (row * row + self.norm * self.norm)).sqrt() * MORE
     }
 
-    /// How far apart two squared distances may be that have the same tile values.
+    /// The largest difference of two squared distances that have equal tile values.
     fn error(self, upper: f64) -> f64 {
         let row = self.norm + upper;
         4.0 * self.gamma * (row * row + self.norm * self.norm)
     }
 }
 
-/// Labels, upper and lower bounds of rows that were looked at together, and the distances that it took.
+/// Labels, upper and lower bounds of rows that were searched together, and the number of distances computed.
 type Found = (Vec<(u32, f64, f64)>, u64);
 
-/// The buffers of a worker.
+/// Buffers of one worker.
 struct Looking<T: Compute> {
     settling: Settling<T>,
     rows: Vec<u64>,
@@ -59,7 +59,7 @@ impl<T: Compute> Default for Looking<T> {
 }
 
 impl<T: Compute> Inner<'_, T> {
-    /// Finds labels and bounds of the rows that were drawn.
+    /// Finds labels and bounds of the drawn rows.
     pub(super) fn look(&mut self, origin: Origin<'_, T>) -> Result<()> {
         let bounds = self.start.bounds;
         let apart = bounds.map(|bounds| {
@@ -127,9 +127,9 @@ impl<T: Compute> Inner<'_, T> {
         Ok(())
     }
 
-    /// The drawn rows whose bounds do not settle the label. Of the others, bounds are noted.
+    /// The drawn rows whose label the bounds do not settle. Records the bounds of the others.
     fn doubtful(&mut self, apart: &Apart<'_>) -> Vec<u32> {
-        // More than settled: what moves until then shall not matter.
+        // Requires slack for the centers' moves during the block.
         let enough = self.ahead + 2.0 * self.rounding;
         let mut uppers = Vec::new();
         let (mut open, mut rows) = (Vec::new(), Vec::new());

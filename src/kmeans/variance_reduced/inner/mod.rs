@@ -1,10 +1,13 @@
-//! This module knows the steps of an epoch: for few distances they go by the labels that a search of all centers would find at each.
+//! The steps of an epoch. Finds the same labels as a full search at every step, with few distance
+//! computations.
 //!
-//! A row's label is the canonical one among the centers as they are, rounded to the type that rows are computed in. Most rows keep the label
-//! of the sweep, and their bounds tell so. Steps are drawn a block ahead: rows that the bounds of the sweep do not settle are labelled together,
-//! on all threads, with the centers as they are when the block begins. Then the steps are made one by one. A label stands while the centers have
-//! moved less since then than the row is nearer to its own than to all others; else the row meets the few centers that have moved far, and only
-//! if that does not tell either, all of them. A block ends when too many have moved far.
+//! A row's label is the canonical one among the current centers, rounded to the compute type of the rows.
+//! Most rows keep the label of the sweep, and their bounds prove it. Steps are drawn one block ahead. The
+//! rows whose label the bounds of the sweep do not settle are labeled together, on all threads, with the
+//! centers at the start of the block. Then the steps are made one by one. A label holds while the centers
+//! have moved less, since the start of the block, than the gap between the row's own center and all others.
+//! Otherwise the row is compared with the few centers that have moved far, and only if that does not settle
+//! the label, with all centers. A block ends when too many centers have moved far.
 
 mod look;
 
@@ -25,53 +28,54 @@ use crate::tuning::{
 };
 use look::Reach;
 
-/// What the steps of an epoch start from.
+/// The starting point of an epoch's steps.
 pub(super) struct Start<'a, T: Compute> {
     /// The labels of the sweep, its bounds, and its centers.
     pub(super) labels: &'a [u32],
     pub(super) bounds: Option<&'a PanelBounds>,
     pub(super) swept: MatRef<'a, T>,
-    /// The means of the rows by these labels, and the same rounded.
+    /// The means of the rows by these labels, and the means rounded to the compute type.
     pub(super) means: Vec<f64>,
     pub(super) rounded: MatRef<'a, T>,
     pub(super) rate: f64,
-    /// The batch gradient, if it is carried.
+    /// The batch gradient, if the variant uses one.
     pub(super) gradient: Option<Vec<f64>>,
-    /// The usual distance of a row to its center.
+    /// Root mean squared distance of a row to its center.
     pub(super) spread: f64,
-    /// Values that a row stores at most, if rows are sparse, and the bytes of a row.
+    /// Upper limit on the values that a sparse row stores (`None` for dense rows), and the bytes of a row.
     pub(super) values: Option<usize>,
     pub(super) row_bytes: usize,
-    /// Measure all distances at every step.
+    /// Compute all distances at every step.
     pub(super) search_always: bool,
 }
 
-/// What the steps have done.
+/// The result of the steps.
 pub(super) struct Done<T> {
     pub(super) centers: Vec<T>,
     pub(super) distances: u64,
 }
 
-/// A step that is drawn: its row, and what is known of it since the block began.
+/// A drawn row, and its bounds as of the start of the block.
 #[derive(Clone, Copy)]
 struct Drawn {
     row: u64,
     label: u32,
-    /// Lower bound on the distance to all other centers, and how much that is more than what has to be seen.
+    /// Lower bound on the distance to all other centers, and its margin over the distance at which a center
+    /// could be nearer.
     others: f64,
     slack: f64,
-    /// Where the row was copied to.
+    /// Chunk and index of the copied row.
     at: Option<(u32, u32)>,
 }
 
-/// What a few operations on bounds may lose.
+/// Covers the rounding of a few operations on bounds.
 const MORE: f64 = 1.0 + 1e-9;
 
-/// The longest center may grow by this share within a block before bounds are no longer trusted.
+/// The largest norm of a center may grow by this share within a block; beyond that, bounds are not trusted.
 const GROWTH: f64 = 0.5;
 
-/// Centers have moved far when they have moved by that share of the usual distance of a row to its center; farther than by the other one, it is
-/// cheaper to look at rows anew.
+/// A center has moved far if it has moved by `NEAR` times the typical distance of a row to its center. Beyond
+/// `FAR` times that distance, searching rows again is cheaper.
 const NEAR: f64 = 0.002;
 const FAR: f64 = 0.03;
 
@@ -79,43 +83,45 @@ pub(super) struct Inner<'a, T: Compute> {
     cx: &'a Executor,
     start: Start<'a, T>,
     moving: Moving,
-    /// The factor from lengths of the data to those that are compared, and from packed ones.
+    /// Factors to the lengths compared here: from lengths in the data, and from packed lengths.
     unit: f64,
     of_packed: f64,
-    /// How far each mean is from where the center was at the sweep.
+    /// Distance from each mean to its center in the sweep.
     to_means: Vec<f64>,
-    /// The largest packed length of a mean; how much rounding moves a center at most, and is lost of a squared distance.
+    /// The largest norm of a mean. Then upper limits on rounding: of tile values (relative), of a center's
+    /// position, and of a squared distance.
     norm: f64,
     gamma: f64,
     rounding: f64,
     lost: f64,
-    /// Lengths of the gradients, and the longest.
+    /// Lengths of the gradients, and the largest of them.
     slopes: Vec<f64>,
     steepest: f64,
     all: Packing<'a, T>,
-    /// In the order of the bounds.
+    /// The centers packed in the order of the bounds.
     panels: Option<Packing<'a, T>>,
-    /// Centers that moved far since the block began: further than `near`, or for a row with a new label.
+    /// Centers that moved by more than `near` since the start of the block, or because a row got a new label.
     few: Few<T>,
     near: f64,
-    /// How far centers are expected to move in a block.
+    /// Expected length of the centers' moves within a block.
     ahead: f64,
     reach: Reach,
-    /// How far each center moved since then, which of them did, how far at most; and at most of those that are not among the few.
+    /// Since the start of the block: the path length of each center, the centers that moved, the longest
+    /// path, and the longest path of a center that is not among the few.
     path: Vec<f64>,
     moved: Vec<u32>,
     farthest: f64,
     creep: f64,
-    /// How far all of them moved beside that.
+    /// Length of the move that all centers have in common, in addition to `path`.
     common: f64,
-    /// No room for more centers that moved far.
+    /// There is no room for another center that moved far.
     over: bool,
-    /// Rows that were drawn, but not come to.
+    /// Drawn rows that have not been processed.
     pending: VecDeque<u64>,
     block: usize,
     drawn: Vec<Drawn>,
     copied: Vec<RowBuf<T>>,
-    /// The row of the present step, if it was looked at.
+    /// The row of the current step, if it was fetched.
     row: RowBuf<T>,
     x: Vec<f64>,
     center: Vec<T>,
@@ -123,7 +129,7 @@ pub(super) struct Inner<'a, T: Compute> {
     gathered: Gathered<T>,
     scratch: Scratch<T>,
     distances: u64,
-    /// Values that were worked on since it was last seen whether to go on.
+    /// Values processed since the last check for an interrupt.
     work: u64,
 }
 
@@ -131,8 +137,8 @@ impl<'a, T: Compute> Inner<'a, T> {
     pub(super) fn new(mut start: Start<'a, T>, cx: &'a Executor) -> Self {
         let (k, dim) = (start.rounded.rows(), start.rounded.cols());
         let all = PackedCenters::for_rows(start.rounded, start.values.is_some());
-        // Without tile values there are no bounds to go by. The centers that the steps begin with decide: steps move them little, and the next
-        // sweep decides anew.
+        // Bounds need tile values. The centers at the start of the epoch decide: steps move them little, and
+        // the next sweep decides again.
         start.search_always |= all.by_difference();
         let panels = start.bounds.and_then(|bounds| bounds.pack_apart(start.rounded, all.is_sparse()));
         if panels.is_none() || start.search_always {
@@ -198,7 +204,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         }
     }
 
-    /// Makes a step by each of the rows that `draws` gives.
+    /// Makes one step for every row that `draws` yields.
     pub(super) fn run(&mut self, draws: &mut Draws<'_>, origin: Origin<'_, T>) -> Result<()> {
         while draws.left > 0 || !self.pending.is_empty() {
             self.cx.check()?;
@@ -213,7 +219,8 @@ impl<'a, T: Compute> Inner<'a, T> {
                 let label = self.label(&drawn, origin)?;
                 self.step(&drawn, label, origin)?;
                 done += 1;
-                // A search of all centers, or a gradient of all, costs as much as thousands of other steps.
+                // A search of all centers, or a step of the full gradient, costs as much as thousands of
+                // other steps.
                 let all = if self.start.gradient.is_some() { self.moving.len() as u64 } else { 0 };
                 self.work += (self.distances - before + all + 1) * self.x.len() as u64;
                 if self.work >= STEPS_CHECKED {
@@ -230,7 +237,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         Ok(())
     }
 
-    /// The centers as they are.
+    /// The centers after the steps.
     pub(super) fn done(&mut self) -> Done<T> {
         let mut centers = Vec::with_capacity(self.moving.len() * self.x.len());
         for j in 0..self.moving.len() {
@@ -240,7 +247,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         Done { centers, distances: self.distances }
     }
 
-    /// Draws the steps of a block, before which nothing has moved.
+    /// Draws the rows of a block and resets the record of moves.
     fn begin(&mut self, draws: &mut Draws<'_>) {
         self.drawn.clear();
         while self.drawn.len() < self.block {
@@ -283,12 +290,12 @@ impl<'a, T: Compute> Inner<'a, T> {
         Ok(self.found.ids[0])
     }
 
-    /// The label of the present row, if its distances to its own center and to those that moved far tell. No other center has come nearer
-    /// than by the creep and `beside`.
+    /// The label of the current row, if its distances to its own center and to those that moved far settle
+    /// it. The other centers have come nearer by at most `creep` plus `beside`.
     fn by_few(&mut self, drawn: &Drawn, beside: f64) -> Option<u32> {
         let (a, row) = (drawn.label as usize, self.row.rows());
         let others = drawn.others - (self.creep + beside) * MORE;
-        // The nearest of the few, if it is one of them for certain, with bounds on its distance.
+        // The nearest of the few, if it is unique, with bounds on its distance.
         let mut nearest = (None, f64::INFINITY, f64::INFINITY);
         if !self.few.centers.is_empty() {
             let packed = self.few.sync(&self.moving, &mut self.center);
@@ -313,7 +320,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         best.filter(|_| others.min(own_least) > self.reach.of(most))
     }
 
-    /// Bounds on a distance, from its square.
+    /// Bounds on a distance, given its square.
     fn least(&self, sq_dist: f64) -> f64 {
         (sq_dist - self.lost).max(0.0).sqrt() / MORE
     }
@@ -322,7 +329,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         (sq_dist + self.lost).sqrt() * MORE
     }
 
-    /// Copies the row of the present step, unless that was done.
+    /// Copies the row of the current step unless that is done.
     fn fetch(&mut self, drawn: &Drawn, origin: Origin<'_, T>) -> Result<()> {
         if !self.row.is_empty() {
             return Ok(());
@@ -334,7 +341,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         origin.copy(&[drawn.row], self.x.len(), &mut self.row)
     }
 
-    /// One step by a row with the label `j`.
+    /// One step with a row of label `j`.
     fn step(&mut self, drawn: &Drawn, j: u32, origin: Origin<'_, T>) -> Result<()> {
         let (j, s) = (j as usize, self.start.labels[drawn.row as usize] as usize);
         let rate = self.start.rate;
@@ -376,7 +383,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         Ok(())
     }
 
-    /// Center `j` has moved, at most so far; `far` for a row with a new label.
+    /// Records that center `j` moved by at most `moved`; `far` if a row got a new label.
     fn note(&mut self, j: usize, moved: f64, far: bool) {
         self.all.touch(j);
         if let Some(panels) = &mut self.panels {
@@ -396,7 +403,7 @@ impl<'a, T: Compute> Inner<'a, T> {
     }
 }
 
-/// The squared distance of the one row to a center.
+/// Squared distance of a single row to a center.
 fn distance<T: Compute>(row: Rows<'_, T>, center: &[T]) -> f64 {
     match row {
         Rows::Dense(rows) => kernel::sq_dist(rows.row(0), center),

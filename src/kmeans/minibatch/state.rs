@@ -1,0 +1,125 @@
+//! State of mini-batch k-means between two batches, and how batches and merges move its centers.
+
+use std::collections::HashSet;
+
+use super::progress::Progress;
+use crate::error::{Error, Result};
+use crate::kernel::Compute;
+use crate::kmeans::batches::Waiting;
+use crate::stats::ClusterSums;
+
+/// Everything that the next batch depends on, as plain arrays and numbers.
+#[derive(Clone, Debug)]
+pub(in crate::kmeans) struct State<T> {
+    /// Columns of a row; 0 before the first.
+    pub(super) dim: usize,
+    /// The centers; empty before the seeding.
+    pub(super) centers: Vec<T>,
+    /// Sums and weights of all rows so far, including the seeds. A center is its sum divided by its weight.
+    pub(super) clusters: ClusterSums,
+    /// Rows that wait until there are enough to seed from.
+    pub(super) waiting: Waiting<T>,
+    pub(super) seeded_by: String,
+    pub(super) seed: u64,
+    pub(super) n_steps: u64,
+    pub(super) rows_seen: u64,
+    /// Passes that the rows seen so far amount to.
+    pub(super) n_iter: u64,
+    /// Rows already taken from the current pass, for sources without random access.
+    pub(super) position: u64,
+    /// Rows since the last search for starving centers.
+    pub(super) since_reassigned: u64,
+    pub(super) progress: Progress,
+    /// The fit ends when the averaged squared moves are at most this; known after the first batch, if there
+    /// is a tolerance.
+    pub(super) threshold: Option<f64>,
+}
+
+impl<T: Compute> State<T> {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            dim: 0,
+            centers: Vec::new(),
+            clusters: ClusterSums::new(0, 0),
+            waiting: Waiting::default(),
+            seeded_by: String::new(),
+            seed,
+            n_steps: 0,
+            rows_seen: 0,
+            n_iter: 0,
+            position: 0,
+            since_reassigned: 0,
+            progress: Progress::default(),
+            threshold: None,
+        }
+    }
+
+    /// Starts from these centers, each of which counts as one row.
+    pub(super) fn seed_with(&mut self, dim: usize, centers: &[T], method: String) {
+        let k = centers.len() / dim;
+        self.dim = dim;
+        self.centers = centers.to_vec();
+        self.clusters = ClusterSums::new(k, dim);
+        self.seeded_by = method;
+        let mut seen = HashSet::new();
+        for (j, center) in centers.chunks_exact(dim).enumerate() {
+            // With fewer distinct rows than clusters, duplicates stay empty.
+            let bits: Vec<u64> = center.iter().map(|x| (x.to_f64() + 0.0).to_bits()).collect();
+            if seen.insert(bits) {
+                self.clusters.replace(j, center, 1.0);
+            }
+        }
+    }
+
+    /// Adds the sums and counts of another state.
+    pub(super) fn merge(&mut self, other: &Self) -> Result<()> {
+        let shape = |state: &Self| (state.clusters.weights().len(), state.dim);
+        for (which, state) in [("this", self as &Self), ("the other", other)] {
+            if state.centers.is_empty() {
+                return Err(Error::Shape(format!(
+                    "{which} state has no centers yet: fit more rows before merging"
+                )));
+            }
+        }
+        if shape(self) != shape(other) {
+            let ((k, d), (l, e)) = (shape(self), shape(other));
+            return Err(Error::Shape(format!(
+                "the states must have the same shape: this one has {k} centers of {d} columns, the other {l} of {e}"
+            )));
+        }
+        self.clusters.check_means_with::<T>(1.0, &other.clusters)?;
+        self.clusters.merge(&mut other.clusters.clone());
+        self.n_steps += other.n_steps;
+        self.rows_seen += other.rows_seen;
+        for j in 0..shape(other).0 {
+            self.place(j);
+        }
+        Ok(())
+    }
+
+    /// Moves center `j` to its mean. Returns the squared length of the move.
+    pub(super) fn place(&mut self, j: usize) -> f64 {
+        let (sum, weight) = (self.clusters.sum(j), self.clusters.weights()[j]);
+        let mut moved = 0.0;
+        if weight > 0.0 {
+            for (c, s) in self.centers[j * self.dim..].iter_mut().zip(sum) {
+                let new = T::from_f64(s / weight);
+                moved += (new.to_f64() - c.to_f64()).powi(2);
+                *c = new;
+            }
+        }
+        moved
+    }
+
+    /// Moves center `j` to a row, bit for bit. Returns the squared length of the move.
+    pub(super) fn place_at(&mut self, j: usize, row: &[T]) -> f64 {
+        let center = &mut self.centers[j * self.dim..][..self.dim];
+        let moved = center.iter().zip(row).map(|(c, x)| (x.to_f64() - c.to_f64()).powi(2)).sum();
+        center.copy_from_slice(row);
+        moved
+    }
+
+    pub(super) fn has_center(&self, row: &[T]) -> bool {
+        self.centers.chunks_exact(self.dim).any(|center| center == row)
+    }
+}
