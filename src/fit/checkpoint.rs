@@ -79,10 +79,10 @@ fn check_same_rows<S: Source + ?Sized>(
     let print = fingerprint_of(rows)?;
     if count(&about, "fingerprint").map_err(damaged)? != print {
         return Err(Error::Source(
-            "the checkpoint is of other rows: their values, or sample_weight, differ from those of X".into(),
+            "the checkpoint is of other rows: their values, or weights, differ from those of X".into(),
         ));
     }
-    let reason = about.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named);
+    let reason = about.get("stop_reason").and_then(Value::as_str).and_then(|name| name.parse().ok());
     let history = history_of(checkpoint, reason).map_err(damaged)?;
     if history.is_empty() {
         return Err(damaged("it holds no step".into()));

@@ -30,7 +30,7 @@ pub(crate) fn step_of(value: &Value) -> Result<Step, String> {
         objective: figures(0)?,
         center_shift: figures(1)?,
         elapsed: figures(2)?,
-        stop_reason: value.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named),
+        stop_reason: value.get("stop_reason").and_then(Value::as_str).and_then(|name| name.parse().ok()),
     })
 }
 

@@ -5,7 +5,7 @@ use super::mixture::Densities;
 use super::neighbourhoods::{Encounters, Meetings, Neighbourhoods, sort_by_key};
 use super::space::{Space, draws};
 use crate::data::{DataSource, row_values};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidParam, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Cut, Wide, sweep};
@@ -187,11 +187,12 @@ impl<T: Compute> EStep<'_, T> {
         let merge = |total: &mut Swept, part: &mut Swept| total.merge(part, cx);
         sweep(data, cx, cut, state, &mut total, make, absorb, merge)?;
         if !total.weight.is_finite() {
-            return Err(Error::param("sample_weight must add up to a finite number: scale the weights"));
+            let problem = InvalidParam::new("weights", "finite in sum", total.weight);
+            return Err(problem.with_remedy("scale the weights").into());
         }
         if !(total.least.is_finite() && total.sums.energies().iter().all(|energy| energy.is_finite())) {
             return Err(Error::Source(
-                "squared distances times weights overflow: scale X, or sample_weight".into(),
+                "squared distances times weights overflow: scale X, or the weights".into(),
             ));
         }
         Ok(total)

@@ -1,4 +1,4 @@
-//! This module knows the densities of a mixture of Gaussians: what a distance costs, and how sums of rows become new parameters.
+//! The densities of a mixture of Gaussians: the cost of a distance, and new parameters from sums of rows.
 //!
 //! Equations are those of Hirschberger, Forster and Lücke. A component's *cost* for a row orders components: the larger the joint density, the
 //! smaller the cost. With one shared variance and equal priors that is the squared distance itself, which is why a search needs no variance.
@@ -8,6 +8,7 @@ use std::f64::consts::TAU;
 use crate::kernel::Compute;
 use crate::kernel::listed::RowCenters;
 use crate::matrix::MatRef;
+use crate::names::names;
 use crate::stats::ShareSums;
 
 /// The shape of the components.
@@ -17,6 +18,7 @@ use crate::stats::ShareSums;
 /// let rows: Vec<[f64; 1]> = (0..40).map(|i| [f64::from(i % 2) * 50.0 + f64::from(i % (3 + i % 2 * 7))]).collect();
 /// let params = TruncatedGaussianMixture::params(2).covariance(Covariance::Spherical);
 /// assert_eq!(params.fit(&rows).unwrap().variances().len(), 2);
+/// assert_eq!((Covariance::Diag.to_string(), "spherical".parse().ok()), ("diag".to_owned(), Some(Covariance::Spherical)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,30 +32,15 @@ pub enum Covariance {
     Diag,
 }
 
+names! {
+    Covariance("covariance") {
+        TiedSpherical = "tied_spherical",
+        Spherical = "spherical",
+        Diag = "diag",
+    }
+}
+
 impl Covariance {
-    /// The name that Python and the command line use.
-    ///
-    /// ```
-    /// assert_eq!(shoal::gmm::Covariance::Diag.name(), "diag");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TiedSpherical => "tied_spherical",
-            Self::Spherical => "spherical",
-            Self::Diag => "diag",
-        }
-    }
-
-    /// The shape of that name.
-    ///
-    /// ```
-    /// use shoal::gmm::Covariance;
-    /// assert_eq!(Covariance::named("spherical"), Some(Covariance::Spherical));
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::TiedSpherical, Self::Spherical, Self::Diag].into_iter().find(|shape| shape.name() == name)
-    }
-
     /// Numbers that describe the variances of `k` components in `dim` columns.
     pub(super) fn variances(self, k: usize, dim: usize) -> usize {
         match self {

@@ -115,8 +115,8 @@ impl<T: Compute> Truncated<T> {
     /// The seed of what this start draws itself.
     fn seed(&self) -> u64 {
         match self.start {
-            0 => self.params.seed,
-            start => Rng::keyed(self.params.seed, Purpose::Restart, start).bits(),
+            0 => self.params.rng_seed,
+            start => Rng::keyed(self.params.rng_seed, Purpose::Restart, start).bits(),
         }
     }
 
@@ -124,7 +124,7 @@ impl<T: Compute> Truncated<T> {
     fn choose(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let (n, k) = (count_rows(data)?, self.params.n_components);
-        let seeds = self.params.seeding.choose(data, k, self.params.seed, self.start, cx)?;
+        let seeds = self.params.seeding.choose(data, k, self.params.rng_seed, self.start, cx)?;
         let (active, size) = self.sizes();
         let mut near = Vec::new();
         make_room(&mut near, "components of rows", n, active)?;
@@ -150,7 +150,7 @@ impl<T: Compute> Truncated<T> {
         let (active, size) = self.sizes();
         // Neighbourhoods of all components hold all that there is to find.
         let first = search && now.searches == 0 && active.max(size) < self.params.n_components;
-        let cells = if first && self.params.start == Start::Cells {
+        let cells = if first && self.params.start_with == Start::Cells {
             let cells = Cells::new(now.mixture.centers(), cx)?;
             now.distances += cells.distances();
             Some(cells)

@@ -1,10 +1,9 @@
-//! This module knows the instruction sets, and which of them this processor has.
+//! The instruction sets, and which of them this processor has.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::OnceLock;
 
 use crate::error::Error;
+use crate::names::{Named, names};
 
 /// An instruction set that kernels are stamped for, from the plainest to the widest.
 ///
@@ -62,12 +61,12 @@ impl Isa {
         let Ok(name) = std::env::var("SHOAL_ISA") else {
             return Ok(ALL.into_iter().rfind(|isa| isa.is_available()).unwrap_or(Self::Scalar));
         };
-        let isa: Self = name.parse().map_err(|e| Error::param(format!("SHOAL_ISA: {e}")))?;
+        let isa = Self::of_name("SHOAL_ISA", &name)?;
         if isa.is_available() {
             return Ok(isa);
         }
         let has: Vec<String> = Self::available().iter().map(ToString::to_string).collect();
-        Err(Error::param(format!("SHOAL_ISA={isa}: this processor has only {}", has.join(", "))))
+        Err(Error::param("SHOAL_ISA", format!("one of {} on this processor", has.join(", ")), isa))
     }
 
     /// The one in use: [`Isa::requested`], as it was when it was first asked for.
@@ -80,23 +79,11 @@ impl Isa {
     }
 }
 
-impl fmt::Display for Isa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Scalar => "scalar",
-            Self::Neon => "neon",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-        })
-    }
-}
-
-impl FromStr for Isa {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        ALL.into_iter().find(|isa| isa.to_string() == name).ok_or_else(|| {
-            Error::param(format!("instruction set must be scalar, neon, avx2 or avx512, got {name:?}"))
-        })
+names! {
+    Isa("instruction set") {
+        Scalar = "scalar",
+        Neon = "neon",
+        Avx2 = "avx2",
+        Avx512 = "avx512",
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn write(
     texts: &BTreeMap<String, String>,
 ) -> Result<()> {
     if arrays.contains_key(TEXTS) {
-        return Err(Error::param(format!("an array cannot be called {TEXTS:?}")));
+        return Err(Error::param("name of an array", format!("other than {TEXTS:?}"), format!("{TEXTS:?}")));
     }
     // Wide values first, so that all are aligned in a mapped file; the same contents give the same bytes.
     let mut order: Vec<(&String, &Array)> = arrays.iter().collect();
@@ -147,10 +147,11 @@ pub(super) fn write(
     let mut header = Value::Object(header).to_string().into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() as u64 > LONGEST_HEADER {
-        return Err(Error::param(format!(
-            "names and texts take {} bytes in a file, and at most {LONGEST_HEADER} are read",
-            header.len()
-        )));
+        return Err(Error::param(
+            "names and texts of a file",
+            format!("at most {LONGEST_HEADER} bytes"),
+            format!("{} bytes", header.len()),
+        ));
     }
     let store = || -> io::Result<()> {
         refuse_special(path)?;

@@ -226,7 +226,7 @@ impl<T: Compute> Lightweight<T> {
     /// [`Error::InvalidParam`] for 0 rows; [`Error::Source`] for a source that can be read only once.
     pub fn new(data: &dyn DataSource<T>, m: usize, seed: u64) -> Result<Self> {
         if m == 0 {
-            return Err(Error::param("n_samples must be at least 1, got 0"));
+            return Err(Error::param("n_samples", "at least 1", 0));
         }
         if data.access() < Access::Replay {
             return Err(Error::Source(

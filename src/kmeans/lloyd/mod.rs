@@ -121,7 +121,7 @@ impl<T: Compute> Lloyd<T> {
 
     /// The seed of its random draws.
     pub(super) fn seed(&self) -> u64 {
-        self.params.seed
+        self.params.rng_seed
     }
 
     /// What it shows between two steps.
@@ -259,7 +259,8 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
         let begun = Instant::now();
         let mut new = Self::plan(self.params.clone());
         new.dim = data.dim();
-        let seeds = self.params.seeding.choose(data, self.params.n_clusters, self.params.seed, start, cx)?;
+        let seeds =
+            self.params.seeding.choose(data, self.params.n_clusters, self.params.rng_seed, start, cx)?;
         new.seeded_by = seeds.method;
         new.centers = seeds.centers;
         if self.params.metric == Metric::Cosine {

@@ -179,7 +179,7 @@ impl<T: Compute> Nested<T> {
                 // All rows: each has its own number.
                 places = Some(before);
             } else {
-                let order = Shuffle::new(n, self.params.seed);
+                let order = Shuffle::new(n, self.params.rng_seed);
                 let mut fresh: Vec<u64> = (old as u64..self.due).map(|i| order.at(i)).collect();
                 fresh.sort_unstable();
                 let (rows, of_old) = merged(&before, &fresh);
@@ -197,7 +197,7 @@ impl<T: Compute> Nested<T> {
     /// Chooses the first centers among the rows of the first batch.
     fn seed(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
-        let (k, seed) = (self.params.n_clusters, self.params.seed);
+        let (k, seed) = (self.params.n_clusters, self.params.rng_seed);
         let seeding = &self.params.seeding;
         let seeds = with_batch(data, &self.rows, self.batch(), |batch| {
             let mut seeds = seeding.choose(batch, k, seed, 0, cx)?;

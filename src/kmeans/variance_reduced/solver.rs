@@ -95,7 +95,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let k = self.params.n_clusters;
-        let seeds = self.params.seeding.choose(data, k, self.params.seed, 0, cx)?;
+        let seeds = self.params.seeding.choose(data, k, self.params.rng_seed, 0, cx)?;
         let n = count_rows(data)?;
         enough_rows(n, k)?;
         self.dim = data.dim();
