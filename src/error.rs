@@ -23,7 +23,7 @@ pub enum Error {
     /// A value that must be finite is NaN or infinite.
     #[error("{what} holds {value} at row {row}, column {column}: NaN and infinity are refused")]
     NotFinite {
-        /// What held the value, for example `X` or `init`.
+        /// What held the value, for example `X` or `seeding`.
         what: &'static str,
         /// The value seen, as text.
         value: String,

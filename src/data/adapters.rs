@@ -107,7 +107,7 @@ fn check_length(weights: usize, rows: u64) -> Result<()> {
     if weights as u64 == rows {
         return Ok(());
     }
-    Err(Error::Shape(format!("sample_weight has {weights} values, X has {rows} rows")))
+    Err(Error::Shape(format!("weights has {weights} values, X has {rows} rows")))
 }
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
@@ -782,12 +782,15 @@ mod tests {
         let alike = Weighted::new(rows(), vec![2.0; 3]).unwrap();
         assert_eq!((alike.weights(), read(&alike, 1).1), (Some(&[2.0; 3][..]), vec![2.0; 3]));
         let weights = |w: Vec<f64>| Weighted::new(rows(), w).unwrap_err().to_string();
-        assert_eq!(weights(vec![1.0; 2]), "sample_weight has 2 values, X has 3 rows");
+        assert_eq!(weights(vec![1.0; 2]), "weights has 2 values, X has 3 rows");
         assert_eq!(
             weights(vec![1.0, f64::NAN, -1.0]),
-            "sample_weight must be finite and at least 0, got NaN at row 1"
+            "weights must be finite and at least 0, got NaN at row 1"
         );
-        assert_eq!(weights(vec![0.0; 3]), "sample_weight must not be zero for every row");
+        assert_eq!(
+            weights(vec![0.0; 3]),
+            "weights must be above 0 for at least one row, got 0 for every row"
+        );
         assert_eq!(RowRange::new(rows(), 2..4).unwrap_err().to_string(), "rows 2..4 do not lie within 0..3");
         assert!(RowRange::new(rows(), 1..2).unwrap().gather(&[1], &mut Vec::new()).is_err());
         let stream = Chunks::once(1, std::iter::once(Ok(vec![1.0f32, 2.0].into())));
@@ -797,6 +800,6 @@ mod tests {
         );
         let short = Weighted::new(stream, vec![1.0]).unwrap();
         let refused = short.for_each_block(1, &mut |_| Ok(ControlFlow::Continue(()))).unwrap_err();
-        assert_eq!(refused.to_string(), "sample_weight has 1 values, X has 2 rows");
+        assert_eq!(refused.to_string(), "weights has 1 values, X has 2 rows");
     }
 }

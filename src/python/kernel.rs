@@ -15,20 +15,11 @@ use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 
-/// The metric of that name.
-pub(super) fn metric_of(name: &str) -> Result<Metric> {
-    match name {
-        "euclidean" => Ok(Metric::Euclidean),
-        "cosine" => Ok(Metric::Cosine),
-        _ => Err(Error::InvalidParam(vec![format!("metric must be euclidean or cosine, got {name:?}")])),
-    }
-}
-
 /// What every function here starts from: rows, centers, metric, and about how many multiplications a pass takes.
 fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResult<(Centers, Metric, f64)> {
     let centers = Centers::new(centers, source.0.cols())?;
     let cost = source.0.whole_effort() * centers.len() as f64;
-    Ok((centers, metric_of(metric)?, cost))
+    Ok((centers, metric.parse()?, cost))
 }
 
 /// Makes errors name rows as they are counted where the source is a part that begins with row `first_row`.

@@ -206,14 +206,14 @@ impl Seeding {
             let d = data.dim();
             if centers.len() != k * d {
                 return Err(Error::Shape(format!(
-                    "init must hold n_clusters={k} rows of {d} values, got {} values",
+                    "seeding must give {k} centers of {d} values, got {} values",
                     centers.len()
                 )));
             }
             let centers: Vec<T> = centers.iter().map(|&x| T::from_f64(x)).collect();
             if let Some((row, column)) = crate::matrix::MatRef::new(&centers, d).first_not_finite() {
                 let value = centers[row * d + column].to_string();
-                return Err(Error::NotFinite { what: "init", value, row: row as u64, column });
+                return Err(Error::NotFinite { what: "seeding", value, row: row as u64, column });
             }
             return Ok(Seeds { centers, rows: Vec::new(), method: "given".into(), n_distances: 0 });
         }
