@@ -14,7 +14,10 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("compute and rows", &["kernel", "data"]),
     (
         "vocabulary",
-        &["error", "exponent", "float", "matrix", "rng", "rows", "shuffle", "parallel", "tuning", "whole_file"],
+        &[
+            "error", "exponent", "float", "matrix", "names", "rng", "rows", "shuffle", "parallel", "tuning",
+            "whole_file",
+        ],
     ),
 ];
 
