@@ -18,7 +18,7 @@ pub(super) const NOBODY: u32 = u32::MAX;
 
 /// What a pass is to do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pass<'a> {
+pub(super) struct SearchPlan<'a> {
     /// Look for nearer components: the neighbourhoods to look in, and the number of the search. Else they are those that are known.
     pub(super) search: Option<(&'a Neighbourhoods, u64)>,
     /// Where rows that have no components look; else among neighbours of some that are drawn.
@@ -158,7 +158,7 @@ struct Work<T> {
 pub(super) struct EStep<'a, T: Compute> {
     pub(super) densities: &'a Densities<T>,
     pub(super) active: usize,
-    pub(super) pass: Pass<'a>,
+    pub(super) pass: SearchPlan<'a>,
 }
 
 impl<T: Compute> EStep<'_, T> {

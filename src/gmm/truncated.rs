@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use super::cells::Cells;
-use super::estep::{EStep, NOBODY, Pass, Swept};
+use super::estep::{EStep, NOBODY, SearchPlan, Swept};
 use super::mixture::{Covariance, Mixture};
 use super::model::GaussianMixture;
 use super::neighbourhoods::Neighbourhoods;
@@ -158,7 +158,7 @@ impl<T: Compute> Truncated<T> {
             None
         };
         now.searches += u64::from(search);
-        let pass = Pass {
+        let pass = SearchPlan {
             search: search.then_some((&now.neighbours, now.searches)),
             cells: cells.as_ref(),
             explore: self.params.explored(),

@@ -83,6 +83,7 @@ pub struct KnnGraph {
 /// assert_eq!((graph.about().method, graph.about().recall), (GraphMethod::Exact, 1.0));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct About {
     /// What found the neighbours.
     pub method: GraphMethod,

@@ -13,6 +13,7 @@ use crate::names::{Named, names};
 /// assert!(Isa::available().contains(&Isa::active()));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Isa {
     /// Portable code; the oracle that the others are compared with.
     Scalar,

@@ -1,6 +1,6 @@
 //! This module knows the labels of rows between two sweeps, and the exact sweep that makes them anew: by bounds where there are any.
 
-use super::bounds::{Bounds, PanelBounds, Work};
+use super::bounds::{PanelBounds, RowBoundsMut, Work};
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
@@ -354,7 +354,7 @@ impl Labels {
                       (labels, ((upper, least), lower)): PerChunk<'_>,
                       part: &mut Part,
                       (work, moved): &mut (Work<T>, Moved<T>)| {
-            let mut bounds = Bounds { upper, least, lower: lower.values };
+            let mut bounds = RowBoundsMut { upper, least, lower: lower.values };
             let unknown = labels.contains(&NO_LABEL);
             // Without bounds every center is met, whichever comes first.
             let known: Vec<u32> = if unknown {

@@ -1,6 +1,6 @@
 //! This module knows what the bounds of the last sweep say of single rows once the centers have moved on.
 
-use super::sweep::{Bounds, Rules, Work};
+use super::sweep::{RowBoundsMut, Rules, Work};
 use super::{BASE_SWEEPS, PanelBounds, RowBounds, up};
 use crate::kernel::bounded::{ROUNDING, least};
 use crate::kernel::{Compute, PackedCenters};
@@ -117,7 +117,7 @@ impl Apart<'_> {
             others.push(all.least[row]);
             lower.extend_from_slice(&all.lower[row * groups..][..groups]);
         }
-        let mut bounds = Bounds { upper, least: others, lower };
+        let mut bounds = RowBoundsMut { upper, least: others, lower };
         rules.near(of_rows, &mut bounds, &mut work.work);
         let distances = rules.label(rows, of_rows, bounds, &mut work.work);
         work.numbers.clear();

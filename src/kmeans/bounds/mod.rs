@@ -24,7 +24,7 @@ use crate::tuning::{ROWS_IN_LANES_DIM, bounded_chunk_rows};
 pub(super) use apart::{Apart, Settling};
 use grow::affordable;
 use similar::similar_together;
-pub(super) use sweep::{Bounds, Work, lost_of, rounding_of};
+pub(super) use sweep::{RowBoundsMut, Work, lost_of, rounding_of};
 
 /// The nearest `f32` that is not below.
 fn up(x: f64) -> f32 {

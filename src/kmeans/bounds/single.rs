@@ -5,7 +5,7 @@
 //! only the centers in a ball about their own one that must hold the nearest two (Exponion: Newling and Fleuret, "Fast k-means with
 //! accurate bounds", 2016), else all centers.
 
-use super::sweep::{Bounds, Part, Rules, Work};
+use super::sweep::{Part, RowBoundsMut, Rules, Work};
 use crate::kernel::bounded::{
     BEHIND, Margins, Nearest, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed,
     nearest_others, nearest_pair, put_in_columns, radii, reach, renew, upper, within,
@@ -98,7 +98,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Finds the rows whose bounds do not settle the label.
-    pub(super) fn near_by_one_bound(&self, old: &[u32], bounds: &Bounds<'_>, work: &mut Work<T>) {
+    pub(super) fn near_by_one_bound(&self, old: &[u32], bounds: &RowBoundsMut<'_>, work: &mut Work<T>) {
         let m = old.len();
         work.least.clear();
         work.least.extend(bounds.least.iter().zip(old).map(|(&least, &j)| {

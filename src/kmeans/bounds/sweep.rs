@@ -32,7 +32,7 @@ pub(in crate::kmeans) struct Rules<'a, T: Compute> {
 }
 
 /// Bounds of the rows of a chunk, see [`RowBounds`](super::RowBounds).
-pub(in crate::kmeans) struct Bounds<'a> {
+pub(in crate::kmeans) struct RowBoundsMut<'a> {
     pub(in crate::kmeans) upper: &'a mut [f32],
     pub(in crate::kmeans) least: &'a mut [f32],
     pub(in crate::kmeans) lower: &'a mut [f32],
@@ -177,7 +177,7 @@ impl Lists {
 pub(super) struct Part<'a, T> {
     pub(super) values: Rows<'a, T>,
     pub(super) old: &'a [u32],
-    pub(super) bounds: Bounds<'a>,
+    pub(super) bounds: RowBoundsMut<'a>,
 }
 
 /// The smaller one, or `a` where one is not a number.
@@ -190,7 +190,7 @@ impl<T: Compute> Rules<'_, T> {
     pub(in crate::kmeans) fn near<'w>(
         &self,
         old: &[u32],
-        bounds: &mut Bounds<'_>,
+        bounds: &mut RowBoundsMut<'_>,
         work: &'w mut Work<T>,
     ) -> &'w [u32] {
         self.drift_apart(old, bounds);
@@ -203,7 +203,7 @@ impl<T: Compute> Rules<'_, T> {
         work.least.resize(m, 0.0);
         // Whole vectors are written: room for one more.
         work.open.resize(m + 16, 0);
-        let Bounds { upper, least: all, lower } = bounds;
+        let RowBoundsMut { upper, least: all, lower } = bounds;
         reach(self.outer, upper, &mut work.reach);
         // By the bound of all other centers, then by those of the groups.
         let doubtful = within(all, self.new_far_drift, &work.reach, &mut work.open);
@@ -225,7 +225,7 @@ impl<T: Compute> Rules<'_, T> {
         &self,
         rows: Rows<'_, T>,
         old: &[u32],
-        bounds: Bounds<'_>,
+        bounds: RowBoundsMut<'_>,
         work: &mut Work<T>,
     ) -> u64 {
         work.changes.clear();
@@ -240,7 +240,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Moves the bounds with the centers.
-    fn drift_apart(&self, old: &[u32], bounds: &mut Bounds<'_>) {
+    fn drift_apart(&self, old: &[u32], bounds: &mut RowBoundsMut<'_>) {
         for (upper, &j) in bounds.upper.iter_mut().zip(old) {
             *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
         }

@@ -152,7 +152,8 @@ impl<T: Compute> Nested<T> {
         state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabelled;
         (state.exact, state.current) = (flag(&numbers, "exact")?, flag(&numbers, "current")?);
         state.energy = number(&numbers, "energy")?;
-        state.known_as = text(&numbers, "bounds")?.parse::<Bounds>().ok();
+        let known_as: Bounds = text(&numbers, "bounds")?.parse().map_err(|_| "its \"bounds\" are unknown")?;
+        state.known_as = Some(known_as);
         state.voted = count(&numbers, "voted")?;
         state.retired = count(&numbers, "retired")?;
         state.changed = count(&numbers, "changed")?;
