@@ -164,7 +164,8 @@ pub(crate) fn knn_graph<T: Compute + Own>(
     let mut problems = Problems::new();
     problems.neighbors(m, Some(n));
     problems.require(recall > 0.0 && recall <= 1.0, "recall", "above 0 and at most 1", recall);
-    problems.require(n < u64::from(u32::MAX), "rows", format!("at most {} for a graph", u32::MAX - 1), n);
+    let most = format!("at most {} for a graph", u32::MAX - 1);
+    problems.require(n < u64::from(u32::MAX), "number of rows", most, n);
     let fits = !(sparse && method == GraphMethod::Tree);
     problems.require(
         fits,

@@ -40,11 +40,13 @@ fn told(problem: &InvalidParam) -> String {
     }
 }
 
-/// A message that may begin with the name of a parameter.
+/// A message with Python's name of the parameter that it begins with, if there is one.
 fn renamed(text: &str) -> String {
     match text.split_once(' ') {
-        Some((name, rest)) => format!("{} {rest}", in_python(name)),
-        None => text.to_owned(),
+        Some((name, rest)) if ["has ", "holds ", "must "].iter().any(|verb| rest.starts_with(verb)) => {
+            format!("{} {rest}", in_python(name))
+        }
+        _ => text.to_owned(),
     }
 }
 
