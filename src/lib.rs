@@ -52,6 +52,7 @@ pub mod kernel;
 pub mod kmeans;
 pub mod kmodes;
 mod matrix;
+mod names;
 mod parallel;
 mod pass;
 pub mod persist;
@@ -66,7 +67,7 @@ mod tuning;
 mod whole_file;
 
 pub use centers::KMeansModel;
-pub use error::{Error, Result};
+pub use error::{Error, InvalidParam, Result};
 pub use fit::Metric;
 pub use float::Float;
 pub use gmm::{GaussianMixture, TruncatedGaussianMixture};

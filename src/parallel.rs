@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidParam, Result};
 use crate::tuning::{IDLE_POOLS, THREADS_A_CORE, THREADS_ANYWHERE};
 
 /// A flag that asks running work to stop; cloning shares it. Polled at least once per tile.
@@ -81,7 +82,7 @@ impl Pools {
             self.pools.remove(i)
         } else {
             let pool = ThreadPoolBuilder::new().num_threads(n).thread_name(|i| format!("shoal-{i}")).build();
-            Arc::new(pool.map_err(|e| Error::param(format!("the system refuses {n} threads: {e}")))?)
+            Arc::new(pool.map_err(|e| refused_threads(n, &e))?)
         };
         let mut idle = self.pools.iter().filter(|pool| Arc::strong_count(pool) == 1).count();
         self.pools.retain(|pool| {
@@ -92,6 +93,11 @@ impl Pools {
         self.pools.push(pool.clone());
         Ok(pool)
     }
+}
+
+/// The error for threads that the system does not start.
+pub(crate) fn refused_threads(n: usize, cause: &dyn Display) -> Error {
+    InvalidParam::new("threads", "as many as the system starts", n).with_remedy(cause.to_string()).into()
 }
 
 /// Cores that this process may use.
@@ -117,7 +123,7 @@ pub(crate) fn requested_threads() -> Result<Option<usize>> {
 }
 
 /// The number of threads that the value of a variable asks for; none where it is empty.
-fn threads_in(name: &str, text: &str) -> Result<Option<usize>> {
+fn threads_in(name: &'static str, text: &str) -> Result<Option<usize>> {
     if text.trim().is_empty() {
         return Ok(None);
     }
@@ -125,10 +131,10 @@ fn threads_in(name: &str, text: &str) -> Result<Option<usize>> {
     let first = if name == "OMP_NUM_THREADS" { text.split(',').next().unwrap_or_default() } else { text };
     match first.trim().parse() {
         Ok(n) if n > 0 => Ok(Some(n)),
-        _ => Err(Error::param(format!(
-            "the environment variable {name} must be a number of threads of at least 1, got {text:?}: unset it, or give the number of \
-             threads another way"
-        ))),
+        _ => {
+            let problem = InvalidParam::new(name, "a number of threads of at least 1", format!("{text:?}"));
+            Err(problem.with_remedy("change or unset this environment variable").into())
+        }
     }
 }
 
@@ -146,7 +152,7 @@ impl Executor {
     /// [`Error::InvalidParam`] for 0 threads, for an environment variable that is no number of threads, or when the system refuses that many.
     pub fn new(threads: Option<usize>) -> Result<Self> {
         let n = match threads {
-            Some(0) => return Err(Error::param("the number of threads must be at least 1, got 0")),
+            Some(0) => return Err(Error::param("threads", "at least 1", 0)),
             Some(n) => n,
             None => requested_threads()?.unwrap_or_else(available_threads),
         };

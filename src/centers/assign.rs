@@ -127,7 +127,11 @@ pub(crate) fn inertia<T: Compute>(
             )));
         }
         if let Some(row) = labels.iter().position(|&j| j as usize >= k) {
-            return Err(Error::param(format!("labels must be below {k}, got {} at row {row}", labels[row])));
+            return Err(Error::param(
+                "labels",
+                format!("below {k}"),
+                format!("{} at row {row}", labels[row]),
+            ));
         }
     }
     let mut total = vec![0.0; k];
@@ -236,7 +240,7 @@ pub(crate) fn nearest<T: Compute>(
 ) -> Result<(Vec<u32>, Vec<f64>)> {
     let k = centers.len() / data.dim().max(1);
     if m == 0 || m > k {
-        return Err(Error::param(format!("n_nearest must be in 1..={k}, the number of centers, got {m}")));
+        return Err(Error::param("n_nearest", format!("in 1..={k}, the number of centers"), m));
     }
     with_metric(centers, metric, data, |packed, data| {
         let fill = |chunk: &Chunk<'_, T>, labels: &mut [u32], dists: &mut [f64], scratch: &mut Scratch<T>| {

@@ -28,7 +28,7 @@ impl KMeansModel {
         contents.arrays.insert("counts".into(), Array::new(&shape[..1], &self.weights)?);
         // The Python class also reads the step history and `init`.
         contents.arrays.insert("history".into(), Array::new::<f64>(&[0, 8], &[])?);
-        let metric = name_of(self.metric);
+        let metric = self.metric.name();
         let params = json!({ "n_clusters": shape[0], "init": "auto", "metric": metric });
         let Timings { seeding, sweeps, finish } = self.timings;
         let fitted = json!({
@@ -84,7 +84,7 @@ impl KMeansModel {
         }
         // Methods with a single metric do not store its name.
         let metric = params.get("metric").map_or(Ok("euclidean"), |_| text(&params, "metric"))?;
-        let metric = METRICS.into_iter().find(|&known| name_of(known) == metric);
+        let metric: Option<Metric> = metric.parse().ok();
         let weights: Vec<f64> = contents.values("counts", &[k])?;
         if let Some(bad) = weights.iter().find(|w| !(w.is_finite() && **w >= 0.0)) {
             return Err(format!("has a cluster of weight {bad}"));
@@ -114,16 +114,6 @@ impl KMeansModel {
                 finish: measured(timings, "final")?,
             },
         })
-    }
-}
-
-const METRICS: [Metric; 2] = [Metric::Euclidean, Metric::Cosine];
-
-/// The name of a metric in files.
-fn name_of(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Euclidean => "euclidean",
-        Metric::Cosine => "cosine",
     }
 }
 

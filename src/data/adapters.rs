@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::raw::one_block;
 use super::reblock::Reblock;
 use super::{Access, Block, DataSource, TileReader, Visit, gather, no_such_row};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidParam, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, SparseRef};
@@ -24,7 +24,7 @@ use crate::rows::{RowBuf, SparseRef};
 /// assert_eq!(weighted.weights(), Some(&[1.0, 0.0, 2.5][..]));
 ///
 /// let refused = Weighted::new(rows, vec![1.0, -1.0, 0.0]).unwrap_err();
-/// assert_eq!(refused.to_string(), "sample_weight must be finite and at least 0, got -1 at row 1");
+/// assert_eq!(refused.to_string(), "weights must be finite and at least 0, got -1 at row 1");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Weighted<'a, S> {
@@ -72,30 +72,34 @@ impl<'a, S> Weighted<'a, S> {
 
 /// The refusal of weights that are all 0.
 pub(crate) fn no_weight() -> Error {
-    Error::param("sample_weight must not be zero for every row")
+    Error::param("weights", "above 0 for at least one row", "0 for every row")
 }
 
 /// The refusal of weights whose sums no `f64` can hold.
 pub(crate) fn too_heavy() -> Error {
-    Error::param(
-        "sample_weight is too large: its sum, or that of its products with squared distances, overflows",
-    )
+    let expected = "of a finite sum, also when multiplied by squared distances";
+    InvalidParam::new("weights", expected, "weights that are too large")
+        .with_remedy("scale the weights")
+        .into()
 }
 
 /// The refusal of weights whose products with squared distances have no digits left.
 pub(crate) fn too_light() -> Error {
-    Error::param("sample_weight is too small: it must add up to at least 1e-280, scale the weights")
+    let expected = "at least 1e-280 in sum";
+    InvalidParam::new("weights", expected, "weights that are too small")
+        .with_remedy("scale the weights")
+        .into()
 }
 
 /// Refuses weights that are negative or not finite; the first of them is that of row `first_row`.
 pub(super) fn check_weights(weights: &[f64], first_row: u64) -> Result<()> {
     match weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
         None => Ok(()),
-        Some(bad) => Err(Error::param(format!(
-            "sample_weight must be finite and at least 0, got {} at row {}",
-            weights[bad],
-            first_row + bad as u64
-        ))),
+        Some(bad) => Err(Error::param(
+            "weights",
+            "finite and at least 0",
+            format!("{} at row {}", weights[bad], first_row + bad as u64),
+        )),
     }
 }
 
@@ -103,7 +107,7 @@ fn check_length(weights: usize, rows: u64) -> Result<()> {
     if weights as u64 == rows {
         return Ok(());
     }
-    Err(Error::Shape(format!("sample_weight has {weights} values, X has {rows} rows")))
+    Err(Error::Shape(format!("weights has {weights} values, X has {rows} rows")))
 }
 
 impl<T: Float, S: DataSource<T>> DataSource<T> for Weighted<'_, S> {
@@ -778,12 +782,15 @@ mod tests {
         let alike = Weighted::new(rows(), vec![2.0; 3]).unwrap();
         assert_eq!((alike.weights(), read(&alike, 1).1), (Some(&[2.0; 3][..]), vec![2.0; 3]));
         let weights = |w: Vec<f64>| Weighted::new(rows(), w).unwrap_err().to_string();
-        assert_eq!(weights(vec![1.0; 2]), "sample_weight has 2 values, X has 3 rows");
+        assert_eq!(weights(vec![1.0; 2]), "weights has 2 values, X has 3 rows");
         assert_eq!(
             weights(vec![1.0, f64::NAN, -1.0]),
-            "sample_weight must be finite and at least 0, got NaN at row 1"
+            "weights must be finite and at least 0, got NaN at row 1"
         );
-        assert_eq!(weights(vec![0.0; 3]), "sample_weight must not be zero for every row");
+        assert_eq!(
+            weights(vec![0.0; 3]),
+            "weights must be above 0 for at least one row, got 0 for every row"
+        );
         assert_eq!(RowRange::new(rows(), 2..4).unwrap_err().to_string(), "rows 2..4 do not lie within 0..3");
         assert!(RowRange::new(rows(), 1..2).unwrap().gather(&[1], &mut Vec::new()).is_err());
         let stream = Chunks::once(1, std::iter::once(Ok(vec![1.0f32, 2.0].into())));
@@ -793,6 +800,6 @@ mod tests {
         );
         let short = Weighted::new(stream, vec![1.0]).unwrap();
         let refused = short.for_each_block(1, &mut |_| Ok(ControlFlow::Continue(()))).unwrap_err();
-        assert_eq!(refused.to_string(), "sample_weight has 1 values, X has 2 rows");
+        assert_eq!(refused.to_string(), "weights has 1 values, X has 2 rows");
     }
 }

@@ -117,7 +117,7 @@ impl Dtype {
     pub fn from_name(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join(", ");
-            Error::param(format!("dtype must be one of {known}, got {name:?}"))
+            Error::param("dtype", format!("one of {known}"), format!("{name:?}"))
         })
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Dtype;
 use super::raw::{Element, Layout, Mapped, bytes_of, file_length};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidParam, Result};
 use crate::whole_file::{Temporary, folder_of, refuse_special, sync_folder, temporary_for};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -297,7 +297,9 @@ impl Writer {
 
     fn new(path: &Path, dtype: Dtype, cols: Option<usize>) -> Result<Self> {
         let Some(descr) = dtype.npy_descr() else {
-            return Err(Error::param(format!("dtype {dtype} cannot be written to .npy files, use float32")));
+            return Err(InvalidParam::new("dtype", "a type of the .npy format", dtype)
+                .with_remedy("use float32")
+                .into());
         };
         let io = |e| Error::io(path, e);
         refuse_special(path).map_err(io)?;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::driver::Driver;
-use super::history::{history_of, keep_history};
+use super::history::{history_of, keep_history, stop_reason_of};
 use super::method::{Element, FitSolver, Method};
 use super::run::{Run, access};
 use super::typed::{Typed, either};
@@ -79,10 +79,10 @@ fn check_same_rows<S: Source + ?Sized>(
     let print = fingerprint_of(rows)?;
     if count(&about, "fingerprint").map_err(damaged)? != print {
         return Err(Error::Source(
-            "the checkpoint is of other rows: their values, or sample_weight, differ from those of X".into(),
+            "the checkpoint is of other rows: their values, or weights, differ from those of X".into(),
         ));
     }
-    let reason = about.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named);
+    let reason = stop_reason_of(about.get("stop_reason")).map_err(damaged)?;
     let history = history_of(checkpoint, reason).map_err(damaged)?;
     if history.is_empty() {
         return Err(damaged("it holds no step".into()));

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Step, StopReason};
+use crate::error::Error;
 use crate::persist::kept::{keep, matrix};
 use crate::persist::{Array, Contents};
 
@@ -13,7 +14,13 @@ pub(crate) fn stored_step(step: &Step) -> Value {
     json!({ "counts": counts, "figures": figures, "stop_reason": step.stop_reason.map(StopReason::name) })
 }
 
-/// What [`stored_step`] gave.
+/// The reason that is stored by its name; none where there is no text.
+pub(super) fn stop_reason_of(stored: Option<&Value>) -> Result<Option<StopReason>, String> {
+    let name = stored.and_then(Value::as_str);
+    name.map(str::parse).transpose().map_err(|e: Error| e.to_string())
+}
+
+/// The step that [`stored_step`] stored.
 pub(crate) fn step_of(value: &Value) -> Result<Step, String> {
     let number = |name: &str, at: usize| {
         let found = value.get(name).and_then(|all| all.get(at)).and_then(Value::as_u64);
@@ -30,7 +37,7 @@ pub(crate) fn step_of(value: &Value) -> Result<Step, String> {
         objective: figures(0)?,
         center_shift: figures(1)?,
         elapsed: figures(2)?,
-        stop_reason: value.get("stop_reason").and_then(Value::as_str).and_then(StopReason::named),
+        stop_reason: stop_reason_of(value.get("stop_reason"))?,
     })
 }
 

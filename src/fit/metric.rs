@@ -1,5 +1,7 @@
 //! The distance that a center-based method minimizes.
 
+use crate::names::names;
+
 /// The distance between rows and centers.
 ///
 /// ```
@@ -7,6 +9,7 @@
 /// let rows = [[1.0f64, 0.0], [9.0, 0.1], [0.0, 1.0], [0.1, 7.0]];
 /// let model = KMeans::params(2).metric(Metric::Cosine).fit(&rows).unwrap();
 /// assert_eq!(model.labels()[0], model.labels()[1]);
+/// assert_eq!((Metric::Cosine.to_string(), "euclidean".parse().ok()), ("cosine".to_owned(), Some(Metric::Euclidean)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -17,4 +20,11 @@ pub enum Metric {
     /// Choose for directions (text, embeddings): rows are scaled to length 1 as they are read, and centers are kept on the unit sphere. A
     /// row of zeros stays a row of zeros.
     Cosine,
+}
+
+names! {
+    Metric("metric") {
+        Euclidean = "euclidean",
+        Cosine = "cosine",
+    }
 }

@@ -1,10 +1,14 @@
 //! Why a run ends: the reasons, and the rules that a caller may add.
 
-use std::fmt;
-
 use super::Step;
+use crate::names::names;
 
 /// Why a run ended.
+///
+/// ```
+/// use shoal::fit::StopReason;
+/// assert_eq!((StopReason::Diverged.to_string(), "target".parse().ok()), ("diverged".to_owned(), Some(StopReason::Target)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
@@ -28,49 +32,24 @@ pub enum StopReason {
     Collapsed,
 }
 
-impl StopReason {
-    /// All of them.
-    const ALL: [Self; 9] = [
-        Self::LabelsStable,
-        Self::Tolerance,
-        Self::MaxIterations,
-        Self::Deadline,
-        Self::Target,
-        Self::Patience,
-        Self::Observer,
-        Self::Diverged,
-        Self::Collapsed,
-    ];
-
-    /// The reason of that name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.name() == name)
-    }
-
-    /// Whether somebody outside ended the run, who may want it to go on.
-    pub(crate) fn is_of_others(self) -> bool {
-        matches!(self, Self::Deadline | Self::Target | Self::Observer)
-    }
-
-    /// The name that Python and the command line show.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LabelsStable => "labels-stable",
-            Self::Tolerance => "tolerance",
-            Self::MaxIterations => "max-iter",
-            Self::Deadline => "deadline",
-            Self::Target => "target",
-            Self::Patience => "patience",
-            Self::Observer => "callback",
-            Self::Diverged => "diverged",
-            Self::Collapsed => "collapsed",
-        }
+names! {
+    StopReason("stop_reason") {
+        LabelsStable = "labels-stable",
+        Tolerance = "tolerance",
+        MaxIterations = "max-iter",
+        Deadline = "deadline",
+        Target = "target",
+        Patience = "patience",
+        Observer = "callback",
+        Diverged = "diverged",
+        Collapsed = "collapsed",
     }
 }
 
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+impl StopReason {
+    /// Whether the caller ended the run and may want to resume it.
+    pub(crate) fn is_of_others(self) -> bool {
+        matches!(self, Self::Deadline | Self::Target | Self::Observer)
     }
 }
 

@@ -6,7 +6,7 @@ use super::mixture::Densities;
 use super::neighbourhoods::{Encounters, Meetings, Neighbourhoods, sort_by_key};
 use super::space::{Space, draws};
 use crate::data::{DataSource, row_values};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidParam, Result};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Cut, Wide, sweep};
@@ -19,7 +19,7 @@ pub(super) const NO_COMPONENT: u32 = u32::MAX;
 
 /// The work of a pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PassPlan<'a> {
+pub(super) struct SearchPlan<'a> {
     /// Search for nearer components: the neighborhoods to search, and the number of the search. `None` keeps
     /// the known components.
     pub(super) search: Option<(&'a Neighbourhoods, u64)>,
@@ -160,7 +160,7 @@ struct Work<T> {
 pub(super) struct EStep<'a, T: Compute> {
     pub(super) densities: &'a Densities<T>,
     pub(super) active: usize,
-    pub(super) pass: PassPlan<'a>,
+    pub(super) pass: SearchPlan<'a>,
 }
 
 impl<T: Compute> EStep<'_, T> {
@@ -193,11 +193,12 @@ impl<T: Compute> EStep<'_, T> {
         let merge = |total: &mut Swept, part: &mut Swept| total.merge(part, cx);
         sweep(data, cx, cut, state, &mut total, make, absorb, merge)?;
         if !total.weight.is_finite() {
-            return Err(Error::param("sample_weight must have a finite sum: scale the weights"));
+            let problem = InvalidParam::new("weights", "finite in sum", total.weight);
+            return Err(problem.with_remedy("scale the weights").into());
         }
         if !(total.least.is_finite() && total.sums.energies().iter().all(|energy| energy.is_finite())) {
             return Err(Error::Source(
-                "squared distances times weights overflow: scale X, or sample_weight".into(),
+                "squared distances times weights overflow: scale X, or the weights".into(),
             ));
         }
         Ok(total)

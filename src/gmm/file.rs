@@ -36,7 +36,7 @@ impl<T: Compute> Truncated<T> {
         let numbers = json!({
             "dim": self.dim(),
             "shape": self.mixture.as_ref().map_or("", |mixture| mixture.shape.name()),
-            "seed": self.params.seed,
+            "seed": self.params.rng_seed,
             "start": self.start,
             "converged": self.converged,
             "searches": self.searches,
@@ -54,7 +54,7 @@ impl<T: Compute> Truncated<T> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
         let numbers = contents.object("state")?;
         let mut state = Self::plan(params.clone());
-        state.params.seed = count(&numbers, "seed")?;
+        state.params.rng_seed = count(&numbers, "seed")?;
         state.start = count(&numbers, "start")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "\"dim\" is too large")?;
         let (k, (active, size)) = (params.n_components, state.sizes());
@@ -62,7 +62,8 @@ impl<T: Compute> Truncated<T> {
         if dim == 0 || means.len() != k * dim || !means.iter().all(|x| x.finite()) {
             return Err(format!("\"centers\" must hold {k} means"));
         }
-        let shape = Covariance::named(&text(&numbers, "shape")?).ok_or("\"shape\" is unknown")?;
+        let shape = text(&numbers, "shape")?.parse::<Covariance>();
+        let shape = shape.map_err(|_| "\"shape\" is unknown")?;
         let list_of = |name: &str| -> Result<Vec<f64>, String> {
             let values: Vec<f64> = list(contents, name)?;
             let sound = values.iter().all(|x| x.is_finite() && *x >= 0.0);

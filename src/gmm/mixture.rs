@@ -9,6 +9,7 @@ use std::f64::consts::TAU;
 use crate::kernel::Compute;
 use crate::kernel::listed::RowCenters;
 use crate::matrix::MatRef;
+use crate::names::names;
 use crate::stats::ShareSums;
 
 /// The shape of the components.
@@ -18,6 +19,7 @@ use crate::stats::ShareSums;
 /// let rows: Vec<[f64; 1]> = (0..40).map(|i| [f64::from(i % 2) * 50.0 + f64::from(i % (3 + i % 2 * 7))]).collect();
 /// let params = TruncatedGaussianMixture::params(2).covariance(Covariance::Spherical);
 /// assert_eq!(params.fit(&rows).unwrap().variances().len(), 2);
+/// assert_eq!((Covariance::Diag.to_string(), "spherical".parse().ok()), ("diag".to_owned(), Some(Covariance::Spherical)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -33,30 +35,15 @@ pub enum Covariance {
     Diag,
 }
 
+names! {
+    Covariance("covariance") {
+        TiedSpherical = "tied_spherical",
+        Spherical = "spherical",
+        Diag = "diag",
+    }
+}
+
 impl Covariance {
-    /// The name in Python and on the command line.
-    ///
-    /// ```
-    /// assert_eq!(shoal::gmm::Covariance::Diag.name(), "diag");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::TiedSpherical => "tied_spherical",
-            Self::Spherical => "spherical",
-            Self::Diag => "diag",
-        }
-    }
-
-    /// The shape with this name.
-    ///
-    /// ```
-    /// use shoal::gmm::Covariance;
-    /// assert_eq!(Covariance::named("spherical"), Some(Covariance::Spherical));
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::TiedSpherical, Self::Spherical, Self::Diag].into_iter().find(|shape| shape.name() == name)
-    }
-
     /// Number of variances of `k` components in `dim` columns.
     pub(super) fn variances(self, k: usize, dim: usize) -> usize {
         match self {

@@ -1,13 +1,15 @@
-//! This module knows the parameters of a mixture of Gaussians, and how a fit is put together from them.
+//! The parameters of a mixture of Gaussians, and the method made of them.
 
 use super::mixture::Covariance;
 use super::model::GaussianMixture;
 use super::starts::MixtureStarts;
 use crate::centers::{CenterMethod, Snapshot};
 use crate::data::Access;
-use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Run, Steps, either, require, run_methods};
-use crate::kernel::MAX_CENTERS;
+use crate::error::{Error, InvalidParam, Result};
+use crate::fit::{
+    Element, Method, Parameter, Problems, Run, Steps, Value, either, require, run_methods, setters,
+};
+use crate::names::names;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 
@@ -17,91 +19,59 @@ use crate::seeding::Seeding;
 /// use shoal::gmm::{Stopping, TruncatedGaussianMixture};
 /// let params = TruncatedGaussianMixture::params(1).stopping(Stopping::Relative).tolerance(1e-3);
 /// assert!(params.fit(&[[0.0f64], [1.0]]).is_ok());
+/// assert_eq!((Stopping::PerWeight.to_string(), "relative".parse().ok()), ("per-weight".into(), Some(Stopping::Relative)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stopping {
-    /// When the bound rises by no more than the tolerance, in nats for each unit of weight and each column. It is the same for data in any unit, and
-    /// for any number of columns: with one shared variance the squared error then falls by about twice the tolerance, as a share of itself.
+    /// When the bound rises by at most the tolerance, in nats per unit of weight and column. The rule does not depend on the unit of the data or the
+    /// number of columns: with one shared variance the squared error then falls by about twice the tolerance, relative to itself.
     #[default]
     Auto,
-    /// When the bound rises by no more than the tolerance, in nats for each unit of weight: the more columns, the stricter.
+    /// When the bound rises by at most the tolerance, in nats per unit of weight: the more columns, the stricter.
     PerWeight,
-    /// When the bound changes by no more than the tolerance times itself, as in the paper. A bound is the logarithm of a density, which depends on
-    /// the unit of the data, and may be 0.
+    /// When the bound changes by at most the tolerance times itself, as in the paper. A bound is the logarithm of a density, which depends on the unit
+    /// of the data and may be 0.
     Relative,
 }
 
-impl Stopping {
-    /// The name that Python and the command line use.
-    ///
-    /// ```
-    /// assert_eq!(shoal::gmm::Stopping::PerWeight.name(), "per-weight");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::PerWeight => "per-weight",
-            Self::Relative => "relative",
-        }
-    }
-
-    /// The rule of that name.
-    ///
-    /// ```
-    /// use shoal::gmm::Stopping;
-    /// assert_eq!(Stopping::named("relative"), Some(Stopping::Relative));
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Auto, Self::PerWeight, Self::Relative].into_iter().find(|rule| rule.name() == name)
+names! {
+    Stopping("stopping") {
+        Auto = "auto",
+        PerWeight = "per-weight",
+        Relative = "relative",
     }
 }
 
-/// Where rows look for their first components.
+/// Where rows search for their first components.
 ///
 /// ```
 /// use shoal::gmm::{Start, TruncatedGaussianMixture};
 /// let rows: Vec<[f64; 1]> = (0..90).map(|i| [f64::from(i * i % 89)]).collect();
 /// let params = TruncatedGaussianMixture::params(9).start_with(Start::Random);
 /// assert_eq!(params.fit(&rows).unwrap().n_components(), 9);
+/// assert_eq!((Start::Cells.to_string(), "random".parse().ok()), ("cells".to_owned(), Some(Start::Random)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
-    /// Among the first `sqrt(2 k)` means, and among those that lie around the nearest two of these: about `sqrt(8 k)` distances a row, once; more
-    /// where means are spread unevenly about the first ones. With neighbourhoods of all components there is nothing to look for.
+    /// Among the first `sqrt(2 k)` means and the means around the nearest two of these: about `sqrt(8 k)` distances per row, once, and more where the
+    /// means are spread unevenly around the first ones. With neighborhoods of all components no search is needed.
     #[default]
     Cells,
-    /// Among the neighbours of a few that are drawn, as in the paper. Where clusters are of very different sizes, or lie far apart, many rows do
-    /// not find their way to the means near them before these have moved.
+    /// Among the neighbors of a few random components, as in the paper. If clusters differ much in size or lie far apart, many rows do not find the
+    /// means near them before the means have moved.
     Random,
 }
 
-impl Start {
-    /// The name that Python and the command line use.
-    ///
-    /// ```
-    /// assert_eq!(shoal::gmm::Start::Cells.name(), "cells");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cells => "cells",
-            Self::Random => "random",
-        }
-    }
-
-    /// The start of that name.
-    ///
-    /// ```
-    /// use shoal::gmm::Start;
-    /// assert_eq!(Start::named("random"), Some(Start::Random));
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Cells, Self::Random].into_iter().find(|start| start.name() == name)
+names! {
+    Start("start_with") {
+        Cells = "cells",
+        Random = "random",
     }
 }
 
-/// How many rows a coreset has.
+/// The number of rows of a coreset. As a [`Value`], it is an integer or a share of the rows.
 ///
 /// ```
 /// use shoal::gmm::{CoresetSize, TruncatedGaussianMixture};
@@ -112,10 +82,22 @@ impl Start {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CoresetSize {
-    /// So many, or all rows, where there are no more.
+    /// A fixed number, or all rows if there are no more.
     Rows(u64),
-    /// That share of all rows, above 0 and at most 1, rounded up.
+    /// A share of all rows, above 0 and at most 1, rounded up.
     Share(f64),
+}
+
+impl Parameter for CoresetSize {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Float(share) => Ok(Self::Share(share)),
+            Value::Int(rows) if u64::try_from(rows).is_ok() => Ok(Self::Rows(rows as u64)),
+            other => {
+                Err(InvalidParam::new(name, "a number of rows, or a share above 0 and at most 1", other))
+            }
+        }
+    }
 }
 
 impl CoresetSize {
@@ -128,10 +110,10 @@ impl CoresetSize {
     }
 }
 
-/// A mixture of Gaussians, fitted by truncated variational EM. [`TruncatedGaussianMixture::params`] is where it starts.
+/// A mixture of Gaussians, fitted by truncated variational EM. Begin with [`TruncatedGaussianMixture::params`].
 ///
-/// An iteration costs the rows times a few dozen distances, however many components there are: a row only looks at the neighbours of the
-/// components that it was near to before.
+/// An iteration computes a few dozen distances per row, for any number of components: it evaluates only the neighbors of the components that the row
+/// was near in the iteration before.
 ///
 /// ```
 /// use shoal::gmm::TruncatedGaussianMixture;
@@ -154,19 +136,19 @@ impl TruncatedGaussianMixture {
             coreset_size: None,
             covariance: Covariance::TiedSpherical,
             seeding: Seeding::AfkMc2 { chain: 20 },
-            start: Start::Cells,
+            start_with: Start::Cells,
             n_initial_e_steps: 0,
             n_init: 1,
             stopping: Stopping::Auto,
             max_iter: 200,
             tolerance: 1e-4,
-            seed: 0,
+            rng_seed: 0,
             threads: None,
         }
     }
 }
 
-/// The parameters of a mixture of Gaussians; checked all together before any work.
+/// The parameters of a mixture of Gaussians. They are checked together before any work.
 ///
 /// See [`TruncatedGaussianMixture`] for an example.
 #[derive(Clone, Debug)]
@@ -178,171 +160,90 @@ pub struct MixtureParams {
     pub(super) coreset_size: Option<CoresetSize>,
     pub(super) covariance: Covariance,
     pub(super) seeding: Seeding,
-    pub(super) start: Start,
+    pub(super) start_with: Start,
     pub(super) n_initial_e_steps: u64,
     pub(super) n_init: u64,
     pub(super) stopping: Stopping,
     pub(super) max_iter: u64,
     pub(super) tolerance: f64,
-    pub(super) seed: u64,
+    pub(super) rng_seed: u64,
     pub(super) threads: Option<usize>,
 }
 
+setters! {
+    MixtureParams(n_components) {
+        /// Components that share a row (C', default 5; all, if that is more than there are). With 1 the method is k-means, with all of them textbook EM.
+        n_active: usize,
+        /// Components in a neighborhood, itself included (G, default 5; all, if that is more than there are).
+        n_neighbors: usize,
+        /// Random components that every row evaluates in every search (default `None`: 1 if [`MixtureParams::n_active`] is at most 3, else 0).
+        explore: Option<usize>,
+        /// Rows of a lightweight coreset that is fitted in place of all rows (default `None`: no coreset).
+        coreset_size: Option<CoresetSize>,
+        /// The shape of the components (default [`Covariance::TiedSpherical`]).
+        covariance: Covariance,
+        /// How the first means are chosen (default [`Seeding::AfkMc2`] with 20 candidates).
+        seeding: Seeding,
+        /// Where rows search for their first components (default [`Start::Cells`]).
+        start_with: Start,
+        /// Additional searches before the means first move (default 0; there is always one).
+        n_initial_e_steps: u64,
+        /// Number of starts (default 1). The start with the highest bound wins, the earlier one among equals. If there is a coreset, all starts use
+        /// the same one. With [`Seeding::Given`] there is a single start.
+        ///
+        /// ```
+        /// use shoal::gmm::TruncatedGaussianMixture;
+        /// let rows: Vec<[f64; 1]> = (0..90).map(|i| [f64::from(i * i % 89)]).collect();
+        /// let params = TruncatedGaussianMixture::params(9);
+        /// let (one, best) = (params.fit(&rows).unwrap(), params.clone().n_init(5).fit(&rows).unwrap());
+        /// assert!(best.lower_bound() >= one.lower_bound());
+        /// ```
+        n_init: u64,
+        /// When a fit has converged (default [`Stopping::Auto`]).
+        stopping: Stopping,
+        /// Maximum number of iterations per start (default 200).
+        max_iter: u64,
+        /// The tolerance of [`MixtureParams::stopping`] (default 1e-4).
+        tolerance: f64,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        threads: Option<usize>,
+    }
+}
+
 impl MixtureParams {
-    /// Components that share a row (C', default 5; all, where that is more than there are). With 1 of them it is k-means, with all of them textbook
-    /// EM.
-    #[must_use]
-    pub fn n_active(mut self, n: usize) -> Self {
-        self.n_active = n;
-        self
-    }
-
-    /// Components in a neighbourhood, itself included (G, default 5; all, where that is more than there are).
-    #[must_use]
-    pub fn n_neighbors(mut self, n: usize) -> Self {
-        self.n_neighbors = n;
-        self
-    }
-
-    /// Components that every row looks at by chance, in every search (default: 1 where [`MixtureParams::n_active`] is at most 3, else none).
-    #[must_use]
-    pub fn explore(mut self, n: Option<usize>) -> Self {
-        self.explore = n;
-        self
-    }
-
-    /// Rows of a lightweight coreset to fit to in place of all rows (default: none).
-    #[must_use]
-    pub fn coreset_size(mut self, size: Option<CoresetSize>) -> Self {
-        self.coreset_size = size;
-        self
-    }
-
-    /// The shape of the components (default [`Covariance::TiedSpherical`]).
-    #[must_use]
-    pub fn covariance(mut self, shape: Covariance) -> Self {
-        self.covariance = shape;
-        self
-    }
-
-    /// How the first means are chosen (default [`Seeding::AfkMc2`] with 20 candidates).
-    #[must_use]
-    pub fn seeding(mut self, seeding: Seeding) -> Self {
-        self.seeding = seeding;
-        self
-    }
-
-    /// Where rows look for their first components (default [`Start::Cells`]).
-    #[must_use]
-    pub fn start_with(mut self, start: Start) -> Self {
-        self.start = start;
-        self
-    }
-
-    /// Searches before the first means are moved, beside the one that there always is (default 0).
-    #[must_use]
-    pub fn n_initial_e_steps(mut self, n: u64) -> Self {
-        self.n_initial_e_steps = n;
-        self
-    }
-
-    /// Starts, of which the one with the highest bound wins, the earlier among equals (default 1). All are on the same coreset, if there is one. There
-    /// is a single start from [`Seeding::Given`].
-    ///
-    /// ```
-    /// use shoal::gmm::TruncatedGaussianMixture;
-    /// let rows: Vec<[f64; 1]> = (0..90).map(|i| [f64::from(i * i % 89)]).collect();
-    /// let params = TruncatedGaussianMixture::params(9);
-    /// let (one, best) = (params.fit(&rows).unwrap(), params.clone().n_init(5).fit(&rows).unwrap());
-    /// assert!(best.lower_bound() >= one.lower_bound());
-    /// ```
-    #[must_use]
-    pub fn n_init(mut self, n: u64) -> Self {
-        self.n_init = n;
-        self
-    }
-
-    /// When a fit has converged (default [`Stopping::Auto`]).
-    #[must_use]
-    pub fn stopping(mut self, rule: Stopping) -> Self {
-        self.stopping = rule;
-        self
-    }
-
-    /// Most iterations of a start (default 200).
-    #[must_use]
-    pub fn max_iter(mut self, n: u64) -> Self {
-        self.max_iter = n;
-        self
-    }
-
-    /// The tolerance of [`MixtureParams::stopping`] (default 1e-4).
-    #[must_use]
-    pub fn tolerance(mut self, tolerance: f64) -> Self {
-        self.tolerance = tolerance;
-        self
-    }
-
-    /// Seed of all random draws (default 0).
-    #[must_use]
-    pub fn rng_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Number of threads (default: as [`Executor::new`] with `None`). The result does not depend on it.
-    #[must_use]
-    pub fn threads(mut self, threads: Option<usize>) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Components that a row looks at by chance.
+    /// Random components that a row evaluates.
     pub(super) fn explored(&self) -> usize {
         self.explore.unwrap_or(usize::from(self.n_active <= 3))
     }
 
-    /// Checks the parameters against data of `n` rows and `d` columns.
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] that lists everything that is wrong.
-    pub fn check(&self, n: u64, d: usize) -> Result<()> {
-        let mut wrong = Vec::new();
-        if self.n_components == 0 || self.n_components > MAX_CENTERS {
-            wrong.push(format!("n_components must be in 1..={MAX_CENTERS}, got {}", self.n_components));
-        } else if self.n_components as u64 > n {
-            wrong.push(format!("n_components={} must be at most the number of rows, {n}", self.n_components));
-        }
-        let size = self.coreset_size.map(|size| size.of(n));
+    /// [`Error::InvalidParam`] that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let (k, mut problems) = (self.n_components, Problems::new());
+        problems.clusters("n_components", k, n);
         match self.coreset_size {
             Some(CoresetSize::Share(share)) if !(share > 0.0 && share <= 1.0) => {
-                wrong.push(format!("coreset_size must be a share above 0 and at most 1, got {share}"));
+                problems.require(false, "coreset_size", "a share above 0 and at most 1", share);
             }
-            Some(CoresetSize::Rows(0)) => wrong.push("coreset_size must be at least 1, got 0".into()),
-            _ if size.is_some_and(|size| size < self.n_components as u64) => wrong.push(format!(
-                "n_components={} must be at most the number of rows of the coreset, {}",
-                self.n_components,
-                size.unwrap_or_default()
-            )),
-            _ => {}
-        }
-        for (name, value) in [
-            ("n_active", self.n_active as u64),
-            ("n_neighbors", self.n_neighbors as u64),
-            ("n_init", self.n_init),
-            ("max_iter", self.max_iter),
-        ] {
-            if value == 0 {
-                wrong.push(format!("{name} must be at least 1, got 0"));
+            Some(CoresetSize::Rows(0)) => problems.at_least_1("coreset_size", 0),
+            Some(size) => {
+                let rows = n.map_or(u64::MAX, |n| size.of(n));
+                let allowed = format!("at most the number of rows of the coreset, {rows}");
+                problems.require(k as u64 <= rows, "n_components", allowed, k);
             }
+            None => {}
         }
-        if !self.tolerance.is_finite() || self.tolerance < 0.0 {
-            wrong.push(format!("tol must be a finite number of at least 0, got {}", self.tolerance));
-        }
-        if d == 0 {
-            wrong.push("X must have at least 1 column, got 0".into());
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
+        problems.at_least_1("n_active", self.n_active as u64);
+        problems.at_least_1("n_neighbors", self.n_neighbors as u64);
+        problems.at_least_1("n_init", self.n_init);
+        problems.at_least_1("max_iter", self.max_iter);
+        problems.finite_at_least_0("tolerance", self.tolerance);
+        problems.columns(dim);
+        problems.into_result()
     }
 }
 
@@ -417,14 +318,13 @@ impl Method for TruncatedGaussianMixture {
     fn admit(params: &MixtureParams, has: Access, sparse: bool) -> Result<()> {
         require(Self::needs(params), has)?;
         if sparse && params.covariance == Covariance::Diag {
-            return Err(Error::param(
-                "covariance_type=\"diag\" needs dense rows, X is sparse: take \"spherical\" or \"tied_spherical\"",
-            ));
+            let expected = "\"spherical\" or \"tied_spherical\" for sparse rows";
+            return Err(Error::param("covariance", expected, format!("{:?}", params.covariance.name())));
         }
         Ok(())
     }
     fn check(params: &MixtureParams, n: Option<u64>, dim: usize) -> Result<()> {
-        params.check(n.unwrap_or_default(), dim)
+        params.check(n, dim)
     }
 
     fn threads(params: &MixtureParams) -> Option<usize> {

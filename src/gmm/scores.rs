@@ -154,7 +154,11 @@ impl<'a, T: Compute> Scores<'a, T> {
         }
         let sparse = data.most_values().is_some();
         if sparse && self.mixture.shape == Covariance::Diag {
-            return Err(Error::Source("covariance_type=\"diag\" needs dense rows, X is sparse".into()));
+            return Err(Error::param(
+                "covariance",
+                "\"spherical\" or \"tied_spherical\" for sparse rows",
+                "\"diag\"",
+            ));
         }
         Ok(sparse)
     }

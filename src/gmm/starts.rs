@@ -56,7 +56,7 @@ impl<T: Compute> MixtureStarts<T> {
         let n = count_rows(data)?;
         enough_rows(n, self.params.n_components)?;
         let size = usize::try_from(size.of(n).min(n)).unwrap_or(usize::MAX);
-        self.coreset = Some(lightweight_coreset(data, size, self.params.seed, cx)?);
+        self.coreset = Some(lightweight_coreset(data, size, self.params.rng_seed, cx)?);
         // One pass finds the mean, one draws rows.
         self.rows_seen += if size as u64 == n { n } else { 2 * n };
         self.timings.seeding += begun.elapsed().as_secs_f64();
@@ -74,7 +74,7 @@ impl<T: Compute> MixtureStarts<T> {
         contents.must_be(MIXTURE_CHECKPOINT)?;
         let numbers = contents.object("starts")?;
         let mut params = params.clone();
-        params.seed = count(&numbers, "seed")?;
+        params.rng_seed = count(&numbers, "seed")?;
         let first = Truncated::of_file(&params, contents)?;
         let challenger = contents.part("challenger").map(|part| Truncated::of_file(&params, &part));
         let (current, best) = if flag(&numbers, "over")? {
@@ -196,7 +196,7 @@ impl<T: Compute> FitSolver<T> for MixtureStarts<T> {
         // A start interrupted in its first iteration starts again: it has means but no variance.
         let unmoved = self.starts.challenger().is_some() && challenger.is_none();
         let numbers = json!({
-            "seed": self.params.seed,
+            "seed": self.params.rng_seed,
             "over": state.best.is_some(),
             "started": state.started - u64::from(unmoved),
             "steps": state.steps,

@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use super::cells::Cells;
-use super::estep::{EStep, NO_COMPONENT, PassPlan, Swept};
+use super::estep::{EStep, NO_COMPONENT, SearchPlan, Swept};
 use super::mixture::{Covariance, Mixture};
 use super::model::GaussianMixture;
 use super::neighbourhoods::Neighbourhoods;
@@ -119,8 +119,8 @@ impl<T: Compute> Truncated<T> {
     /// The seed of this start's own random draws.
     fn seed(&self) -> u64 {
         match self.start {
-            0 => self.params.seed,
-            start => Rng::keyed(self.params.seed, Purpose::Restart, start).bits(),
+            0 => self.params.rng_seed,
+            start => Rng::keyed(self.params.rng_seed, Purpose::Restart, start).bits(),
         }
     }
 
@@ -128,7 +128,7 @@ impl<T: Compute> Truncated<T> {
     fn choose(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let (n, k) = (count_rows(data)?, self.params.n_components);
-        let seeds = self.params.seeding.choose(data, k, self.params.seed, self.start, cx)?;
+        let seeds = self.params.seeding.choose(data, k, self.params.rng_seed, self.start, cx)?;
         let (active, size) = self.sizes();
         let mut near = Vec::new();
         make_room(&mut near, "components of rows", n, active)?;
@@ -154,7 +154,7 @@ impl<T: Compute> Truncated<T> {
         let (active, size) = self.sizes();
         // Neighborhoods that contain all components need no cells.
         let first = search && now.searches == 0 && active.max(size) < self.params.n_components;
-        let cells = if first && self.params.start == Start::Cells {
+        let cells = if first && self.params.start_with == Start::Cells {
             let cells = Cells::new(now.mixture.centers(), cx)?;
             now.distances += cells.distances();
             Some(cells)
@@ -162,7 +162,7 @@ impl<T: Compute> Truncated<T> {
             None
         };
         now.searches += u64::from(search);
-        let pass = PassPlan {
+        let pass = SearchPlan {
             search: search.then_some((&now.neighbours, now.searches)),
             cells: cells.as_ref(),
             explore: self.params.explored(),

@@ -9,9 +9,10 @@ mod lists;
 mod tree;
 
 use crate::data::{Access, AnySource, DataSource, Own, Source, count_rows};
-use crate::error::{Error, Result};
-use crate::fit::require;
+use crate::error::Result;
+use crate::fit::{Problems, require};
 use crate::kernel::Compute;
+use crate::names::names;
 use crate::parallel::Executor;
 use crate::tuning::{brute_force_pays, tree_pays};
 
@@ -21,7 +22,7 @@ pub(crate) use brute::nearest_rows;
 ///
 /// ```
 /// use shoal::graph::GraphMethod;
-/// assert_eq!(GraphMethod::named("kd-tree"), Some(GraphMethod::Tree));
+/// assert_eq!((GraphMethod::Cells.to_string(), "kd-tree".parse().ok()), ("ivf".to_owned(), Some(GraphMethod::Tree)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -37,30 +38,16 @@ pub enum GraphMethod {
     Cells,
 }
 
+names! {
+    GraphMethod("graph_method") {
+        Auto = "auto",
+        Exact = "exact",
+        Tree = "kd-tree",
+        Cells = "ivf",
+    }
+}
+
 impl GraphMethod {
-    /// The method with this name.
-    ///
-    /// ```
-    /// assert_eq!(shoal::graph::GraphMethod::named("magic"), None);
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Auto, Self::Exact, Self::Tree, Self::Cells].into_iter().find(|method| method.name() == name)
-    }
-
-    /// The name in Python and on the command line.
-    ///
-    /// ```
-    /// assert_eq!(shoal::graph::GraphMethod::Cells.name(), "ivf");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Exact => "exact",
-            Self::Tree => "kd-tree",
-            Self::Cells => "ivf",
-        }
-    }
-
     /// The method used for `n` rows of `d` columns, sparse or not.
     fn chosen(self, n: u64, d: usize, sparse: bool) -> Self {
         match self {
@@ -96,6 +83,7 @@ pub struct KnnGraph {
 /// assert_eq!((graph.about().method, graph.about().recall), (GraphMethod::Exact, 1.0));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct About {
     /// The method that found the neighbors.
     pub method: GraphMethod,
@@ -121,9 +109,10 @@ impl KnnGraph {
     /// See [`KnnGraph`] for an example.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] if `n_neighbors` is 0 or not below the number of rows, or `recall` is outside
-    /// `(0, 1]`. [`Error::Source`] for a source without [`Access::Random`]. [`Error::NotFinite`] for NaN or
-    /// infinite values. Errors of the source.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if `n_neighbors` is 0 or not below the number of
+    /// rows, or `recall` is outside `(0, 1]`. [`Error::Source`](crate::Error::Source) for a source without
+    /// [`Access::Random`]. [`Error::NotFinite`](crate::Error::NotFinite) for NaN or infinite values. Errors of
+    /// the source.
     pub fn of<S: Source + ?Sized>(
         rows: &S,
         n_neighbors: usize,
@@ -173,24 +162,20 @@ pub(crate) fn knn_graph<T: Compute + Own>(
 ) -> Result<KnnGraph> {
     require(Access::Random, data.access())?;
     let n = count_rows(data)?;
-    let mut problems = Vec::new();
-    if m == 0 || m as u64 >= n {
-        problems
-            .push(format!("n_neighbors must be at least 1 and less than the number of rows, {n}, got {m}"));
-    }
-    if !(recall > 0.0 && recall <= 1.0) {
-        problems.push(format!("recall must be above 0 and at most 1, got {recall}"));
-    }
-    if n >= u64::from(u32::MAX) {
-        problems.push(format!("the number of rows of a graph must be at most {}, got {n}", u32::MAX - 1));
-    }
     let sparse = data.most_values().is_some();
-    if sparse && method == GraphMethod::Tree {
-        problems.push("method=\"kd-tree\" needs dense rows: use \"exact\" or \"ivf\" for sparse rows".into());
-    }
-    if !problems.is_empty() {
-        return Err(Error::InvalidParam(problems));
-    }
+    let mut problems = Problems::new();
+    problems.neighbors(m, Some(n));
+    problems.require(recall > 0.0 && recall <= 1.0, "recall", "above 0 and at most 1", recall);
+    let most = format!("at most {} for a graph", u32::MAX - 1);
+    problems.require(n < u64::from(u32::MAX), "number of rows", most, n);
+    let fits = !(sparse && method == GraphMethod::Tree);
+    problems.require(
+        fits,
+        "graph_method",
+        "\"exact\" or \"ivf\" for sparse rows",
+        format!("{:?}", method.name()),
+    );
+    problems.into_result()?;
     let method = method.chosen(n, data.dim(), sparse);
     let (lists, about) = match method {
         GraphMethod::Tree => (tree::neighbors(data, m, cx)?, About::exact(method)),

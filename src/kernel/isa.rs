@@ -1,10 +1,9 @@
 //! The instruction sets with kernels, and which of them this processor supports.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::OnceLock;
 
 use crate::error::Error;
+use crate::names::{Named, names};
 
 /// An instruction set with kernels, in order of vector width.
 ///
@@ -14,6 +13,7 @@ use crate::error::Error;
 /// assert!(Isa::available().contains(&Isa::active()));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Isa {
     /// Portable code, the reference for the other sets.
     Scalar,
@@ -62,12 +62,12 @@ impl Isa {
         let Ok(name) = std::env::var("SHOAL_ISA") else {
             return Ok(ALL.into_iter().rfind(|isa| isa.is_available()).unwrap_or(Self::Scalar));
         };
-        let isa: Self = name.parse().map_err(|e| Error::param(format!("SHOAL_ISA: {e}")))?;
+        let isa = Self::of_name("SHOAL_ISA", &name)?;
         if isa.is_available() {
             return Ok(isa);
         }
         let has: Vec<String> = Self::available().iter().map(ToString::to_string).collect();
-        Err(Error::param(format!("SHOAL_ISA must be one of {} on this processor, got {isa}", has.join(", "))))
+        Err(Error::param("SHOAL_ISA", format!("one of {} on this processor", has.join(", ")), isa))
     }
 
     /// The set in use: the first result of [`Isa::requested`] in this process.
@@ -80,23 +80,11 @@ impl Isa {
     }
 }
 
-impl fmt::Display for Isa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Scalar => "scalar",
-            Self::Neon => "neon",
-            Self::Avx2 => "avx2",
-            Self::Avx512 => "avx512",
-        })
-    }
-}
-
-impl FromStr for Isa {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Self, Error> {
-        ALL.into_iter().find(|isa| isa.to_string() == name).ok_or_else(|| {
-            Error::param(format!("instruction set must be scalar, neon, avx2 or avx512, got {name:?}"))
-        })
+names! {
+    Isa("instruction set") {
+        Scalar = "scalar",
+        Neon = "neon",
+        Avx2 = "avx2",
+        Avx512 = "avx512",
     }
 }

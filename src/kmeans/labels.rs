@@ -1,6 +1,6 @@
 //! Labels of all rows, and the exact sweep that updates them, with bounds if there are any.
 
-use super::bounds::{Bounds, PanelBounds, Work};
+use super::bounds::{PanelBounds, RowBoundsMut, Work};
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
@@ -351,7 +351,7 @@ impl Labels {
                       (labels, ((upper, least), lower)): PerChunk<'_>,
                       part: &mut Part,
                       (work, moved): &mut (Work<T>, Moved<T>)| {
-            let mut bounds = Bounds { upper, least, lower: lower.values };
+            let mut bounds = RowBoundsMut { upper, least, lower: lower.values };
             let unknown = labels.contains(&NO_LABEL);
             // Rows without bounds are compared with all centers, so any old label will do.
             let known: Vec<u32> = if unknown {

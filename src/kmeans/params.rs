@@ -1,12 +1,12 @@
-//! This module knows the parameters of k-means, and how a fit is put together from them.
+//! The parameters of exact k-means, and the method made of them.
 
 use super::starts::LloydStarts;
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
-use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Metric, Run, Steps, run_methods};
-use crate::kernel::MAX_CENTERS;
+use crate::error::Result;
+use crate::fit::{Element, Method, Metric, Problems, Run, Steps, run_methods, setters};
 use crate::matrix::make_room;
+use crate::names::names;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 
@@ -28,7 +28,7 @@ impl KMeans {
         KMeansParams {
             n_clusters,
             seeding: Seeding::Auto,
-            seed: 0,
+            rng_seed: 0,
             n_init: 1,
             max_iter: 300,
             tolerance: 1e-4,
@@ -40,65 +40,58 @@ impl KMeans {
     }
 }
 
-/// How a sweep finds the nearest centers. All give the same labels at every sweep.
+/// How a sweep finds the nearest centers. All algorithms give the same labels in every sweep.
+///
+/// ```
+/// use shoal::Algorithm;
+/// assert_eq!(Algorithm::Yinyang.to_string(), "yinyang");
+/// assert_eq!("lloyd".parse::<Algorithm>()?, Algorithm::Lloyd);
+/// let refused = "yingyang".parse::<Algorithm>().unwrap_err().to_string();
+/// assert!(refused.starts_with("algorithm must be one of \"auto\", \"lloyd\""));
+/// assert!(refused.ends_with("got \"yingyang\": did you mean \"yinyang\"?"));
+/// # Ok::<(), shoal::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// What is likely the fastest for the data: begins with plain sweeps, takes bounds once the share of labels that change says that they pay, and gives
-    /// them up where the distances that they measure say that they do not.
+    /// Likely the fastest for the data. It begins with full sweeps, uses bounds once the share of labels that change says that they pay, and
+    /// returns to full sweeps where the bounds skip too few distances.
     #[default]
     Auto,
-    /// All distances.
+    /// Compute all distances.
     Lloyd,
-    /// Choose for many clusters in more than a few columns: a bound for each row and panel of centers (after Ding et al., 2015), and few
-    /// distances once the centers have begun to settle.
+    /// For many clusters in more than a few columns: one bound per row and panel of centers (after Ding et al., 2015). Few distances are left once
+    /// the centers begin to settle.
     Yinyang,
-    /// Choose for many columns and not too many clusters: a bound for each row and center (after Elkan, 2003), tested a panel at a time. They
-    /// save more than the others, and take about `4 n k` bytes; where `bounds_memory` does not hold them, it is as [`Algorithm::Yinyang`].
+    /// For many columns and not too many clusters: one bound per row and center (after Elkan, 2003), tested a panel at a time. These bounds skip
+    /// the most distances and take about `4 n k` bytes. Where `bounds_memory` is too small for them, this is [`Algorithm::Yinyang`].
     Elkan,
-    /// Choose when bounds must be few: one a row (Hamerly, 2010); rows for which it fails meet all centers.
+    /// For little memory: one bound per row (Hamerly, 2010). A row whose bound fails is compared with all centers.
     Hamerly,
-    /// Choose for hundreds of clusters in up to 16 columns, if rows of one cluster come together: as [`Algorithm::Hamerly`], but rows meet only
-    /// centers about their own one (Newling and Fleuret, 2016). With more columns it is the same as that.
+    /// For hundreds of clusters in up to 16 columns, if rows of one cluster come together: [`Algorithm::Hamerly`], but a row is compared only with
+    /// the centers around its own (Newling and Fleuret, 2016). With more columns it is the same as [`Algorithm::Hamerly`].
     Exponion,
 }
 
-impl Algorithm {
-    /// The name that Python and the command line use.
-    ///
-    /// ```
-    /// assert_eq!(shoal::Algorithm::Yinyang.name(), "yinyang");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Lloyd => "lloyd",
-            Self::Yinyang => "yinyang",
-            Self::Elkan => "elkan",
-            Self::Hamerly => "hamerly",
-            Self::Exponion => "exponion",
-        }
-    }
-
-    /// The algorithm of that name.
-    ///
-    /// ```
-    /// assert_eq!(shoal::Algorithm::named("lloyd"), Some(shoal::Algorithm::Lloyd));
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        let all = [Self::Auto, Self::Lloyd, Self::Yinyang, Self::Elkan, Self::Hamerly, Self::Exponion];
-        all.into_iter().find(|algorithm| algorithm.name() == name)
+names! {
+    Algorithm("algorithm") {
+        Auto = "auto",
+        Lloyd = "lloyd",
+        Yinyang = "yinyang",
+        Elkan = "elkan",
+        Hamerly = "hamerly",
+        Exponion = "exponion",
     }
 }
 
-/// The parameters of k-means; checked all together before any work.
+/// The parameters of k-means. They are checked together before any work.
 ///
 /// See [`KMeans`] for an example.
 #[derive(Clone, Debug)]
 pub struct KMeansParams {
     pub(super) n_clusters: usize,
     pub(super) seeding: Seeding,
-    pub(super) seed: u64,
+    pub(super) rng_seed: u64,
     pub(super) n_init: u64,
     pub(super) max_iter: u64,
     pub(super) tolerance: f64,
@@ -108,95 +101,44 @@ pub struct KMeansParams {
     pub(super) threads: Option<usize>,
 }
 
+setters! {
+    KMeansParams(n_clusters) {
+        /// How the first centers are chosen (default [`Seeding::Auto`]).
+        seeding: Seeding,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// Number of starts (default 1). The start with the lowest inertia wins.
+        n_init: u64,
+        /// Maximum number of sweeps per start (default 300).
+        max_iter: u64,
+        /// A start ends when the sum of the squared center movements is at most this times the mean variance of the columns (default 1e-4, as in
+        /// scikit-learn; with 0 a start ends when no label changes).
+        tolerance: f64,
+        /// The distance (default [`Metric::Euclidean`]).
+        metric: Metric,
+        /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
+        algorithm: Algorithm,
+        /// Upper limit for the bytes of the bounds (default 1 GB). With less memory several panels of centers share a bound, down to full
+        /// sweeps without bounds.
+        bounds_memory: u64,
+        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        threads: Option<usize>,
+    }
+}
+
 impl KMeansParams {
-    /// How the first centers are chosen (default [`Seeding::Auto`]).
-    #[must_use]
-    pub fn seeding(mut self, seeding: Seeding) -> Self {
-        self.seeding = seeding;
-        self
-    }
-
-    /// Seed of all random draws (default 0).
-    #[must_use]
-    pub fn rng_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Number of starts, of which the one with the lowest inertia wins (default 1).
-    #[must_use]
-    pub fn n_init(mut self, n: u64) -> Self {
-        self.n_init = n;
-        self
-    }
-
-    /// Most sweeps of a start (default 300).
-    #[must_use]
-    pub fn max_iter(mut self, n: u64) -> Self {
-        self.max_iter = n;
-        self
-    }
-
-    /// A start ends when the squared length of all centers' moves is at most this times the mean variance of the columns (default 1e-4,
-    /// as scikit-learn; 0 goes on until no label changes).
-    #[must_use]
-    pub fn tolerance(mut self, tolerance: f64) -> Self {
-        self.tolerance = tolerance;
-        self
-    }
-
-    /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
-    #[must_use]
-    pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
-        self.algorithm = algorithm;
-        self
-    }
-
-    /// The most bytes that bounds may take (default 1 GB): with fewer, several panels of centers share one, down to plain sweeps.
-    #[must_use]
-    pub fn bounds_memory(mut self, bytes: u64) -> Self {
-        self.bounds_memory = bytes;
-        self
-    }
-
-    /// What "near" means (default [`Metric::Euclidean`]).
-    #[must_use]
-    pub fn metric(mut self, metric: Metric) -> Self {
-        self.metric = metric;
-        self
-    }
-
-    /// Number of threads (default: as [`Executor::new`] with `None`). The result does not depend on it.
-    #[must_use]
-    pub fn threads(mut self, threads: Option<usize>) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Checks the parameters against data of `n` rows and `d` columns.
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] that lists everything that is wrong.
-    pub fn check(&self, n: u64, d: usize) -> Result<()> {
-        let mut wrong = Vec::new();
-        if self.n_clusters == 0 || self.n_clusters > MAX_CENTERS {
-            wrong.push(format!("n_clusters must be in 1..={MAX_CENTERS}, got {}", self.n_clusters));
-        } else if self.n_clusters as u64 > n {
-            wrong.push(format!("n_clusters={} must be at most the number of rows, {n}", self.n_clusters));
-        }
-        if self.n_init == 0 {
-            wrong.push("n_init must be at least 1, got 0".into());
-        }
-        if self.max_iter == 0 {
-            wrong.push("max_iter must be at least 1, got 0".into());
-        }
-        if !self.tolerance.is_finite() || self.tolerance < 0.0 {
-            wrong.push(format!("tol must be a finite number of at least 0, got {}", self.tolerance));
-        }
-        if d == 0 {
-            wrong.push("X must have at least 1 column, got 0".into());
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let mut problems = Problems::new();
+        problems.clusters("n_clusters", self.n_clusters, n);
+        problems.at_least_1("n_init", self.n_init);
+        problems.at_least_1("max_iter", self.max_iter);
+        problems.finite_at_least_0("tolerance", self.tolerance);
+        problems.columns(dim);
+        problems.into_result()
     }
 }
 
@@ -249,7 +191,7 @@ pub type KMeansSteps<'a, S> = Steps<'a, KMeans, S>;
 impl KMeansRun {
     /// The algorithm in use: of [`Algorithm::Auto`], what it has chosen so far.
     pub fn algorithm(&self) -> Algorithm {
-        Algorithm::named(self.found_by()).unwrap_or_default()
+        self.found_by().parse().unwrap_or_default()
     }
 }
 
@@ -263,7 +205,7 @@ impl Method for KMeans {
     }
 
     fn check(params: &KMeansParams, n: Option<u64>, dim: usize) -> Result<()> {
-        params.check(n.unwrap_or_default(), dim)?;
+        params.check(n, dim)?;
         // A fit allocates this later, where failure would end the process.
         let a_row = 8 + params.seeding.bytes_a_row();
         make_room(&mut Vec::<u8>::new(), "labels and seeding", n.unwrap_or_default(), a_row)?;

@@ -43,7 +43,7 @@ impl<T: Compute> LloydStarts<T> {
         contents.must_be(KMEANS_CHECKPOINT)?;
         let numbers = contents.object("state")?;
         let mut params = params.clone();
-        params.seed = count(&numbers, "seed")?;
+        params.rng_seed = count(&numbers, "seed")?;
         let lloyd =
             |name: &str| contents.part(name).map(|part| Lloyd::of_file(params.clone(), &part)).transpose();
         let best = lloyd("best")?

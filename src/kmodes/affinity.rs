@@ -37,17 +37,22 @@ impl Affinity {
         }
         if let Some(bad) = weights.iter().position(|w| !(w.is_finite() && *w >= 0.0)) {
             let row = starts.partition_point(|&start| start <= bad) - 1;
-            return Err(Error::param(format!(
-                "the affinity must be finite and at least 0, got {} at row {row}, column {}",
-                weights[bad], columns[bad]
-            )));
+            return Err(Error::param(
+                "affinity",
+                "finite and at least 0",
+                format!("{} at row {row}, column {}", weights[bad], columns[bad]),
+            ));
         }
         let matrix = Self { starts: starts.to_vec(), columns: columns.to_vec(), weights: weights.to_vec() };
         // Transposing twice sorts the columns of every row.
         let transposed = matrix.transposed();
         let mean = transposed.transposed().mean_with(&transposed);
         if mean.weights.iter().any(|w| !w.is_finite()) {
-            return Err(Error::param("the affinity overflows when its duplicate entries are added"));
+            return Err(Error::param(
+                "affinity",
+                "finite where entries of the same pair are added",
+                "a sum that overflows",
+            ));
         }
         Ok(mean)
     }

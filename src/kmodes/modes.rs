@@ -3,7 +3,7 @@
 use super::shares::Shares;
 use crate::centers::nearest;
 use crate::data::{DataSource, copy, take};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidParam, Result};
 use crate::fit::{Element, Metric};
 use crate::kernel::{self, Compute, PackedCenters, Scratch, distances};
 use crate::matrix::MatRef;
@@ -169,9 +169,8 @@ pub(super) fn densest<T: Element>(
 }
 
 fn without_rows(k: usize, l: usize) -> Error {
-    Error::param(format!(
-        "n_clusters must be at most the number of distinct rows, and init must give distinct modes: with n_clusters={k}, no row is nearest to mode {l}"
-    ))
+    let problem = InvalidParam::new("n_clusters", "at most the number of distinct rows", k);
+    problem.with_remedy(format!("no row is nearest to first mode {l}, and first modes must differ")).into()
 }
 
 /// The row with the largest responsibility for each cluster (equation 10), the lowest index among equals.

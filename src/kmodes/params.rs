@@ -1,45 +1,84 @@
-//! This module knows the parameters of Laplacian K-modes, checked as a whole before any work.
+//! The parameters of Laplacian K-modes.
 
-use crate::error::{Error, Result};
-use crate::fit::run_methods;
+use crate::error::{InvalidParam, Result};
+use crate::fit::{Parameter, Problems, Value, run_methods, setters};
 use crate::graph::GraphMethod;
+use crate::names::names;
 use crate::seeding::Seeding;
 
 /// Laplacian K-modes (SLK): see the [module](super).
 #[derive(Clone, Copy, Debug)]
 pub struct LaplacianKModes;
 
-/// What modes are.
+/// What the modes are.
+///
+/// ```
+/// use shoal::kmodes::ModeUpdate;
+/// assert_eq!((ModeUpdate::ByProduct.to_string(), "mean-shift".parse().ok()), ("byproduct".into(), Some(ModeUpdate::MeanShift)));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ModeUpdate {
-    /// Rows that their clusters are surest of (SLK-BO): they come with the labels, for nothing.
+    /// The rows with the highest responsibility for each cluster (SLK-BO). They are a by-product of the labels and cost nothing.
     #[default]
     ByProduct,
-    /// Means that are shifted to where their rows are densest (SLK-MS): no rows of the data.
+    /// Means, moved by mean shift to where their rows are densest (SLK-MS). They are not rows of the data.
     MeanShift,
 }
 
-/// What the diagonal of the affinity is shifted by.
+names! {
+    ModeUpdate("mode_update") {
+        ByProduct = "byproduct",
+        MeanShift = "mean-shift",
+    }
+}
+
+/// The shift of the diagonal of the affinity. As a [`Value`], it is `"auto"` or a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Shift {
-    /// Row by row as much as makes every update go downhill, from the moment when one does not.
+    /// Per row, the least shift with which every update lowers the energy. It begins at the first update that does not.
     #[default]
     Auto,
-    /// As much as this everywhere; 0 is the paper.
+    /// The same shift for every row; 0 is the algorithm of the paper.
     By(f64),
 }
 
-/// What is done when a cluster loses its last row.
+impl Parameter for Shift {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Float(shift) => Ok(Self::By(shift)),
+            Value::Int(shift) => Ok(Self::By(shift as f64)),
+            Value::Text(text) if text == "auto" => Ok(Self::Auto),
+            other => Err(InvalidParam::new(name, "\"auto\", or a finite number of at least 0", other)),
+        }
+    }
+}
+
+/// What happens when a cluster loses its last row.
+///
+/// ```
+/// use shoal::kmodes::Collapse;
+/// assert_eq!((Collapse::Restore.to_string(), "reduce".parse().ok()), ("restore".to_owned(), Some(Collapse::Reduce)));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Collapse {
-    /// The clusters of the iteration before are restored, and the run ends.
+    /// The clusters of the previous iteration are restored, and the run ends.
     #[default]
     Restore,
-    /// The iteration is made again with a fifth less of the Laplacian's weight, as often as it takes.
+    /// The iteration is repeated with the weight of the Laplacian reduced by a fifth, until no cluster is empty.
     Reduce,
 }
 
-/// Parameters of a fit.
+names! {
+    Collapse("on_collapse") {
+        Restore = "restore",
+        Reduce = "reduce",
+    }
+}
+
+/// The parameters of Laplacian K-modes. They are checked together before any work.
 ///
 /// ```
 /// use shoal::kmodes::LaplacianKModes;
@@ -69,9 +108,9 @@ pub struct KModesParams {
     pub(super) threads: Option<usize>,
 }
 
-/// Responsibilities of all rows that a fit holds: those it ends with, and twice those it replaces.
+/// Copies of the responsibilities of all rows that a fit holds: the result, and two that are replaced.
 const COPIES: u64 = 3;
-/// Clusters of a row whose responsibilities are kept at least: a row may lie between two.
+/// Minimum number of responsibilities kept per row: a row may lie between two clusters.
 const LEAST_KEPT: usize = 2;
 
 impl LaplacianKModes {
@@ -99,63 +138,49 @@ impl LaplacianKModes {
     }
 }
 
-macro_rules! setters {
-    ($($(#[$about:meta])* $name:ident: $t:ty),* $(,)?) => {$(
-        $(#[$about])*
-        #[must_use]
-        pub fn $name(mut self, $name: $t) -> Self {
-            self.$name = $name;
-            self
-        }
-    )*};
-}
-
-impl KModesParams {
-    /// Weight `lambda` of the Laplacian term; 0 is K-modes. `None`, the default: the least at which neighbours decide, from the number of clusters and
-    /// the mean sum of a row of the affinity.
-    ///
-    /// ```
-    /// use shoal::kmodes::LaplacianKModes;
-    /// let fixed = LaplacianKModes::params(2).laplacian_weight(1.5);
-    /// let found_by_the_fit = fixed.laplacian_weight(None);
-    /// ```
-    #[must_use]
-    pub fn laplacian_weight(mut self, laplacian_weight: impl Into<Option<f64>>) -> Self {
-        self.laplacian_weight = laplacian_weight.into();
-        self
-    }
-
-    setters! {
-        /// What modes are.
+setters! {
+    KModesParams(n_clusters) {
+        /// Weight `lambda` of the Laplacian term; 0 is K-modes. `None`, the default: the least weight at which neighbors decide, computed from the
+        /// number of clusters and the mean sum of a row of the affinity.
+        ///
+        /// ```
+        /// use shoal::kmodes::LaplacianKModes;
+        /// let fixed = LaplacianKModes::params(2).laplacian_weight(1.5);
+        /// let found_by_the_fit = fixed.laplacian_weight(None);
+        /// ```
+        laplacian_weight: Option<f64> as impl Into<Option<f64>>,
+        /// What the modes are (default [`ModeUpdate::ByProduct`]).
         mode_update: ModeUpdate,
-        /// Neighbours of a row in the graph.
+        /// Neighbors of a row in the graph (default 5).
         n_neighbors: usize,
-        /// Width `sigma` of the kernel; `None`: the root of the mean squared distance of neighbours.
+        /// Width `sigma` of the kernel (default `None`: the root of the mean squared distance of neighbors).
         bandwidth: Option<f64>,
-        /// Whether neighbours weigh as much as the kernel says, not 1.
+        /// Whether the weight of a neighbor is its kernel value (default false: it is 1).
         gaussian: bool,
-        /// What the diagonal of the affinity is shifted by.
+        /// The shift of the diagonal of the affinity (default [`Shift::Auto`]).
         shift: Shift,
-        /// What is done when a cluster loses its last row.
+        /// What happens when a cluster loses its last row (default [`Collapse::Restore`]).
         on_collapse: Collapse,
-        /// Whether rows are scaled to length 1 as they are read.
+        /// Whether rows are scaled to length 1 as they are read (default true).
         normalize: bool,
-        /// The first modes.
+        /// How the first modes are chosen (default [`Seeding::PlusPlus`] with `greedy`).
         seeding: Seeding,
-        /// Most iterations.
+        /// Maximum number of iterations (default 100).
         max_iter: u64,
-        /// Seed of all draws.
+        /// Seed of all random draws (default 0).
         rng_seed: u64,
-        /// How neighbours are found.
+        /// How neighbors are found (default [`GraphMethod::Auto`]).
         graph_method: GraphMethod,
-        /// Bytes for responsibilities: where all of them take more, the largest of each row are kept, as many as fit, at least two, and the others
-        /// share what is left. `None`: all are kept.
+        /// Upper limit for the bytes of the responsibilities (default 1 GB). If all of them take more, the largest of each row are kept, as many
+        /// as fit but at least two, and the other clusters share the rest. `None`: all are kept.
         responsibilities_memory: Option<u64>,
         /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
         threads: Option<usize>,
     }
+}
 
-    /// Clusters whose responsibilities are kept of each of `n` rows, given the bytes of a value.
+impl KModesParams {
+    /// Responsibilities kept per row, of `n` rows, with values of `size` bytes.
     pub(super) fn kept(&self, n: u64, size: usize) -> usize {
         let k = self.n_clusters;
         let Some(bytes) = self.responsibilities_memory else { return k };
@@ -163,54 +188,39 @@ impl KModesParams {
         if of_row >= (k * size) as u64 {
             return k;
         }
-        // Values and their clusters, and what is left for the others.
+        // Per row: values, their clusters, and the rest that the other clusters share.
         let fitting = (of_row as usize).saturating_sub(size) / (size + size_of::<u32>());
         fitting.max(LEAST_KEPT).min(k)
     }
 
-    /// Refuses parameters outside their range, for `n` rows; all problems at once.
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// ```
-    /// let refused = shoal::kmodes::LaplacianKModes::params(0).laplacian_weight(-1.0).check(10).unwrap_err().to_string();
+    /// let params = shoal::kmodes::LaplacianKModes::params(0).laplacian_weight(-1.0);
+    /// let refused = params.check(Some(10), 2).unwrap_err().to_string();
     /// assert!(refused.contains("n_clusters") && refused.contains("laplacian_weight"));
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidParam`].
-    pub fn check(&self, n: u64) -> Result<()> {
-        let mut problems = Vec::new();
-        if self.n_clusters == 0 || self.n_clusters as u64 > n {
-            problems.push(format!(
-                "n_clusters must be at least 1 and at most the number of rows, {n}, got {}",
-                self.n_clusters
-            ));
-        }
-        if self.n_neighbors == 0 || self.n_neighbors as u64 >= n {
-            problems.push(format!(
-                "n_neighbors must be at least 1 and less than the number of rows, {n}, got {}",
-                self.n_neighbors
-            ));
-        }
-        let mut not_negative = |name: &str, value: f64| {
-            if !(value.is_finite() && value >= 0.0) {
-                problems.push(format!("{name} must be finite and at least 0, got {value}"));
-            }
-        };
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let mut problems = Problems::new();
+        problems.clusters("n_clusters", self.n_clusters, n);
+        problems.neighbors(self.n_neighbors, n);
         if let Some(weight) = self.laplacian_weight {
-            not_negative("laplacian_weight", weight);
+            problems.finite_at_least_0("laplacian_weight", weight);
         }
         if let Shift::By(shift) = self.shift {
-            not_negative("diagonal_shift", shift);
+            problems.finite_at_least_0("shift", shift);
         }
-        if let Some(bandwidth) = self.bandwidth.filter(|b| !(*b > 0.0 && (b * b).is_normal())) {
-            problems.push(format!(
-                "bandwidth must be above 0, and its square a number: from 1.5e-154 to 1.3e154, got {bandwidth:?}"
-            ));
+        if let Some(bandwidth) = self.bandwidth {
+            let fits = bandwidth > 0.0 && (bandwidth * bandwidth).is_normal();
+            let allowed = "from 1.5e-154 to 1.3e154, so that its square is a number";
+            problems.require(fits, "bandwidth", allowed, format!("{bandwidth:?}"));
         }
-        if self.max_iter == 0 {
-            problems.push("max_iter must be at least 1, got 0".into());
-        }
-        if problems.is_empty() { Ok(()) } else { Err(Error::InvalidParam(problems)) }
+        problems.at_least_1("max_iter", self.max_iter);
+        problems.columns(dim);
+        problems.into_result()
     }
 }
 

@@ -25,8 +25,8 @@ impl Method for LaplacianKModes {
         Access::Random
     }
 
-    fn check(params: &KModesParams, n: Option<u64>, _dim: usize) -> Result<()> {
-        params.check(n.unwrap_or_default())
+    fn check(params: &KModesParams, n: Option<u64>, dim: usize) -> Result<()> {
+        params.check(n, dim)
     }
 
     fn threads(params: &KModesParams) -> Option<usize> {
@@ -148,20 +148,18 @@ impl KModesRun {
             )));
         }
         if !self.history().is_empty() {
-            return Err(Error::param("labels must be given before the first step"));
+            return Err(Error::param("labels", "given before the first step", "labels after it"));
         }
         let n_clusters = either!(self.solver(), solver => solver.params.n_clusters);
         let mut used = vec![false; n_clusters];
         for &label in labels.iter().flatten() {
             let Some(used) = used.get_mut(label as usize) else {
-                return Err(Error::param(format!(
-                    "labels must be below n_clusters={n_clusters}, got {label}"
-                )));
+                return Err(Error::param("labels", format!("below n_clusters, {n_clusters}"), label));
             };
             *used = true;
         }
         if let Some(l) = used.iter().position(|used| !used) {
-            return Err(Error::param(format!("labels must include every cluster, but none is {l}")));
+            return Err(Error::param("labels", "such that every cluster has a row", format!("no label {l}")));
         }
         either!(self.solver_mut(), solver => solver.begin_with(labels, found));
         Ok(())

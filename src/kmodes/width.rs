@@ -3,7 +3,7 @@
 use super::affinity::Affinity;
 use super::params::Shift;
 use crate::data::{self, DataSource};
-use crate::error::{Error, Result};
+use crate::error::{InvalidParam, Result};
 use crate::fit::Element;
 use crate::kernel::sq_dist;
 use crate::parallel::Executor;
@@ -39,10 +39,11 @@ pub(super) fn sound_variance<T: Element>(mean: f64, normalized: bool) -> Result<
     if mean >= least && mean.is_finite() {
         return Ok(mean);
     }
-    Err(Error::param(format!(
-        "bandwidth=\"auto\" needs neighbors with a positive, finite mean squared distance, got {mean}: they coincide, or there \
-         are none, or their squares underflow or overflow; give a number, or scale the rows"
-    )))
+    let remedy = format!(
+        "the mean squared distance of neighbors is {mean}, because all of them coincide, or there are none, or the rows are too small or too large to be \
+         squared; give a number, or scale the rows"
+    );
+    Err(InvalidParam::new("bandwidth", "a number for these rows", "none").with_remedy(remedy).into())
 }
 
 /// The weight of the Laplacian for `k` clusters and an affinity of mean degree `degree`.
@@ -70,10 +71,10 @@ pub(super) fn refuse_overflow<T: Element>(shift: Shift, weight: f64, (most, all)
     if T::from_f64(largest).finite() && (largest * all.max(1.0)).is_finite() {
         return Ok(());
     }
-    Err(Error::param(format!(
-        "laplacian_weight={weight} and diagonal_shift={shift} are too large for an affinity with row sums up to {most}: their product \
-         overflows"
-    )))
+    let expected =
+        format!("smaller for an affinity whose largest sum of a row is {most} and a shift of {shift}");
+    let problem = InvalidParam::new("laplacian_weight", expected, weight);
+    Err(problem.with_remedy("their product overflows").into())
 }
 
 #[cfg(test)]

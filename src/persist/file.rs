@@ -129,7 +129,7 @@ pub(super) fn write(
     texts: &BTreeMap<String, String>,
 ) -> Result<()> {
     if arrays.contains_key(TEXTS) {
-        return Err(Error::param(format!("an array must not be called {TEXTS:?}: the name is reserved")));
+        return Err(Error::param("name of an array", format!("other than {TEXTS:?}"), format!("{TEXTS:?}")));
     }
     // Widest values first, so that all arrays are aligned in a mapped file. The order depends only on the
     // contents.
@@ -148,10 +148,11 @@ pub(super) fn write(
     let mut header = Value::Object(header).to_string().into_bytes();
     header.resize(header.len().next_multiple_of(8), b' ');
     if header.len() as u64 > LONGEST_HEADER {
-        return Err(Error::param(format!(
-            "names and texts of a file must take at most {LONGEST_HEADER} bytes, got {}",
-            header.len()
-        )));
+        return Err(Error::param(
+            "names and texts of a file",
+            format!("at most {LONGEST_HEADER} bytes"),
+            format!("{} bytes", header.len()),
+        ));
     }
     let store = || -> io::Result<()> {
         refuse_special(path)?;

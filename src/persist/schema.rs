@@ -259,7 +259,11 @@ pub fn write(path: impl AsRef<Path>, contents: &Contents) -> Result<()> {
     let mut texts = BTreeMap::new();
     for (name, text) in &contents.meta {
         if RESERVED[..2].contains(&name.as_str()) {
-            return Err(Error::param(format!("a text must not be called {name:?}: the name is reserved")));
+            return Err(Error::param(
+                "name of a text",
+                format!("other than {:?} and {:?}, which every file has", RESERVED[0], RESERVED[1]),
+                format!("{name:?}"),
+            ));
         }
         texts.insert(format!("{PREFIX}{name}"), text.clone());
     }

@@ -11,7 +11,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::parallel::{Executor, Interrupt};
+use crate::parallel::{Executor, Interrupt, refused_threads};
 
 /// Time between two checks for signals; Ctrl-C must take effect within 100 ms.
 const POLL: Duration = Duration::from_millis(50);
@@ -100,8 +100,8 @@ fn drive<R: Send>(
         };
         thread::scope(|scope| {
             let started = thread::Builder::new().name("shoal-driver".into()).spawn_scoped(scope, apart);
-            started.map_err(|e| Error::param(format!("the system refuses a thread: {e}")))?;
-            Ok(watch(cx, &slot, &done))
+            started.map_err(|e| refused_threads(1, &e))?;
+            Ok::<_, Error>(watch(cx, &slot, &done))
         })?
     };
     let outcome = slot.into_inner().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Maps errors to Python exceptions.
+//! Maps errors to Python exceptions. Messages name the parameters of the Python API.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -8,16 +8,57 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeE
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::error::Error;
+use crate::error::{Error, InvalidParam};
+
+/// Parameters whose names differ, in Rust and in Python.
+const NAMES: [(&str, &str); 12] = [
+    ("chain", "chain_length"),
+    ("covariance", "covariance_type"),
+    ("oversampling", "oversampling_factor"),
+    ("rng_seed", "random_state"),
+    ("rounds", "n_rounds"),
+    ("rows", "X"),
+    ("seeding", "init"),
+    ("shift", "diagonal_shift"),
+    ("start_with", "start"),
+    ("threads", "n_jobs"),
+    ("tolerance", "tol"),
+    ("weights", "sample_weight"),
+];
+
+/// What Python calls the parameter `name`.
+fn in_python(name: &str) -> &str {
+    NAMES.iter().find(|(rust, _)| *rust == name).map_or(name, |(_, python)| python)
+}
+
+/// The message of a problem, with Python's name of the parameter.
+fn told(problem: &InvalidParam) -> String {
+    let text = problem.to_string();
+    match text.strip_prefix(problem.name) {
+        Some(rest) => format!("{}{rest}", in_python(problem.name)),
+        None => text,
+    }
+}
+
+/// A message with Python's name of the parameter that it begins with, if there is one.
+fn renamed(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((name, rest)) if ["has ", "holds ", "must "].iter().any(|verb| rest.starts_with(verb)) => {
+            format!("{} {rest}", in_python(name))
+        }
+        _ => text.to_owned(),
+    }
+}
 
 impl From<Error> for PyErr {
     fn from(error: Error) -> Self {
         match error {
-            Error::InvalidParam(_)
-            | Error::Shape(_)
-            | Error::NotFinite { .. }
-            | Error::Empty(_)
-            | Error::Source(_) => PyValueError::new_err(error.to_string()),
+            Error::InvalidParam(problems) => {
+                PyValueError::new_err(problems.iter().map(told).collect::<Vec<_>>().join("; "))
+            }
+            Error::Shape(_) | Error::NotFinite { .. } | Error::Empty(_) | Error::Source(_) => {
+                PyValueError::new_err(renamed(&error.to_string()))
+            }
             Error::Format { path, problem } => PyValueError::new_err(Named { path, problem }),
             Error::Io { path, source } => match errno(&source) {
                 // Python chooses the subclass of `OSError` by the error number.

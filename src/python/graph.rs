@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::array::{array1, signed};
@@ -10,11 +9,6 @@ use super::enter::enter;
 use super::rows::Input;
 use super::source::Source;
 use crate::graph::{GraphMethod, KnnGraph};
-
-/// The search method with this name.
-pub(super) fn method_of(name: &str) -> PyResult<GraphMethod> {
-    GraphMethod::named(name).ok_or_else(|| PyValueError::new_err(format!("no such method: {name:?}")))
-}
 
 /// Neighbors and squared distances, row by row, then the method and its figures.
 type Found<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>, &'static str, BTreeMap<&'static str, f64>);
@@ -28,7 +22,7 @@ pub(super) fn knn_graph<'py>(
     recall: f64,
     threads: Option<usize>,
 ) -> PyResult<Found<'py>> {
-    let method = method_of(method)?;
+    let method: GraphMethod = method.parse()?;
     let input = Input::new(&source.0, None)?;
     let rows = source.0.whole_effort();
     let cost = rows * rows * source.0.cols() as f64;

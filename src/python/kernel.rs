@@ -16,20 +16,11 @@ use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 
-/// The metric with this name.
-pub(super) fn metric_of(name: &str) -> Result<Metric> {
-    match name {
-        "euclidean" => Ok(Metric::Euclidean),
-        "cosine" => Ok(Metric::Cosine),
-        _ => Err(Error::InvalidParam(vec![format!("metric must be euclidean or cosine, got {name:?}")])),
-    }
-}
-
 /// The centers, the metric, and the approximate number of multiplications of a pass.
 fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResult<(Centers, Metric, f64)> {
     let centers = Centers::new(centers, source.0.cols())?;
     let cost = source.0.whole_effort() * centers.len() as f64;
-    Ok((centers, metric_of(metric)?, cost))
+    Ok((centers, metric.parse()?, cost))
 }
 
 /// Adds `first_row` to row numbers in errors, for a source that is part of a larger one.

@@ -9,7 +9,6 @@ use pyo3::types::PyDict;
 
 use super::array::{Centers, array1};
 use super::enter::enter;
-use super::kernel::metric_of;
 use super::persist::of_python;
 use super::rows::Input;
 use super::run::{AnySnapshot, AnyStream, Run, Shown};
@@ -75,15 +74,14 @@ pub(super) fn kmeans(
     weights: Option<PyReadonlyArray1<'_, f64>>,
     state: Option<State<'_>>,
 ) -> PyResult<Run> {
-    let algorithm = Algorithm::named(algorithm)
-        .ok_or_else(|| PyValueError::new_err(format!("no such algorithm: {algorithm:?}")))?;
+    let algorithm: Algorithm = algorithm.parse()?;
     let params = KMeans::params(n_clusters)
         .seeding(seeding_of(seeding, centers, source.0.cols())?)
         .rng_seed(seed)
         .n_init(n_init)
         .max_iter(max_iter)
         .tolerance(tol)
-        .metric(metric_of(metric)?)
+        .metric(metric.parse()?)
         .algorithm(algorithm)
         .bounds_memory(bounds_memory)
         .threads(threads);
@@ -180,8 +178,7 @@ pub(super) fn nested(
     stream: bool,
     state: Option<State<'_>>,
 ) -> PyResult<Run> {
-    let bounds =
-        Bounds::named(bounds).ok_or_else(|| PyValueError::new_err(format!("no such bounds: {bounds:?}")))?;
+    let bounds: Bounds = bounds.parse()?;
     let params = NestedMiniBatch::params(n_clusters)
         .seeding(seeding_of(seeding, centers, columns(source, centers)?)?)
         .rng_seed(seed)
@@ -299,8 +296,7 @@ pub(super) fn variance_reduced(
     weights: Option<PyReadonlyArray1<'_, f64>>,
     state: Option<State<'_>>,
 ) -> PyResult<Run> {
-    let variant = Variant::named(variant)
-        .ok_or_else(|| PyValueError::new_err(format!("no such variant: {variant:?}")))?;
+    let variant: Variant = variant.parse()?;
     let params = VarianceReduced::params(n_clusters)
         .seeding(seeding_of(seeding, centers, source.0.cols())?)
         .rng_seed(seed)

@@ -9,7 +9,6 @@ use pyo3::types::PyDict;
 
 use super::array::{Centers, array1, array2, signed, vector, with_centers};
 use super::enter::enter;
-use super::graph::method_of;
 use super::kmeans::{State, seeding_of};
 use super::persist::of_python;
 use super::rows::Input;
@@ -19,8 +18,7 @@ use crate::centers::Snapshot;
 use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings, Typed, either};
 use crate::kmodes::{
-    Affinity, Collapse, KModesRun, Known, LaplacianKModes, ModeUpdate, Pull, Shares, Shift, View,
-    responsibilities, seen,
+    Affinity, KModesRun, Known, LaplacianKModes, Pull, Shares, Shift, View, responsibilities, seen,
 };
 
 /// A run of Laplacian K-modes: it can also prepare its graph and begin with labels.
@@ -141,20 +139,16 @@ pub(super) fn kmodes(
 ) -> PyResult<Py<ModesRun>> {
     let params = LaplacianKModes::params(n_clusters)
         .laplacian_weight(laplacian_weight)
-        .mode_update(match mode_update {
-            "byproduct" => ModeUpdate::ByProduct,
-            "mean-shift" => ModeUpdate::MeanShift,
-            _ => return Err(PyValueError::new_err(format!("no such mode update: {mode_update:?}"))),
-        })
+        .mode_update(mode_update.parse()?)
         .n_neighbors(n_neighbors)
         .bandwidth(bandwidth)
         .gaussian(gaussian)
         .shift(diagonal_shift.map_or(Shift::Auto, Shift::By))
-        .on_collapse(if on_collapse == "reduce" { Collapse::Reduce } else { Collapse::Restore })
+        .on_collapse(on_collapse.parse()?)
         .normalize(normalize)
         .seeding(seeding_of(seeding, centers, source.0.cols())?)
         .max_iter(max_iter)
-        .graph_method(method_of(graph_method)?)
+        .graph_method(graph_method.parse()?)
         .responsibilities_memory(responsibilities_memory)
         .rng_seed(seed);
     let input = Input::new(&source.0, None)?;

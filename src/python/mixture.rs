@@ -1,7 +1,6 @@
 //! Mixtures of Gaussians as Python calls them: parameters, what runs show, and scores of a fitted mixture.
 
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -16,13 +15,8 @@ use super::run::{AnySnapshot, Run, Shown};
 use super::seeding::named;
 use super::source::Source;
 use crate::fit::{self, Typed};
-use crate::gmm::{CoresetSize, Covariance, GaussianMixture, Start, Stopping, TruncatedGaussianMixture};
+use crate::gmm::{CoresetSize, GaussianMixture, Start, Stopping, TruncatedGaussianMixture};
 use crate::persist::kept::Values;
-
-/// The shape of that name.
-fn covariance_of(name: &str) -> PyResult<Covariance> {
-    Covariance::named(name).ok_or_else(|| PyValueError::new_err(format!("no such covariance type: {name:?}")))
-}
 
 /// A mixture of Gaussians; from a `state`, a run that goes on.
 #[pyfunction]
@@ -52,16 +46,14 @@ pub(super) fn mixture(
     weights: Option<PyReadonlyArray1<'_, f64>>,
     state: Option<State<'_>>,
 ) -> PyResult<Py<MixtureRun>> {
-    let rule = Stopping::named(stopping)
-        .ok_or_else(|| PyValueError::new_err(format!("no such stopping rule: {stopping:?}")))?;
-    let start =
-        Start::named(start).ok_or_else(|| PyValueError::new_err(format!("no such start: {start:?}")))?;
+    let rule: Stopping = stopping.parse()?;
+    let start: Start = start.parse()?;
     let params = TruncatedGaussianMixture::params(n_components)
         .n_active(n_active)
         .n_neighbors(n_neighbors)
         .explore(explore)
         .coreset_size(coreset_rows.map(CoresetSize::Rows).or(coreset_share.map(CoresetSize::Share)))
-        .covariance(covariance_of(covariance)?)
+        .covariance(covariance.parse()?)
         .seeding(match centers {
             None => named(seeding, Some(chain), None, None)?,
             given => seeding_of(seeding, given, source.0.cols())?,
@@ -177,7 +169,7 @@ impl Mixture {
         let parameters = (vector(&variances), vector(&weights));
         let model = GaussianMixture::of_parts(
             (values, cols),
-            covariance_of(covariance)?,
+            covariance.parse()?,
             parameters,
             (n_active, neighbors),
         )?;

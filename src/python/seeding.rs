@@ -1,7 +1,6 @@
 //! Seeding for Python.
 
 use numpy::PyReadonlyArray1;
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::array::{array1, array2};
@@ -11,29 +10,21 @@ use super::source::Source;
 use crate::data::{AnySource, Source as _};
 use crate::seeding::Seeding;
 
-/// Default number of candidates per center (chain length).
-const CHAIN: usize = 200;
-
 /// The seeding with this name. The optional parameters are the candidates per center, the rows per round as a
-/// multiple of the number of centers, and the rounds.
+/// multiple of the number of centers, and the rounds. `None` takes the default.
 pub(super) fn named(
     name: &str,
     chain: Option<usize>,
     oversampling: Option<f64>,
     rounds: Option<usize>,
 ) -> PyResult<Seeding> {
-    let chain = chain.unwrap_or(CHAIN);
-    Ok(match name {
-        "auto" => Seeding::Auto,
-        "random" => Seeding::Random,
-        "k-means++" => Seeding::PlusPlus { greedy: true },
-        "plain-k-means++" => Seeding::PlusPlus { greedy: false },
-        "afk-mc2" => Seeding::AfkMc2 { chain },
-        "k-mc2" => Seeding::KMc2 { chain },
-        "k-means||" => {
-            Seeding::Parallel { oversampling: oversampling.unwrap_or(2.0), rounds: rounds.unwrap_or(5) }
+    Ok(match name.parse()? {
+        Seeding::AfkMc2 { chain: usual } => Seeding::AfkMc2 { chain: chain.unwrap_or(usual) },
+        Seeding::KMc2 { chain: usual } => Seeding::KMc2 { chain: chain.unwrap_or(usual) },
+        Seeding::Parallel { oversampling: share, rounds: usual } => {
+            Seeding::Parallel { oversampling: oversampling.unwrap_or(share), rounds: rounds.unwrap_or(usual) }
         }
-        _ => return Err(PyValueError::new_err(format!("no such seeding: {name:?}"))),
+        other => other,
     })
 }
 

@@ -7,6 +7,9 @@ mod plus_plus;
 mod random;
 mod scalable;
 
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
 pub use afkmc2::afk_mc2;
 pub(crate) use odds::Odds;
 pub use plus_plus::plus_plus;
@@ -15,8 +18,10 @@ pub use random::random;
 pub use scalable::parallel;
 
 use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, row_bytes, weights_of};
-use crate::error::{Error, Result};
+use crate::error::{Error, InvalidParam, Result};
+use crate::fit::{Parameter, Problems, Value};
 use crate::kernel::Compute;
+use crate::names::unknown_name;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::rows::RowBuf;
@@ -27,6 +32,8 @@ use crate::tuning::auto_seeding_sample;
 /// ```
 /// let model = shoal::KMeans::params(2).seeding(shoal::Seeding::Random).fit(&[[0.0f32], [0.1], [9.0], [9.1]]).unwrap();
 /// assert_eq!(model.n_clusters(), 2);
+/// assert_eq!("k-means++".parse::<shoal::Seeding>().unwrap(), shoal::Seeding::PlusPlus { greedy: true });
+/// assert!("kmeans++".parse::<shoal::Seeding>().unwrap_err().to_string().ends_with("did you mean \"k-means++\"?"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
@@ -71,6 +78,32 @@ pub enum Seeding {
     Given(Vec<f64>),
 }
 
+impl Display for Seeding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Seeding {
+    type Err = Error;
+
+    /// The seeding with this name and default parameters: 200 candidates per center for chains, an
+    /// oversampling of 2 and 5 rounds for k-means||.
+    fn from_str(name: &str) -> Result<Self> {
+        Ok(Self::of_name("seeding", name)?)
+    }
+}
+
+impl Parameter for Seeding {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Text(text) => Self::of_name(name, &text),
+            Value::Floats(centers) => Ok(Self::Given(centers)),
+            other => Err(InvalidParam::new(name, "the name of a seeding, or centers", other)),
+        }
+    }
+}
+
 /// The first centers and their origin.
 #[derive(Clone, Debug)]
 pub struct Seeds<T> {
@@ -84,7 +117,43 @@ pub struct Seeds<T> {
     pub n_distances: u64,
 }
 
+/// Candidates per center of a seeding by chains that is chosen by its name.
+const CHAIN: usize = 200;
+
 impl Seeding {
+    /// The names of the seedings that need no centers.
+    const NAMED: [(&'static str, Self); 7] = [
+        ("auto", Self::Auto),
+        ("random", Self::Random),
+        ("k-means++", Self::PlusPlus { greedy: true }),
+        ("plain-k-means++", Self::PlusPlus { greedy: false }),
+        ("afk-mc2", Self::AfkMc2 { chain: CHAIN }),
+        ("k-mc2", Self::KMc2 { chain: CHAIN }),
+        ("k-means||", Self::Parallel { oversampling: 2.0, rounds: 5 }),
+    ];
+
+    /// The name of the seeding, without its parameters.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Random => "random",
+            Self::PlusPlus { greedy: true } => "k-means++",
+            Self::PlusPlus { greedy: false } => "plain-k-means++",
+            Self::AfkMc2 { .. } => "afk-mc2",
+            Self::KMc2 { .. } => "k-mc2",
+            Self::Parallel { .. } => "k-means||",
+            Self::Given(_) => "given",
+        }
+    }
+
+    /// The seeding called `name`, for the parameter `option`.
+    fn of_name(option: &'static str, name: &str) -> Result<Self, InvalidParam> {
+        match Self::NAMED.into_iter().find(|(known, _)| *known == name) {
+            Some((_, seeding)) => Ok(seeding),
+            None => Err(unknown_name(option, name, &Self::NAMED.map(|(known, _)| known))),
+        }
+    }
+
     /// Chooses the first `k` centers for `data`. Each `start` draws different rows.
     ///
     /// # Errors
@@ -104,23 +173,17 @@ impl Seeding {
 
     /// Returns an error that lists all parameters outside their range.
     fn check(&self) -> Result<()> {
-        let mut problems = Vec::new();
+        let mut problems = Problems::new();
         match *self {
-            Self::AfkMc2 { chain: 0 } | Self::KMc2 { chain: 0 } => {
-                problems.push("chain_length must be at least 1, got 0".to_owned());
-            }
+            Self::AfkMc2 { chain } | Self::KMc2 { chain } => problems.at_least_1("chain", chain as u64),
             Self::Parallel { oversampling, rounds } => {
-                if !(oversampling.is_finite() && oversampling > 0.0) {
-                    problems
-                        .push(format!("oversampling_factor must be finite and above 0, got {oversampling}"));
-                }
-                if rounds == 0 {
-                    problems.push("n_rounds must be at least 1, got 0".to_owned());
-                }
+                let fits = oversampling.is_finite() && oversampling > 0.0;
+                problems.require(fits, "oversampling", "finite and above 0", oversampling);
+                problems.at_least_1("rounds", rounds as u64);
             }
             _ => {}
         }
-        if problems.is_empty() { Ok(()) } else { Err(Error::InvalidParam(problems)) }
+        problems.into_result()
     }
 
     /// Upper limit of the state, in bytes per row.
@@ -147,14 +210,14 @@ impl Seeding {
             let d = data.dim();
             if centers.len() != k * d {
                 return Err(Error::Shape(format!(
-                    "init must hold n_clusters={k} rows of {d} values, got {} values",
+                    "seeding must give {k} centers of {d} values, got {} values",
                     centers.len()
                 )));
             }
             let centers: Vec<T> = centers.iter().map(|&x| T::from_f64(x)).collect();
             if let Some((row, column)) = crate::matrix::MatRef::new(&centers, d).first_not_finite() {
                 let value = centers[row * d + column].to_string();
-                return Err(Error::NotFinite { what: "init", value, row: row as u64, column });
+                return Err(Error::NotFinite { what: "seeding", value, row: row as u64, column });
             }
             return Ok(Seeds { centers, rows: Vec::new(), method: "given".into(), n_distances: 0 });
         }
@@ -283,7 +346,7 @@ fn known<T: Compute>(data: &dyn DataSource<T>, k: usize) -> Result<u64> {
 /// Returns an error if there are more clusters than rows.
 pub(crate) fn enough_rows(n: u64, k: usize) -> Result<()> {
     if n < k as u64 {
-        return Err(Error::param(format!("n_clusters={k} must be at most the number of rows, {n}")));
+        return Err(Error::param("n_clusters", format!("at most the number of rows, {n}"), k));
     }
     Ok(())
 }

@@ -230,7 +230,7 @@ impl<T: Compute> Lightweight<T> {
     /// [`Error::InvalidParam`] if `m` is 0. [`Error::Source`] if the source can be read only once.
     pub fn new(data: &dyn DataSource<T>, m: usize, seed: u64) -> Result<Self> {
         if m == 0 {
-            return Err(Error::param("n_samples must be at least 1, got 0"));
+            return Err(Error::param("n_samples", "at least 1", 0));
         }
         if data.access() < Access::Replay {
             return Err(Error::Source(

@@ -68,7 +68,7 @@ impl<T: Compute> MergeReduce<T> {
     /// [`Error::InvalidParam`] if `n_samples` is 0.
     pub fn new(n_samples: usize, seed: u64) -> Result<Self> {
         if n_samples == 0 {
-            return Err(Error::param("n_samples must be at least 1, got 0"));
+            return Err(Error::param("n_samples", "at least 1", 0));
         }
         let waiting = Coreset::new(0);
         Ok(Self { m: n_samples, seed, dim: 0, n: 0, reduced: 0, waiting, ranks: Vec::new() })
@@ -150,10 +150,11 @@ impl<T: Compute> MergeReduce<T> {
     /// [`Error::Interrupted`].
     pub fn merge(&mut self, other: &Self, cx: &Executor) -> Result<()> {
         if self.m != other.m {
-            return Err(Error::param(format!(
-                "n_samples must be equal in coresets that are merged, got {} and {}",
-                self.m, other.m
-            )));
+            return Err(Error::param(
+                "n_samples",
+                format!("{}, as in the coreset to merge with", other.m),
+                self.m,
+            ));
         }
         if other.n == 0 {
             return Ok(());

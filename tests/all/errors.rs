@@ -47,13 +47,13 @@ fn parameters_outside_their_range() {
     for (params, message) in [
         (params(0), "n_clusters must be in 1..=16777216, got 0"),
         (params(usize::MAX), "n_clusters must be in 1..=16777216, got 18446744073709551615"),
-        (params(7), "n_clusters=7 must be at most the number of rows, 6"),
+        (params(7), "n_clusters must be at most the number of rows, 6, got 7"),
         (params(2).n_init(0), "n_init must be at least 1, got 0"),
         (params(2).max_iter(0), "max_iter must be at least 1, got 0"),
-        (params(2).tolerance(f64::NAN), "tol must be a finite number of at least 0, got NaN"),
-        (params(2).tolerance(f64::INFINITY), "tol must be a finite number of at least 0, got inf"),
-        (params(2).tolerance(-1e-9), "tol must be a finite number of at least 0, got -0.000000001"),
-        (params(2).threads(Some(0)), "the number of threads must be at least 1, got 0"),
+        (params(2).tolerance(f64::NAN), "tolerance must be a finite number of at least 0, got NaN"),
+        (params(2).tolerance(f64::INFINITY), "tolerance must be a finite number of at least 0, got inf"),
+        (params(2).tolerance(-1e-9), "tolerance must be a finite number of at least 0, got -0.000000001"),
+        (params(2).threads(Some(0)), "threads must be at least 1, got 0"),
     ] {
         let error = params.fit(&ROWS).expect_err(message);
         assert!(matches!(error, Error::InvalidParam(_)), "{error:?}");
@@ -66,7 +66,7 @@ fn parameters_of_a_mixture_outside_their_range() {
     let params = TruncatedGaussianMixture::params;
     for (params, message) in [
         (params(0), "n_components must be in 1..=16777216, got 0"),
-        (params(7), "n_components=7 must be at most the number of rows, 6"),
+        (params(7), "n_components must be at most the number of rows, 6, got 7"),
         (params(2).n_active(0), "n_active must be at least 1, got 0"),
         (params(2).n_neighbors(0), "n_neighbors must be at least 1, got 0"),
         (params(2).n_init(0), "n_init must be at least 1, got 0"),
@@ -76,7 +76,7 @@ fn parameters_of_a_mixture_outside_their_range() {
         ),
         (
             params(3).coreset_size(Some(CoresetSize::Rows(2))),
-            "n_components=3 must be at most the number of rows of the coreset, 2",
+            "n_components must be at most the number of rows of the coreset, 2, got 3",
         ),
     ] {
         let error = params.fit(&ROWS).expect_err(message);
@@ -136,7 +136,7 @@ fn a_coreset_of_rows_that_change_between_passes() {
 #[test]
 fn everything_wrong_is_said_at_once() {
     let message = refused(KMeans::params(0).n_init(0).max_iter(0).tolerance(-1.0).fit(&ROWS));
-    for name in ["n_clusters", "n_init", "max_iter", "tol"] {
+    for name in ["n_clusters", "n_init", "max_iter", "tolerance"] {
         assert!(message.contains(name), "{message}");
     }
 }
@@ -200,17 +200,17 @@ fn values_whose_squares_overflow() {
 #[test]
 fn given_centers_that_do_not_fit() {
     let given = |values: Vec<f64>| refused(KMeans::params(2).seeding(Seeding::Given(values)).fit(&ROWS));
-    assert_eq!(given(vec![0.0; 3]), "init must hold n_clusters=2 rows of 2 values, got 3 values");
-    assert_eq!(given(vec![]), "init must hold n_clusters=2 rows of 2 values, got 0 values");
-    assert_eq!(given(vec![0.0; 6]), "init must hold n_clusters=2 rows of 2 values, got 6 values");
+    assert_eq!(given(vec![0.0; 3]), "seeding must give 2 centers of 2 values, got 3 values");
+    assert_eq!(given(vec![]), "seeding must give 2 centers of 2 values, got 0 values");
+    assert_eq!(given(vec![0.0; 6]), "seeding must give 2 centers of 2 values, got 6 values");
     assert_eq!(
         given(vec![0.0, 1.0, f64::NAN, 2.0]),
-        "init holds NaN at row 1, column 0: NaN and infinity are refused"
+        "seeding holds NaN at row 1, column 0: NaN and infinity are refused"
     );
     // Finite, but not in the type of the rows.
     assert_eq!(
         given(vec![0.0, 1e300, 1.0, 2.0]),
-        "init holds inf at row 0, column 1: NaN and infinity are refused"
+        "seeding holds inf at row 0, column 1: NaN and infinity are refused"
     );
 }
 
@@ -218,20 +218,14 @@ fn given_centers_that_do_not_fit() {
 fn weights_that_are_none() {
     let rows = Dense::new(&[0.0f64, 1.0, 2.0], 1).unwrap();
     let weighted = |weights: Vec<f64>| Weighted::new(rows, weights).unwrap_err().to_string();
-    assert_eq!(
-        weighted(vec![1.0, f64::NAN, 1.0]),
-        "sample_weight must be finite and at least 0, got NaN at row 1"
-    );
+    assert_eq!(weighted(vec![1.0, f64::NAN, 1.0]), "weights must be finite and at least 0, got NaN at row 1");
     assert_eq!(
         weighted(vec![1.0, 1.0, f64::INFINITY]),
-        "sample_weight must be finite and at least 0, got inf at row 2"
+        "weights must be finite and at least 0, got inf at row 2"
     );
-    assert_eq!(
-        weighted(vec![-0.5, 1.0, 1.0]),
-        "sample_weight must be finite and at least 0, got -0.5 at row 0"
-    );
-    assert_eq!(weighted(vec![0.0; 3]), "sample_weight must not be zero for every row");
-    assert_eq!(weighted(vec![1.0; 2]), "sample_weight has 2 values, X has 3 rows");
+    assert_eq!(weighted(vec![-0.5, 1.0, 1.0]), "weights must be finite and at least 0, got -0.5 at row 0");
+    assert_eq!(weighted(vec![0.0; 3]), "weights must be above 0 for at least one row, got 0 for every row");
+    assert_eq!(weighted(vec![1.0; 2]), "weights has 2 values, X has 3 rows");
 }
 
 #[test]
@@ -247,7 +241,7 @@ fn weights_of_a_stream_that_are_none() {
             let params = KMeans::params(2).seeding(seeding);
             assert_eq!(
                 refused(params.fit(&Any(AnySource::F64(&stream)))),
-                format!("sample_weight must be finite and at least 0, got {text} at row 3")
+                format!("weights must be finite and at least 0, got {text} at row 3")
             );
         }
     }
@@ -368,7 +362,7 @@ fn weights_of_a_stream_that_are_all_0() {
         for seeding in [Seeding::Given(vec![0.0, 1.0]), Seeding::Random, Seeding::Auto] {
             let params = KMeans::params(2).seeding(seeding);
             let message = refused(params.fit(&Any(AnySource::F64(source))));
-            assert_eq!(message, "sample_weight must not be zero for every row");
+            assert_eq!(message, "weights must be above 0 for at least one row, got 0 for every row");
         }
     }
     let some = Weighing(vec![0.0, 1.0, 0.0, 2.0, 3.0]);

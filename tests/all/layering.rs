@@ -14,7 +14,19 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ("compute and rows", &["kernel", "data"]),
     (
         "vocabulary",
-        &["error", "exponent", "float", "matrix", "rng", "rows", "shuffle", "parallel", "tuning", "whole_file"],
+        &[
+            "error",
+            "exponent",
+            "float",
+            "matrix",
+            "names",
+            "rng",
+            "rows",
+            "shuffle",
+            "parallel",
+            "tuning",
+            "whole_file",
+        ],
     ),
 ];
 
@@ -221,7 +233,12 @@ fn offences(path: &str, source: &str, reexports: &HashMap<String, String>) -> Ve
             Some((other_layer, height)) if height > own_height => found.push(format!(
                 "{path}:{line}: `{own}` ({own_layer}) imports `{other}` ({other_layer}), which lies above it"
             )),
-            Some(_) if own != other && STRANGERS.contains(&own_layer) && same && !KNOWN.contains(&(own, other)) => {
+            Some(_)
+                if own != other
+                    && STRANGERS.contains(&own_layer)
+                    && same
+                    && !KNOWN.contains(&(own, other)) =>
+            {
                 found.push(format!(
                     "{path}:{line}: `{own}` imports `{other}`; the two must not know each other"
                 ));
@@ -304,7 +321,10 @@ fn downward_and_sideways_imports_are_fine() {
 #[test]
 fn families_are_strangers() {
     assert_eq!(lines("src/gmm/mod.rs", "use crate::kmeans::Lloyd;"), [1]);
-    assert_eq!(lines("src/kmeans/lloyd/mod.rs", "use crate::gmm::Covariance;\nuse crate::kmodes::Affinity;"), [1, 2]);
+    assert_eq!(
+        lines("src/kmeans/lloyd/mod.rs", "use crate::gmm::Covariance;\nuse crate::kmodes::Affinity;"),
+        [1, 2]
+    );
     assert_eq!(lines("src/kernel/pack.rs", "use crate::data::Block;"), [1]);
 }
 

@@ -7,6 +7,7 @@ mod errors;
 mod layering;
 mod lloyd_vs_naive;
 mod minibatch;
+mod params;
 mod props;
 mod saturation;
 mod seeding;

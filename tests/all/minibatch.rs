@@ -152,7 +152,7 @@ fn a_stream_that_is_read_once_is_seeded_from_its_first_rows() {
     // Fewer rows than clusters show only at the end.
     let few = Chunks::once(d, pieces(&values[..6 * d], d, None, &[2]));
     let refused = params.fit(&Any(AnySource::F32(&few))).unwrap_err();
-    assert_eq!(refused.to_string(), "n_clusters=9 must be at most the number of rows, 6");
+    assert_eq!(refused.to_string(), "n_clusters must be at most the number of rows, 6, got 9");
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn what_does_not_fit_is_refused() {
         .fit(&[[1.0f32]])
         .unwrap_err()
         .to_string();
-    for name in ["n_clusters", "batch_size", "max_iter", "tol", "reassignment_ratio", "half_life"] {
+    for name in ["n_clusters", "batch_size", "max_iter", "tolerance", "reassignment_ratio", "half_life"] {
         assert!(refused.contains(&format!("{name} must be")), "{refused}");
     }
     let mut run = MiniBatch::params(2).stream(&[[1.0f32, 2.0]]).unwrap();

@@ -215,10 +215,10 @@ fn parameters_outside_their_range_are_refused_together() {
     let data = Dense::new(&[1.0f64, 2.0], 1).unwrap();
     let refused =
         |seeding: Seeding| seeding.choose(&data as &dyn DataSource<f64>, 1, 0, 0, &cx()).unwrap_err();
-    assert_eq!(refused(Seeding::AfkMc2 { chain: 0 }).to_string(), "chain_length must be at least 1, got 0");
+    assert_eq!(refused(Seeding::AfkMc2 { chain: 0 }).to_string(), "chain must be at least 1, got 0");
     assert_eq!(
         refused(Seeding::Parallel { oversampling: f64::NAN, rounds: 0 }).to_string(),
-        "oversampling_factor must be finite and above 0, got NaN; n_rounds must be at least 1, got 0"
+        "oversampling must be finite and above 0, got NaN; rounds must be at least 1, got 0"
     );
 }
 

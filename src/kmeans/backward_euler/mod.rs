@@ -1,4 +1,4 @@
-//! This module knows the parameters of stochastic backward Euler, and how a fit is put together from them.
+//! Stochastic backward Euler: its parameters, and the method made of them.
 
 mod file;
 mod fit;
@@ -10,20 +10,20 @@ mod trajectory;
 
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
-use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Run, StreamMethod, StreamSolver, either, run_methods, stream_methods};
-use crate::kernel::MAX_CENTERS;
+use crate::error::Result;
+use crate::fit::{
+    Element, Method, Problems, Run, StreamMethod, StreamSolver, either, run_methods, setters, stream_methods,
+};
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 use crate::tuning::{AUTO_END, AUTO_STEP};
 
 pub use solver::BackwardEulerSolver;
 
-/// Stochastic backward Euler for k-means: steps so long that they leave poor optima, from a poor start too. [`BackwardEuler::params`] is where it
-/// starts.
+/// Stochastic backward Euler for k-means: its long steps leave poor optima, even from a poor start. Begin with [`BackwardEuler::params`].
 ///
-/// An outer step is implicit: its gradient is that of where it ends. It is found by a few inner iterations about a fixed anchor, each on another
-/// mini-batch, whose iterates are averaged; then the step size decays. Centers without rows in a batch stay where they were.
+/// An outer step is implicit: it uses the gradient at the point where it ends. A few inner iterations around a fixed anchor, each on its own
+/// mini-batch, find that point as the average of their iterates. Then the step size decays. Centers without rows in a batch do not move.
 ///
 /// Source: Yin, Pham, Oberman and Osher, "Stochastic backward Euler: an implicit gradient descent algorithm for k-means clustering", 2018.
 ///
@@ -43,7 +43,7 @@ impl BackwardEuler {
         BackwardEulerParams {
             n_clusters,
             seeding: Seeding::Random,
-            seed: 0,
+            rng_seed: 0,
             batch_size: 1000,
             step_size: None,
             step_decay: None,
@@ -58,14 +58,14 @@ impl BackwardEuler {
     }
 }
 
-/// The parameters of stochastic backward Euler; checked all together before any work.
+/// The parameters of stochastic backward Euler. They are checked together before any work.
 ///
 /// See [`BackwardEuler`] for an example.
 #[derive(Clone, Debug)]
 pub struct BackwardEulerParams {
     n_clusters: usize,
     seeding: Seeding,
-    seed: u64,
+    rng_seed: u64,
     batch_size: u64,
     step_size: Option<f64>,
     step_decay: Option<f64>,
@@ -78,108 +78,53 @@ pub struct BackwardEulerParams {
     threads: Option<usize>,
 }
 
+setters! {
+    BackwardEulerParams(n_clusters) {
+        /// How the first centers are chosen (default [`Seeding::Random`]).
+        seeding: Seeding,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// Rows per batch of a fit (default 1000). If that is at least the number of rows, every batch is all rows, each once, and nothing is drawn.
+        batch_size: u64,
+        /// The first step size, gamma (default `None`: three times the number of clusters). A cluster with the share `p` of a batch moves toward
+        /// the mean of its rows by `p` times the step size, up to the [cap](BackwardEulerParams::step_cap).
+        ///
+        /// The schedule of the paper is the number of clusters here, a [decay](BackwardEulerParams::step_decay) of 1 / 1.01, and no cap.
+        step_size: Option<f64>,
+        /// The factor of the step size after each outer step, beta (default `None`: the factor that leaves a twentieth of the first step size
+        /// after [`max_iter`](BackwardEulerParams::max_iter) outer steps).
+        ///
+        /// ```
+        /// use shoal::BackwardEuler;
+        /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
+        /// let mut run = BackwardEuler::params(2).max_iter(4).start(&rows).unwrap();
+        /// while run.advance(&rows).unwrap().is_some() {}
+        /// // From 3 times 2, in 4 steps to a twentieth.
+        /// let expected = [0.0, 0.25, 0.5, 0.75].map(|share| 6.0 * 20f64.powf(-share));
+        /// let sizes = run.step_sizes();
+        /// assert!(sizes.iter().zip(&expected).all(|(size, expected)| (size / expected - 1.0).abs() < 1e-12));
+        /// ```
+        step_decay: Option<f64> as impl Into<Option<f64>>,
+        /// The share of the average that each inner iteration keeps, alpha (default 0.75; 0: the last iterate is the result).
+        averaging: f64,
+        /// Inner iterations per outer step, each with its own batch (default 5).
+        n_inner: u64,
+        /// Outer steps of a fit (default 150).
+        max_iter: u64,
+        /// Upper limit for the product of step size and share of the batch of a center (default `None`: 1.8, or 1.5 with more than 5 inner
+        /// iterations; infinity: no limit).
+        step_cap: Option<f64>,
+        /// Whether a fit continues with sweeps of exact k-means until they converge (default `None`: if the rows can be read again). `true`
+        /// requires rows that can be read again.
+        polish: Option<bool> as impl Into<Option<bool>>,
+        /// Whether [`BackwardEulerParams::fit`] ends with a pass for labels and inertia (default true).
+        compute_labels: bool,
+        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        threads: Option<usize>,
+    }
+}
+
 impl BackwardEulerParams {
-    /// How the first centers are chosen (default [`Seeding::Random`]).
-    #[must_use]
-    pub fn seeding(mut self, seeding: Seeding) -> Self {
-        self.seeding = seeding;
-        self
-    }
-
-    /// Seed of all random draws (default 0).
-    #[must_use]
-    pub fn rng_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Rows of a batch of a fit (default 1000). As many as there are or more: all of them, each once, and nothing is drawn.
-    #[must_use]
-    pub fn batch_size(mut self, rows: u64) -> Self {
-        self.batch_size = rows;
-        self
-    }
-
-    /// The first step size, gamma (default `None`: three times the number of clusters). A cluster with the share `p` of a batch is pulled to
-    /// the mean of its rows by `p` times the step size, up to the [cap](BackwardEulerParams::step_cap).
-    ///
-    /// The schedule of the paper is the number of clusters here, a [decay](BackwardEulerParams::step_decay) of 1 / 1.01, and no cap.
-    #[must_use]
-    pub fn step_size(mut self, size: Option<f64>) -> Self {
-        self.step_size = size;
-        self
-    }
-
-    /// What the step size is multiplied by after each outer step, beta (default `None`: what leaves a twentieth of it after
-    /// [`max_iter`](BackwardEulerParams::max_iter) outer steps).
-    ///
-    /// ```
-    /// use shoal::BackwardEuler;
-    /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
-    /// let mut run = BackwardEuler::params(2).max_iter(4).start(&rows).unwrap();
-    /// while run.advance(&rows).unwrap().is_some() {}
-    /// // From 3 times 2, in 4 steps to a twentieth.
-    /// let expected = [0.0, 0.25, 0.5, 0.75].map(|share| 6.0 * 20f64.powf(-share));
-    /// let sizes = run.step_sizes();
-    /// assert!(sizes.iter().zip(&expected).all(|(size, expected)| (size / expected - 1.0).abs() < 1e-12));
-    /// ```
-    #[must_use]
-    pub fn step_decay(mut self, factor: impl Into<Option<f64>>) -> Self {
-        self.step_decay = factor.into();
-        self
-    }
-
-    /// The share of the average that stays at each inner iteration, alpha (default 0.75; 0: the last iterate is the result).
-    #[must_use]
-    pub fn averaging(mut self, share: f64) -> Self {
-        self.averaging = share;
-        self
-    }
-
-    /// Inner iterations of an outer step, each with a batch of its own (default 5).
-    #[must_use]
-    pub fn n_inner(mut self, n: u64) -> Self {
-        self.n_inner = n;
-        self
-    }
-
-    /// Outer steps of a fit (default 150).
-    #[must_use]
-    pub fn max_iter(mut self, n: u64) -> Self {
-        self.max_iter = n;
-        self
-    }
-
-    /// The most that step size times share of the batch may be for a center (default `None`: 1.8, or 1.5 with more than 5 inner iterations;
-    /// infinity: no limit).
-    #[must_use]
-    pub fn step_cap(mut self, most: Option<f64>) -> Self {
-        self.step_cap = most;
-        self
-    }
-
-    /// Whether a fit goes on with sweeps of exact k-means until these have converged (default `None`: where the rows can be read again). `true`
-    /// takes rows that can be read again.
-    #[must_use]
-    pub fn polish(mut self, wanted: impl Into<Option<bool>>) -> Self {
-        self.polish = wanted.into();
-        self
-    }
-
-    /// Whether [`BackwardEulerParams::fit`] ends with a pass for labels and inertia (default true).
-    #[must_use]
-    pub fn compute_labels(mut self, wanted: bool) -> Self {
-        self.compute_labels = wanted;
-        self
-    }
-
-    /// Number of threads (default: as [`Executor::new`] with `None`). The result does not depend on it.
-    #[must_use]
-    pub fn threads(mut self, threads: Option<usize>) -> Self {
-        self.threads = threads;
-        self
-    }
-
     /// The step size of the first outer step.
     fn first_step_size(&self) -> f64 {
         self.step_size.unwrap_or(AUTO_STEP * self.n_clusters as f64)
@@ -201,48 +146,37 @@ impl BackwardEulerParams {
         self.polish.unwrap_or(access > Access::Once)
     }
 
-    /// Checks the parameters against data of `d` columns and, where that is known, `n` rows.
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// ```
     /// let params = shoal::BackwardEuler::params(8).batch_size(0).averaging(1.5).step_size(Some(-1.0));
     /// let refused = params.check(Some(5), 2).unwrap_err().to_string();
-    /// assert!(refused.contains("n_clusters=8") && refused.contains("batch_size"));
+    /// assert!(refused.contains("n_clusters") && refused.contains("batch_size"));
     /// assert!(refused.contains("averaging") && refused.contains("step_size"));
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] that lists everything that is wrong.
-    pub fn check(&self, n: Option<u64>, d: usize) -> Result<()> {
-        let mut wrong = Vec::new();
-        if self.n_clusters == 0 || self.n_clusters > MAX_CENTERS {
-            wrong.push(format!("n_clusters must be in 1..={MAX_CENTERS}, got {}", self.n_clusters));
-        } else if n.is_some_and(|n| self.n_clusters as u64 > n) {
-            let n = n.unwrap_or_default();
-            wrong.push(format!("n_clusters={} must be at most the number of rows, {n}", self.n_clusters));
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let mut problems = Problems::new();
+        problems.clusters("n_clusters", self.n_clusters, n);
+        problems.at_least_1("batch_size", self.batch_size);
+        problems.at_least_1("n_inner", self.n_inner);
+        problems.at_least_1("max_iter", self.max_iter);
+        if let Some(size) = self.step_size {
+            let fits = size.is_finite() && size >= 0.0;
+            problems.require(fits, "step_size", "a finite number of at least 0, or none", size);
         }
-        let counts =
-            [("batch_size", self.batch_size), ("n_inner", self.n_inner), ("max_iter", self.max_iter)];
-        for (name, value) in counts {
-            if value == 0 {
-                wrong.push(format!("{name} must be at least 1, got 0"));
-            }
+        if let Some(factor) = self.step_decay {
+            let fits = factor > 0.0 && factor <= 1.0;
+            problems.require(fits, "step_decay", "above 0 and at most 1, or none", factor);
         }
-        if let Some(size) = self.step_size.filter(|&size| !(size.is_finite() && size >= 0.0)) {
-            wrong.push(format!("step_size must be a finite number of at least 0, or none, got {size}"));
+        problems.share("averaging", self.averaging);
+        if let Some(most) = self.step_cap {
+            problems.require(most > 0.0, "step_cap", "above 0, infinity, or none", most);
         }
-        if let Some(factor) = self.step_decay.filter(|&factor| !(factor > 0.0 && factor <= 1.0)) {
-            wrong.push(format!("step_decay must be above 0 and at most 1, or none, got {factor}"));
-        }
-        if !(0.0..=1.0).contains(&self.averaging) {
-            wrong.push(format!("averaging must be from 0 to 1, got {}", self.averaging));
-        }
-        if let Some(most) = self.step_cap.filter(|&most| most.is_nan() || most <= 0.0) {
-            wrong.push(format!("step_cap must be above 0, infinity, or none, got {most}"));
-        }
-        if d == 0 {
-            wrong.push("X must have at least 1 column, got 0".into());
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
+        problems.columns(dim);
+        problems.into_result()
     }
 }
 

@@ -54,7 +54,7 @@ pub struct BackwardEulerSolver<T: Compute> {
 
 impl<T: Compute> BackwardEulerSolver<T> {
     pub(super) fn new(params: BackwardEulerParams) -> Self {
-        let state = State::new(params.seed);
+        let state = State::new(params.rng_seed);
         Self::of(params, state)
     }
 

@@ -1,7 +1,7 @@
 //! Evaluates the bounds of the last sweep for centers that have moved since, without changing the bounds.
 
 use super::rules::Rules;
-use super::work::{Bounds, Work};
+use super::work::{RowBoundsMut, Work};
 use super::{BASE_SWEEPS, PanelBounds, RowBounds, up};
 use crate::kernel::bounded::{ROUNDING, least};
 use crate::kernel::{Compute, PackedCenters};
@@ -123,7 +123,7 @@ impl Apart<'_> {
             others.push(all.least[row]);
             lower.extend_from_slice(&all.lower[row * groups..][..groups]);
         }
-        let mut bounds = Bounds { upper, least: others, lower };
+        let mut bounds = RowBoundsMut { upper, least: others, lower };
         rules.near(of_rows, &mut bounds, &mut work.work);
         let distances = rules.label(rows, of_rows, bounds, &mut work.work);
         work.numbers.clear();

@@ -29,7 +29,7 @@ pub(super) use apart::{Apart, Settling};
 use grow::affordable;
 pub(super) use rules::{lost_of, rounding_of};
 use similar::similar_together;
-pub(super) use work::{Bounds, Work};
+pub(super) use work::{RowBoundsMut, Work};
 
 /// Rounds up to `f32`.
 fn up(x: f64) -> f32 {

@@ -7,7 +7,7 @@
 //! Otherwise they are compared with all centers.
 
 use super::rules::Rules;
-use super::work::{Bounds, Part, Work};
+use super::work::{Part, RowBoundsMut, Work};
 use crate::kernel::bounded::{
     BEHIND, Margins, Nearest, ROUNDING, Radii, between, measure, meets_single_centers, nearest_listed,
     nearest_others, nearest_pair, put_in_columns, radii, reach, renew, upper, within,
@@ -100,7 +100,7 @@ impl<T: Compute> Rules<'_, T> {
     }
 
     /// Finds the rows whose label the bounds do not settle.
-    pub(super) fn near_by_one_bound(&self, old: &[u32], bounds: &Bounds<'_>, work: &mut Work<T>) {
+    pub(super) fn near_by_one_bound(&self, old: &[u32], bounds: &RowBoundsMut<'_>, work: &mut Work<T>) {
         let m = old.len();
         work.least.clear();
         work.least.extend(bounds.least.iter().zip(old).map(|(&least, &j)| {

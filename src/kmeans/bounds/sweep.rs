@@ -17,7 +17,7 @@
 //! With a single bound per row, the phases are those of [`single`](super::single).
 
 use super::rules::Rules;
-use super::work::{Bounds, Part, Work};
+use super::work::{Part, RowBoundsMut, Work};
 use crate::kernel::Compute;
 use crate::kernel::bounded::{
     Better, Fine, Margins, Meeting, ROUNDING, gather, least, lowest, near, reach, renew, upper, within,
@@ -35,7 +35,7 @@ impl<T: Compute> Rules<'_, T> {
     pub(in crate::kmeans) fn near<'w>(
         &self,
         old: &[u32],
-        bounds: &mut Bounds<'_>,
+        bounds: &mut RowBoundsMut<'_>,
         work: &'w mut Work<T>,
     ) -> &'w [u32] {
         self.drift_apart(old, bounds);
@@ -48,7 +48,7 @@ impl<T: Compute> Rules<'_, T> {
         work.least.resize(m, 0.0);
         // `within` writes whole vectors: leave room for one more.
         work.open.resize(m + 16, 0);
-        let Bounds { upper, least: all, lower } = bounds;
+        let RowBoundsMut { upper, least: all, lower } = bounds;
         reach(self.outer, upper, &mut work.reach);
         // Test the bound to all other centers first, then the group bounds.
         let doubtful = within(all, self.new_far_drift, &work.reach, &mut work.open);
@@ -70,7 +70,7 @@ impl<T: Compute> Rules<'_, T> {
         &self,
         rows: Rows<'_, T>,
         old: &[u32],
-        bounds: Bounds<'_>,
+        bounds: RowBoundsMut<'_>,
         work: &mut Work<T>,
     ) -> u64 {
         work.changes.clear();
@@ -86,7 +86,7 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Adds the centers' moves to the upper bounds. If the sweep rebases, removes the drift from the lower
     /// bounds.
-    fn drift_apart(&self, old: &[u32], bounds: &mut Bounds<'_>) {
+    fn drift_apart(&self, old: &[u32], bounds: &mut RowBoundsMut<'_>) {
         for (upper, &j) in bounds.upper.iter_mut().zip(old) {
             *upper = (*upper + self.bounds.moves[j as usize]) * (1.0 + ROUNDING);
         }

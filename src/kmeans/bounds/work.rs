@@ -5,7 +5,7 @@ use crate::kernel::{Compute, Scratch};
 use crate::rows::{RowBuf, Rows};
 
 /// Bounds of the rows of a chunk; see [`RowBounds`](super::RowBounds).
-pub(in crate::kmeans) struct Bounds<'a> {
+pub(in crate::kmeans) struct RowBoundsMut<'a> {
     pub(in crate::kmeans) upper: &'a mut [f32],
     pub(in crate::kmeans) least: &'a mut [f32],
     pub(in crate::kmeans) lower: &'a mut [f32],
@@ -15,7 +15,7 @@ pub(in crate::kmeans) struct Bounds<'a> {
 pub(super) struct Part<'a, T> {
     pub(super) values: Rows<'a, T>,
     pub(super) old: &'a [u32],
-    pub(super) bounds: Bounds<'a>,
+    pub(super) bounds: RowBoundsMut<'a>,
 }
 
 /// Buffers of one worker. Per-row values are indexed by the row's place in the chunk.

@@ -64,7 +64,7 @@ impl<T: Compute> Lloyd<T> {
         if weights.len() > k || !weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
             return Err("its \"weights\" are not those of its \"centers\"".into());
         }
-        let algorithm = Algorithm::named(&text(&numbers, "algorithm")?);
+        let algorithm = text(&numbers, "algorithm")?.parse::<Algorithm>();
         let mut labels = Labels::default();
         labels.of_rows = of_rows;
         // Carried sums are valid only if every row has a label.
@@ -73,7 +73,7 @@ impl<T: Compute> Lloyd<T> {
             check_carried(carried, &labels.of_rows, MatRef::new(&centers, dim), params.metric)?;
         }
         let mut new = Self::plan(params);
-        new.choice.algorithm = algorithm.ok_or("its \"algorithm\" is unknown")?;
+        new.choice.algorithm = algorithm.map_err(|_| "its \"algorithm\" is unknown")?;
         new.choice.changed = count(&numbers, "changed")?;
         new.choice.unbounded_until = count(&numbers, "unbounded_until")?;
         new.choice.blurred = flag(&numbers, "blurred")?;

@@ -124,7 +124,7 @@ impl<T: Compute> Lloyd<T> {
     }
 
     pub(super) fn seed(&self) -> u64 {
-        self.params.seed
+        self.params.rng_seed
     }
 
     /// The solver's public state between two steps.
@@ -264,7 +264,8 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
         let begun = Instant::now();
         let mut new = Self::plan(self.params.clone());
         new.dim = data.dim();
-        let seeds = self.params.seeding.choose(data, self.params.n_clusters, self.params.seed, start, cx)?;
+        let seeds =
+            self.params.seeding.choose(data, self.params.n_clusters, self.params.rng_seed, start, cx)?;
         new.seeded_by = seeds.method;
         new.centers = seeds.centers;
         if self.params.metric == Metric::Cosine {

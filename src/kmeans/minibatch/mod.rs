@@ -1,4 +1,4 @@
-//! This module knows the parameters of mini-batch k-means, and how a fit is put together from them.
+//! Mini-batch k-means: its parameters, and the method made of them.
 
 mod file;
 mod progress;
@@ -9,23 +9,23 @@ mod tolerance;
 
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::fit::{
-    Element, MergeMethod, Method, Run, StreamMethod, StreamSolver, run_methods, stream_methods,
+    Element, MergeMethod, Method, Problems, Run, StreamMethod, StreamSolver, run_methods, setters,
+    stream_methods,
 };
-use crate::kernel::MAX_CENTERS;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 
 pub use solver::MiniBatchSolver;
 
-/// Mini-batch k-means: every center is the mean of all rows that were ever assigned to it. [`MiniBatch::params`] is where it starts.
+/// Mini-batch k-means: every center is the mean of all rows that were ever assigned to it. Begin with [`MiniBatch::params`].
 ///
-/// A batch is labelled as a whole with the present centers; then its rows are added to the sums. A center begins as one row, its seed. With a
-/// batch of one row this is online stochastic gradient descent (Bottou and Bengio, 1995).
+/// The whole batch is labeled with the current centers; then its rows are added to the sums. A center begins as one row, its seed. With a batch of
+/// one row this is online stochastic gradient descent (Bottou and Bengio, 1995).
 ///
-/// Source: Sculley, "Web-scale k-means clustering", 2010. Early stopping and the reassignment of starving centers as in scikit-learn, the
-/// half-life as in Spark's streaming k-means.
+/// Source: Sculley, "Web-scale k-means clustering", 2010. Early stopping and the reassignment of centers with few rows are as in scikit-learn, the
+/// half-life is as in Spark's streaming k-means.
 ///
 /// ```
 /// use shoal::MiniBatch;
@@ -43,7 +43,7 @@ impl MiniBatch {
         MiniBatchParams {
             n_clusters,
             seeding: Seeding::Auto,
-            seed: 0,
+            rng_seed: 0,
             batch_size: 1024,
             max_iter: 100,
             tolerance: 0.0,
@@ -58,14 +58,14 @@ impl MiniBatch {
     }
 }
 
-/// The parameters of mini-batch k-means; checked all together before any work.
+/// The parameters of mini-batch k-means. They are checked together before any work.
 ///
 /// See [`MiniBatch`] for an example.
 #[derive(Clone, Debug)]
 pub struct MiniBatchParams {
     n_clusters: usize,
     seeding: Seeding,
-    seed: u64,
+    rng_seed: u64,
     batch_size: u64,
     max_iter: u64,
     tolerance: f64,
@@ -78,148 +78,79 @@ pub struct MiniBatchParams {
     threads: Option<usize>,
 }
 
+setters! {
+    MiniBatchParams(n_clusters) {
+        /// How the first centers are chosen (default [`Seeding::Auto`]: greedy k-means++ on a sample of a few batches).
+        seeding: Seeding,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// Rows per batch of a fit (default 1024). If there are fewer rows, a batch has as many as there are, drawn with replacement.
+        batch_size: u64,
+        /// Maximum number of epochs: a fit draws at most this many times the number of rows (default 100).
+        max_iter: u64,
+        /// A fit ends when the sum of the squared center movements, smoothed over an epoch, is at most this times the mean variance of the columns
+        /// in the first batch (default 0: no such rule).
+        tolerance: f64,
+        /// A fit ends after this many consecutive batches without a new lowest inertia per row, smoothed over an epoch (default 10; `None`: no
+        /// such rule).
+        max_no_improvement: Option<u64>,
+        /// About every `10 n_clusters` rows, centers whose weight is below this share of the largest weight restart at random rows of the batch
+        /// (default 0.01; 0: never, which is Sculley's algorithm unchanged).
+        reassignment_ratio: f64,
+        /// Number of rows after which the weight of earlier rows has halved (default `None`: nothing is forgotten).
+        half_life: Option<f64>,
+        /// Number of seedings (default 1). The seeding with the lowest inertia on a random sample wins. Given centers are used once.
+        ///
+        /// ```
+        /// use shoal::{MiniBatch, Seeding};
+        /// let rows: Vec<[f64; 1]> = (0..300).map(|i| [f64::from(i % 3) * 50.0 + f64::from(i) / 300.0]).collect();
+        /// let params = MiniBatch::params(3).seeding(Seeding::Random).n_init(30).reassignment_ratio(0.0);
+        /// assert!(params.fit(&rows).unwrap().inertia() < 100.0);
+        /// ```
+        n_init: usize,
+        /// Rows of the random samples on which seedings are made and compared, at least `n_clusters`. Default `None`: for [`Seeding::Auto`] and
+        /// for the comparison 3 batches, or 16 rows per cluster if that is more; for other seedings all rows.
+        ///
+        /// ```
+        /// let params = shoal::MiniBatch::params(3).init_size(Some(2));
+        /// let refused = params.check(None, 1).unwrap_err().to_string();
+        /// assert_eq!(refused, "init_size must be at least n_clusters, 3, or none, got 2");
+        /// ```
+        init_size: Option<u64>,
+        /// Whether [`MiniBatchParams::fit`] ends with a pass for labels and inertia (default true).
+        compute_labels: bool,
+        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        threads: Option<usize>,
+    }
+}
+
 impl MiniBatchParams {
-    /// How the first centers are chosen (default [`Seeding::Auto`]: greedy k-means++ on a sample of a few batches).
-    #[must_use]
-    pub fn seeding(mut self, seeding: Seeding) -> Self {
-        self.seeding = seeding;
-        self
-    }
-
-    /// Seed of all random draws (default 0).
-    #[must_use]
-    pub fn rng_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Rows of a batch of a fit (default 1024); more than there are rows is all of them, drawn with replacement.
-    #[must_use]
-    pub fn batch_size(mut self, rows: u64) -> Self {
-        self.batch_size = rows;
-        self
-    }
-
-    /// Most passes: a fit draws at most this many times as many rows as there are (default 100).
-    #[must_use]
-    pub fn max_iter(mut self, n: u64) -> Self {
-        self.max_iter = n;
-        self
-    }
-
-    /// A fit ends when the squared length of all centers' moves, smoothed over a pass, is at most this times the mean variance of the columns
-    /// in the first batch (default 0: no such rule).
-    #[must_use]
-    pub fn tolerance(mut self, tolerance: f64) -> Self {
-        self.tolerance = tolerance;
-        self
-    }
-
-    /// A fit ends after this many batches in a row without a new lowest inertia a row, smoothed over a pass (default 10; `None`: no such
-    /// rule).
-    #[must_use]
-    pub fn max_no_improvement(mut self, batches: Option<u64>) -> Self {
-        self.max_no_improvement = batches;
-        self
-    }
-
-    /// About every `10 n_clusters` rows, centers that count less than this share of the one that counts most begin anew at random rows of
-    /// the batch (default 0.01; 0: never, which is Sculley's algorithm and nothing else).
-    #[must_use]
-    pub fn reassignment_ratio(mut self, ratio: f64) -> Self {
-        self.reassignment_ratio = ratio;
-        self
-    }
-
-    /// Rows after which what came before counts half (default `None`: nothing is forgotten).
-    #[must_use]
-    pub fn half_life(mut self, rows: Option<f64>) -> Self {
-        self.half_life = rows;
-        self
-    }
-
-    /// Number of seedings; the one with the lowest inertia on a random sample wins (default 1). Given centers are used once.
-    ///
-    /// ```
-    /// use shoal::{MiniBatch, Seeding};
-    /// let rows: Vec<[f64; 1]> = (0..300).map(|i| [f64::from(i % 3) * 50.0 + f64::from(i) / 300.0]).collect();
-    /// let params = MiniBatch::params(3).seeding(Seeding::Random).n_init(30).reassignment_ratio(0.0);
-    /// assert!(params.fit(&rows).unwrap().inertia() < 100.0);
-    /// ```
-    #[must_use]
-    pub fn n_init(mut self, starts: usize) -> Self {
-        self.n_init = starts;
-        self
-    }
-
-    /// Rows of the random samples that first centers are chosen from and compared on, at least `n_clusters` (default `None`: 3 batches, or 16
-    /// rows a cluster if that is more, for [`Seeding::Auto`] and for comparing, and all rows for other seedings).
-    ///
-    /// ```
-    /// let params = shoal::MiniBatch::params(3).init_size(Some(2));
-    /// assert!(params.check(None, 1).unwrap_err().to_string().contains("init_size must be at least n_clusters=3, got 2"));
-    /// ```
-    #[must_use]
-    pub fn init_size(mut self, rows: Option<u64>) -> Self {
-        self.init_size = rows;
-        self
-    }
-
-    /// Whether [`MiniBatchParams::fit`] ends with a pass for labels and inertia (default true).
-    #[must_use]
-    pub fn compute_labels(mut self, wanted: bool) -> Self {
-        self.compute_labels = wanted;
-        self
-    }
-
-    /// Number of threads (default: as [`Executor::new`] with `None`). The result does not depend on it.
-    #[must_use]
-    pub fn threads(mut self, threads: Option<usize>) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Checks the parameters against data of `d` columns and, where that is known, `n` rows.
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// ```
     /// let refused = shoal::MiniBatch::params(8).batch_size(0).half_life(Some(-1.0)).check(Some(5), 2).unwrap_err().to_string();
-    /// assert!(refused.contains("n_clusters=8") && refused.contains("batch_size") && refused.contains("half_life"));
+    /// assert!(refused.contains("n_clusters") && refused.contains("batch_size") && refused.contains("half_life"));
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] that lists everything that is wrong.
-    pub fn check(&self, n: Option<u64>, d: usize) -> Result<()> {
-        let mut wrong = Vec::new();
-        if self.n_clusters == 0 || self.n_clusters > MAX_CENTERS {
-            wrong.push(format!("n_clusters must be in 1..={MAX_CENTERS}, got {}", self.n_clusters));
-        } else if n.is_some_and(|n| self.n_clusters as u64 > n) {
-            let n = n.unwrap_or_default();
-            wrong.push(format!("n_clusters={} must be at most the number of rows, {n}", self.n_clusters));
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let (k, mut problems) = (self.n_clusters as u64, Problems::new());
+        problems.clusters("n_clusters", self.n_clusters, n);
+        problems.at_least_1("batch_size", self.batch_size);
+        problems.at_least_1("max_iter", self.max_iter);
+        problems.at_least_1("n_init", self.n_init as u64);
+        if let Some(rows) = self.init_size {
+            problems.require(rows >= k, "init_size", format!("at least n_clusters, {k}, or none"), rows);
         }
-        for (name, value) in [("batch_size", self.batch_size), ("max_iter", self.max_iter)] {
-            if value == 0 {
-                wrong.push(format!("{name} must be at least 1, got 0"));
-            }
+        problems.finite_at_least_0("tolerance", self.tolerance);
+        problems.share("reassignment_ratio", self.reassignment_ratio);
+        if let Some(rows) = self.half_life {
+            let fits = rows.is_finite() && rows > 0.0;
+            problems.require(fits, "half_life", "a finite number of rows above 0, or none", rows);
         }
-        if self.n_init == 0 {
-            wrong.push("n_init must be at least 1, got 0".into());
-        }
-        if let Some(rows) = self.init_size.filter(|&rows| rows < self.n_clusters as u64) {
-            wrong.push(format!("init_size must be at least n_clusters={}, got {rows}", self.n_clusters));
-        }
-        if !self.tolerance.is_finite() || self.tolerance < 0.0 {
-            wrong.push(format!("tol must be a finite number of at least 0, got {}", self.tolerance));
-        }
-        if !(0.0..=1.0).contains(&self.reassignment_ratio) {
-            wrong.push(format!("reassignment_ratio must be from 0 to 1, got {}", self.reassignment_ratio));
-        }
-        if let Some(rows) = self.half_life.filter(|&rows| !(rows.is_finite() && rows > 0.0)) {
-            wrong.push(format!("half_life must be a finite number of rows above 0, or none, got {rows}"));
-        }
-        if d == 0 {
-            wrong.push("X must have at least 1 column, got 0".into());
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
+        problems.columns(dim);
+        problems.into_result()
     }
 }
 

@@ -44,7 +44,7 @@ pub struct MiniBatchSolver<T: Compute> {
 
 impl<T: Compute> MiniBatchSolver<T> {
     pub(super) fn new(params: MiniBatchParams) -> Self {
-        let state = State::new(params.seed);
+        let state = State::new(params.rng_seed);
         Self::of(params, state)
     }
 

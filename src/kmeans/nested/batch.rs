@@ -66,7 +66,7 @@ impl<T: Compute> Nested<T> {
                 // The batch is all rows: row `i` moves to position `i`.
                 places = Some(before);
             } else {
-                let order = Shuffle::new(n, self.params.seed);
+                let order = Shuffle::new(n, self.params.rng_seed);
                 let mut fresh: Vec<u64> = (old as u64..self.due).map(|i| order.at(i)).collect();
                 fresh.sort_unstable();
                 let (rows, of_old) = merged(&before, &fresh);

@@ -74,7 +74,7 @@ impl<T: Compute> Nested<T> {
             "threshold": self.threshold.map(f64::to_bits),
             "iteration": self.iteration,
             "rows_seen": self.rows_seen,
-            "seed": self.params.seed,
+            "seed": self.params.rng_seed,
             "seeded_by": self.seeded_by,
         });
         contents.meta.insert("state".into(), numbers.to_string());
@@ -100,7 +100,7 @@ impl<T: Compute> Nested<T> {
         state.dim = dim;
         // A stream state written before the first rows has `fed` unset.
         state.fed = flag(&numbers, "fed")? || kind == NESTED_STATE;
-        state.params.seed = count(&numbers, "seed")?;
+        state.params.rng_seed = count(&numbers, "seed")?;
         state.centers = rows(contents, "centers", dim)?;
         state.kept =
             Kept { rows: kept_rows(contents, "rows", dim)?, weights: list(contents, "row_weights")? };
@@ -153,7 +153,8 @@ impl<T: Compute> Nested<T> {
         state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabelled;
         (state.exact, state.current) = (flag(&numbers, "exact")?, flag(&numbers, "current")?);
         state.energy = number(&numbers, "energy")?;
-        state.known_as = Bounds::named(&text(&numbers, "bounds")?);
+        let known_as: Bounds = text(&numbers, "bounds")?.parse().map_err(|_| "its \"bounds\" are unknown")?;
+        state.known_as = Some(known_as);
         state.voted = count(&numbers, "voted")?;
         state.retired = count(&numbers, "retired")?;
         state.changed = count(&numbers, "changed")?;

@@ -132,7 +132,7 @@ impl<T: Compute> Nested<T> {
     /// Chooses the first centers among the rows of the first batch.
     fn seed(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
-        let (k, seed) = (self.params.n_clusters, self.params.seed);
+        let (k, seed) = (self.params.n_clusters, self.params.rng_seed);
         let seeding = &self.params.seeding;
         let seeds = with_batch(data, &self.rows, self.batch(), |batch| {
             let mut seeds = seeding.choose(batch, k, seed, 0, cx)?;

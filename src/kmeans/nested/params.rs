@@ -1,12 +1,14 @@
-//! This module knows the parameters of nested mini-batch k-means, and how a fit is put together from them.
+//! The parameters of nested mini-batch k-means, and the method made of them.
 
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::{Access, DataSource, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::fit::{
-    Element, Method, Run, Steps, StreamMethod, StreamSolver, either, require, run_methods, stream_methods,
+    Element, Method, Problems, Run, Steps, StreamMethod, StreamSolver, either, require, run_methods, setters,
+    stream_methods,
 };
-use crate::kernel::{Compute, MAX_CENTERS};
+use crate::kernel::Compute;
+use crate::names::names;
 use std::collections::HashSet;
 
 use super::Nested;
@@ -15,7 +17,7 @@ use crate::seeding::{Seeding, Seeds};
 use crate::shuffle::Shuffle;
 use crate::tuning::{NESTED_BOUNDS_CHANGES, NESTED_BOUNDS_DIM};
 
-/// Nested mini-batch k-means: as fast as mini-batch in the beginning, exact in the end. [`NestedMiniBatch::params`] is where it starts.
+/// Nested mini-batch k-means: as fast as mini-batch in the beginning, exact in the end. Begin with [`NestedMiniBatch::params`].
 ///
 /// ```
 /// use shoal::NestedMiniBatch;
@@ -34,7 +36,7 @@ impl NestedMiniBatch {
         NestedParams {
             n_clusters,
             seeding: Seeding::Auto,
-            seed: 0,
+            rng_seed: 0,
             batch_size: 5000,
             rho: 100.0,
             bounds: Bounds::Auto,
@@ -49,59 +51,48 @@ impl NestedMiniBatch {
     }
 }
 
-/// How many bounds are kept of a row. Distances are computed for panels of a few dozen centers at a time, and a bound never stands for less
-/// than a panel. The result does not depend on it.
+/// How many bounds are kept per row. Distances are computed for panels of a few dozen centers at a time, and a bound covers at least one panel. The
+/// result does not depend on it.
+///
+/// ```
+/// use shoal::kmeans::Bounds;
+/// assert_eq!(Bounds::Hamerly.to_string(), "hamerly");
+/// assert_eq!("none".parse::<Bounds>().unwrap(), Bounds::None);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bounds {
-    /// As many as memory allows, once most labels have settled; none where rows are short, and a distance costs less than a bound.
+    /// As many as memory allows, once most labels have settled; none for short rows, whose distances cost less than a bound.
     #[default]
     Auto,
-    /// One for every panel.
+    /// One per panel.
     Elkan,
-    /// One for every four panels.
+    /// One per four panels.
     Yinyang,
     /// One for all centers.
     Hamerly,
-    /// None: all distances in every round, the growing batch of the literature.
+    /// None: all distances in every sweep, the growing batch of the literature.
     None,
 }
 
+names! {
+    Bounds("bounds") {
+        Auto = "auto",
+        Elkan = "elkan",
+        Yinyang = "yinyang",
+        Hamerly = "hamerly",
+        None = "none",
+    }
+}
+
 impl Bounds {
-    const ALL: [Self; 5] = [Self::Auto, Self::Elkan, Self::Yinyang, Self::Hamerly, Self::None];
-
-    /// The name that Python and the command line use.
-    ///
-    /// ```
-    /// assert_eq!(shoal::kmeans::Bounds::Hamerly.name(), "hamerly");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Elkan => "elkan",
-            Self::Yinyang => "yinyang",
-            Self::Hamerly => "hamerly",
-            Self::None => "none",
-        }
-    }
-
-    /// The bounds of that name.
-    ///
-    /// ```
-    /// use shoal::kmeans::Bounds;
-    /// assert_eq!(Bounds::named("none"), Some(Bounds::None));
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|bounds| bounds.name() == name)
-    }
-
-    /// The fewest panels that share a bound, if it is time for bounds: rows of `dim` columns, of `batch` of which `changed` changed
-    /// their label.
+    /// The fewest panels that share a bound, or `None` if bounds do not pay yet: for rows of `dim` columns, `batch` of them, of which `changed`
+    /// changed their label.
     pub(super) fn begin(self, dim: usize, changed: u64, batch: u64, sparse: bool) -> Option<usize> {
         match self {
             Self::Auto => {
                 let settled = changed as f64 <= NESTED_BOUNDS_CHANGES * batch as f64;
-                // Among sparse rows they rule nothing out.
+                // With sparse rows bounds skip nothing.
                 (settled && dim >= NESTED_BOUNDS_DIM && !sparse).then_some(1)
             }
             Self::Elkan => Some(1),
@@ -112,14 +103,14 @@ impl Bounds {
     }
 }
 
-/// The parameters of nested mini-batch k-means; checked all together before any work.
+/// The parameters of nested mini-batch k-means. They are checked together before any work.
 ///
 /// See [`NestedMiniBatch`] for an example.
 #[derive(Clone, Debug)]
 pub struct NestedParams {
     pub(super) n_clusters: usize,
     pub(super) seeding: Seeding,
-    pub(super) seed: u64,
+    pub(super) rng_seed: u64,
     pub(super) batch_size: u64,
     pub(super) rho: f64,
     pub(super) bounds: Bounds,
@@ -132,121 +123,57 @@ pub struct NestedParams {
     pub(super) threads: Option<usize>,
 }
 
+setters! {
+    NestedParams(n_clusters) {
+        /// How the first centers are chosen among the rows of the first batch, with distinct values where there are enough (default
+        /// [`Seeding::Auto`]: greedy k-means++). [`Seeding::Random`] begins sooner and is as good for clusters of similar size.
+        seeding: Seeding,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// Rows of the first batch (default 5000). A value above the number of rows takes all rows; a value below `n_clusters` takes
+        /// `10 n_clusters` rows.
+        batch_size: u64,
+        /// The batch doubles once the statistical error of every center exceeds this times its last movement (default 100). With 0 it doubles in
+        /// every sweep; with infinity only when no label changes, or when 30 sweeps have brought no lower energy.
+        rho: f64,
+        /// Bounds that skip distances (default [`Bounds::Auto`]). The result does not depend on them.
+        bounds: Bounds,
+        /// Upper limit for the bytes of the bounds (default 1 GB). As the batch grows, more centers share a bound, down to none.
+        bounds_memory: u64,
+        /// Upper limit for the bytes of streamed rows kept in memory, with 8 bytes per row for its weight (default 1 GB). The oldest rows retire
+        /// first.
+        buffer_memory: u64,
+        /// Maximum number of sweeps (default `None`: until convergence, which 30 sweeps without a lower energy count as).
+        max_iter: Option<u64>,
+        /// The run ends, once the batch holds all rows, when the sum of the squared center movements is at most this times the mean variance of
+        /// the columns in the first batch (default 0: when no label changes).
+        tolerance: f64,
+        /// Whether batches are drawn from all rows (default true). With `false` they are the first rows of the source, which must come in random
+        /// order.
+        shuffle: bool,
+        /// Whether a fit ends with the labels of all rows, which may take a pass over them (default true).
+        compute_labels: bool,
+        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        threads: Option<usize>,
+    }
+}
+
 impl NestedParams {
-    /// How the first centers are chosen among the rows of the first batch, with distinct values where there are enough (default
-    /// [`Seeding::Auto`]: greedy k-means++). [`Seeding::Random`] begins sooner, and is as good where clusters are of similar size.
-    #[must_use]
-    pub fn seeding(mut self, seeding: Seeding) -> Self {
-        self.seeding = seeding;
-        self
-    }
-
-    /// Seed of all random draws (default 0).
-    #[must_use]
-    pub fn rng_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// Rows of the first batch (default 5000). More than there are become all; fewer than clusters become ten times as many as clusters.
-    #[must_use]
-    pub fn batch_size(mut self, rows: u64) -> Self {
-        self.batch_size = rows;
-        self
-    }
-
-    /// The batch doubles once the statistical error of every center exceeds this times its last move (default 100). 0 doubles at every
-    /// round, infinity only when no label changes any more, or the energy has had no new lowest for 30 rounds.
-    #[must_use]
-    pub fn rho(mut self, rho: f64) -> Self {
-        self.rho = rho;
-        self
-    }
-
-    /// Bounds that save distances (default [`Bounds::Auto`]). The result does not depend on them.
-    #[must_use]
-    pub fn bounds(mut self, bounds: Bounds) -> Self {
-        self.bounds = bounds;
-        self
-    }
-
-    /// The most bytes that bounds may take (default 1 GB): as the batch grows more centers share one, down to none.
-    #[must_use]
-    pub fn bounds_memory(mut self, bytes: u64) -> Self {
-        self.bounds_memory = bytes;
-        self
-    }
-
-    /// The most bytes of rows, with 8 for the weight of each, that are kept of those that come in pieces (default 1 GB); older ones retire.
-    #[must_use]
-    pub fn buffer_memory(mut self, bytes: u64) -> Self {
-        self.buffer_memory = bytes;
-        self
-    }
-
-    /// Most rounds (default: as many as it takes, but no more than 30 without a lower energy).
-    #[must_use]
-    pub fn max_iter(mut self, rounds: Option<u64>) -> Self {
-        self.max_iter = rounds;
-        self
-    }
-
-    /// The run ends, at full size, when the squared length of all centers' moves is at most this times the mean variance of the columns in
-    /// the first batch (default 0: when no label changes).
-    #[must_use]
-    pub fn tolerance(mut self, tolerance: f64) -> Self {
-        self.tolerance = tolerance;
-        self
-    }
-
-    /// Batches are drawn from all rows (default); else they are the first rows of the source, which are then taken to be in random order.
-    #[must_use]
-    pub fn shuffle(mut self, shuffle: bool) -> Self {
-        self.shuffle = shuffle;
-        self
-    }
-
-    /// A fit ends with the labels of all rows (default), which may take a pass over them.
-    #[must_use]
-    pub fn compute_labels(mut self, compute: bool) -> Self {
-        self.compute_labels = compute;
-        self
-    }
-
-    /// Number of threads (default: as [`Executor::new`] with `None`). The result does not depend on it.
-    #[must_use]
-    pub fn threads(mut self, threads: Option<usize>) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Checks the parameters against data of `n` rows and `d` columns.
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] that lists everything that is wrong.
-    pub fn check(&self, n: u64, d: usize) -> Result<()> {
-        let mut wrong = Vec::new();
-        if self.n_clusters == 0 || self.n_clusters > MAX_CENTERS {
-            wrong.push(format!("n_clusters must be in 1..={MAX_CENTERS}, got {}", self.n_clusters));
-        } else if self.n_clusters as u64 > n {
-            wrong.push(format!("n_clusters={} must be at most the number of rows, {n}", self.n_clusters));
+    /// [`Error::InvalidParam`] that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let mut problems = Problems::new();
+        problems.clusters("n_clusters", self.n_clusters, n);
+        problems.at_least_1("batch_size", self.batch_size);
+        problems.require(self.rho >= 0.0, "rho", "a number of at least 0, or infinity", self.rho);
+        if let Some(sweeps) = self.max_iter {
+            problems.at_least_1("max_iter", sweeps);
         }
-        if self.batch_size == 0 {
-            wrong.push("batch_size must be at least 1, got 0".into());
-        }
-        if self.rho.is_nan() || self.rho < 0.0 {
-            wrong.push(format!("rho must be a number of at least 0, or infinity, got {}", self.rho));
-        }
-        if self.max_iter == Some(0) {
-            wrong.push("max_iter must be at least 1, got 0".into());
-        }
-        if !self.tolerance.is_finite() || self.tolerance < 0.0 {
-            wrong.push(format!("tol must be a finite number of at least 0, got {}", self.tolerance));
-        }
-        if d == 0 {
-            wrong.push("X must have at least 1 column, got 0".into());
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
+        problems.finite_at_least_0("tolerance", self.tolerance);
+        problems.columns(dim);
+        problems.into_result()
     }
 
     /// Rows of the first batch, of `n`.
@@ -340,7 +267,7 @@ impl Method for NestedMiniBatch {
         if params.shuffle && has < Access::Random {
             return Err(Error::Source(format!(
                 "batches of rows in random order need Random access, the source has {has:?}: write it to a .npy file and open that, \
-                 or say with shuffle=False that the rows come in random order"
+                 or set shuffle to false if the rows come in random order"
             )));
         }
         require(Self::needs(params), has)
@@ -351,7 +278,7 @@ impl Method for NestedMiniBatch {
     }
 
     fn check(params: &NestedParams, n: Option<u64>, dim: usize) -> Result<()> {
-        params.check(n.unwrap_or(u64::MAX), dim)
+        params.check(n, dim)
     }
 
     fn threads(params: &NestedParams) -> Option<usize> {

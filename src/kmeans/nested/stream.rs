@@ -229,7 +229,7 @@ impl<T: Compute> Nested<T> {
         if count_rows(more)? == 0 {
             return Err(Error::Empty("X holds no rows".into()));
         }
-        self.params.check(u64::MAX, dim)
+        self.params.check(None, dim)
     }
 
     /// Maximum number of kept rows, given new rows that store `stored` values.
@@ -249,10 +249,11 @@ impl<T: Compute> Nested<T> {
         let row = values + size_of::<f64>() as u64;
         let least = (params.n_clusters as u64 + 1) * row;
         if params.buffer_memory < least {
-            return Err(Error::param(format!(
-                "buffer_memory must have room for more rows than clusters, {least} bytes, got {}",
-                params.buffer_memory
-            )));
+            return Err(Error::param(
+                "buffer_memory",
+                format!("at least {least} bytes, to have room for more rows than clusters"),
+                params.buffer_memory,
+            ));
         }
         Ok(params.buffer_memory / row)
     }

@@ -335,7 +335,9 @@ fn what_is_refused_leaves_the_state_as_it_was() {
     let mut small = Nested::<f64>::plan(params(3, 50).buffer_memory(63));
     let refused = small.feed(&Dense::new(&source, 2).unwrap(), &cx).unwrap_err().to_string();
     assert!(
-        refused.contains("buffer_memory must have room for more rows than clusters, 96 bytes, got 63"),
+        refused.contains(
+            "buffer_memory must be at least 96 bytes, to have room for more rows than clusters, got 63"
+        ),
         "{refused}"
     );
 }

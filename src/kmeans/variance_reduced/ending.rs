@@ -1,7 +1,7 @@
 //! Final centers of a variance-reduced fit, with labels, weights and inertia.
 
 use super::VarianceReducedSolver;
-use super::solver::Pass;
+use super::solver::SweptMeans;
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::Compute;
@@ -54,7 +54,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
         let last =
             last.map_or_else(|| Self::pass(&mut labels, MatRef::new(&centers, dim), None, data, cx), Ok)?;
-        let Pass { swept, .. } = last;
+        let SweptMeans { swept, .. } = last;
         let (weights, inertia) = (swept.clusters.weights().to_vec(), swept.clusters.energy());
         Ok(Finished { centers, labels: labels.of_rows, weights, inertia, closed: close })
     }

@@ -27,7 +27,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         // Floats are stored as bits, so that a resumed fit is bit-identical.
         let numbers = json!({
             "dim": self.dim,
-            "seed": self.params.seed,
+            "seed": self.params.rng_seed,
             "energy": self.energy.to_bits(),
             "algorithm": self.choice.algorithm.name(),
             "changed": self.choice.changed,
@@ -51,7 +51,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     pub(super) fn of_file(mut params: VarianceReducedParams, contents: &Contents) -> Result<Self, String> {
         contents.must_be(VARIANCE_REDUCED_CHECKPOINT)?;
         let numbers = contents.object("state")?;
-        params.seed = count(&numbers, "seed")?;
+        params.rng_seed = count(&numbers, "seed")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
         let centers: Vec<T> = rows(contents, "centers", dim)?;
         let means: Vec<T> = rows(contents, "means", dim)?;
@@ -84,9 +84,9 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
         let mut labels = Labels::default();
         labels.of_rows = of_rows;
-        let algorithm = Algorithm::named(&text(&numbers, "algorithm")?);
+        let algorithm = text(&numbers, "algorithm")?.parse::<Algorithm>();
         let mut new = Self::plan(params);
-        new.choice.algorithm = algorithm.ok_or("its \"algorithm\" is unknown")?;
+        new.choice.algorithm = algorithm.map_err(|_| "its \"algorithm\" is unknown")?;
         new.choice.changed = count(&numbers, "changed")?;
         new.choice.unbounded_until = count(&numbers, "unbounded_until")?;
         new.choice.blurred = flag(&numbers, "blurred")?;

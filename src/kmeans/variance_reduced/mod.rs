@@ -1,4 +1,4 @@
-//! This module knows the parameters of variance-reduced k-means, and how a fit is put together from them.
+//! Variance-reduced k-means: its parameters, and the method made of them.
 
 mod draws;
 mod ending;
@@ -13,23 +13,23 @@ mod tests;
 
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
-use crate::error::{Error, Result};
-use crate::fit::{Element, Method, Run, either, run_methods};
-use crate::kernel::MAX_CENTERS;
+use crate::error::{InvalidParam, Result};
+use crate::fit::{Element, Method, Parameter, Problems, Run, Value, either, run_methods, setters};
 use crate::matrix::make_room;
+use crate::names::names;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 
 pub use solver::VarianceReducedSolver;
 
-/// Variance-reduced k-means: sweeps, and many small steps between them. [`VarianceReduced::params`] is where it starts.
+/// Variance-reduced k-means: sweeps, with many small steps between them. Begin with [`VarianceReduced::params`].
 ///
-/// An epoch labels all rows, moves every center to the mean of its rows, and then makes steps, each by one random row: where the row's label
-/// is what it was at the sweep, its center is pulled back to that mean; where it is another one, the row attracts its new center and pushes
-/// its old one away. The rows that keep their labels make no noise, so that the steps follow the labels as they change, at a constant rate.
+/// An epoch labels all rows, moves every center to the mean of its rows, and then makes steps, each with one random row. If the row has the same
+/// label as in the sweep, its center moves back toward that mean. If the label differs, the row attracts its new center and repels the old one. Rows
+/// that keep their labels add no noise, so the steps follow changing labels at a constant learning rate.
 ///
-/// Source: Zhao et al., "Variance reduced k-means clustering", 2018 (algorithms 3 and 4). It differs where the paper is silent: an empty
-/// cluster keeps its center, and an epoch that makes the inertia worse by more than a percent is taken back, and the rate halved.
+/// Source: Zhao et al., "Variance reduced k-means clustering", 2018 (algorithms 3 and 4). Two rules are added where the paper is silent: an empty
+/// cluster keeps its center, and an epoch that raises the inertia by more than a percent is undone and the learning rate halved.
 ///
 /// ```
 /// use shoal::VarianceReduced;
@@ -47,9 +47,9 @@ impl VarianceReduced {
         VarianceReducedParams {
             n_clusters,
             seeding: Seeding::Auto,
-            seed: 0,
+            rng_seed: 0,
             variant: Variant::PlusPlus,
-            rate: None,
+            learning_rate: None,
             epoch_size: EpochSize::Share(1.0),
             max_iter: 50,
             tolerance: 1e-4,
@@ -60,15 +60,15 @@ impl VarianceReduced {
     }
 }
 
-/// The rate by default, in `n_clusters / n`, and the highest: with three times less noise is left in the centers than an epoch gains, with ten
-/// times an end is not in sight (`papers/vrkm.py`, rates).
+/// The default learning rate in units of `n_clusters / n`, and its maximum. With 3 the noise that is left in the centers is less than an epoch gains;
+/// with 10 a fit does not converge (`papers/vrkm.py`, rates).
 const RATE: f64 = 3.0;
 const MOST_RATE: f64 = 0.05;
 
-/// The most steps of an epoch: nobody has the time for so many, and 64 bits hold their number.
+/// The maximum number of steps per epoch: beyond any practical use, and it fits into 64 bits.
 const MOST_STEPS: f64 = 1e18;
 
-/// What a step does about the gradient of the sweep, which is zero once the centers are means.
+/// What a step does with the gradient of the sweep, which is zero once the centers are means.
 ///
 /// ```
 /// use shoal::{VarianceReduced, kmeans::Variant};
@@ -76,43 +76,27 @@ const MOST_STEPS: f64 = 1e18;
 /// let params = VarianceReduced::params(4).rng_seed(3);
 /// let (plain, plus_plus) = (params.clone().variant(Variant::Plain).fit(&rows).unwrap(), params.fit(&rows).unwrap());
 /// assert_eq!(plain.labels(), plus_plus.labels());
+/// assert_eq!((Variant::Plain.to_string(), "vrkm++".parse().ok()), ("vrkm".to_owned(), Some(Variant::PlusPlus)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Variant {
-    /// VRKM++: leaves it out.
+    /// VRKM++: leave the gradient out.
     #[default]
     PlusPlus,
-    /// VRKM: measures it in a further pass, and takes it from all centers at every step. The same centers to rounding, for much more work:
-    /// to repeat the comparison of the paper.
+    /// VRKM: measure the gradient in a further pass and subtract it from all centers at every step. The centers are the same up to rounding, for
+    /// much more work. It is there to repeat the comparison of the paper.
     Plain,
 }
 
-impl Variant {
-    /// The name that Python and the command line use.
-    ///
-    /// ```
-    /// assert_eq!(shoal::kmeans::Variant::Plain.name(), "vrkm");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PlusPlus => "vrkm++",
-            Self::Plain => "vrkm",
-        }
-    }
-
-    /// The variant of that name.
-    ///
-    /// ```
-    /// use shoal::kmeans::Variant;
-    /// assert_eq!(Variant::named("vrkm++"), Some(Variant::PlusPlus));
-    /// ```
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::PlusPlus, Self::Plain].into_iter().find(|variant| variant.name() == name)
+names! {
+    Variant("variant") {
+        PlusPlus = "vrkm++",
+        Plain = "vrkm",
     }
 }
 
-/// How many steps an epoch has.
+/// The number of steps per epoch. As a [`Value`], it is a share of the rows, an integer, or `"doubling"`.
 ///
 /// ```
 /// use shoal::kmeans::EpochSize;
@@ -120,17 +104,32 @@ impl Variant {
 /// assert_eq!([1, 2, 3, 50].map(|epoch| EpochSize::Doubling.steps(7, epoch)), [2, 4, 7, 7]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum EpochSize {
-    /// So many times as many as there are rows.
+    /// A multiple of the number of rows.
     Share(f64),
-    /// So many.
+    /// A fixed number.
     Steps(u64),
-    /// Two in the first epoch, then twice as many as in the epoch before, up to as many as there are rows.
+    /// Two in the first epoch, then twice as many per epoch, up to the number of rows.
     Doubling,
 }
 
+impl Parameter for EpochSize {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Float(share) => Ok(Self::Share(share)),
+            Value::Text(text) if text == "doubling" => Ok(Self::Doubling),
+            Value::Int(steps) if u64::try_from(steps).is_ok() => Ok(Self::Steps(steps as u64)),
+            other => {
+                let expected = "a number of steps, a share of the rows of at least 0, or \"doubling\"";
+                Err(InvalidParam::new(name, expected, other))
+            }
+        }
+    }
+}
+
 impl EpochSize {
-    /// The steps over `n` rows of an epoch, the first of which is number 1.
+    /// The number of steps of the epoch number `epoch`, counted from 1, over `n` rows.
     pub fn steps(self, n: u64, epoch: u64) -> u64 {
         match self {
             Self::Share(share) => (share * n as f64).round() as u64,
@@ -147,16 +146,16 @@ impl EpochSize {
     }
 }
 
-/// The parameters of variance-reduced k-means; checked all together before any work.
+/// The parameters of variance-reduced k-means. They are checked together before any work.
 ///
 /// See [`VarianceReduced`] for an example.
 #[derive(Clone, Debug)]
 pub struct VarianceReducedParams {
     n_clusters: usize,
     seeding: Seeding,
-    seed: u64,
+    rng_seed: u64,
     variant: Variant,
-    rate: Option<f64>,
+    learning_rate: Option<f64>,
     epoch_size: EpochSize,
     max_iter: u64,
     tolerance: f64,
@@ -165,127 +164,70 @@ pub struct VarianceReducedParams {
     threads: Option<usize>,
 }
 
+setters! {
+    VarianceReducedParams(n_clusters) {
+        /// How the first centers are chosen (default [`Seeding::Auto`]).
+        seeding: Seeding,
+        /// Seed of all random draws (default 0).
+        rng_seed: u64,
+        /// What a step does with the gradient of the sweep (default [`Variant::PlusPlus`]).
+        variant: Variant,
+        /// The length of a step, from 0 to 1 (default `None`: the smaller of `3 n_clusters / n` and 0.05). With 0 every epoch is one iteration of
+        /// Lloyd's algorithm.
+        learning_rate: Option<f64>,
+        /// Steps per epoch (default: the number of rows). With 0 every epoch is one iteration of Lloyd's algorithm. With [`EpochSize::Doubling`]
+        /// the [tolerance](VarianceReducedParams::tolerance) applies once epochs have as many steps as there are rows.
+        epoch_size: EpochSize,
+        /// Maximum number of epochs (default 50).
+        max_iter: u64,
+        /// A fit ends when the inertia has fallen by less than this share in each of two epochs (default 1e-4; 0: no such rule).
+        tolerance: f64,
+        /// Whether a fit whose last epoch made steps ends with another sweep, so that the centers are means (default true). A run that is left
+        /// before its end keeps its centers.
+        polish: bool,
+        /// Whether every step computes all distances (default false: only where bounds do not determine the label). The result does not depend on
+        /// it; it is there to measure the bounds.
+        search_always: bool,
+        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        threads: Option<usize>,
+    }
+}
+
 impl VarianceReducedParams {
-    /// How the first centers are chosen (default [`Seeding::Auto`]).
-    #[must_use]
-    pub fn seeding(mut self, seeding: Seeding) -> Self {
-        self.seeding = seeding;
-        self
-    }
-
-    /// Seed of all random draws (default 0).
-    #[must_use]
-    pub fn rng_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
-
-    /// What a step does about the gradient of the sweep (default [`Variant::PlusPlus`]).
-    #[must_use]
-    pub fn variant(mut self, variant: Variant) -> Self {
-        self.variant = variant;
-        self
-    }
-
-    /// How far a step goes: a share, from 0 to 1 (default `None`: the smaller one of `3 n_clusters / n` and 0.05). 0 makes every epoch one
-    /// iteration of Lloyd's algorithm.
-    #[must_use]
-    pub fn learning_rate(mut self, rate: Option<f64>) -> Self {
-        self.rate = rate;
-        self
-    }
-
-    /// Steps of an epoch (default as many as there are rows). 0 makes every epoch one iteration of Lloyd's algorithm. With
-    /// [`EpochSize::Doubling`] the [tolerance](VarianceReducedParams::tolerance) counts once epochs have as many steps as there are rows.
-    #[must_use]
-    pub fn epoch_size(mut self, size: EpochSize) -> Self {
-        self.epoch_size = size;
-        self
-    }
-
-    /// Most epochs (default 50).
-    #[must_use]
-    pub fn max_iter(mut self, n: u64) -> Self {
-        self.max_iter = n;
-        self
-    }
-
-    /// A fit ends when the inertia has fallen by less than this share in each of two epochs (default 1e-4; 0: no such rule).
-    #[must_use]
-    pub fn tolerance(mut self, tolerance: f64) -> Self {
-        self.tolerance = tolerance;
-        self
-    }
-
-    /// Whether a fit whose last epoch made steps ends with another sweep, so that the centers are means (default true). A run that is left
-    /// before its end keeps its centers.
-    #[must_use]
-    pub fn polish(mut self, wanted: bool) -> Self {
-        self.polish = wanted;
-        self
-    }
-
-    /// Whether every step measures all distances (default false: only where bounds do not tell the label). The result does not depend on it:
-    /// it is what the bounds are compared with.
-    #[must_use]
-    pub fn search_always(mut self, wanted: bool) -> Self {
-        self.search_always = wanted;
-        self
-    }
-
-    /// Number of threads (default: as [`Executor::new`] with `None`). The result does not depend on it.
-    #[must_use]
-    pub fn threads(mut self, threads: Option<usize>) -> Self {
-        self.threads = threads;
-        self
-    }
-
-    /// Checks the parameters against data of `n` rows and `d` columns.
+    /// Checks the parameters against data of `n` rows, if their number is known, and `dim` columns.
     ///
     /// ```
     /// use shoal::kmeans::EpochSize;
     /// let params = shoal::VarianceReduced::params(8).learning_rate(Some(1.5)).epoch_size(EpochSize::Share(-1.0));
-    /// let refused = params.check(5, 2).unwrap_err().to_string();
-    /// assert!(["n_clusters=8", "learning_rate", "epoch_size"].iter().all(|name| refused.contains(name)));
+    /// let refused = params.check(Some(5), 2).unwrap_err().to_string();
+    /// assert!(["n_clusters", "learning_rate", "epoch_size"].iter().all(|name| refused.contains(name)));
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] that lists everything that is wrong.
-    pub fn check(&self, n: u64, d: usize) -> Result<()> {
-        let mut wrong = Vec::new();
-        if self.n_clusters == 0 || self.n_clusters > MAX_CENTERS {
-            wrong.push(format!("n_clusters must be in 1..={MAX_CENTERS}, got {}", self.n_clusters));
-        } else if self.n_clusters as u64 > n {
-            wrong.push(format!("n_clusters={} must be at most the number of rows, {n}", self.n_clusters));
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) that lists every problem.
+    pub fn check(&self, n: Option<u64>, dim: usize) -> Result<()> {
+        let mut problems = Problems::new();
+        problems.clusters("n_clusters", self.n_clusters, n);
+        if let Some(rate) = self.learning_rate {
+            problems.require((0.0..=1.0).contains(&rate), "learning_rate", "from 0 to 1, or none", rate);
         }
-        if let Some(rate) = self.rate.filter(|rate| !(0.0..=1.0).contains(rate)) {
-            wrong.push(format!("learning_rate must be from 0 to 1, or none, got {rate}"));
-        }
+        let rows = n.unwrap_or(1) as f64;
         let (shown, steps) = match self.epoch_size {
-            EpochSize::Share(share) => (share.to_string(), share * n as f64),
+            EpochSize::Share(share) => (share.to_string(), share * rows),
             EpochSize::Steps(steps) => (steps.to_string(), steps as f64),
-            EpochSize::Doubling => ("doubling".into(), n as f64),
+            EpochSize::Doubling => ("doubling".into(), rows),
         };
-        if !(0.0..=MOST_STEPS).contains(&steps) {
-            wrong.push(format!(
-                "epoch_size must be at least 0, and at most {MOST_STEPS:e} steps, got {shown}"
-            ));
-        }
-        if self.max_iter == 0 {
-            wrong.push("max_iter must be at least 1, got 0".into());
-        }
-        if !self.tolerance.is_finite() || self.tolerance < 0.0 {
-            wrong.push(format!("tol must be a finite number of at least 0, got {}", self.tolerance));
-        }
-        if d == 0 {
-            wrong.push("X must have at least 1 column, got 0".into());
-        }
-        if wrong.is_empty() { Ok(()) } else { Err(Error::InvalidParam(wrong)) }
+        let allowed = format!("at least 0, and at most {MOST_STEPS:e} steps");
+        problems.require((0.0..=MOST_STEPS).contains(&steps), "epoch_size", allowed, shown);
+        problems.at_least_1("max_iter", self.max_iter);
+        problems.finite_at_least_0("tolerance", self.tolerance);
+        problems.columns(dim);
+        problems.into_result()
     }
 
-    /// The rate of the first epoch, over `n` rows.
+    /// The learning rate of the first epoch, over `n` rows.
     fn first_rate(&self, n: u64) -> f64 {
-        self.rate.unwrap_or_else(|| (RATE * self.n_clusters as f64 / n as f64).min(MOST_RATE))
+        self.learning_rate.unwrap_or_else(|| (RATE * self.n_clusters as f64 / n as f64).min(MOST_RATE))
     }
 }
 
@@ -340,7 +282,7 @@ impl Method for VarianceReduced {
     }
 
     fn check(params: &VarianceReducedParams, n: Option<u64>, dim: usize) -> Result<()> {
-        params.check(n.unwrap_or_default(), dim)?;
+        params.check(n, dim)?;
         // A fit allocates this later, where failure would end the process.
         let a_row = 8 + params.seeding.bytes_a_row();
         make_room(&mut Vec::<u8>::new(), "labels and seeding", n.unwrap_or_default(), a_row)?;

@@ -63,7 +63,7 @@ pub struct VarianceReducedSolver<T> {
 }
 
 /// A sweep, and the means of its clusters.
-pub(super) struct Pass<T: Compute> {
+pub(super) struct SweptMeans<T: Compute> {
     pub(super) packed: PackedCenters<T>,
     pub(super) swept: Swept,
     pub(super) means: Vec<T>,
@@ -96,7 +96,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let k = self.params.n_clusters;
-        let seeds = self.params.seeding.choose(data, k, self.params.seed, 0, cx)?;
+        let seeds = self.params.seeding.choose(data, k, self.params.rng_seed, 0, cx)?;
         let n = count_rows(data)?;
         enough_rows(n, k)?;
         self.dim = data.dim();
@@ -114,14 +114,14 @@ impl<T: Compute> VarianceReducedSolver<T> {
         carried: Option<Carried>,
         data: &dyn DataSource<T>,
         cx: &Executor,
-    ) -> Result<Pass<T>> {
+    ) -> Result<SweptMeans<T>> {
         let packed = labels.pack(centers, data.most_values().is_some());
         let swept = labels.sweep(&packed, None, (carried, None), data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| labels.undo())?;
         // A center without rows stays.
         let mut means = centers.data().to_vec();
         to_means(&mut means, centers.cols(), Metric::Euclidean, &swept.clusters);
-        Ok(Pass { packed, swept, means })
+        Ok(SweptMeans { packed, swept, means })
     }
 
     fn epoch(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
@@ -143,7 +143,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             let carried = self.carried_about(MatRef::new(&centers, dim));
             pass = Self::pass(&mut self.labels, MatRef::new(&centers, dim), carried, data, cx)?;
         }
-        let Pass { packed, mut swept, means } = pass;
+        let SweptMeans { packed, mut swept, means } = pass;
         distances += swept.distances;
         let energy = swept.clusters.energy();
         let stalled = self.stalled_by(energy);

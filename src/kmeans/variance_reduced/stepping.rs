@@ -47,7 +47,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             search_always: self.params.search_always,
         };
         let mut inner = Inner::new(start, cx);
-        let rng = &mut Rng::keyed(self.params.seed, Purpose::Epoch, self.iteration);
+        let rng = &mut Rng::keyed(self.params.rng_seed, Purpose::Epoch, self.iteration);
         if data.access() == Access::Random {
             let n = self.labels.of_rows.len() as u64;
             let odds = data.weights().map(Odds::new);

@@ -1,0 +1,273 @@
+//! Parameters by name, their setters, and the checks that they share.
+
+use std::fmt::{self, Display};
+
+use crate::error::{Error, InvalidParam, Result};
+use crate::kernel::MAX_CENTERS;
+use crate::names::Named;
+
+/// The value of a parameter that is set by its name, for example from a configuration file.
+///
+/// ```
+/// use shoal::{KMeans, fit::Value};
+/// let mut params = KMeans::params(8);
+/// for (name, value) in [("tolerance", Value::Int(0)), ("algorithm", "elkan".into())] {
+///     params.set(name, value).unwrap();
+/// }
+/// let refused = params.set("tol", 0.1.into()).unwrap_err().to_string();
+/// assert!(refused.ends_with("did you mean \"tolerance\"?"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// No value, for parameters that are optional.
+    None,
+    /// A switch.
+    Bool(bool),
+    /// An integer. Parameters that are real numbers take it too.
+    Int(i128),
+    /// A real number.
+    Float(f64),
+    /// The name of an option.
+    Text(String),
+    /// Several numbers, for example given centers one after the other.
+    Floats(Vec<f64>),
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Bool(value) => value.fmt(f),
+            Self::Int(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::Text(value) => write!(f, "{value:?}"),
+            Self::Floats(values) => write!(f, "{} numbers", values.len()),
+        }
+    }
+}
+
+macro_rules! value_of {
+    ($($t:ty: $value:ident => $made:expr;)+) => {$(
+        impl From<$t> for Value {
+            fn from($value: $t) -> Self {
+                $made
+            }
+        }
+    )+};
+}
+
+value_of! {
+    bool: value => Self::Bool(value);
+    i32: value => Self::Int(value.into());
+    i64: value => Self::Int(value.into());
+    u32: value => Self::Int(value.into());
+    u64: value => Self::Int(value.into());
+    usize: value => Self::Int(value as i128);
+    f32: value => Self::Float(value.into());
+    f64: value => Self::Float(value);
+    &str: value => Self::Text(value.to_owned());
+    String: value => Self::Text(value);
+    Vec<f64>: value => Self::Floats(value);
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::None, Into::into)
+    }
+}
+
+/// The type of a parameter that can be set by name.
+///
+/// ```
+/// use shoal::fit::{Parameter, Value};
+/// assert_eq!(f64::from_value("tolerance", Value::Int(1)).unwrap(), 1.0);
+/// assert_eq!(Option::<u64>::from_value("max_iter", Value::None).unwrap(), None);
+/// let refused = u64::from_value("max_iter", Value::Float(0.5)).unwrap_err();
+/// assert_eq!(refused.to_string(), "max_iter must be an integer of at least 0, got 0.5");
+/// ```
+pub trait Parameter: Sized {
+    /// The value of the parameter `name`.
+    ///
+    /// # Errors
+    /// What the parameter must be, for a value of another type.
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam>;
+}
+
+impl Parameter for bool {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Bool(value) => Ok(value),
+            other => Err(InvalidParam::new(name, "true or false", other)),
+        }
+    }
+}
+
+impl Parameter for u64 {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
+            other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
+        }
+    }
+}
+
+impl Parameter for usize {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Int(value) if Self::try_from(value).is_ok() => Ok(value as Self),
+            other => Err(InvalidParam::new(name, "an integer of at least 0", other)),
+        }
+    }
+}
+
+impl Parameter for f64 {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Float(value) => Ok(value),
+            Value::Int(value) => Ok(value as Self),
+            other => Err(InvalidParam::new(name, "a number", other)),
+        }
+    }
+}
+
+impl<T: Parameter> Parameter for Option<T> {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        if value == Value::None {
+            return Ok(None);
+        }
+        T::from_value(name, value).map(Some).map_err(InvalidParam::or_none)
+    }
+}
+
+impl<T: Named> Parameter for T {
+    fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam> {
+        match value {
+            Value::Text(text) => Self::of_name(name, &text),
+            other => {
+                let names: Vec<String> = Self::NAMED.iter().map(|(_, name)| format!("{name:?}")).collect();
+                Err(InvalidParam::new(name, format!("one of {}", names.join(", ")), other))
+            }
+        }
+    }
+}
+
+/// Gives a struct of parameters a setter for each of its fields, and access to all of them by name.
+///
+/// `setters! { Params(fixed: usize) { /// Doc. name: Type, ... } }`: the fixed ones are arguments of the constructor; they have no setter but can be
+/// set by name. A field of type `T as impl Into<T>` has a setter that converts its argument.
+macro_rules! setters {
+    ($params:ident($($fixed:ident),*) {
+        $($(#[$about:meta])* $name:ident: $t:ty $(as $given:ty)?),* $(,)?
+    }) => {
+        impl $params {
+            /// The names of all parameters.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($fixed),)* $(stringify!($name)),*];
+
+            $($crate::fit::setters!(@setter [$(#[$about])*] $name: $t $(as $given)?);)*
+
+            /// Sets the parameter called `name`. [`NAMES`](Self::NAMES) lists the names; each is that of a setter or of an argument of the
+            /// constructor. See [`Value`](crate::fit::Value) for an example.
+            ///
+            /// # Errors
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam) for an unknown name, and for a value of another type. The range of the
+            /// value is checked with all others by [`check`](Self::check).
+            pub fn set(&mut self, name: &str, value: $crate::fit::Value) -> $crate::error::Result<()> {
+                match name {
+                    $(stringify!($fixed) => {
+                        self.$fixed = $crate::fit::Parameter::from_value(stringify!($fixed), value)?;
+                    })*
+                    $(stringify!($name) => {
+                        self.$name = $crate::fit::Parameter::from_value(stringify!($name), value)?;
+                    })*
+                    _ => return Err($crate::names::unknown_name("parameter", name, Self::NAMES).into()),
+                }
+                Ok(())
+            }
+        }
+    };
+    (@setter [$($about:tt)*] $name:ident: $t:ty) => {
+        $($about)*
+        #[must_use]
+        pub fn $name(mut self, $name: $t) -> Self {
+            self.$name = $name;
+            self
+        }
+    };
+    (@setter [$($about:tt)*] $name:ident: $t:ty as $given:ty) => {
+        $($about)*
+        #[must_use]
+        pub fn $name(mut self, $name: $given) -> Self {
+            self.$name = $name.into();
+            self
+        }
+    };
+}
+pub(crate) use setters;
+
+/// Everything that is wrong with a set of parameters, told at once.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(Vec<InvalidParam>);
+
+impl Problems {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// The parameter `name` must be as `expected` says, unless that `holds`.
+    pub(crate) fn require(
+        &mut self,
+        holds: bool,
+        name: &'static str,
+        expected: impl Into<String>,
+        got: impl Display,
+    ) {
+        if !holds {
+            self.0.push(InvalidParam::new(name, expected, got));
+        }
+    }
+
+    /// A count of at least 1.
+    pub(crate) fn at_least_1(&mut self, name: &'static str, value: u64) {
+        self.require(value >= 1, name, "at least 1", value);
+    }
+
+    /// A finite number that is not negative.
+    pub(crate) fn finite_at_least_0(&mut self, name: &'static str, value: f64) {
+        self.require(value.is_finite() && value >= 0.0, name, "a finite number of at least 0", value);
+    }
+
+    /// A share of a whole.
+    pub(crate) fn share(&mut self, name: &'static str, value: f64) {
+        self.require((0.0..=1.0).contains(&value), name, "from 0 to 1", value);
+    }
+
+    /// A number of clusters: no more than the kernels can count, nor than there are rows, if their number is known.
+    pub(crate) fn clusters(&mut self, name: &'static str, k: usize, n: Option<u64>) {
+        if k == 0 || k > MAX_CENTERS {
+            self.require(false, name, format!("in 1..={MAX_CENTERS}"), k);
+        } else if let Some(n) = n {
+            self.require(k as u64 <= n, name, format!("at most the number of rows, {n}"), k);
+        }
+    }
+
+    /// A number of neighbors of a row among the other rows.
+    pub(crate) fn neighbors(&mut self, m: usize, n: Option<u64>) {
+        match n {
+            Some(n) => {
+                let allowed = format!("at least 1 and less than the number of rows, {n}");
+                self.require(m > 0 && (m as u64) < n, "n_neighbors", allowed, m);
+            }
+            None => self.at_least_1("n_neighbors", m as u64),
+        }
+    }
+
+    /// The number of columns of the rows.
+    pub(crate) fn columns(&mut self, dim: usize) {
+        self.at_least_1("columns", dim as u64);
+    }
+
+    pub(crate) fn into_result(self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(Error::InvalidParam(self.0)) }
+    }
+}
