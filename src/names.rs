@@ -11,13 +11,11 @@ pub trait Named: Copy + PartialEq + Sized + 'static {
 
     /// The value called `name`, for the parameter `option`.
     fn of_name(option: &'static str, name: &str) -> Result<Self, InvalidParam> {
-        match Self::NAMED.iter().find(|(_, known)| *known == name) {
-            Some(&(value, _)) => Ok(value),
-            None => {
-                let names: Vec<&str> = Self::NAMED.iter().map(|&(_, known)| known).collect();
-                Err(unknown_name(option, name, &names))
-            }
+        if let Some(&(value, _)) = Self::NAMED.iter().find(|(_, known)| *known == name) {
+            return Ok(value);
         }
+        let names: Vec<&str> = Self::NAMED.iter().map(|&(_, known)| known).collect();
+        Err(unknown_name(option, name, &names))
     }
 }
 

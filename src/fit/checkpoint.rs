@@ -21,6 +21,7 @@ fn fingerprint_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "used in map_err")]
 fn damaged(problem: String) -> Error {
     Error::Source(format!("the checkpoint: {problem}"))
 }

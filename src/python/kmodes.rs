@@ -28,6 +28,7 @@ pub(super) struct ModesRun;
 #[pymethods]
 impl ModesRun {
     /// Makes the neighbor graph, if it does not exist.
+    #[expect(clippy::needless_pass_by_value, reason = "as Python passes it")]
     fn prepare(this: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
         let run = this.as_super();
         run.enter_with(py, |run: &mut KModesRun, input, cx| run.prepare_on(input, cx))
@@ -47,6 +48,7 @@ impl ModesRun {
     }
 
     /// The affinity's row starts, columns and weights.
+    #[expect(clippy::needless_pass_by_value, reason = "as Python passes it")]
     fn affinity<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> PyResult<[Bound<'py, PyAny>; 3]> {
         this.as_super().with(|run: &mut KModesRun| {
             let (starts, columns, weights) =

@@ -87,6 +87,7 @@ pub(super) struct MixtureRun;
 #[pymethods]
 impl MixtureRun {
     /// A copy of the coreset that the fit works on; None if it works on all rows.
+    #[expect(clippy::needless_pass_by_value, reason = "as Python passes it")]
     fn coreset<'py>(this: PyRef<'py, Self>, py: Python<'py>) -> PyResult<Option<Parts<'py>>> {
         let coreset =
             this.as_super().with(|run: &mut fit::Run<TruncatedGaussianMixture>| match run.solver() {

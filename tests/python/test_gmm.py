@@ -371,7 +371,7 @@ def test_sparse_rows_are_rows(kind, size):
     np.testing.assert_allclose(b.score_samples(sp.csr_array(dense)), a.score_samples(dense), rtol=1e-9)
     if size:
         assert isinstance(b.coreset_.points, sp.csr_array)
-    with pytest.raises(ValueError, match="covariance_type must be .* for sparse rows, got .diag"):
+    with pytest.raises(ValueError, match=r"covariance_type must be .* for sparse rows, got .diag"):
         TruncatedGaussianMixture(12, covariance_type="diag").fit(sp.csr_array(dense))
 
 

@@ -152,8 +152,8 @@ impl<T: Compute> Rules<'_, T> {
 
     /// Compares the open rows, label by label, with the centers near their own. With `u` the row's upper
     /// bound and `s(a)` the distance from its center `c_a` to the nearest other center, the second nearest
-    /// center is within `u + s(a)` of the row. So no center farther from `c_a` than `u` plus the reach of `u
-    /// + s(a)` can be among the nearest two.
+    /// center is within `u + s(a)` of the row. So no center farther from `c_a` than `u` plus the reach of
+    /// `u + s(a)` can be among the nearest two.
     fn meet_balls(&self, open: &[u32], chunk: &Part<'_, T>, work: &mut Work<T>) -> usize {
         let (k, dim) = (self.packed.n_centers(), chunk.values.cols());
         work.lists.by_panel(open, chunk.old, 1, k);
