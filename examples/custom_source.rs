@@ -25,7 +25,7 @@ impl Rings {
 }
 
 impl TileReader<f32> for Rings {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<f32>) -> MatRef<'s, f32> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<f32>) -> Result<MatRef<'s, f32>> {
         scratch.clear();
         Self::fill(rows.start as u64..rows.end as u64, scratch);
         MatRef::new(scratch, 2)

@@ -1,12 +1,12 @@
-//! This module knows rows that somebody else makes, a chunk at a time.
+//! Streams of rows: iterators of chunks as sources.
 
 use std::fmt;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::adapters::{check_weights, no_weight};
 use super::pass::{OpenPass, Pass, Piece};
-use super::{Access, Block, DataSource, TileReader};
+use super::weights::{check_weights, no_weight};
+use super::{Access, DataSource, TileReader, Visit};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -183,8 +183,8 @@ impl<T: Float> Iterator for Checked<'_, T> {
 }
 
 impl<T: Float> TileReader<T> for Rows<T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> MatRef<'s, T> {
-        MatRef::new(&self.chunk.values, self.dim).slice(rows.start, rows.end)
+    fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(MatRef::new(&self.chunk.values, self.dim).slice(rows.start, rows.end))
     }
 }
 
@@ -213,29 +213,19 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
             Feed::Replay(_) => Access::Replay,
         }
     }
-    fn for_each_block(
-        &self,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.pass()?.read(self.dim, tile_rows, f)
     }
-    fn for_each_block_from(
-        &self,
-        row: u64,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.open.read_from(row, || self.pass(), (self.dim, tile_rows), f)
-    }
-    fn gather(&self, _rows: &[u64], _out: &mut Vec<T>) -> Result<()> {
-        Err(Error::Source("single rows of a stream cannot be read; write it to a file and open that".into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::take;
+    use std::ops::ControlFlow;
+
+    use super::super::{Block, take};
     use super::*;
 
     fn stream() -> impl Iterator<Item = Result<Chunk<f32>>> {
@@ -246,7 +236,7 @@ mod tests {
         let mut seen = Vec::new();
         source.for_each_block(3, &mut |block| {
             let mut scratch = Vec::new();
-            block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| seen.push(row[1]));
+            block.rows.tile(0..block.len, &mut scratch)?.iter().for_each(|row| seen.push(row[1]));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(seen)
@@ -317,7 +307,7 @@ mod tests {
                         assert_eq!(block.first_row, at);
                         taken = block.len.min(1 + step % 3);
                         let mut scratch = Vec::new();
-                        block.rows.tile(0..taken, &mut scratch).iter().for_each(|row| found.push(row[1]));
+                        block.rows.tile(0..taken, &mut scratch)?.iter().for_each(|row| found.push(row[1]));
                         Ok(ControlFlow::Break(()))
                     })
                     .unwrap();
@@ -331,7 +321,7 @@ mod tests {
         // What went by is gone, but for passes that can be made anew.
         let mut first = None;
         let mut look = |block: Block<'_, f32>| {
-            first = Some(block.rows.tile(0..1, &mut Vec::new()).row(0)[1]);
+            first = Some(block.rows.tile(0..1, &mut Vec::new())?.row(0)[1]);
             Ok(ControlFlow::Break(()))
         };
         assert!(once.for_each_block_from(1, 3, &mut look).is_err());

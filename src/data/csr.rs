@@ -1,9 +1,10 @@
-//! This module knows sparse rows in memory: compressed, row by row, as SciPy keeps them.
+//! Sparse rows in memory, in the compressed format of SciPy (CSR).
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
+use super::any::stored;
 use super::raw::one_block;
-use super::{Access, AnySource, Block, DataSource, RawRows, Source, TileReader, no_such_row};
+use super::{Access, AnySource, DataSource, RawRows, Source, TileReader, Visit, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
@@ -229,10 +230,10 @@ impl<'a> Csr<'a> {
     }
 
     /// Appends rows to `out`, which has sparse ones, in order and each column once.
-    fn append<T: Float>(&self, rows: Range<usize>, out: &mut RowBuf<T>) {
+    fn append<T: Float>(&self, rows: Range<usize>, out: &mut RowBuf<T>) -> Result<()> {
         let stored = self.stored(rows.clone());
         let (first, mut converted) = (stored.start, Vec::new());
-        let values: &MatRef<'_, T> = &TileReader::<T>::tile(&self.values, stored, &mut converted);
+        let values: MatRef<'_, T> = self.values.tile(stored, &mut converted)?;
         let mut row_values = Vec::new();
         for row in rows {
             let stored = self.stored(row..row + 1);
@@ -254,6 +255,7 @@ impl<'a> Csr<'a> {
             }
             out.end_row();
         }
+        Ok(())
     }
 
     fn check_rows(&self, rows: &[u64]) -> Result<()> {
@@ -265,12 +267,12 @@ impl<'a> Csr<'a> {
 }
 
 impl<T: Float> TileReader<T> for Csr<'_> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         let mut sparse = RowBuf::sparse(self.cols);
-        self.append(rows, &mut sparse);
+        self.append(rows, &mut sparse)?;
         match sparse.as_sparse() {
-            Some(rows) => fill(rows, scratch),
-            None => unreachable!("it began as sparse"),
+            Some(rows) => Ok(fill(rows, scratch)),
+            None => unreachable!("the buffer holds sparse rows"),
         }
     }
     fn sparse<'s>(
@@ -278,32 +280,32 @@ impl<T: Float> TileReader<T> for Csr<'_> {
         rows: Range<usize>,
         picked: Option<&[u32]>,
         scratch: &'s mut RowBuf<T>,
-    ) -> Option<SparseRef<'s, T>> {
+    ) -> Result<Option<SparseRef<'s, T>>> {
         let stored = self.stored(rows.clone());
         let Some(columns) = self.in_place() else {
             scratch.begin_sparse(self.cols);
             let Some(picked) = picked.filter(|picked| 2 * picked.len() <= rows.len()) else {
-                self.append(rows, scratch);
-                return scratch.as_sparse();
+                self.append(rows, scratch)?;
+                return Ok(scratch.as_sparse());
             };
             let mut wanted = picked.to_vec();
             wanted.sort_unstable();
             let mut wanted = wanted.into_iter().peekable();
             for r in 0..rows.len() {
                 match wanted.next_if_eq(&(r as u32)) {
-                    Some(_) => self.append(rows.start + r..rows.start + r + 1, scratch),
+                    Some(_) => self.append(rows.start + r..rows.start + r + 1, scratch)?,
                     None => scratch.end_row(),
                 }
             }
-            return scratch.as_sparse();
+            return Ok(scratch.as_sparse());
         };
         let columns = &columns[stored.clone()];
         let RowBuf { starts, values, .. } = scratch;
         starts.clear();
         starts.extend((rows.start..=rows.end).map(|row| self.indptr.get(row) as usize - stored.start));
-        let values = TileReader::<T>::tile(&self.values, stored, values);
+        let values: MatRef<'_, T> = self.values.tile(stored, values)?;
         let values = &values.data()[..values.rows()];
-        Some(SparseRef::new(starts, columns, values, self.cols))
+        Ok(Some(SparseRef::new(starts, columns, values, self.cols)))
     }
 }
 
@@ -340,11 +342,7 @@ impl<T: Float> DataSource<T> for Csr<'_> {
     fn most_values(&self) -> Option<usize> {
         Some(self.most)
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         one_block(self, self.shape().0, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
@@ -352,7 +350,7 @@ impl<T: Float> DataSource<T> for Csr<'_> {
         make_room(out, "copied rows", rows.len() as u64, self.cols)?;
         let mut zeros = Vec::new();
         for &row in rows {
-            let row = TileReader::<T>::tile(self, row as usize..row as usize + 1, &mut zeros);
+            let row = TileReader::<T>::tile(self, row as usize..row as usize + 1, &mut zeros)?;
             out.extend_from_slice(row.row(0));
         }
         Ok(())
@@ -362,7 +360,7 @@ impl<T: Float> DataSource<T> for Csr<'_> {
         let mut buffer = RowBuf::sparse(self.cols);
         for &row in rows {
             buffer.begin_sparse(self.cols);
-            self.append(row as usize..row as usize + 1, &mut buffer);
+            self.append(row as usize..row as usize + 1, &mut buffer)?;
             out.push(buffer.rows(), 0);
         }
         Ok(())
@@ -371,24 +369,24 @@ impl<T: Float> DataSource<T> for Csr<'_> {
 
 impl Source for Csr<'_> {
     fn any(&self) -> AnySource<'_> {
-        if self.values.layout().dtype.computed_as_f64() { AnySource::F64(self) } else { AnySource::F32(self) }
+        stored(self, self.values.layout().dtype)
     }
 }
 
 impl<T: Float> TileReader<T> for Rows<'_, T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        filled(self.slice(rows.start, rows.end), scratch)
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(filled(self.slice(rows.start, rows.end), scratch))
     }
     fn sparse<'s>(
         &'s self,
         rows: Range<usize>,
         _picked: Option<&[u32]>,
         _scratch: &'s mut RowBuf<T>,
-    ) -> Option<SparseRef<'s, T>> {
-        match self {
+    ) -> Result<Option<SparseRef<'s, T>>> {
+        Ok(match self {
             Self::Dense(_) => None,
             Self::Sparse(all) => Some(all.slice(rows.start, rows.end)),
-        }
+        })
     }
 }
 
@@ -408,11 +406,7 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
             Self::Sparse(rows) => Some(rows.iter().map(|(columns, _)| columns.len()).max().unwrap_or(0)),
         }
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         one_block(self, Rows::rows(self), f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
@@ -422,7 +416,7 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
         make_room(out, "copied rows", rows.len() as u64, self.cols())?;
         let mut zeros = Vec::new();
         for &row in rows {
-            out.extend_from_slice(self.tile(row as usize..row as usize + 1, &mut zeros).row(0));
+            out.extend_from_slice(self.tile(row as usize..row as usize + 1, &mut zeros)?.row(0));
         }
         Ok(())
     }
@@ -439,16 +433,16 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
 
 /// As the rows that it holds.
 impl<T: Float> TileReader<T> for RowBuf<T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        filled(self.rows().slice(rows.start, rows.end), scratch)
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(filled(self.rows().slice(rows.start, rows.end), scratch))
     }
     fn sparse<'s>(
         &'s self,
         rows: Range<usize>,
         _picked: Option<&[u32]>,
         _scratch: &'s mut RowBuf<T>,
-    ) -> Option<SparseRef<'s, T>> {
-        self.as_sparse().map(|all| all.slice(rows.start, rows.end))
+    ) -> Result<Option<SparseRef<'s, T>>> {
+        Ok(self.as_sparse().map(|all| all.slice(rows.start, rows.end)))
     }
 }
 
@@ -466,11 +460,7 @@ impl<T: Float> DataSource<T> for RowBuf<T> {
     fn most_values(&self) -> Option<usize> {
         DataSource::most_values(&self.rows())
     }
-    fn for_each_block(
-        &self,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.rows().for_each_block(tile_rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {

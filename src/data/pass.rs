@@ -1,4 +1,4 @@
-//! This module knows a pass over rows that come in pieces, which can be left and gone on with.
+//! Passes over rows that come in pieces, which can be left and resumed.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;

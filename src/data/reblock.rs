@@ -1,4 +1,4 @@
-//! This module knows how rows that come in pieces of any length become blocks of whole tiles.
+//! Cuts rows that come in pieces of any length into blocks of whole tiles.
 
 use std::ops::{ControlFlow, Range};
 
@@ -30,23 +30,36 @@ struct Part<'a, T: Float> {
     rows: Range<usize>,
 }
 
-impl<T: Float> TileReader<T> for Part<'_, T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+impl<T: Float> Part<'_, T> {
+    /// Rows of the part as rows of the block.
+    fn of_whole(&self, rows: &Range<usize>) -> Range<usize> {
         assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
-        self.whole.tile(self.rows.start + rows.start..self.rows.start + rows.end, scratch)
+        self.rows.start + rows.start..self.rows.start + rows.end
     }
-    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
-        self.whole.tile_of(self.rows.start + rows.start..self.rows.start + rows.end, picked, scratch)
+}
+
+impl<T: Float> TileReader<T> for Part<'_, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        self.whole.tile(self.of_whole(&rows), scratch)
+    }
+    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
+        self.whole.copy_tile(self.of_whole(&rows), scratch)
+    }
+    fn tile_of<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        self.whole.tile_of(self.of_whole(&rows), picked, scratch)
     }
     fn sparse<'s>(
         &'s self,
         rows: Range<usize>,
         picked: Option<&[u32]>,
         scratch: &'s mut RowBuf<T>,
-    ) -> Option<SparseRef<'s, T>> {
-        assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
-        self.whole.sparse(self.rows.start + rows.start..self.rows.start + rows.end, picked, scratch)
+    ) -> Result<Option<SparseRef<'s, T>>> {
+        self.whole.sparse(self.of_whole(&rows), picked, scratch)
     }
 }
 
@@ -184,7 +197,7 @@ mod tests {
                 if let Some(found) = block.weights {
                     assert_eq!(found, &weights[seen.len() / 2..][..block.len]);
                 }
-                block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| seen.extend_from_slice(row));
+                block.rows.tile(0..block.len, &mut scratch)?.iter().for_each(|row| seen.extend_from_slice(row));
                 lengths.push(block.len);
                 Ok(ControlFlow::Continue(()))
             };

@@ -135,7 +135,7 @@ mod tests {
     fn all(source: &dyn DataSource<f64>) -> Result<Vec<f64>> {
         let (mut seen, mut scratch) = (Vec::new(), Vec::new());
         source.for_each_block(8, &mut |block| {
-            block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| seen.extend_from_slice(row));
+            block.rows.tile(0..block.len, &mut scratch)?.iter().for_each(|row| seen.extend_from_slice(row));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(seen)

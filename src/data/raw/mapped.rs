@@ -1,18 +1,18 @@
-//! This module knows rows in a memory-mapped file, and how a pass reads ahead of itself.
+//! Rows in a memory-mapped file, which passes read ahead.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use memmap2::Mmap;
 
 use super::layout::Layout;
 use super::rows::{RawRows, one_block};
-use crate::data::{Access, Block, DataSource, Dtype, TileReader};
+use crate::data::{Access, DataSource, Dtype, TileReader, Visit};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -79,8 +79,6 @@ struct MappedFile {
     unreadable: OnceLock<io::Error>,
     /// The access pattern that the system was last told of.
     advised: AtomicU8,
-    /// The first row that was found to have another number of columns.
-    misfit: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -163,7 +161,6 @@ impl Mapped {
             shrunk: AtomicU64::new(u64::MAX),
             unreadable: OnceLock::new(),
             advised: AtomicU8::new(0),
-            misfit: AtomicUsize::new(usize::MAX),
         };
         Ok(Self { file: Arc::new(file), offset: offset as usize, layout, led: false })
     }
@@ -204,23 +201,23 @@ impl Mapped {
         }
     }
 
-    /// Whether the rows can still be read: checks the length where they cross a step. The pass ends in the error.
-    fn check_at_step(&self, rows: &Range<usize>) -> bool {
+    /// Refuses rows of a file that is shorter than it was. Looks at the length where the rows cross a step.
+    fn check_at_step(&self, rows: &Range<usize>) -> Result<()> {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
         let step = |row: usize| row * row_stride.unsigned_abs() / LENGTH_STEP;
         let scattered = row_stride.unsigned_abs() < cols * dtype.size();
         if scattered || step(rows.start) != step(rows.end) {
-            self.check_length().is_ok()
+            self.check_length()
         } else {
-            self.length_found().is_ok()
+            self.length_found()
         }
     }
 
-    /// Zeros in place of rows that are gone.
-    fn zeros<'s, T: Float>(&self, rows: usize, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        scratch.clear();
-        scratch.resize(rows * self.layout.cols, T::ZERO);
-        MatRef::new(scratch, self.layout.cols)
+    /// Checks rows that are about to be read, and reads ahead of them.
+    fn prepare(&self, rows: &Range<usize>) -> Result<()> {
+        self.check_at_step(rows)?;
+        self.read_ahead(rows);
+        self.check_leads(rows.clone())
     }
 
     /// The same rows, each led by an `i32` that must be their number of columns; there must be room for one before the first.
@@ -240,15 +237,6 @@ impl Mapped {
         let at = self.offset + row * self.layout.row_stride as usize - 4;
         let map = &self.file.map;
         i32::from_le_bytes([map[at], map[at + 1], map[at + 2], map[at + 3]])
-    }
-
-    /// Remembers the first of the rows that is led by another number of columns, for the end of the pass.
-    fn note_misfits(&self, mut rows: impl Iterator<Item = usize>) {
-        if self.led
-            && let Some(row) = rows.find(|&row| self.lead(row) != self.layout.cols as i32)
-        {
-            self.file.misfit.fetch_min(row, Ordering::Relaxed);
-        }
     }
 
     /// Refuses rows that are led by another number of columns.
@@ -365,23 +353,28 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 }
 
 impl<T: Float> TileReader<T> for Mapped {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        if !self.check_at_step(&rows) {
-            return self.zeros(rows.len(), scratch);
-        }
-        self.read_ahead(&rows);
-        self.note_misfits(rows.clone());
-        self.view().read(rows, scratch)
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        self.prepare(&rows)?;
+        Ok(self.view().read(rows, scratch))
     }
-    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        if !picked.is_empty() && !self.check_at_step(&rows) {
-            return self.zeros(rows.len(), scratch);
+    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
+        self.prepare(&rows)?;
+        Ok(self.view().read_copy(rows, scratch))
+    }
+    fn tile_of<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        if !picked.is_empty() {
+            self.check_at_step(&rows)?;
         }
         if 8 * picked.len() > rows.len() {
             self.read_ahead(&rows);
         }
-        self.note_misfits(picked.iter().map(|&r| rows.start + r as usize));
-        self.view().read_some(rows, picked, scratch)
+        self.check_leads(picked.iter().map(|&r| rows.start + r as usize))?;
+        Ok(self.view().read_some(rows, picked, scratch))
     }
 }
 
@@ -398,20 +391,10 @@ impl<T: Float> DataSource<T> for Mapped {
     fn always_finite(&self) -> bool {
         !self.layout.dtype.is_float()
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.advise(Pattern::Sequential);
         self.check_length()?;
-        let outcome = one_block(self, self.layout.rows, f);
-        self.length_found()?;
-        match self.file.misfit.load(Ordering::Relaxed) {
-            usize::MAX => outcome,
-            // Whatever else the pass came to, it came of rows that are none.
-            row => Err(self.misfit(row)),
-        }
+        one_block(self, self.layout.rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         // Sequential advice would read some hundred kilobytes for every single row.

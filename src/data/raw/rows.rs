@@ -1,14 +1,14 @@
-//! This module knows rows in memory of any type and strides: read in place, or converted a tile at a time.
+//! Rows in memory of any stored type and strides, read in place or converted a tile at a time.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use half::{bf16, f16};
 
 use super::layout::Layout;
 use super::stored::{Element, Stored, Truth, bytes_of, with_stored};
-use crate::data::{Access, Block, DataSource, Dtype, TileReader, no_such_row};
+use crate::data::{Access, Block, DataSource, Dtype, TileReader, Visit, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
@@ -129,19 +129,19 @@ impl<'a> RawRows<'a> {
 
     /// The rows of a view with any strides.
     #[cfg(feature = "ndarray")]
-    pub(in crate::data) fn from_view<T: Float>(view: &ndarray::ArrayView2<'a, T>) -> Self {
-        let size = size_of::<T>() as isize;
+    pub(in crate::data) fn from_view<E: Element>(view: &ndarray::ArrayView2<'a, E>) -> Result<Self> {
+        let size = size_of::<E>() as isize;
         let (rows, cols) = view.dim();
+        refuse_no_columns(cols)?;
         let layout = Layout {
-            dtype: Dtype::of::<T>(),
+            dtype: E::DTYPE,
             rows,
             cols,
             row_stride: view.strides()[0] * size,
             col_stride: view.strides()[1] * size,
         };
-        // Between the values of a view there may be others that somebody else writes to: they are not
-        // borrowed.
-        Self { base: view.as_ptr().cast(), layout, gaps: false, bytes: PhantomData }
+        // Other threads may write to values between those of the view: only the view itself is borrowed.
+        Ok(Self { base: view.as_ptr().cast(), layout, gaps: false, bytes: PhantomData })
     }
 
     /// Where the values lie.
@@ -200,13 +200,19 @@ impl<'a> RawRows<'a> {
                 return MatRef::with_stride(data, n, cols, stride);
             }
         }
-        let needed = n * cols;
+        MatRef::new(self.read_copy(rows, scratch), cols)
+    }
+
+    /// The rows `rows`, converted into `scratch`.
+    pub(super) fn read_copy<T: Float>(self, rows: Range<usize>, scratch: &mut Vec<T>) -> &mut [T] {
+        assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
+        let needed = rows.len() * self.layout.cols;
         if scratch.len() < needed {
             scratch.resize(needed, T::ZERO);
         }
         let out = &mut scratch[..needed];
         self.convert(rows.start, out);
-        MatRef::new(out, cols)
+        out
     }
 
     /// As `read`, where only the rows `picked` are needed, counted from the first of `rows`.
@@ -317,11 +323,19 @@ fn refuse_no_columns(cols: usize) -> Result<()> {
 }
 
 impl<T: Float> TileReader<T> for RawRows<'_> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        self.read(rows, scratch)
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(self.read(rows, scratch))
     }
-    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        self.read_some(rows, picked, scratch)
+    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
+        Ok(self.read_copy(rows, scratch))
+    }
+    fn tile_of<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        Ok(self.read_some(rows, picked, scratch))
     }
 }
 
@@ -329,10 +343,10 @@ impl<T: Float> TileReader<T> for RawRows<'_> {
 pub(in crate::data) fn one_block<T: Float>(
     reader: &dyn TileReader<T>,
     rows: usize,
-    f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    f: &mut Visit<'_, T>,
 ) -> Result<()> {
     if rows > 0 {
-        // Nothing follows: whether `f` wants to go on does not matter.
+        // No block follows: it does not matter whether `f` ends the pass.
         let _ = f(Block { first_row: 0, len: rows, rows: reader, weights: None })?;
     }
     Ok(())
@@ -351,11 +365,7 @@ impl<T: Float> DataSource<T> for RawRows<'_> {
     fn always_finite(&self) -> bool {
         !self.layout.dtype.is_float()
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         one_block(self, self.layout.rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {

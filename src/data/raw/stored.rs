@@ -1,4 +1,4 @@
-//! This module knows how stored numbers become computed ones.
+//! Types of stored numbers, and their conversion to the compute types.
 #![allow(unsafe_code)]
 
 use half::slice::HalfFloatSliceExt;
@@ -18,6 +18,8 @@ mod sealed {
 /// assert_eq!(<u8 as Element>::DTYPE, Dtype::U8);
 /// ```
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The type that rows of such numbers are computed in: see [`Dtype::computed_as_f64`].
+    type Compute: Float;
     /// The same type as a value.
     const DTYPE: Dtype;
 }
@@ -102,15 +104,16 @@ stored!(from_f32: u8, i8, i16, u16, f32);
 stored!(from_f64: i32, u32, i64, u64, f64);
 
 macro_rules! elements {
-    ($($t:ty => $dtype:ident),*) => {
+    ($compute:ty: $($t:ty => $dtype:ident),*) => {
         $(impl sealed::Sealed for $t {}
         impl Element for $t {
+            type Compute = $compute;
             const DTYPE: Dtype = Dtype::$dtype;
         })*
     };
 }
-elements!(bool => Bool, u8 => U8, i8 => I8, i16 => I16, u16 => U16, f16 => F16, bf16 => Bf16);
-elements!(f32 => F32, i32 => I32, u32 => U32, i64 => I64, u64 => U64, f64 => F64);
+elements!(f32: u8 => U8, i8 => I8, i16 => I16, u16 => U16, f16 => F16, bf16 => Bf16, f32 => F32);
+elements!(f64: bool => Bool, i32 => I32, u32 => U32, i64 => I64, u64 => U64, f64 => F64);
 
 /// Evaluates an expression with `$S` standing for the [`Stored`] type of a [`Dtype`].
 macro_rules! with_stored {
@@ -132,6 +135,6 @@ pub(super) use with_stored;
 /// The bytes of stored numbers.
 pub(in crate::data) fn bytes_of<E: Element>(values: &[E]) -> &[u8] {
     // SAFETY: the implementors of `Element` are primitive numbers without padding, so that all their bytes
-    // are initialised; the length is that of the slice in bytes.
+    // are initialized; the length is that of the slice in bytes.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
