@@ -32,7 +32,8 @@
 //!
 //! # Features
 //!
-//! - `ndarray` (default): `ndarray` views are sources.
+//! - `ndarray` (default): `ndarray` arrays and views are sources, and models return their results as arrays. The crate is re-exported as
+//!   `shoal::ndarray`.
 //! - `python`: the bindings behind the Python package; not for Rust users.
 
 pub mod centers;
@@ -68,6 +69,8 @@ pub use gmm::{GaussianMixture, TruncatedGaussianMixture};
 pub use kmeans::{Algorithm, BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 pub use kmodes::LaplacianKModes;
 pub use matrix::MatRef;
+#[cfg(feature = "ndarray")]
+pub use ndarray;
 pub use parallel::{Executor, Interrupt};
 pub use rows::{RowBuf, Rows, SparseRef};
 pub use seeding::Seeding;

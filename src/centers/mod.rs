@@ -1,5 +1,7 @@
 //! What all center-based methods share: assignment passes with known centers, the model, its file, and what a run shows of its centers.
 
+#[cfg(feature = "ndarray")]
+mod arrays;
 mod assign;
 mod file;
 mod model;

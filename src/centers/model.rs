@@ -110,7 +110,7 @@ impl KMeansModel {
     /// # Errors
     /// [`Error::Shape`] for rows of another length, [`Error::NotFinite`], [`Error::Memory`] when the result is larger than memory, those of
     /// the source.
-    pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
+    pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         match rows.any() {
             AnySource::F32(data) => predict(&self.centers_for(data)?, self.metric, data, &cx),
@@ -129,7 +129,7 @@ impl KMeansModel {
     ///
     /// # Errors
     /// As [`KMeansModel::predict`].
-    pub fn distances<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<f64>> {
+    pub fn distances<S: Source>(&self, rows: S) -> Result<Vec<f64>> {
         fn all<T: Compute>(model: &KMeansModel, data: &dyn DataSource<T>) -> Result<Vec<f64>> {
             transform(&model.centers_for(data)?, model.metric, data, &Executor::new(None)?)
         }
@@ -149,7 +149,7 @@ impl KMeansModel {
     ///
     /// # Errors
     /// As [`KMeansModel::predict`]; [`Error::InvalidParam`] for an `m` that is not in `1..=n_clusters`.
-    pub fn nearest<S: Source + ?Sized>(&self, rows: &S, m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
+    pub fn nearest<S: Source>(&self, rows: S, m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
         let cx = Executor::new(None)?;
         match rows.any() {
             AnySource::F32(data) => nearest(&self.centers_for(data)?, m, self.metric, data, &cx),
@@ -161,7 +161,7 @@ impl KMeansModel {
     ///
     /// # Errors
     /// As [`KMeansModel::predict`].
-    pub fn inertia_of<S: Source + ?Sized>(&self, rows: &S) -> Result<f64> {
+    pub fn inertia_of<S: Source>(&self, rows: S) -> Result<f64> {
         let cx = Executor::new(None)?;
         match rows.any() {
             AnySource::F32(data) => inertia(&self.centers_for(data)?, None, self.metric, data, &cx),

@@ -89,7 +89,6 @@ impl<T: Float> DataSource<T> for Vec<Vec<T>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::data::{check_finite, take};
     use crate::parallel::Executor;
 

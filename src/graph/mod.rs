@@ -123,8 +123,8 @@ impl KnnGraph {
     /// # Errors
     /// [`Error::InvalidParam`] for an `n_neighbors` that is 0 or not below the number of rows, and for a `recall` outside `(0, 1]`;
     /// [`Error::Source`] for a source without [`Access::Random`]; [`Error::NotFinite`], and those of the source.
-    pub fn of<S: Source + ?Sized>(
-        rows: &S,
+    pub fn of<S: Source>(
+        rows: S,
         n_neighbors: usize,
         method: GraphMethod,
         recall: f64,

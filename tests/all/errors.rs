@@ -470,7 +470,7 @@ impl TileReader<f32> for Miscounted {
         scratch.clear();
         let rows = rows.start..rows.end.saturating_sub(self.short).max(rows.start);
         scratch.extend(rows.map(|row| Self::value(row as u64)));
-        MatRef::new(scratch, 1)
+        Ok(MatRef::new(scratch, 1))
     }
 }
 
@@ -710,7 +710,7 @@ impl TileReader<f64> for Watched<'_> {
         if self.read.fetch_add(1, Ordering::Relaxed) == 5 {
             std::thread::scope(|s| s.spawn(|| self.interrupt.set()).join()).unwrap();
         }
-        self.rows.slice(rows.start, rows.end)
+        Ok(self.rows.slice(rows.start, rows.end))
     }
 }
 

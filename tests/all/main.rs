@@ -10,4 +10,5 @@ mod minibatch;
 mod props;
 mod saturation;
 mod seeding;
+mod sources;
 mod sparse;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::{Chunks, DataSource, Dense, RawRows, TileReader, take};
+use crate::data::{Chunks, DataSource, Dense, RawRows, take};
 use crate::float::Float;
 
 /// All rows, tile by tile, and their weights; checks the contract of blocks on the way.
