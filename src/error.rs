@@ -1,9 +1,9 @@
-//! This module knows every way in which shoal can fail.
+//! The error type of the crate.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong. Messages name the parameter or file, what was given and what is allowed.
+/// The error type of all functions. Messages name the parameter or file, the value and the allowed values.
 ///
 /// ```
 /// let refused = shoal::KMeans::params(0).check(10, 2).unwrap_err();
@@ -12,53 +12,53 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// One or more parameters are outside their range; all of them are listed.
+    /// One or more parameters are invalid; all of them are listed.
     #[error("{}", .0.join("; "))]
     InvalidParam(Vec<String>),
-    /// Two things that must have the same shape have not.
+    /// Two shapes that must agree differ.
     #[error("{0}")]
     Shape(String),
     /// A value that must be finite is NaN or infinite.
     #[error("{what} holds {value} at row {row}, column {column}: NaN and infinity are refused")]
     NotFinite {
-        /// What held the value, for example `X` or `init`.
+        /// The name of the rows or values, for example `X` or `init`.
         what: &'static str,
-        /// The value seen, as text.
+        /// The value, as text.
         value: String,
         /// Row of the first such value.
         row: u64,
         /// Column of the first such value.
         column: usize,
     },
-    /// There is nothing to work on.
+    /// There are no rows or no columns.
     #[error("{0}")]
     Empty(String),
-    /// A source cannot do what the method needs of it.
+    /// A source lacks the access that a method needs, or broke its contract.
     #[error("{0}")]
     Source(String),
-    /// A file is not what it should be.
+    /// A file is damaged or has the wrong format.
     #[error("{}: {problem}", .path.display())]
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// The operating system refused.
+    /// An error of the operating system.
     #[error("{}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's own error.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Something is larger than the memory there is.
+    /// A result or buffer does not fit into memory.
     #[error("there is no memory for {0}")]
     Memory(String),
-    /// What code that shoal does not know said, as it was: a maker of rows, for example.
+    /// An error of other code, unchanged: of a custom source, for example.
     #[error("{0}")]
     Foreign(Box<dyn std::error::Error + Send + Sync>),
-    /// The work was interrupted from outside.
+    /// The work was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
@@ -67,7 +67,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of somebody else's code, to be handed through.
+    /// Wraps an error of other code.
     ///
     /// ```
     /// use shoal::Error;
@@ -91,7 +91,7 @@ impl Error {
         Self::Io { path: path.into(), source }
     }
 
-    /// A file that is not what it should be.
+    /// A file that is damaged or has the wrong format.
     pub(crate) fn format(path: impl Into<PathBuf>, problem: impl Into<String>) -> Self {
         Self::Format { path: path.into(), problem: problem.into() }
     }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// Some rows, one after the other, and their weights.
+/// Consecutive rows and their weights.
 ///
 /// ```
 /// use shoal::data::Chunk;
@@ -22,12 +22,12 @@ use crate::matrix::MatRef;
 pub struct Chunk<T> {
     /// The values of a whole number of rows.
     pub values: Vec<T>,
-    /// One weight a row. Either all chunks of a source have weights or none.
+    /// One weight per row. Either all chunks of a source have weights or none.
     pub weights: Option<Vec<f64>>,
 }
 
 impl<T> Chunk<T> {
-    /// The same rows with weights.
+    /// The same rows with the given weights.
     ///
     /// ```
     /// use shoal::data::Chunk;
@@ -48,11 +48,11 @@ impl<T> From<Vec<T>> for Chunk<T> {
 
 type Iter<'a, T> = Box<dyn Iterator<Item = Result<Chunk<T>>> + Send + 'a>;
 
-/// Chunks whose lengths and weights are checked as they come.
+/// An iterator that checks the lengths and weights of chunks.
 struct Checked<'a, T> {
     chunks: Iter<'a, T>,
     dim: usize,
-    /// Whether they have weights, once it is known.
+    /// Whether the chunks have weights; known after the first chunk.
     weighted: Option<bool>,
     seen: u64,
     heavy: bool,
@@ -70,8 +70,8 @@ enum Feed<'a, T> {
     Replay(Box<dyn Fn() -> Iter<'a, T> + Sync + 'a>),
 }
 
-/// A stream of chunks of any lengths as a source: an iterator, which can be read once, or a function that
-/// makes a fresh one for each pass.
+/// A stream of chunks of any lengths as a source: an iterator, which can be read once, or a function that returns a new iterator for
+/// each pass.
 ///
 /// ```
 /// use shoal::data::{Access, Chunks, DataSource};
@@ -91,8 +91,8 @@ impl<T> fmt::Debug for Chunks<'_, T> {
 }
 
 impl<'a, T: Float> Chunks<'a, T> {
-    /// Rows of `dim` columns that can be read once. A pass that ends early loses the rest, unless it was begun with
-    /// [`DataSource::for_each_block_from`].
+    /// Rows of `dim` columns that can be read once. After a pass that ends early, the remaining rows are lost, unless the pass was begun
+    /// with [`DataSource::for_each_block_from`].
     ///
     /// ```
     /// use shoal::data::{Chunk, Chunks, DataSource};
@@ -103,7 +103,7 @@ impl<'a, T: Float> Chunks<'a, T> {
         Self { dim, feed: Feed::Once(Mutex::new(Some(Box::new(chunks)))), open: OpenPass::default() }
     }
 
-    /// Rows of `dim` columns that `chunks` makes anew, and alike, for every pass.
+    /// Rows of `dim` columns that `chunks` returns for every pass. Each pass must give the same rows.
     ///
     /// ```
     /// use shoal::data::{Access, Chunks, DataSource};
@@ -117,7 +117,7 @@ impl<'a, T: Float> Chunks<'a, T> {
         Self { dim, feed: Feed::Replay(Box::new(move || Box::new(chunks()))), open: OpenPass::default() }
     }
 
-    /// A pass at its first row.
+    /// A new pass, before its first row.
     fn pass(&self) -> Result<Pass<Checked<'a, T>, Rows<T>>> {
         if self.dim == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));

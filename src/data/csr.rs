@@ -10,7 +10,7 @@ use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
 use crate::rows::{RowBuf, Rows, SparseRef, spread};
 
-/// Borrowed positions or columns of either width, read where they lie.
+/// Borrowed positions or columns, as 32 or 64-bit integers.
 ///
 /// ```
 /// use shoal::data::Index;
@@ -37,7 +37,7 @@ impl<'a> From<&'a [i64]> for Index<'a> {
 }
 
 impl Index<'_> {
-    /// How many there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::I32(values) => values.len(),
@@ -45,15 +45,15 @@ impl Index<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number `i` of them.
+    /// The value at position `i`.
     ///
     /// # Panics
-    /// When there is none.
+    /// When `i` is not below the length.
     pub fn get(&self, i: usize) -> i64 {
         match self {
             Self::I32(values) => i64::from(values[i]),
@@ -61,7 +61,7 @@ impl Index<'_> {
         }
     }
 
-    /// The first of the values `range` that is not within `0..end`, and its place.
+    /// The first of the `stored` first values that is not within `0..end`, and its position.
     fn first_beyond(&self, end: usize, stored: usize) -> Option<(usize, i64)> {
         let end = end as i64;
         match self {
@@ -71,7 +71,7 @@ impl Index<'_> {
         .map(|at| (at, self.get(at)))
     }
 
-    /// Whether each of the values `range` is larger than the one before.
+    /// Whether the values in `range` are strictly ascending.
     fn ascends(&self, range: Range<usize>) -> bool {
         match self {
             Self::I32(values) => values[range].windows(2).all(|two| two[0] < two[1]),
@@ -80,11 +80,11 @@ impl Index<'_> {
     }
 }
 
-/// Sparse rows in memory: of row `i`, the values `indptr[i]..indptr[i + 1]` and the columns `indices` that they stand in. All others are 0.
+/// Sparse rows in memory. Row `i` has the stored values `indptr[i]..indptr[i + 1]`, in the columns that `indices` names; all others are 0.
 ///
-/// Nothing is copied as a whole: positions and columns are read as they lie, values of `f32` and `f64` too, and others are converted a tile at a
-/// time. So are rows whose columns do not ascend, or come more than once: they are put in order, and what stands in one column is added. That takes
-/// longer: where such rows are read many times, put them in order before.
+/// The matrix is never copied as a whole: positions, columns, and values of `f32` and `f64` are read in place, values of other types are
+/// converted a tile at a time. Rows whose columns do not ascend, or repeat, are sorted a tile at a time, and values of the same column
+/// are added. Sorting takes longer: sort such rows beforehand if they are read many times.
 ///
 /// ```
 /// use shoal::{KMeans, data::Csr};
@@ -100,18 +100,18 @@ pub struct Csr<'a> {
     cols: usize,
     indptr: Index<'a>,
     indices: Index<'a>,
-    /// One value a row.
+    /// One value per row.
     values: RawRows<'a>,
     most: usize,
-    /// The columns of every row ascend.
+    /// Whether the columns of every row ascend.
     tidy: bool,
 }
 
 impl<'a> Csr<'a> {
-    /// Rows of the shape `(rows, columns)`. Looks at all positions and columns once.
+    /// Rows of the shape `(rows, columns)`. Checks all positions and columns once.
     ///
     /// # Errors
-    /// [`Error::Empty`] for 0 columns; [`Error::Shape`] for positions and columns that do not fit, which are named.
+    /// [`Error::Empty`] for 0 columns; [`Error::Shape`], with the position, for positions and columns that do not fit.
     ///
     /// ```
     /// use shoal::data::Csr;
@@ -127,7 +127,7 @@ impl<'a> Csr<'a> {
         Self::of_raw(shape, indptr, indices, RawRows::new(values, 1)?)
     }
 
-    /// As [`Csr::new`], with values of any stored type, one a row.
+    /// As [`Csr::new`], with values of any stored type, one per row.
     ///
     /// # Errors
     /// As [`Csr::new`].
@@ -208,18 +208,18 @@ impl<'a> Csr<'a> {
         (self.indptr.len() - 1, self.cols)
     }
 
-    /// The stored values, one a row.
+    /// The stored values, one per row.
     #[cfg(feature = "python")]
     pub(crate) fn values(&self) -> RawRows<'a> {
         self.values
     }
 
-    /// The places of the stored values of some rows.
+    /// The positions of the stored values of some rows.
     pub(crate) fn stored(&self, rows: Range<usize>) -> Range<usize> {
         self.indptr.get(rows.start) as usize..self.indptr.get(rows.end) as usize
     }
 
-    /// The columns, where they and the values can be taken as they lie, tile by tile.
+    /// The columns, if columns and values can be read in place.
     fn in_place(&self) -> Option<&'a [i32]> {
         let layout = self.values.layout();
         let touching = layout.row_stride == layout.dtype.size() as isize;
@@ -229,7 +229,7 @@ impl<'a> Csr<'a> {
         }
     }
 
-    /// Appends rows to `out`, which has sparse ones, in order and each column once.
+    /// Appends rows to the sparse rows `out`, with ascending columns, each once.
     fn append<T: Float>(&self, rows: Range<usize>, out: &mut RowBuf<T>) -> Result<()> {
         let stored = self.stored(rows.clone());
         let (first, mut converted) = (stored.start, Vec::new());
@@ -246,7 +246,7 @@ impl<'a> Csr<'a> {
             } else {
                 row_values.clear();
                 row_values.extend(of_row);
-                // Stable: what stands in one column is added in the order in which it is stored.
+                // A stable sort: values of one column are added in their stored order.
                 row_values.sort_by_key(|&(column, _): &(i32, T)| column);
                 for same in row_values.chunk_by(|a, b| a.0 == b.0) {
                     out.columns.push(same[0].0);
@@ -309,7 +309,7 @@ impl<T: Float> TileReader<T> for Csr<'_> {
     }
 }
 
-/// Rows with their zeros; dense ones as they are.
+/// Fills in the zeros of sparse rows; dense rows stay as they are.
 fn filled<'s, T: Float>(rows: Rows<'s, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
     match rows {
         Rows::Dense(rows) => rows,
@@ -317,7 +317,7 @@ fn filled<'s, T: Float>(rows: Rows<'s, T>, scratch: &'s mut Vec<T>) -> MatRef<'s
     }
 }
 
-/// Sparse rows with their zeros.
+/// Fills in the zeros of sparse rows.
 fn fill<'s, T: Float>(rows: SparseRef<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
     let cols = rows.cols();
     scratch.clear();
@@ -431,7 +431,7 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
     }
 }
 
-/// As the rows that it holds.
+/// As the rows in the buffer.
 impl<T: Float> TileReader<T> for RowBuf<T> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         Ok(filled(self.rows().slice(rows.start, rows.end), scratch))
@@ -446,7 +446,7 @@ impl<T: Float> TileReader<T> for RowBuf<T> {
     }
 }
 
-/// As the rows that it holds.
+/// As the rows in the buffer.
 impl<T: Float> DataSource<T> for RowBuf<T> {
     fn dim(&self) -> usize {
         self.cols()

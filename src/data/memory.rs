@@ -24,7 +24,7 @@ use crate::matrix::{MatRef, make_room};
 pub struct Dense<'a, T>(MatRef<'a, T>);
 
 impl<'a, T: Float> Dense<'a, T> {
-    /// Rows of `cols` values, one after the other.
+    /// Rows of `cols` values in a flat slice, one after the other.
     ///
     /// # Errors
     /// [`Error::Empty`] for 0 columns, [`Error::Shape`] when `values` is not a whole number of rows.

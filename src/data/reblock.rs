@@ -8,14 +8,14 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, SparseRef};
 
-/// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, but for the last one. Rows that do not
-/// fill a tile are copied and wait for the next piece; all others are passed on where they are.
+/// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, except the last. Rows that do not fill a tile are copied and wait
+/// for the next piece; all other rows are passed on without a copy.
 pub(crate) struct Reblock<'f, T: Float> {
     tile_rows: usize,
-    /// Rows that are collected from pieces shorter than this; a multiple of `tile_rows`.
+    /// Shorter pieces are collected up to this many rows; a multiple of `tile_rows`.
     block_rows: usize,
     first_row: u64,
-    /// Of the last block that was passed on.
+    /// First row of the last block that was passed on.
     block_start: u64,
     waiting: RowBuf<T>,
     waiting_weights: Vec<f64>,
@@ -84,7 +84,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         }
     }
 
-    /// The first row that will be taken is row `row`.
+    /// Numbers rows from `row` on.
     pub(super) fn starting_at(mut self, row: u64) -> Self {
         (self.first_row, self.block_start) = (row, row);
         self
@@ -95,7 +95,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         self.block_start
     }
 
-    /// Takes the rows `rows` of a piece, with their weights; `last` says that none will follow.
+    /// Adds the rows `rows` of a piece, with their weights. With `last`, no piece follows.
     pub(crate) fn push(
         &mut self,
         piece: &dyn TileReader<T>,
@@ -136,7 +136,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Passes on the rows that still wait.
+    /// Passes on the rows that are waiting.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush().map(|_| ())
     }

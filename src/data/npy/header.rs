@@ -87,7 +87,7 @@ impl Header {
                         rest.strip_prefix('(').and_then(|r| r.split_once(')')).ok_or("shape is no tuple")?;
                     let lengths = inside.split(',').map(str::trim).filter(|n| !n.is_empty());
                     let lengths: Vec<u64> = lengths.map(length).collect::<Result<_, _>>()?;
-                    // A product that holds even if one of them is 0.
+                    // A length of 0 must not hide an overflow of the other lengths.
                     lengths.iter().try_fold(1u64, |all, &n| all.checked_mul(n.max(1))).ok_or(TOO_LARGE)?;
                     (shape, rest) = (Some(lengths), after);
                 }
@@ -103,7 +103,7 @@ impl Header {
     }
 }
 
-/// The text between two quotes, and what follows.
+/// Splits text into the string between two quotes and the rest.
 fn quoted(text: &str) -> Result<(&str, &str), String> {
     let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"'));
     let quote = quote.ok_or_else(|| {
@@ -113,7 +113,7 @@ fn quoted(text: &str) -> Result<(&str, &str), String> {
     text[1..].split_once(quote).ok_or_else(|| "an open string".into())
 }
 
-/// One length of a shape.
+/// Parses one length of a shape.
 fn length(text: &str) -> Result<u64, String> {
     if text.starts_with('-') {
         return Err(format!("its shape has the negative length {text}"));
@@ -134,7 +134,7 @@ pub(super) fn shape_text(shape: &[u64]) -> String {
     }
 }
 
-/// The stored type of a description such as `<f4`: byte order, kind, bytes.
+/// The stored type of a description such as `<f4`: byte order, kind and number of bytes.
 pub(super) fn dtype_of(descr: &str) -> Result<Dtype, String> {
     let allowed = "rows may hold bool, integers of 8 to 64 bits, float16, float32 or float64";
     if descr.starts_with('[') {

@@ -1,4 +1,4 @@
-//! NumPy's `.npy` files: memory-mapped rows, and a writer whose files appear whole or not at all.
+//! NumPy's `.npy` files: memory-mapped rows, and a writer that creates files atomically.
 
 mod header;
 #[cfg(test)]
@@ -17,12 +17,11 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Opens the two-dimensional array in an `.npy` file (versions 1 to 3) as rows, without reading them.
 ///
-/// Rows in Fortran order are read as well, more slowly than in C order. See [`Mapped`] for what may happen to
-/// the file meanwhile.
+/// Rows in Fortran order are read more slowly than rows in C order. See [`Mapped`] for files that change while they are open.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], naming the file, when it is damaged, is
-/// not two-dimensional, has no rows or columns, or holds anything but little-endian numbers.
+/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged, is not two-dimensional, has
+/// no rows or columns, or holds anything but little-endian numbers.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {

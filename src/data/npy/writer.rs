@@ -12,10 +12,9 @@ use crate::whole_file::{Temporary, folder_of, refuse_special, sync_folder, tempo
 /// Bytes before the data of a written file: a multiple of 64, which aligns rows, with room for any number of rows.
 pub(super) const WRITTEN_HEADER: usize = 128;
 
-/// Writes an `.npy` file row by row, however many rows there will be.
+/// Writes an `.npy` file row by row; the number of rows need not be known.
 ///
-/// The file appears under its name only in [`Writer::finish`], whole and on disk; a writer that is dropped
-/// before leaves nothing behind.
+/// The rows go to a temporary file, which [`Writer::finish`] renames atomically. A writer that is dropped before leaves no file.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -47,7 +46,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Io`] when the folder cannot be written to, [`Error::Empty`] for 0 columns,
-    /// [`Error::InvalidParam`] for `bfloat16`, which the format does not have.
+    /// [`Error::InvalidParam`] for `bfloat16`, which the format does not support.
     ///
     /// ```
     /// use shoal::data::{Dtype, npy::Writer};
@@ -85,7 +84,7 @@ impl Writer {
         Ok(Self { path: path.to_owned(), file, dtype, descr, cols, rows: 0 })
     }
 
-    /// Appends rows as they are stored: little-endian values, row after row.
+    /// Appends rows as bytes: little-endian values, row after row.
     ///
     /// # Errors
     /// [`Error::Shape`] when `bytes` is not a whole number of rows, [`Error::Io`] when the disk is full.
@@ -144,11 +143,10 @@ impl Writer {
         self.rows
     }
 
-    /// Gives the file its header and its name; returns the number of rows. An older file of that name is
-    /// replaced.
+    /// Writes the header, renames the file, and returns the number of rows. An existing file of the same name is replaced.
     ///
     /// # Errors
-    /// [`Error::Io`]; nothing is left behind then, and an older file is still there.
+    /// [`Error::Io`]; no file is left then, and an existing file is unchanged.
     ///
     /// ```
     /// # use shoal::data::{Dtype, npy::Writer};

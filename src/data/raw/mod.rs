@@ -1,7 +1,6 @@
 //! Rows as bytes: strided memory and memory-mapped files of any [`Dtype`](super::Dtype).
 //!
-//! Where stored numbers already are of the computed type the rows are read in place, else each tile is
-//! converted on its own: the whole input never exists twice.
+//! Rows stored in the compute type are read in place. All others are converted a tile at a time: the whole input never exists twice.
 
 mod layout;
 mod mapped;

@@ -24,11 +24,11 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     const DTYPE: Dtype;
 }
 
-/// How a stored type becomes a computed one. Every bit pattern must be a valid value of the type.
+/// Conversion of a stored type to a compute type. Every bit pattern must be a valid value of the type.
 pub(super) trait Stored: Copy {
     fn value<T: Float>(self) -> T;
 
-    /// Converts `out.len()` values that lie one after the other.
+    /// Converts `out.len()` consecutive values.
     ///
     /// # Safety
     /// That many values are readable from `from` on; no alignment is needed.
@@ -60,7 +60,7 @@ impl Stored for f16 {
         T::from_f32(self.to_f32())
     }
 
-    /// In runs, because `half` then uses the processor's own conversion.
+    /// In runs, for which `half` uses the conversion instructions of the processor.
     #[inline(always)]
     unsafe fn convert_run<T: Float>(from: *const u8, out: &mut [T]) {
         const RUN: usize = 64;
