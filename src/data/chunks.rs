@@ -318,7 +318,7 @@ mod tests {
             }
             assert_eq!(found, whole);
         }
-        // What went by is gone, but for passes that can be made anew.
+        // A stream that can be read once has lost its earlier rows; a replayed one has not.
         let mut first = None;
         let mut look = |block: Block<'_, f32>| {
             first = Some(block.rows.tile(0..1, &mut Vec::new())?.row(0)[1]);

@@ -63,7 +63,7 @@ impl Layout {
         Some((low, high))
     }
 
-    /// What a tile of these rows needs to be a [`MatRef`] as it lies: the distance of two rows in values.
+    /// The stride, in values, of a [`MatRef`] over these rows; `None` if they must be converted.
     pub(super) fn in_place<T: Float>(&self, gaps: bool) -> Option<usize> {
         let size = size_of::<T>() as isize;
         let width = self.cols as isize * size;

@@ -84,7 +84,7 @@ impl Stored for f16 {
 impl Stored for bf16 {
     #[inline(always)]
     fn value<T: Float>(self) -> T {
-        // `bf16::to_f32` branches on NaN; here NaN may stay as it is.
+        // `bf16::to_f32` branches on NaN, whose bits do not matter here.
         T::from_f32(f32::from_bits(u32::from(self.to_bits()) << 16))
     }
 }

@@ -45,7 +45,7 @@ fn same<T: Float>(a: T, b: T) -> bool {
 
 fn check<T: Float>(bytes: &[u8], offset: usize, layout: Layout, range: Range<usize>) {
     let source = RawRows::from_bytes(bytes, offset, layout).unwrap();
-    // What was in the scratch before must not show.
+    // Earlier values of the scratch must not show in the tile.
     let mut scratch = vec![T::INFINITY; 3];
     let tile = source.tile(range.clone(), &mut scratch).unwrap();
     assert_eq!((tile.rows(), tile.cols()), (range.len(), layout.cols));
@@ -180,7 +180,7 @@ fn files_that_cannot_be_mapped_are_named() {
 fn the_read_ahead_requests_every_byte_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rows");
-    // Sparse: takes no room on disk.
+    // A sparse file, which takes no space on disk.
     File::create(&path).unwrap().set_len(100 << 20).unwrap();
     for (cols, tile) in [(100, 256), (1 << 20, 1), (40 << 20, 1)] {
         let rows = open(&path, Dtype::U8, (100 << 20) / cols, cols, 0).unwrap();
