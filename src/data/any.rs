@@ -83,7 +83,7 @@ impl<V> ComputeType<V> {
     }
 
     /// `source` in this compute type.
-    pub(super) fn any<'s>(&self, source: &'s V) -> AnySource<'s> {
+    pub(super) fn any(self, source: &V) -> AnySource<'_> {
         (self.0)(source)
     }
 }

@@ -18,4 +18,6 @@ pub use stored::Element;
 pub(super) use stored::bytes_of;
 
 #[cfg(target_endian = "big")]
-compile_error!("shoal reads stored numbers without a conversion of byte order: it needs a little-endian processor");
+compile_error!(
+    "shoal reads stored numbers without a conversion of byte order: it needs a little-endian processor"
+);
