@@ -1,13 +1,19 @@
-//! A source of one's own: rows that are computed when they are asked for, and never lie in memory as a whole. A source yields blocks; a
-//! block has a reader that workers call for a tile at a time, from many threads. Every block but the last has a whole number of tiles, and
-//! a tile with the same rows must always have the same values. Because any row can be computed, this source has random access.
+//! A custom source: rows that are computed when they are read, and never held in memory as a whole.
+//!
+//! A source yields blocks. A block has a reader, which many threads call for one tile at a time. Every block but the last has a whole
+//! number of tiles, and the same rows must have the same values in every pass. A reader may fail: the error ends the pass. This source can
+//! compute any row, so it has random access and implements `gather`; a source that is only read in passes has a default for it.
+//!
+//! ```text
+//! cargo run --release --example custom_source
+//! ```
 
 use std::ops::{ControlFlow, Range};
 
 use shoal::data::{Access, AnySource, Block, DataSource, Source, TileReader};
 use shoal::{Error, KMeans, MatRef, Result};
 
-/// Points on three rings around the origin.
+/// Points on three circles of radius 1, with centers at 0, 20 and 40 on the first axis.
 struct Rings {
     rows: u64,
 }
@@ -25,10 +31,10 @@ impl Rings {
 }
 
 impl TileReader<f32> for Rings {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<f32>) -> MatRef<'s, f32> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<f32>) -> Result<MatRef<'s, f32>> {
         scratch.clear();
         Self::fill(rows.start as u64..rows.end as u64, scratch);
-        MatRef::new(scratch, 2)
+        Ok(MatRef::new(scratch, 2))
     }
 }
 
@@ -45,7 +51,7 @@ impl DataSource<f32> for Rings {
         Access::Random
     }
 
-    // One block of all rows will do, since tiles are made on demand.
+    // Tiles are computed on demand: all rows can be one block.
     fn for_each_block(
         &self,
         _tile_rows: usize,

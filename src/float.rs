@@ -11,6 +11,13 @@ mod sealed {
     impl Sealed for f64 {}
 }
 
+/// A type for each compute type: see [`Float::choose`].
+#[doc(hidden)]
+pub trait PerFloat {
+    /// The type that belongs to `T`.
+    type Of<T: Float>;
+}
+
 /// The compute type of rows and centers: `f32` or `f64`. Sums, counts and energies are always `f64`.
 ///
 /// ```
@@ -58,10 +65,17 @@ pub trait Float:
     /// Replaces every value, each at most 0, by its exponential, to a rounding or two.
     #[doc(hidden)]
     fn exp_all(values: &mut [Self]);
+    /// Calls the function that takes the type of this compute type.
+    #[doc(hidden)]
+    fn choose<F: PerFloat, R>(
+        value: F::Of<Self>,
+        narrow: impl FnOnce(F::Of<f32>) -> R,
+        wide: impl FnOnce(F::Of<f64>) -> R,
+    ) -> R;
 }
 
 macro_rules! float {
-    ($t:ty, $name:literal, $exp_all:ident) => {
+    ($t:ty, $name:literal, $exp_all:ident, |$narrow:ident, $wide:ident| $chosen:ident) => {
         impl Float for $t {
             const NAME: &'static str = $name;
             const EPSILON: f64 = <$t>::EPSILON as f64;
@@ -94,8 +108,15 @@ macro_rules! float {
             fn exp_all(values: &mut [Self]) {
                 $exp_all(values);
             }
+            fn choose<F: PerFloat, R>(
+                value: F::Of<Self>,
+                $narrow: impl FnOnce(F::Of<f32>) -> R,
+                $wide: impl FnOnce(F::Of<f64>) -> R,
+            ) -> R {
+                $chosen(value)
+            }
         }
     };
 }
-float!(f32, "float32", exp_all_f32);
-float!(f64, "float64", exp_all_f64);
+float!(f32, "float32", exp_all_f32, |narrow, _wide| narrow);
+float!(f64, "float64", exp_all_f64, |_narrow, wide| wide);

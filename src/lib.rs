@@ -74,6 +74,8 @@ pub use gmm::{GaussianMixture, TruncatedGaussianMixture};
 pub use kmeans::{Algorithm, BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 pub use kmodes::LaplacianKModes;
 pub use matrix::MatRef;
+#[cfg(feature = "ndarray")]
+pub use ndarray;
 pub use parallel::{Executor, Interrupt};
 pub use rows::{RowBuf, Rows, SparseRef};
 pub use seeding::Seeding;

@@ -1,15 +1,18 @@
-//! This module knows what a dense row-major matrix is.
+//! Dense row-major matrices.
 
 use crate::error::{Error, Result};
 use crate::float::Float;
 
-/// Makes room in `out` for `rows` more rows of `width` values, or says that there is none: a result may be larger than memory, and to
-/// ask for it in any other way would end the process.
+/// Reserves room in `out` for `rows` more rows of `width` values. A plain reservation would abort the process when a result is larger than
+/// memory.
+///
+/// # Errors
+/// [`Error::Memory`], which names `what`.
 pub(crate) fn make_room<V>(out: &mut Vec<V>, what: &str, rows: u64, width: usize) -> Result<()> {
     let bytes = u128::from(rows) * width as u128 * size_of::<V>() as u128;
     let len = usize::try_from(rows).ok().and_then(|rows| rows.checked_mul(width));
     let reserved = len.is_some_and(|len| {
-        // What grows step by step grows by more than it needs now.
+        // A vector that grows step by step reserves more than it needs now.
         if out.is_empty() { out.try_reserve_exact(len).is_ok() } else { out.try_reserve(len).is_ok() }
     });
     if reserved {
@@ -18,7 +21,14 @@ pub(crate) fn make_room<V>(out: &mut Vec<V>, what: &str, rows: u64, width: usize
     Err(Error::Memory(format!("{what}: {rows} rows of {width} values take {bytes} bytes")))
 }
 
-/// A borrowed row-major matrix; rows may lie further apart than they are long.
+/// Rows of `cols` values as an array.
+#[cfg(feature = "ndarray")]
+pub(crate) fn array_of_rows<T>(values: Vec<T>, cols: usize) -> ndarray::Array2<T> {
+    let rows = values.len() / cols.max(1);
+    ndarray::Array2::from_shape_vec((rows, cols), values).expect("whole rows")
+}
+
+/// A borrowed row-major matrix. Its rows may be further apart than they are long.
 ///
 /// ```
 /// let m = shoal::MatRef::new(&[1.0f32, 2.0, 3.0, 4.0], 2);
@@ -36,13 +46,13 @@ impl<'a, T: Float> MatRef<'a, T> {
     /// Rows of `cols` values, one after the other.
     ///
     /// # Panics
-    /// When `data` is not a whole number of rows. No values at all are no rows, whatever `cols` is.
+    /// When `data` is not a whole number of rows. Empty `data` is a matrix of 0 rows for any `cols`.
     pub fn new(data: &'a [T], cols: usize) -> Self {
         assert!(data.len().is_multiple_of(cols), "{} values are no rows of {cols}", data.len());
         Self { data, rows: data.len().checked_div(cols).unwrap_or(0), cols, stride: cols }
     }
 
-    /// `rows` rows of `cols` values, the starts of two rows `stride` values apart.
+    /// `rows` rows of `cols` values, with `stride` values from the start of one row to the start of the next.
     ///
     /// # Panics
     /// When the rows overlap or do not fit into `data`.
@@ -64,13 +74,13 @@ impl<'a, T: Float> MatRef<'a, T> {
         self.cols
     }
 
-    /// Distance between the starts of two rows, in values.
+    /// Values from the start of one row to the start of the next.
     #[inline]
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// The values from the first one of the first row on.
+    /// The values, from the first value of the first row on.
     #[inline]
     pub fn data(&self) -> &'a [T] {
         self.data
@@ -104,10 +114,10 @@ impl<'a, T: Float> MatRef<'a, T> {
         (0..m.rows).map(move |i| m.row(i))
     }
 
-    /// Row and column of the first value that is NaN or infinite.
+    /// Row and column of the first value that is NaN or infinite, in row order.
     pub fn first_not_finite(&self) -> Option<(usize, usize)> {
         self.iter().enumerate().find_map(|(i, row)| {
-            // The sum of `0 x` is 0 for finite rows and NaN else, without a branch a value.
+            // The sum of `0 * x` is 0 for finite rows, else NaN: no branch per value.
             let clean = row.iter().fold(0.0, |sum, x| sum + x.to_f64() * 0.0) == 0.0;
             if clean { None } else { row.iter().position(|x| !x.finite()).map(|t| (i, t)) }
         })

@@ -1,7 +1,7 @@
-//! This module knows how work is spread over threads so that the result never depends on their number.
+//! Spreads work over threads, with bit-identical results for any number of threads.
 //!
-//! Work comes as an ordered sequence of items (tiles of rows). Threads take them in order; what they compute is merged strictly in item
-//! order by [`Executor::ordered_reduce`], so that every floating-point sum has one fixed shape.
+//! Work is an ordered sequence of items (tiles of rows). Threads take the items in order, and [`Executor::ordered_reduce`] merges their
+//! results strictly in item order, so that every floating-point sum has one fixed shape.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,7 +14,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::error::{Error, InvalidParam, Result};
 use crate::tuning::{IDLE_POOLS, THREADS_A_CORE, THREADS_ANYWHERE};
 
-/// A flag that asks running work to stop; cloning shares it. Polled at least once per tile.
+/// A flag that asks running work to stop. Clones share it, and work checks it at least once per tile.
 ///
 /// ```
 /// let stop = shoal::Interrupt::default();
@@ -30,21 +30,20 @@ impl Interrupt {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Withdraws the request.
+    /// Clears the flag.
     pub fn clear(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the work was asked to stop.
+    /// Whether the flag is set.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The threads that work runs on, with the means to interrupt it.
+/// A thread pool with an interrupt flag.
 ///
-/// Threads are shared: executors of one number of threads work on the same ones, which end once they have no executor and others were made
-/// since.
+/// Executors with the same number of threads share one pool. A pool without executors ends when pools of other sizes are made.
 ///
 /// ```
 /// let two = shoal::Executor::new(Some(2)).unwrap();
@@ -52,19 +51,19 @@ impl Interrupt {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Executor {
-    /// None for one thread, which is that of the caller.
+    /// `None` for one thread: the thread of the caller.
     pool: Option<Arc<ThreadPool>>,
     interrupt: Interrupt,
 }
 
-/// Pools that may be used again.
+/// Pools that can be reused.
 static POOLS: LazyLock<Mutex<Pools>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct Pools {
-    /// The process whose threads they have.
+    /// The process that the threads belong to.
     process: u32,
-    /// At most one of each number of threads, the one used last at the end.
+    /// At most one pool per number of threads, the most recently used last.
     pools: Vec<Arc<ThreadPool>>,
 }
 
@@ -73,7 +72,7 @@ impl Pools {
     fn get(&mut self, n: usize) -> Result<Arc<ThreadPool>> {
         let process = std::process::id();
         if self.process != process {
-            // A forked child has none of its parent's threads, and ending them would wait for locks that they hold.
+            // A forked child has none of the threads of its parent, and dropping their pools would wait for locks that they hold.
             std::mem::forget(std::mem::take(&mut self.pools));
             self.process = process;
         }
@@ -105,13 +104,13 @@ pub(crate) fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The threads that an executor has that is asked for `n`: more than a few for each core would only take turns.
+/// The number of threads of an executor for `n` requested threads, which is capped per core.
 pub(crate) fn at_most_threads(n: usize) -> usize {
-    // To count the cores takes longer than some work.
+    // Counting the cores takes longer than small work.
     if n <= THREADS_ANYWHERE { n } else { n.min(THREADS_ANYWHERE.max(THREADS_A_CORE * available_threads())) }
 }
 
-/// The number of threads that the environment asks for: `SHOAL_NUM_THREADS`, else `OMP_NUM_THREADS`, of which a list begins with it.
+/// The number of threads in the environment variable `SHOAL_NUM_THREADS`, else the first number in `OMP_NUM_THREADS`.
 pub(crate) fn requested_threads() -> Result<Option<usize>> {
     let read = |name: &'static str| env::var_os(name).map(|text| (name, text.to_string_lossy().into_owned()));
     for (name, text) in [read("SHOAL_NUM_THREADS"), read("OMP_NUM_THREADS")].into_iter().flatten() {
@@ -127,7 +126,7 @@ fn threads_in(name: &'static str, text: &str) -> Result<Option<usize>> {
     if text.trim().is_empty() {
         return Ok(None);
     }
-    // Levels of nesting, of which there is one here.
+    // One number per level of nesting; only the first level exists here.
     let first = if name == "OMP_NUM_THREADS" { text.split(',').next().unwrap_or_default() } else { text };
     match first.trim().parse() {
         Ok(n) if n > 0 => Ok(Some(n)),
@@ -145,11 +144,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Executor {
     /// Uses `threads` threads, capped at 4 per available core (at least 16).
     ///
-    /// `None` is the number in the environment variable `SHOAL_NUM_THREADS`, else the (first) one in `OMP_NUM_THREADS`, else as many as
-    /// this process may use.
+    /// `None` takes the number in the environment variable `SHOAL_NUM_THREADS`, else the first number in `OMP_NUM_THREADS`, else the number
+    /// of cores that this process may use.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] for 0 threads, for an environment variable that is no number of threads, or when the system refuses that many.
+    /// [`Error::InvalidParam`] for 0 threads, for an environment variable that is not a number of threads, or when the system cannot start
+    /// the threads.
     pub fn new(threads: Option<usize>) -> Result<Self> {
         let n = match threads {
             Some(0) => return Err(Error::param("threads", "at least 1", 0)),
@@ -166,25 +166,26 @@ impl Executor {
         self.pool.as_ref().map_or(1, |pool| pool.current_num_threads())
     }
 
-    /// The flag that stops work on this executor.
+    /// The flag that interrupts work on this executor.
     pub fn interrupt(&self) -> &Interrupt {
         &self.interrupt
     }
 
-    /// The pool itself, for a driver that waits outside it; none for one thread.
+    /// The pool, for a driver that waits outside it; `None` for one thread.
     #[cfg(feature = "python")]
     pub(crate) fn pool(&self) -> Option<&ThreadPool> {
         self.pool.as_deref()
     }
 
-    /// [`Error::Interrupted`] when the work was asked to stop.
+    /// Returns [`Error::Interrupted`] if the interrupt flag is set.
     pub fn check(&self) -> Result<()> {
         if self.interrupt.is_set() { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// Maps every item into a partial result and merges the partials into `total` in item order.
     ///
-    /// `merge(total, part)` must leave `part` as `empty()` makes it. At most two partials a thread are alive; every worker has one scratch.
+    /// `merge(total, part)` must leave `part` as `empty()` returns it. At most two partial results per thread exist at a time; every worker
+    /// has one scratch.
     ///
     /// # Errors
     /// The error of the first item (in item order) that fails, or [`Error::Interrupted`].
@@ -237,7 +238,7 @@ impl Executor {
         }
     }
 
-    /// Runs `f` on every item; each worker has one scratch.
+    /// Calls `f` with every item; every worker has one scratch.
     ///
     /// # Errors
     /// As [`Executor::ordered_reduce`].
@@ -256,9 +257,9 @@ impl Executor {
 }
 
 struct Merged<'a, P> {
-    /// The item whose partial is merged next.
+    /// The item whose partial result is merged next.
     next: usize,
-    /// Partials that wait for an earlier item.
+    /// Partial results that wait for an earlier item.
     parked: BTreeMap<usize, P>,
     free: Vec<P>,
     alive: usize,
@@ -272,8 +273,8 @@ struct Merger<'a, P> {
 }
 
 impl<P> Merger<'_, P> {
-    /// An empty partial, or `None` once some item has failed. It is taken before an item is: whoever holds the earliest unmerged item
-    /// has a partial, so waiting here always ends.
+    /// An empty partial result, or `None` once an item has failed. A worker takes it before it takes an item, so the worker with the
+    /// earliest unmerged item always has one, and waiting here ends.
     fn buffer(&self, most: usize, empty: impl Fn() -> P) -> Option<P> {
         let mut state = lock(&self.state);
         loop {
@@ -313,7 +314,7 @@ impl<P> Merger<'_, P> {
     }
 }
 
-/// Wakes the other workers when one panics, so that the panic is seen instead of a dead lock.
+/// Wakes the other workers when one panics, which would otherwise deadlock.
 struct Bail<'a, 'b, P>(&'a Merger<'b, P>);
 
 impl<P> Drop for Bail<'_, '_, P> {

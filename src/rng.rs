@@ -1,7 +1,7 @@
-//! This module knows how a seed becomes random draws.
+//! Random draws from a seed.
 //!
-//! The generator is xoshiro256++, whose stream is fixed; the mapping from bits to draws below is ours and frozen, because a seed kept in
-//! a saved model must give the same draws in every later version. Streams are keyed by purpose and step, never by thread.
+//! The generator is xoshiro256++, whose stream is fixed. The mapping from bits to draws below must not change: a seed in a saved model must
+//! give the same draws in every later version. Streams are keyed by purpose and step, never by thread.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
@@ -10,7 +10,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 #[derive(Clone, Debug)]
 pub struct Rng(Xoshiro256PlusPlus);
 
-/// What a stream is used for: two purposes never share draws.
+/// The use of a stream: two purposes never share draws.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose {
     /// Choosing starting centers.
@@ -21,9 +21,9 @@ pub enum Purpose {
     Restart = 3,
     /// The rows of a batch.
     Batch = 4,
-    /// New places for starving centers.
+    /// New positions for starving centers.
     Reassignment = 5,
-    /// The keys that rows on a disk are put in order by.
+    /// The keys of rows in an external shuffle.
     Shuffle = 6,
     /// The candidates of a chain for one center.
     Chain = 9,
@@ -35,9 +35,9 @@ pub enum Purpose {
     Inner = 8,
     /// The rows of the steps of an epoch.
     Epoch = 7,
-    /// Clusters that a row of a mixture looks at by chance.
+    /// Components that a row of a mixture evaluates at random.
     Exploring = 12,
-    /// The rows that several starts are compared on.
+    /// The validation set on which several starts are compared.
     Validation = 13,
 }
 

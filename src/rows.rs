@@ -1,10 +1,9 @@
-//! This module knows rows that are worked on together: dense ones, or sparse ones of which only the stored values are there.
+//! Dense or sparse rows that are processed together.
 
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// Borrowed sparse rows: of each, the values that are stored and the columns that they stand in, in ascending order and each once. All other
-/// values are 0.
+/// Borrowed sparse rows: the stored values of each row and their columns, which ascend strictly. All other values are 0.
 ///
 /// ```
 /// use shoal::SparseRef;
@@ -14,7 +13,7 @@ use crate::matrix::MatRef;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SparseRef<'a, T> {
-    /// Where each row begins among the stored values, and where the last one ends.
+    /// The position of the first stored value of each row, and the end of the last row.
     starts: &'a [usize],
     columns: &'a [i32],
     values: &'a [T],
@@ -22,11 +21,11 @@ pub struct SparseRef<'a, T> {
 }
 
 impl<'a, T: Float> SparseRef<'a, T> {
-    /// Rows of `cols` columns: row `i` has the stored values from number `starts[i]` to before `starts[i + 1]`. Its columns must ascend: where
-    /// they do not, distances are wrong.
+    /// Rows of `cols` columns: row `i` has the stored values `starts[i]..starts[i + 1]`. The columns of a row must ascend: otherwise
+    /// distances are wrong.
     ///
     /// # Panics
-    /// When `starts` is empty or does not ascend within the values, or there is not one column a value.
+    /// When `starts` is empty or does not ascend within the values, or there is not one column per value.
     pub fn new(starts: &'a [usize], columns: &'a [i32], values: &'a [T], cols: usize) -> Self {
         assert!(columns.len() == values.len(), "one column a value");
         assert!(starts.is_sorted() && starts.last().is_some_and(|&end| end <= values.len()), "rows in order");
@@ -45,7 +44,7 @@ impl<'a, T: Float> SparseRef<'a, T> {
         self.cols
     }
 
-    /// The columns of a row, and its values in them.
+    /// The columns and the stored values of a row.
     ///
     /// # Panics
     /// When `i` is not below the number of rows.
@@ -71,7 +70,7 @@ impl<'a, T: Float> SparseRef<'a, T> {
     }
 }
 
-/// Borrowed rows of either kind, as kernels take them.
+/// Borrowed rows, dense or sparse, as kernels take them.
 ///
 /// ```
 /// use shoal::{MatRef, Rows, SparseRef};
@@ -81,9 +80,9 @@ impl<'a, T: Float> SparseRef<'a, T> {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Rows<'a, T> {
-    /// Every value is there.
+    /// Rows with all values.
     Dense(MatRef<'a, T>),
-    /// Only stored values are there.
+    /// Rows with stored values only.
     Sparse(SparseRef<'a, T>),
 }
 
@@ -130,7 +129,7 @@ impl<T: Float> Rows<'_, T> {
         }
     }
 
-    /// Row, column and value of the first one that is NaN or infinite.
+    /// Row, column and value of the first value that is NaN or infinite.
     pub fn first_not_finite(&self) -> Option<(usize, usize, T)> {
         match self {
             Self::Dense(rows) => rows.first_not_finite().map(|(i, column)| (i, column, rows.row(i)[column])),
@@ -141,7 +140,7 @@ impl<T: Float> Rows<'_, T> {
         }
     }
 
-    /// The stored values of a row: all of them, where it is dense.
+    /// The stored values of a row: all values of a dense row.
     ///
     /// # Panics
     /// When `i` is not below the number of rows.
@@ -153,7 +152,7 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-/// Rows that are copied one by one, of one kind: the first one says which.
+/// A buffer of copied rows, dense or sparse as the first of them.
 ///
 /// ```
 /// use shoal::{RowBuf, Rows, SparseRef};
@@ -166,9 +165,9 @@ impl<T: Float> Rows<'_, T> {
 #[derive(Clone, Debug)]
 pub struct RowBuf<T> {
     cols: usize,
-    /// All values of dense rows, the stored ones of sparse rows.
+    /// All values of dense rows, the stored values of sparse rows.
     pub(crate) values: Vec<T>,
-    /// Of sparse rows: their columns, and where rows begin and end. Empty for dense ones.
+    /// The columns of sparse rows, and the positions of their first values; empty for dense rows.
     pub(crate) columns: Vec<i32>,
     pub(crate) starts: Vec<usize>,
 }
@@ -180,12 +179,12 @@ impl<T> Default for RowBuf<T> {
 }
 
 impl<T: Float> RowBuf<T> {
-    /// No rows yet, of `cols` columns.
+    /// An empty buffer for rows of `cols` columns.
     pub fn new(cols: usize) -> Self {
         Self { cols, ..Self::default() }
     }
 
-    /// No sparse rows yet, of `cols` columns.
+    /// An empty buffer for sparse rows of `cols` columns.
     pub(crate) fn sparse(cols: usize) -> Self {
         Self { starts: vec![0], ..Self::new(cols) }
     }
@@ -195,13 +194,13 @@ impl<T: Float> RowBuf<T> {
         Self { values, ..Self::new(cols) }
     }
 
-    /// Drops all rows, to begin again with sparse ones of `cols` columns.
+    /// Drops all rows; the next rows are sparse, of `cols` columns.
     pub(crate) fn begin_sparse(&mut self, cols: usize) {
         self.clear(cols);
         self.starts.push(0);
     }
 
-    /// Drops all rows, to begin again with any of `cols` columns.
+    /// Drops all rows; the next rows are dense or sparse, of `cols` columns.
     pub(crate) fn clear(&mut self, cols: usize) {
         self.cols = cols;
         self.values.clear();
@@ -209,7 +208,7 @@ impl<T: Float> RowBuf<T> {
         self.starts.clear();
     }
 
-    /// The rows, where they are sparse.
+    /// The rows, if they are sparse.
     pub(crate) fn as_sparse(&self) -> Option<SparseRef<'_, T>> {
         let Self { starts, columns, values, cols } = self;
         self.is_sparse().then(|| SparseRef { starts, columns, values, cols: *cols })
@@ -240,15 +239,15 @@ impl<T: Float> RowBuf<T> {
         size_of_val(&self.values[..]) + size_of_val(&self.columns[..]) + size_of_val(&self.starts[..])
     }
 
-    /// Ends a sparse row whose values and columns were appended.
+    /// Ends a sparse row after its values and columns were appended.
     pub(crate) fn end_row(&mut self) {
         self.starts.push(self.values.len());
     }
 
-    /// Copies a row, of either kind.
+    /// Copies a row, dense or sparse, in the kind of this buffer.
     ///
     /// # Panics
-    /// When there is no such row, or it has another number of columns.
+    /// When the row does not exist, or has another number of columns.
     pub fn push(&mut self, rows: Rows<'_, T>, i: usize) {
         assert_eq!(rows.cols(), self.cols, "rows of one length");
         if self.is_empty() {
@@ -264,7 +263,7 @@ impl<T: Float> RowBuf<T> {
             }
             (Rows::Dense(rows), true) => {
                 for (column, &x) in rows.row(i).iter().enumerate() {
-                    // NaN is no zero: it stays, and is found.
+                    // NaN is not zero: it is stored, so that the check for finite values finds it.
                     if x != T::ZERO {
                         self.values.push(x);
                         self.columns.push(column as i32);
@@ -281,7 +280,7 @@ impl<T: Float> RowBuf<T> {
         }
     }
 
-    /// Copies all of some rows.
+    /// Copies all of the given rows.
     pub(crate) fn extend(&mut self, rows: Rows<'_, T>) {
         (0..rows.rows()).for_each(|i| self.push(rows, i));
     }
@@ -324,7 +323,7 @@ impl<T: Float> RowBuf<T> {
     }
 }
 
-/// Writes the stored values of a row among zeros.
+/// Writes the stored values of a row into `out`, which holds zeros.
 pub(crate) fn spread<T: Float>((columns, values): (&[i32], &[T]), out: &mut [T]) {
     for (&column, &x) in columns.iter().zip(values) {
         out[column as usize] = x;

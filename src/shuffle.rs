@@ -1,20 +1,20 @@
-//! This module knows a random order of `0..n` that needs no table: any part of it can be had at once.
+//! A random order of `0..n` without a table: any entry can be computed at once.
 //!
-//! A keyed one-to-one mapping of `0..2^bits` (rounds of additions, odd products and shifts), followed until it leads back below `n`
+//! A keyed one-to-one mapping of `0..2^bits` (rounds of additions, odd products and shifts), repeated until the value is below `n`
 //! ("cycle walking", Black and Rogaway, 2002): fewer than two steps on average.
 
 use crate::rng::{Purpose, Rng};
 
-/// Rounds after which no structure of the index shows.
+/// Rounds after which the order shows no structure of the index.
 const ROUNDS: usize = 6;
 
-/// A random order, given by seed and `n` alone.
+/// A random order that depends only on the seed and `n`.
 #[derive(Clone, Debug)]
 pub(crate) struct Shuffle {
     n: u64,
     mask: u64,
     shift: u32,
-    /// What is added, and the odd factor, of each round.
+    /// The summand and the odd factor of each round.
     rounds: [(u64, u64); ROUNDS],
 }
 
@@ -27,14 +27,14 @@ impl Shuffle {
         Self { n, mask, shift: bits.div_ceil(2).max(1), rounds }
     }
 
-    /// The index at place `i` of the order.
+    /// The index at position `i` of the order.
     pub(crate) fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.n);
         let mut x = i;
         loop {
             for (add, factor) in self.rounds {
                 x = x.wrapping_add(add).wrapping_mul(factor) & self.mask;
-                // High bits, which depend on all others, move the low ones.
+                // Low bits depend only on lower bits until high bits are mixed in.
                 x ^= x >> self.shift;
             }
             if x < self.n {

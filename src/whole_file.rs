@@ -1,5 +1,6 @@
-//! This module knows how a file appears under its name whole, or not at all: write to a temporary one beside it, sync, rename, sync the
-//! folder. And how leftovers of a process that was killed are told from the files of one that is alive: the latter holds a lock on each.
+//! Creates files atomically: write to a temporary file beside the target, sync, rename, sync the folder.
+//!
+//! A process holds a lock on each of its temporary files. Files without a lock are leftovers of killed processes, and can be removed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -9,15 +10,15 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempDir};
 
-/// What the names of all temporary files and folders begin with.
+/// The prefix of the names of all temporary files and folders.
 const PREFIX: &str = ".shoal-";
 
-/// A file without a name of its own yet. Its errors are the system's, and do not name it: the user knows the file by another name.
+/// A file under a temporary name. Its errors do not contain this name, which the user does not know.
 #[derive(Debug)]
 pub(crate) struct Temporary(NamedTempFile);
 
-/// A new file beside `path`, whose name it will get, with the permissions that any new file gets. What a process that was killed left of
-/// a file of that name is removed first.
+/// Creates a temporary file beside `path`, to be renamed to `path`, with the usual permissions of a new file. Removes leftovers of killed
+/// processes for the same `path` first.
 pub(crate) fn temporary_for(path: &Path) -> io::Result<Temporary> {
     remove_leftovers_of(path);
     let create = |path: &Path| {
@@ -34,7 +35,7 @@ pub(crate) fn temporary_for(path: &Path) -> io::Result<Temporary> {
     tempfile::Builder::new().prefix(&prefix).suffix(".tmp").make_in(folder_of(path), create).map(Temporary)
 }
 
-/// A folder beside the file `path`, for what is needed while it is made; it is removed with all that is in it.
+/// A folder for temporary data beside a file that is being written. Dropping it removes the folder and its contents.
 #[derive(Debug)]
 pub(crate) struct TemporaryFolder {
     folder: TempDir,
@@ -53,9 +54,9 @@ impl TemporaryFolder {
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
         let mut tries = 0;
         loop {
-            // The name of the folder would say nothing to the user.
+            // The user does not know the name of the folder: the error does not contain it.
             let folder = builder.tempdir_in(folder_of(path)).map_err(|e| io::Error::from(e.kind()))?;
-            // Elsewhere folders cannot be opened.
+            // Only Unix can open folders.
             let claimed = if cfg!(unix) {
                 File::open(folder.path())
                     .and_then(|opened| claim(&opened, folder.path()).map(|()| Some(opened)))
@@ -64,7 +65,7 @@ impl TemporaryFolder {
             };
             match claimed {
                 Ok(claimed) => return Ok(Self { folder, _claimed: claimed }),
-                // Somebody took it for a leftover before there was a lock.
+                // Another process removed it as a leftover before it was locked.
                 Err(e) if tries < 100 && matches!(e.kind(), AlreadyExists | NotFound) => tries += 1,
                 Err(e) => return Err(e),
             }
@@ -81,7 +82,7 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What the names of temporary files begin with that wait for the name `path`. A hash of it: the name itself may be as long as names can be.
+/// The prefix of the names of temporary files for `path`: a hash, since a longer name than that of `path` may not be allowed.
 fn prefix_for(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let hash =
@@ -89,14 +90,17 @@ fn prefix_for(path: &Path) -> String {
     format!("{PREFIX}{hash:08x}-")
 }
 
-/// Locks a file or folder that was just made, as long as it is open. [`io::ErrorKind::AlreadyExists`], upon which another name is tried,
-/// where somebody took it for a leftover before there was a lock.
+/// Locks a new file or folder for as long as it is open.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`], upon which `tempfile` tries another name, if another process removed it as a leftover before it was
+/// locked.
 #[cfg(unix)]
 fn claim(file: &File, path: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     match file.try_lock() {
         Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::AlreadyExists.into()),
-        // A file system without locks: what is left there is never removed.
+        // A file system without locks: leftovers are never removed there.
         Err(fs::TryLockError::Error(_)) => Ok(()),
         Ok(()) => {
             let (own, named) = (file.metadata()?, fs::symlink_metadata(path));
@@ -106,21 +110,21 @@ fn claim(file: &File, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Locks would keep others from writing here.
+/// Does nothing: on this system a lock would keep other code from writing to the file.
 #[cfg(not(unix))]
 fn claim(_file: &File, _path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what a process that was killed left of a file to be called `path`.
+/// Removes the leftovers of killed processes for `path`.
 fn remove_leftovers_of(path: &Path) {
-    // What cannot be listed or removed stays: this is about order, and no output depends on it.
+    // Errors are ignored: no output depends on the cleanup.
     let _ = leftovers(folder_of(path), &prefix_for(path), true);
 }
 
-/// The temporary files and folders in `folder` that no process holds any more, sorted; removed, if that is wished.
+/// The temporary files and folders in `folder` that no process has locked, sorted; with `remove`, they are removed.
 ///
-/// Whether a process on *another* machine holds them is only known where the file system hands locks around.
+/// Locks of processes on *other* machines are only seen if the file system shares locks.
 ///
 /// # Errors
 /// Those of listing the folder.
@@ -129,7 +133,7 @@ pub(crate) fn all_leftovers(folder: &Path, remove: bool) -> io::Result<Vec<PathB
     leftovers(folder, PREFIX, remove)
 }
 
-/// Whether a name is one that [`prefix_for`] and the random part of a temporary file or folder make: `.shoal-0123abcd-x7Yz9Q`, with `.tmp` or not.
+/// Whether a name has the form of a temporary file or folder: `.shoal-0123abcd-x7Yz9Q`, optionally with `.tmp` (see [`prefix_for`]).
 fn is_temporary(name: &OsStr) -> bool {
     let parts =
         name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|rest| rest.split_once('-'));
@@ -163,7 +167,7 @@ fn leftovers(folder: &Path, prefix: &str, remove: bool) -> io::Result<Vec<PathBu
     Ok(found)
 }
 
-/// The lock on a file or folder, if no other process holds it.
+/// Locks a file or folder, if no other process has locked it.
 #[cfg(unix)]
 fn abandoned(path: &Path) -> Option<File> {
     let kind = fs::symlink_metadata(path).ok()?.file_type();
@@ -175,13 +179,13 @@ fn abandoned(path: &Path) -> Option<File> {
     file.try_lock().ok().map(|()| file)
 }
 
-/// Without locks nothing is known to be a leftover.
+/// Without locks, leftovers cannot be recognized.
 #[cfg(not(unix))]
 fn abandoned(_path: &Path) -> Option<File> {
     None
 }
 
-/// Refuses to replace a device, a pipe or a socket by a file: root would take `/dev/null` away from everybody.
+/// Checks that `path` is not a device, a pipe or a socket: renaming a file over it as root could replace `/dev/null`.
 pub(crate) fn refuse_special(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() && !found.is_dir() => Err(io::Error::new(
@@ -202,7 +206,7 @@ impl Temporary {
         self.0.as_file()
     }
 
-    /// Gives the file its name; an older file of that name is replaced.
+    /// Renames the file to `path`; an existing file is replaced.
     pub(crate) fn persist(self, path: &Path) -> io::Result<()> {
         self.0.persist(path).map(drop).map_err(|e| e.error)
     }
@@ -223,11 +227,11 @@ impl Seek for Temporary {
     }
 }
 
-/// Makes a rename in `folder` outlast a loss of power.
+/// Syncs `folder`, so that a rename in it survives a power failure.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     #[cfg(unix)]
     match File::open(folder)?.sync_all() {
-        // Some network file systems do not know this for folders.
+        // Some network file systems do not support syncing folders.
         Err(e) if !matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
             return Err(e);
         }

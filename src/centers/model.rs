@@ -111,7 +111,7 @@ impl KMeansModel {
     /// # Errors
     /// [`Error::Shape`] if rows have a different number of columns. [`Error::NotFinite`] for NaN or infinite
     /// values. [`Error::Memory`] if the result does not fit into memory. Errors of the source.
-    pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
+    pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         match rows.any() {
             AnySource::F32(data) => predict(&self.centers_for(data)?, self.metric, data, &cx),
@@ -130,7 +130,7 @@ impl KMeansModel {
     ///
     /// # Errors
     /// Same as [`KMeansModel::predict`].
-    pub fn distances<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<f64>> {
+    pub fn distances<S: Source>(&self, rows: S) -> Result<Vec<f64>> {
         fn all<T: Compute>(model: &KMeansModel, data: &dyn DataSource<T>) -> Result<Vec<f64>> {
             transform(&model.centers_for(data)?, model.metric, data, &Executor::new(None)?)
         }
@@ -150,7 +150,7 @@ impl KMeansModel {
     ///
     /// # Errors
     /// Same as [`KMeansModel::predict`], and [`Error::InvalidParam`] if `m` is not in `1..=n_clusters`.
-    pub fn nearest<S: Source + ?Sized>(&self, rows: &S, m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
+    pub fn nearest<S: Source>(&self, rows: S, m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
         let cx = Executor::new(None)?;
         match rows.any() {
             AnySource::F32(data) => nearest(&self.centers_for(data)?, m, self.metric, data, &cx),
@@ -162,7 +162,7 @@ impl KMeansModel {
     ///
     /// # Errors
     /// Same as [`KMeansModel::predict`].
-    pub fn inertia_of<S: Source + ?Sized>(&self, rows: &S) -> Result<f64> {
+    pub fn inertia_of<S: Source>(&self, rows: S) -> Result<f64> {
         let cx = Executor::new(None)?;
         match rows.any() {
             AnySource::F32(data) => inertia(&self.centers_for(data)?, None, self.metric, data, &cx),

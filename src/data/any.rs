@@ -1,7 +1,11 @@
-//! This module knows how a source whose type is only known at run time is taken.
+//! Sources whose compute type is only known at run time.
 
-use super::{Chunks, DataSource, Dense, Dtype, Mapped, RawRows, Weighted};
-use crate::float::Float;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::raw::Element;
+use super::{Chunks, DataSource, Dense, Dtype, Mapped, RawRows};
+use crate::float::{Float, PerFloat};
 use crate::matrix::MatRef;
 use crate::rows::RowBuf;
 
@@ -14,9 +18,29 @@ pub enum AnySource<'a> {
     F64(&'a dyn DataSource<f64>),
 }
 
-/// What estimators take: a source that says itself which type its rows are computed in.
+/// A borrowed source, for each compute type.
+struct Borrowed<'a>(PhantomData<&'a ()>);
+
+impl<'a> PerFloat for Borrowed<'a> {
+    type Of<T: Float> = &'a dyn DataSource<T>;
+}
+
+impl<'a> AnySource<'a> {
+    /// The variant of the compute type `T`.
+    ///
+    /// ```
+    /// use shoal::data::{AnySource, Dense};
+    /// let rows = Dense::new(&[1.0f64, 2.0], 2).unwrap();
+    /// assert!(matches!(AnySource::of(&rows), AnySource::F64(_)));
+    /// ```
+    pub fn of<T: Float>(source: &'a dyn DataSource<T>) -> Self {
+        T::choose::<Borrowed<'a>, _>(source, Self::F32, Self::F64)
+    }
+}
+
+/// Rows that `fit`, `predict` and the other methods of models take: a source that knows its compute type.
 ///
-/// Implement it next to [`DataSource`] for a source of your own: it is one line.
+/// Implement it next to [`DataSource`] for a source of your own; the method is one line. References to sources are sources.
 ///
 /// ```
 /// use shoal::data::{AnySource, Dense, Source};
@@ -28,21 +52,53 @@ pub trait Source {
     fn any(&self) -> AnySource<'_>;
 }
 
-/// A [`Float`] that says which variant of [`AnySource`] is its own.
-pub trait Own: Float {
-    /// The variant.
-    fn own(source: &dyn DataSource<Self>) -> AnySource<'_>;
-}
-
-impl Own for f32 {
-    fn own(source: &dyn DataSource<f32>) -> AnySource<'_> {
-        AnySource::F32(source)
+impl<S: Source + ?Sized> Source for &S {
+    fn any(&self) -> AnySource<'_> {
+        (**self).any()
     }
 }
 
-impl Own for f64 {
-    fn own(source: &dyn DataSource<f64>) -> AnySource<'_> {
-        AnySource::F64(source)
+/// A [`Float`] that knows its variant of [`AnySource`].
+pub trait Own: Float {
+    /// The variant: as [`AnySource::of`].
+    fn own(source: &dyn DataSource<Self>) -> AnySource<'_>;
+}
+
+impl<T: Float> Own for T {
+    fn own(source: &dyn DataSource<T>) -> AnySource<'_> {
+        AnySource::of(source)
+    }
+}
+
+/// The compute type of a source made from another source, chosen when the source `V` is made.
+pub(super) struct ComputeType<V>(for<'s> fn(&'s V) -> AnySource<'s>);
+
+impl<V> ComputeType<V> {
+    /// The compute type `T`.
+    pub(super) fn of<T: Float>() -> Self
+    where
+        V: DataSource<T>,
+    {
+        Self(|source| AnySource::of::<T>(source))
+    }
+
+    /// `source` in this compute type.
+    pub(super) fn any(self, source: &V) -> AnySource<'_> {
+        (self.0)(source)
+    }
+}
+
+impl<V> Clone for ComputeType<V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for ComputeType<V> {}
+
+impl<V> fmt::Debug for ComputeType<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ComputeType")
     }
 }
 
@@ -52,34 +108,37 @@ impl Source for AnySource<'_> {
     }
 }
 
-macro_rules! own {
+/// Implements [`Source`] for sources of one compute type.
+macro_rules! of_one_type {
     ($([$($generics:tt)*] $t:ty),* $(,)?) => {$(
         impl<$($generics)*> Source for $t {
             fn any(&self) -> AnySource<'_> {
-                T::own(self)
+                AnySource::of(self)
             }
         }
     )*};
 }
-own!(
-    ['a, T: Own] Dense<'a, T>,
-    ['a, T: Own] Chunks<'a, T>,
-    ['a, T: Own] MatRef<'a, T>,
-    ['a, T: Own, const D: usize] &'a [[T; D]],
-    [T: Own, const D: usize, const N: usize] [[T; D]; N],
-    [T: Own, const D: usize] Vec<[T; D]>,
-    ['a, T: Own] Weighted<'a, &RowBuf<T>>,
+of_one_type!(
+    ['a, T: Float] Dense<'a, T>,
+    ['a, T: Float] Chunks<'a, T>,
+    ['a, T: Float] MatRef<'a, T>,
+    [T: Float] RowBuf<T>,
+    ['a, E: Element, const D: usize] &'a [[E; D]],
+    [E: Element, const D: usize, const N: usize] [[E; D]; N],
+    [E: Element, const D: usize] Vec<[E; D]>,
+    ['a, T: Float] &'a [Vec<T>],
+    [T: Float] Vec<Vec<T>>,
 );
 
 #[cfg(feature = "ndarray")]
-impl<T: Own, S: ndarray::Data<Elem = T> + Sync> Source for ndarray::ArrayBase<S, ndarray::Ix2> {
+impl<E: Element, S: ndarray::Data<Elem = E> + Sync> Source for ndarray::ArrayBase<S, ndarray::Ix2> {
     fn any(&self) -> AnySource<'_> {
-        T::own(self)
+        AnySource::of(self)
     }
 }
 
-/// The variant that a stored type is computed in.
-fn stored<S: DataSource<f32> + DataSource<f64>>(source: &S, dtype: Dtype) -> AnySource<'_> {
+/// A source of both compute types in the compute type of its stored type.
+pub(super) fn stored<S: DataSource<f32> + DataSource<f64>>(source: &S, dtype: Dtype) -> AnySource<'_> {
     if dtype.computed_as_f64() { AnySource::F64(source) } else { AnySource::F32(source) }
 }
 

@@ -1,5 +1,5 @@
-//! The `.fbin`, `.u8bin`, `.i8bin` and `.ibin` files of the billion-scale search benchmarks: the number of rows and of columns, each a
-//! `u32`, and then the rows without gaps.
+//! The `.fbin`, `.u8bin`, `.i8bin` and `.ibin` files of the billion-scale search benchmarks: the numbers of rows and columns, each a
+//! `u32`, followed by the rows without gaps.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// Bytes before the first row.
 const HEADER: u64 = 8;
 
-/// The type of the values by the end of the file's name.
+/// The type of the values by the extension of the file name.
 fn dtype_of(path: &Path) -> Result<Dtype> {
     let suffix = path.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase());
     match suffix.as_deref() {
@@ -29,10 +29,10 @@ fn dtype_of(path: &Path) -> Result<Dtype> {
 
 /// Opens an `.fbin` (`f32`), `.u8bin`, `.i8bin` or `.ibin` (`i32`) file as rows, without reading them.
 ///
-/// See [`Mapped`] for what may happen to the file meanwhile.
+/// See [`Mapped`] for files that change while they are open.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], naming the file, when it is damaged or of another name.
+/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged or has another extension.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {

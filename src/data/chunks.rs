@@ -1,17 +1,17 @@
-//! This module knows rows that somebody else makes, a chunk at a time.
+//! Streams of rows: iterators of chunks as sources.
 
 use std::fmt;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::adapters::{check_weights, no_weight};
 use super::pass::{OpenPass, Pass, Piece};
-use super::{Access, Block, DataSource, TileReader};
+use super::weights::{check_weights, no_weight};
+use super::{Access, DataSource, TileReader, Visit};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// Some rows, one after the other, and their weights.
+/// Consecutive rows and their weights.
 ///
 /// ```
 /// use shoal::data::Chunk;
@@ -22,12 +22,12 @@ use crate::matrix::MatRef;
 pub struct Chunk<T> {
     /// The values of a whole number of rows.
     pub values: Vec<T>,
-    /// One weight a row. Either all chunks of a source have weights or none.
+    /// One weight per row. Either all chunks of a source have weights or none.
     pub weights: Option<Vec<f64>>,
 }
 
 impl<T> Chunk<T> {
-    /// The same rows with weights.
+    /// The same rows with the given weights.
     ///
     /// ```
     /// use shoal::data::Chunk;
@@ -48,11 +48,11 @@ impl<T> From<Vec<T>> for Chunk<T> {
 
 type Iter<'a, T> = Box<dyn Iterator<Item = Result<Chunk<T>>> + Send + 'a>;
 
-/// Chunks whose lengths and weights are checked as they come.
+/// An iterator that checks the lengths and weights of chunks.
 struct Checked<'a, T> {
     chunks: Iter<'a, T>,
     dim: usize,
-    /// Whether they have weights, once it is known.
+    /// Whether the chunks have weights; known after the first chunk.
     weighted: Option<bool>,
     seen: u64,
     heavy: bool,
@@ -70,8 +70,8 @@ enum Feed<'a, T> {
     Replay(Box<dyn Fn() -> Iter<'a, T> + Sync + 'a>),
 }
 
-/// A stream of chunks of any lengths as a source: an iterator, which can be read once, or a function that
-/// makes a fresh one for each pass.
+/// A stream of chunks of any lengths as a source: an iterator, which can be read once, or a function that returns a new iterator for
+/// each pass.
 ///
 /// ```
 /// use shoal::data::{Access, Chunks, DataSource};
@@ -91,8 +91,8 @@ impl<T> fmt::Debug for Chunks<'_, T> {
 }
 
 impl<'a, T: Float> Chunks<'a, T> {
-    /// Rows of `dim` columns that can be read once. A pass that ends early loses the rest, unless it was begun with
-    /// [`DataSource::for_each_block_from`].
+    /// Rows of `dim` columns that can be read once. After a pass that ends early, the remaining rows are lost, unless the pass was begun
+    /// with [`DataSource::for_each_block_from`].
     ///
     /// ```
     /// use shoal::data::{Chunk, Chunks, DataSource};
@@ -103,7 +103,7 @@ impl<'a, T: Float> Chunks<'a, T> {
         Self { dim, feed: Feed::Once(Mutex::new(Some(Box::new(chunks)))), open: OpenPass::default() }
     }
 
-    /// Rows of `dim` columns that `chunks` makes anew, and alike, for every pass.
+    /// Rows of `dim` columns that `chunks` returns for every pass. Each pass must give the same rows.
     ///
     /// ```
     /// use shoal::data::{Access, Chunks, DataSource};
@@ -117,7 +117,7 @@ impl<'a, T: Float> Chunks<'a, T> {
         Self { dim, feed: Feed::Replay(Box::new(move || Box::new(chunks()))), open: OpenPass::default() }
     }
 
-    /// A pass at its first row.
+    /// A new pass, before its first row.
     fn pass(&self) -> Result<Pass<Checked<'a, T>, Rows<T>>> {
         if self.dim == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));
@@ -183,8 +183,8 @@ impl<T: Float> Iterator for Checked<'_, T> {
 }
 
 impl<T: Float> TileReader<T> for Rows<T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> MatRef<'s, T> {
-        MatRef::new(&self.chunk.values, self.dim).slice(rows.start, rows.end)
+    fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(MatRef::new(&self.chunk.values, self.dim).slice(rows.start, rows.end))
     }
 }
 
@@ -213,29 +213,19 @@ impl<T: Float> DataSource<T> for Chunks<'_, T> {
             Feed::Replay(_) => Access::Replay,
         }
     }
-    fn for_each_block(
-        &self,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.pass()?.read(self.dim, tile_rows, f)
     }
-    fn for_each_block_from(
-        &self,
-        row: u64,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block_from(&self, row: u64, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.open.read_from(row, || self.pass(), (self.dim, tile_rows), f)
-    }
-    fn gather(&self, _rows: &[u64], _out: &mut Vec<T>) -> Result<()> {
-        Err(Error::Source("single rows of a stream cannot be read; write it to a file and open that".into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::take;
+    use std::ops::ControlFlow;
+
+    use super::super::{Block, take};
     use super::*;
 
     fn stream() -> impl Iterator<Item = Result<Chunk<f32>>> {
@@ -246,7 +236,7 @@ mod tests {
         let mut seen = Vec::new();
         source.for_each_block(3, &mut |block| {
             let mut scratch = Vec::new();
-            block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| seen.push(row[1]));
+            block.rows.tile(0..block.len, &mut scratch)?.iter().for_each(|row| seen.push(row[1]));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(seen)
@@ -317,7 +307,7 @@ mod tests {
                         assert_eq!(block.first_row, at);
                         taken = block.len.min(1 + step % 3);
                         let mut scratch = Vec::new();
-                        block.rows.tile(0..taken, &mut scratch).iter().for_each(|row| found.push(row[1]));
+                        block.rows.tile(0..taken, &mut scratch)?.iter().for_each(|row| found.push(row[1]));
                         Ok(ControlFlow::Break(()))
                     })
                     .unwrap();
@@ -328,10 +318,10 @@ mod tests {
             }
             assert_eq!(found, whole);
         }
-        // What went by is gone, but for passes that can be made anew.
+        // A stream that can be read once has lost its earlier rows; a replayed one has not.
         let mut first = None;
         let mut look = |block: Block<'_, f32>| {
-            first = Some(block.rows.tile(0..1, &mut Vec::new()).row(0)[1]);
+            first = Some(block.rows.tile(0..1, &mut Vec::new())?.row(0)[1]);
             Ok(ControlFlow::Break(()))
         };
         assert!(once.for_each_block_from(1, 3, &mut look).is_err());

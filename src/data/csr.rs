@@ -1,15 +1,16 @@
-//! This module knows sparse rows in memory: compressed, row by row, as SciPy keeps them.
+//! Sparse rows in memory, in the compressed format of SciPy (CSR).
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
+use super::any::stored;
 use super::raw::one_block;
-use super::{Access, AnySource, Block, DataSource, RawRows, Source, TileReader, no_such_row};
+use super::{Access, AnySource, DataSource, RawRows, Source, TileReader, Visit, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
 use crate::rows::{RowBuf, Rows, SparseRef, spread};
 
-/// Borrowed positions or columns of either width, read where they lie.
+/// Borrowed positions or columns, as 32 or 64-bit integers.
 ///
 /// ```
 /// use shoal::data::Index;
@@ -36,7 +37,7 @@ impl<'a> From<&'a [i64]> for Index<'a> {
 }
 
 impl Index<'_> {
-    /// How many there are.
+    /// Number of values.
     pub fn len(&self) -> usize {
         match self {
             Self::I32(values) => values.len(),
@@ -44,15 +45,15 @@ impl Index<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number `i` of them.
+    /// The value at position `i`.
     ///
     /// # Panics
-    /// When there is none.
+    /// When `i` is not below the length.
     pub fn get(&self, i: usize) -> i64 {
         match self {
             Self::I32(values) => i64::from(values[i]),
@@ -60,7 +61,7 @@ impl Index<'_> {
         }
     }
 
-    /// The first of the values `range` that is not within `0..end`, and its place.
+    /// The first of the `stored` first values that is not within `0..end`, and its position.
     fn first_beyond(&self, end: usize, stored: usize) -> Option<(usize, i64)> {
         let end = end as i64;
         match self {
@@ -70,7 +71,7 @@ impl Index<'_> {
         .map(|at| (at, self.get(at)))
     }
 
-    /// Whether each of the values `range` is larger than the one before.
+    /// Whether the values in `range` are strictly ascending.
     fn ascends(&self, range: Range<usize>) -> bool {
         match self {
             Self::I32(values) => values[range].windows(2).all(|two| two[0] < two[1]),
@@ -79,11 +80,11 @@ impl Index<'_> {
     }
 }
 
-/// Sparse rows in memory: of row `i`, the values `indptr[i]..indptr[i + 1]` and the columns `indices` that they stand in. All others are 0.
+/// Sparse rows in memory. Row `i` has the stored values `indptr[i]..indptr[i + 1]`, in the columns that `indices` names; all others are 0.
 ///
-/// Nothing is copied as a whole: positions and columns are read as they lie, values of `f32` and `f64` too, and others are converted a tile at a
-/// time. So are rows whose columns do not ascend, or come more than once: they are put in order, and what stands in one column is added. That takes
-/// longer: where such rows are read many times, put them in order before.
+/// The matrix is never copied as a whole: positions, columns, and values of `f32` and `f64` are read in place, values of other types are
+/// converted a tile at a time. Rows whose columns do not ascend, or repeat, are sorted a tile at a time, and values of the same column
+/// are added. Sorting takes longer: sort such rows beforehand if they are read many times.
 ///
 /// ```
 /// use shoal::{KMeans, data::Csr};
@@ -99,18 +100,18 @@ pub struct Csr<'a> {
     cols: usize,
     indptr: Index<'a>,
     indices: Index<'a>,
-    /// One value a row.
+    /// One value per row.
     values: RawRows<'a>,
     most: usize,
-    /// The columns of every row ascend.
+    /// Whether the columns of every row ascend.
     tidy: bool,
 }
 
 impl<'a> Csr<'a> {
-    /// Rows of the shape `(rows, columns)`. Looks at all positions and columns once.
+    /// Rows of the shape `(rows, columns)`. Checks all positions and columns once.
     ///
     /// # Errors
-    /// [`Error::Empty`] for 0 columns; [`Error::Shape`] for positions and columns that do not fit, which are named.
+    /// [`Error::Empty`] for 0 columns; [`Error::Shape`], with the position, for positions and columns that do not fit.
     ///
     /// ```
     /// use shoal::data::Csr;
@@ -126,7 +127,7 @@ impl<'a> Csr<'a> {
         Self::of_raw(shape, indptr, indices, RawRows::new(values, 1)?)
     }
 
-    /// As [`Csr::new`], with values of any stored type, one a row.
+    /// As [`Csr::new`], with values of any stored type, one per row.
     ///
     /// # Errors
     /// As [`Csr::new`].
@@ -207,18 +208,18 @@ impl<'a> Csr<'a> {
         (self.indptr.len() - 1, self.cols)
     }
 
-    /// The stored values, one a row.
+    /// The stored values, one per row.
     #[cfg(feature = "python")]
     pub(crate) fn values(&self) -> RawRows<'a> {
         self.values
     }
 
-    /// The places of the stored values of some rows.
+    /// The positions of the stored values of some rows.
     pub(crate) fn stored(&self, rows: Range<usize>) -> Range<usize> {
         self.indptr.get(rows.start) as usize..self.indptr.get(rows.end) as usize
     }
 
-    /// The columns, where they and the values can be taken as they lie, tile by tile.
+    /// The columns, if columns and values can be read in place.
     fn in_place(&self) -> Option<&'a [i32]> {
         let layout = self.values.layout();
         let touching = layout.row_stride == layout.dtype.size() as isize;
@@ -228,11 +229,11 @@ impl<'a> Csr<'a> {
         }
     }
 
-    /// Appends rows to `out`, which has sparse ones, in order and each column once.
-    fn append<T: Float>(&self, rows: Range<usize>, out: &mut RowBuf<T>) {
+    /// Appends rows to the sparse rows `out`, with ascending columns, each once.
+    fn append<T: Float>(&self, rows: Range<usize>, out: &mut RowBuf<T>) -> Result<()> {
         let stored = self.stored(rows.clone());
         let (first, mut converted) = (stored.start, Vec::new());
-        let values: &MatRef<'_, T> = &TileReader::<T>::tile(&self.values, stored, &mut converted);
+        let values: MatRef<'_, T> = self.values.tile(stored, &mut converted)?;
         let mut row_values = Vec::new();
         for row in rows {
             let stored = self.stored(row..row + 1);
@@ -245,7 +246,7 @@ impl<'a> Csr<'a> {
             } else {
                 row_values.clear();
                 row_values.extend(of_row);
-                // Stable: what stands in one column is added in the order in which it is stored.
+                // A stable sort: values of one column are added in their stored order.
                 row_values.sort_by_key(|&(column, _): &(i32, T)| column);
                 for same in row_values.chunk_by(|a, b| a.0 == b.0) {
                     out.columns.push(same[0].0);
@@ -254,6 +255,7 @@ impl<'a> Csr<'a> {
             }
             out.end_row();
         }
+        Ok(())
     }
 
     fn check_rows(&self, rows: &[u64]) -> Result<()> {
@@ -265,12 +267,12 @@ impl<'a> Csr<'a> {
 }
 
 impl<T: Float> TileReader<T> for Csr<'_> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         let mut sparse = RowBuf::sparse(self.cols);
-        self.append(rows, &mut sparse);
+        self.append(rows, &mut sparse)?;
         match sparse.as_sparse() {
-            Some(rows) => fill(rows, scratch),
-            None => unreachable!("it began as sparse"),
+            Some(rows) => Ok(fill(rows, scratch)),
+            None => unreachable!("the buffer holds sparse rows"),
         }
     }
     fn sparse<'s>(
@@ -278,36 +280,36 @@ impl<T: Float> TileReader<T> for Csr<'_> {
         rows: Range<usize>,
         picked: Option<&[u32]>,
         scratch: &'s mut RowBuf<T>,
-    ) -> Option<SparseRef<'s, T>> {
+    ) -> Result<Option<SparseRef<'s, T>>> {
         let stored = self.stored(rows.clone());
         let Some(columns) = self.in_place() else {
             scratch.begin_sparse(self.cols);
             let Some(picked) = picked.filter(|picked| 2 * picked.len() <= rows.len()) else {
-                self.append(rows, scratch);
-                return scratch.as_sparse();
+                self.append(rows, scratch)?;
+                return Ok(scratch.as_sparse());
             };
             let mut wanted = picked.to_vec();
             wanted.sort_unstable();
             let mut wanted = wanted.into_iter().peekable();
             for r in 0..rows.len() {
                 match wanted.next_if_eq(&(r as u32)) {
-                    Some(_) => self.append(rows.start + r..rows.start + r + 1, scratch),
+                    Some(_) => self.append(rows.start + r..rows.start + r + 1, scratch)?,
                     None => scratch.end_row(),
                 }
             }
-            return scratch.as_sparse();
+            return Ok(scratch.as_sparse());
         };
         let columns = &columns[stored.clone()];
         let RowBuf { starts, values, .. } = scratch;
         starts.clear();
         starts.extend((rows.start..=rows.end).map(|row| self.indptr.get(row) as usize - stored.start));
-        let values = TileReader::<T>::tile(&self.values, stored, values);
+        let values: MatRef<'_, T> = self.values.tile(stored, values)?;
         let values = &values.data()[..values.rows()];
-        Some(SparseRef::new(starts, columns, values, self.cols))
+        Ok(Some(SparseRef::new(starts, columns, values, self.cols)))
     }
 }
 
-/// Rows with their zeros; dense ones as they are.
+/// Fills in the zeros of sparse rows; dense rows stay as they are.
 fn filled<'s, T: Float>(rows: Rows<'s, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
     match rows {
         Rows::Dense(rows) => rows,
@@ -315,7 +317,7 @@ fn filled<'s, T: Float>(rows: Rows<'s, T>, scratch: &'s mut Vec<T>) -> MatRef<'s
     }
 }
 
-/// Sparse rows with their zeros.
+/// Fills in the zeros of sparse rows.
 fn fill<'s, T: Float>(rows: SparseRef<'_, T>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
     let cols = rows.cols();
     scratch.clear();
@@ -340,11 +342,7 @@ impl<T: Float> DataSource<T> for Csr<'_> {
     fn most_values(&self) -> Option<usize> {
         Some(self.most)
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         one_block(self, self.shape().0, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
@@ -352,7 +350,7 @@ impl<T: Float> DataSource<T> for Csr<'_> {
         make_room(out, "copied rows", rows.len() as u64, self.cols)?;
         let mut zeros = Vec::new();
         for &row in rows {
-            let row = TileReader::<T>::tile(self, row as usize..row as usize + 1, &mut zeros);
+            let row = TileReader::<T>::tile(self, row as usize..row as usize + 1, &mut zeros)?;
             out.extend_from_slice(row.row(0));
         }
         Ok(())
@@ -362,7 +360,7 @@ impl<T: Float> DataSource<T> for Csr<'_> {
         let mut buffer = RowBuf::sparse(self.cols);
         for &row in rows {
             buffer.begin_sparse(self.cols);
-            self.append(row as usize..row as usize + 1, &mut buffer);
+            self.append(row as usize..row as usize + 1, &mut buffer)?;
             out.push(buffer.rows(), 0);
         }
         Ok(())
@@ -371,24 +369,24 @@ impl<T: Float> DataSource<T> for Csr<'_> {
 
 impl Source for Csr<'_> {
     fn any(&self) -> AnySource<'_> {
-        if self.values.layout().dtype.computed_as_f64() { AnySource::F64(self) } else { AnySource::F32(self) }
+        stored(self, self.values.layout().dtype)
     }
 }
 
 impl<T: Float> TileReader<T> for Rows<'_, T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        filled(self.slice(rows.start, rows.end), scratch)
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(filled(self.slice(rows.start, rows.end), scratch))
     }
     fn sparse<'s>(
         &'s self,
         rows: Range<usize>,
         _picked: Option<&[u32]>,
         _scratch: &'s mut RowBuf<T>,
-    ) -> Option<SparseRef<'s, T>> {
-        match self {
+    ) -> Result<Option<SparseRef<'s, T>>> {
+        Ok(match self {
             Self::Dense(_) => None,
             Self::Sparse(all) => Some(all.slice(rows.start, rows.end)),
-        }
+        })
     }
 }
 
@@ -408,11 +406,7 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
             Self::Sparse(rows) => Some(rows.iter().map(|(columns, _)| columns.len()).max().unwrap_or(0)),
         }
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         one_block(self, Rows::rows(self), f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
@@ -422,7 +416,7 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
         make_room(out, "copied rows", rows.len() as u64, self.cols())?;
         let mut zeros = Vec::new();
         for &row in rows {
-            out.extend_from_slice(self.tile(row as usize..row as usize + 1, &mut zeros).row(0));
+            out.extend_from_slice(self.tile(row as usize..row as usize + 1, &mut zeros)?.row(0));
         }
         Ok(())
     }
@@ -437,22 +431,22 @@ impl<T: Float> DataSource<T> for Rows<'_, T> {
     }
 }
 
-/// As the rows that it holds.
+/// As the rows in the buffer.
 impl<T: Float> TileReader<T> for RowBuf<T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        filled(self.rows().slice(rows.start, rows.end), scratch)
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(filled(self.rows().slice(rows.start, rows.end), scratch))
     }
     fn sparse<'s>(
         &'s self,
         rows: Range<usize>,
         _picked: Option<&[u32]>,
         _scratch: &'s mut RowBuf<T>,
-    ) -> Option<SparseRef<'s, T>> {
-        self.as_sparse().map(|all| all.slice(rows.start, rows.end))
+    ) -> Result<Option<SparseRef<'s, T>>> {
+        Ok(self.as_sparse().map(|all| all.slice(rows.start, rows.end)))
     }
 }
 
-/// As the rows that it holds.
+/// As the rows in the buffer.
 impl<T: Float> DataSource<T> for RowBuf<T> {
     fn dim(&self) -> usize {
         self.cols()
@@ -466,11 +460,7 @@ impl<T: Float> DataSource<T> for RowBuf<T> {
     fn most_values(&self) -> Option<usize> {
         DataSource::most_values(&self.rows())
     }
-    fn for_each_block(
-        &self,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.rows().for_each_block(tile_rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! This module knows the types that numbers are stored in.
+//! The types that numbers are stored in.
 
 use std::fmt;
 
@@ -7,8 +7,7 @@ use crate::float::Float;
 
 /// The type of a stored number, always little-endian.
 ///
-/// Storage is not computation: rows of small types are computed in `f32`, the others in `f64` (see
-/// [`Dtype::computed_as_f64`]).
+/// Rows of small types are computed in `f32`, all others in `f64` (see [`Dtype::computed_as_f64`]).
 ///
 /// ```
 /// use shoal::data::Dtype;
@@ -17,7 +16,7 @@ use crate::float::Float;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Dtype {
-    /// One byte; everything but 0 counts as 1.
+    /// One byte; any value except 0 counts as 1.
     Bool,
     /// Unsigned, 8 bits.
     U8,
@@ -46,7 +45,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Every stored type.
+    /// All stored types.
     ///
     /// ```
     /// assert_eq!(shoal::data::Dtype::ALL.len(), 13);
@@ -104,10 +103,10 @@ impl Dtype {
         }
     }
 
-    /// The type of that NumPy name.
+    /// The type with the given NumPy name.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`], with the names there are, for any other.
+    /// [`Error::InvalidParam`], which lists the names, for any other name.
     ///
     /// ```
     /// use shoal::data::Dtype;
@@ -121,8 +120,8 @@ impl Dtype {
         })
     }
 
-    /// Whether `f32` cannot hold every value of the type, so that rows are computed in `f64`. `bool` is
-    /// computed in `f64` too: there is nothing to save, and counts of ones want it.
+    /// Whether rows of this type are computed in `f64`: all types with values that `f32` cannot hold, and `bool`, whose counts of ones
+    /// need `f64`.
     ///
     /// ```
     /// use shoal::data::Dtype;
@@ -142,7 +141,7 @@ impl Dtype {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
     }
 
-    /// The stored type that is `T` itself.
+    /// The stored type of the compute type `T`.
     ///
     /// ```
     /// assert_eq!(shoal::data::Dtype::of::<f64>(), shoal::data::Dtype::F64);
@@ -151,7 +150,7 @@ impl Dtype {
         if size_of::<T>() == 4 { Self::F32 } else { Self::F64 }
     }
 
-    /// The type string of an `.npy` header; NumPy itself has none for `bfloat16`.
+    /// The type string of an `.npy` header; `None` for `bfloat16`, which NumPy does not have.
     pub(super) fn npy_descr(self) -> Option<&'static str> {
         Some(match self {
             Self::Bool => "|b1",

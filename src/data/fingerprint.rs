@@ -1,4 +1,4 @@
-//! This module knows how the same rows are known again, without reading all of them.
+//! Recognizes the rows of an earlier run without reading all of them.
 
 use std::ops::ControlFlow;
 
@@ -8,21 +8,21 @@ use crate::float::Float;
 use crate::rng::mix;
 use crate::rows::{RowBuf, SparseRef};
 
-/// Rows that are looked at.
+/// Rows that a fingerprint reads.
 const ROWS: u64 = 1024;
-/// Rows of a batch that are looked at: one that was filled anew has no row as it was.
+/// Rows that the fingerprint of a batch reads: a batch that was refilled differs in every row.
 #[cfg(feature = "python")]
 const ROWS_OF_A_BATCH: u64 = 4;
-/// Values that are copied at a time.
+/// Values per gather.
 const VALUES: usize = 1 << 16;
 
-/// A number that changes with the values of some rows, with their number and length, and with any weight: rows at equal distances where
-/// single ones can be read, else the first ones of a pass. Of rows that can be read once only the length counts.
+/// A hash of the number of rows and columns, of all weights, and of the values of up to [`ROWS`] rows: evenly spaced rows with random
+/// access, else the first rows of a pass. For a source that can be read only once, a hash of the number of columns.
 pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS)
 }
 
-/// The same of very few rows, for batches that are small, or many.
+/// As [`fingerprint`], of [`ROWS_OF_A_BATCH`] rows: batches are small, or many.
 #[cfg(feature = "python")]
 pub(crate) fn fingerprint_of_batch<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS_OF_A_BATCH)

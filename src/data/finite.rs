@@ -1,4 +1,4 @@
-//! This module knows how the first value that is not a number is found.
+//! Finds the first value that is NaN or infinite.
 
 use std::ops::ControlFlow;
 
@@ -7,15 +7,14 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::parallel::Executor;
 
-/// A tile has about this many values: enough to make handing it out cheap, few enough to stay in cache when
-/// it is converted.
+/// Values per tile: enough to make scheduling cheap, few enough that a converted tile stays in cache.
 const TILE_VALUES: usize = 1 << 15;
 
-/// Refuses a source that holds NaN or infinity: one pass, or none where integers are stored.
+/// Checks that all values of a source are finite, in one pass; without a pass where integers are stored.
 ///
 /// # Errors
-/// [`Error::NotFinite`] with the first such value in row order, whatever the number of threads; those of
-/// reading; an interrupt.
+/// [`Error::NotFinite`] with the first NaN or infinity in row order, for any number of threads; those of reading;
+/// [`Error::Interrupted`].
 ///
 /// ```
 /// use shoal::{Executor, data::{self, Dense}};

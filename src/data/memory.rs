@@ -1,28 +1,30 @@
-//! This module knows rows that lie in memory as what they are computed as: slices, matrices and array views.
+//! Rows in memory: slices, matrices and array views.
 
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
-use super::raw::one_block;
-use super::{Access, Block, DataSource, TileReader, no_such_row};
+use super::raw::{Element, RawRows, one_block};
+use super::{Access, DataSource, TileReader, Visit, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
 
-/// Borrowed rows of `f32` or `f64`, read in place. For rows stored as anything else see
-/// [`RawRows`](super::RawRows).
+/// Borrowed rows of `f32` or `f64` in a flat slice, read in place. For rows of other types see [`RawRows`].
 ///
 /// A slice of arrays, for example `[[f32; 2]]`, and a [`MatRef`] are sources themselves.
 ///
 /// ```
+/// use shoal::KMeans;
 /// use shoal::data::{DataSource, Dense};
-/// let rows = Dense::new(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], 3).unwrap();
+/// let rows = Dense::new(&[1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0], 3)?;
 /// assert_eq!((rows.dim(), rows.rows()), (3, Some(2)));
+/// assert_eq!(KMeans::params(1).fit(&rows)?.centers::<f64>(), [2.5, 3.5, 4.5]);
+/// # Ok::<(), shoal::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Dense<'a, T>(MatRef<'a, T>);
 
 impl<'a, T: Float> Dense<'a, T> {
-    /// Rows of `cols` values, one after the other.
+    /// Rows of `cols` values in a flat slice, one after the other.
     ///
     /// # Errors
     /// [`Error::Empty`] for 0 columns, [`Error::Shape`] when `values` is not a whole number of rows.
@@ -59,8 +61,8 @@ impl<'a, T: Float> From<MatRef<'a, T>> for Dense<'a, T> {
 }
 
 impl<T: Float> TileReader<T> for MatRef<'_, T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, _scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        self.slice(rows.start, rows.end)
+    fn tile<'s>(&'s self, rows: Range<usize>, _scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(self.slice(rows.start, rows.end))
     }
 }
 
@@ -74,11 +76,7 @@ impl<T: Float> DataSource<T> for MatRef<'_, T> {
     fn access(&self) -> Access {
         Access::Random
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         one_block(self, MatRef::rows(self), f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
@@ -93,49 +91,90 @@ impl<T: Float> DataSource<T> for MatRef<'_, T> {
     }
 }
 
-/// A source that reads as another one made from it does.
-macro_rules! source_through {
-    ([$($generics:tt)*] $t:ty, |$this:ident| $through:expr) => {
-        impl<$($generics)*> DataSource<T> for $t {
+impl<T: Float> DataSource<T> for Dense<'_, T> {
+    fn dim(&self) -> usize {
+        self.0.cols()
+    }
+    fn rows(&self) -> Option<u64> {
+        DataSource::rows(&self.0)
+    }
+    fn access(&self) -> Access {
+        Access::Random
+    }
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
+        self.0.for_each_block(tile_rows, f)
+    }
+    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        self.0.gather(rows, out)
+    }
+}
+
+/// Implements [`DataSource`] for rows of stored values that `$raw` borrows as [`RawRows`].
+macro_rules! stored_rows {
+    (
+        [$($generics:tt)*] $t:ty,
+        rows: |$of_rows:pat_param| $rows:expr,
+        dim: |$of_dim:pat_param| $dim:expr,
+        raw: |$this:ident| $raw:expr
+    ) => {
+        /// Rows of values of any stored type: `f32` and `f64` are read in place, other types are converted a tile at a time.
+        impl<E: Element, $($generics)*> DataSource<E::Compute> for $t {
             fn dim(&self) -> usize {
-                let $this = self;
-                DataSource::<T>::dim(&$through)
+                let $of_dim = self;
+                $dim
             }
             fn rows(&self) -> Option<u64> {
-                let $this = self;
-                DataSource::<T>::rows(&$through)
+                let $of_rows = self;
+                Some($rows as u64)
             }
             fn access(&self) -> Access {
                 Access::Random
             }
-            fn for_each_block(
-                &self,
-                tile_rows: usize,
-                f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-            ) -> Result<()> {
-                let $this = self;
-                DataSource::<T>::for_each_block(&$through, tile_rows, f)
+            fn always_finite(&self) -> bool {
+                !E::DTYPE.is_float()
             }
-            fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+            fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, E::Compute>) -> Result<()> {
                 let $this = self;
-                DataSource::<T>::gather(&$through, rows, out)
+                $raw?.for_each_block(tile_rows, f)
+            }
+            fn gather(&self, rows: &[u64], out: &mut Vec<E::Compute>) -> Result<()> {
+                let $this = self;
+                $raw?.gather(rows, out)
             }
         }
     };
 }
 
-source_through!([T: Float] Dense<'_, T>, |this| this.0);
-source_through!([T: Float, const D: usize] [[T; D]], |this| MatRef::new(this.as_flattened(), D));
-source_through!([T: Float, const D: usize, const N: usize] [[T; D]; N], |this| this[..]);
-source_through!([T: Float, const D: usize] Vec<[T; D]>, |this| **this);
+stored_rows!(
+    [const D: usize] [[E; D]],
+    rows: |this| this.len(),
+    dim: |_| D,
+    raw: |this| RawRows::new(this.as_flattened(), D)
+);
+stored_rows!(
+    [const D: usize, const N: usize] [[E; D]; N],
+    rows: |_| N,
+    dim: |_| D,
+    raw: |this| RawRows::new(this.as_flattened(), D)
+);
+stored_rows!(
+    [const D: usize] Vec<[E; D]>,
+    rows: |this| this.len(),
+    dim: |_| D,
+    raw: |this| RawRows::new(this.as_flattened(), D)
+);
 #[cfg(feature = "ndarray")]
-source_through!(
-    [T: Float, S: ndarray::Data<Elem = T> + Sync] ndarray::ArrayBase<S, ndarray::Ix2>,
-    |this| super::RawRows::from_view(&this.view())
+stored_rows!(
+    [S: ndarray::Data<Elem = E> + Sync] ndarray::ArrayBase<S, ndarray::Ix2>,
+    rows: |this| this.nrows(),
+    dim: |this| this.ncols(),
+    raw: |this| RawRows::from_view(&this.view())
 );
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
 
     fn all<T: Float>(source: &(impl DataSource<T> + ?Sized)) -> Vec<T> {
@@ -144,7 +183,11 @@ mod tests {
         source
             .for_each_block(4, &mut |block| {
                 assert_eq!(block.first_row, 0);
-                block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| out.extend_from_slice(row));
+                block
+                    .rows
+                    .tile(0..block.len, &mut scratch)?
+                    .iter()
+                    .for_each(|row| out.extend_from_slice(row));
                 Ok(ControlFlow::Continue(()))
             })
             .unwrap();
@@ -174,7 +217,7 @@ mod tests {
             .for_each_block(1, &mut |block| {
                 let mut scratch = Vec::new();
                 assert!(std::ptr::eq(
-                    block.rows.tile(1..2, &mut scratch).data().as_ptr(),
+                    block.rows.tile(1..2, &mut scratch)?.data().as_ptr(),
                     &raw const values[2]
                 ));
                 Ok(ControlFlow::Break(()))

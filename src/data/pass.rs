@@ -1,4 +1,4 @@
-//! This module knows a pass over rows that come in pieces, which can be left and gone on with.
+//! Passes over rows that come in pieces, which can be left and resumed.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -9,38 +9,38 @@ use super::{Block, TileReader};
 use crate::error::Result;
 use crate::float::Float;
 
-/// Chunks shorter than this many tiles are collected, so that there is work for many threads at a time.
+/// Chunks shorter than this many tiles are collected into one block, which has work for many threads.
 const BLOCK_TILES: usize = 32;
-/// Values that are collected at most, but for one tile: many clusters make for long tiles.
+/// Upper limit of the collected values, unless one tile has more: tiles are long when there are many clusters.
 const BLOCK_VALUES: usize = 1 << 24;
 
-/// Some rows of a pass.
+/// Consecutive rows of a pass.
 pub(crate) trait Piece<T: Float> {
-    /// The rows.
+    /// Reads the rows.
     fn reader(&self) -> &dyn TileReader<T>;
 
-    /// Their number.
+    /// Number of rows.
     fn len(&self) -> usize;
 
-    /// One weight a row, if they have any.
+    /// One weight per row, if the rows have weights.
     fn weights(&self) -> Option<&[f64]>;
 }
 
-/// A pass on its way. Pieces stay until whoever reads them has gone beyond: no more of them than a block is made of.
+/// A pass in progress. It keeps the pieces of the current block, since the reader may resume within the block.
 pub(crate) struct Pass<I, P> {
     pieces: I,
     kept: VecDeque<P>,
-    /// Of the first piece that is kept.
+    /// Row number of the first kept piece.
     first_row: u64,
 }
 
 impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
-    /// A pass at its beginning.
+    /// A pass before its first row.
     pub(crate) fn new(pieces: I) -> Self {
         Self { pieces, kept: VecDeque::new(), first_row: 0 }
     }
 
-    /// Hands out all rows, in blocks of whole tiles, the last one aside; short pieces are collected.
+    /// Passes all rows to `f`, in blocks of whole tiles except the last; short pieces are collected.
     pub(crate) fn read<T: Float>(
         mut self,
         dim: usize,
@@ -51,11 +51,11 @@ impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
         P: Piece<T>,
     {
         let tiles = (BLOCK_VALUES / dim.max(1).saturating_mul(tile_rows.max(1))).clamp(1, BLOCK_TILES);
-        self.go_on(dim, 0, (tile_rows, tiles), f)
+        self.resume(dim, 0, (tile_rows, tiles), f)
     }
 
-    /// The same from row `row` on, collected up to `block_tiles` tiles.
-    fn go_on<T: Float>(
+    /// As [`Pass::read`], from row `row` on; short pieces are collected up to `block_tiles` tiles.
+    fn resume<T: Float>(
         &mut self,
         dim: usize,
         row: u64,
@@ -68,7 +68,7 @@ impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
         let mut blocks = Reblock::new(dim, tile_rows, block_tiles, f).starting_at(row);
         let (mut next, mut at) = (0, self.first_row);
         loop {
-            // What lies before the last block will not be asked for again.
+            // A pass is never resumed before its last block.
             while next > 0 && self.first_row + self.kept[0].len() as u64 <= blocks.block_start() {
                 self.first_row += self.kept[0].len() as u64;
                 self.kept.pop_front();
@@ -94,7 +94,7 @@ impl<P, I: Iterator<Item = Result<P>>> Pass<I, P> {
     }
 }
 
-/// The pass that was left last, if there is one.
+/// The last pass, if it was left before its end.
 pub(crate) struct OpenPass<I, P>(Mutex<Option<Pass<I, P>>>);
 
 impl<I, P> Default for OpenPass<I, P> {
@@ -104,7 +104,7 @@ impl<I, P> Default for OpenPass<I, P> {
 }
 
 impl<P, I: Iterator<Item = Result<P>>> OpenPass<I, P> {
-    /// Hands out blocks from row `row` on: of the pass that was left, where it has not gone beyond, else of a `fresh` one. It stays open,
+    /// Passes blocks to `f` from row `row` on: of the open pass, if it still has that row, else of a `fresh` pass. The pass stays open
     /// unless it fails.
     pub(crate) fn read_from<T: Float>(
         &self,
@@ -122,7 +122,7 @@ impl<P, I: Iterator<Item = Result<P>>> OpenPass<I, P> {
             Some(pass) if row > 0 && row >= pass.first_row => pass,
             _ => fresh()?,
         };
-        pass.go_on(dim, row, (tile_rows, 1), f)?;
+        pass.resume(dim, row, (tile_rows, 1), f)?;
         *open() = Some(pass);
         Ok(())
     }

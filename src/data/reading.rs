@@ -1,20 +1,22 @@
-//! Reads rows from a source and checks their number for every consumer.
+//! Reads rows from any source, and checks that it gives what it announced.
 
-use std::ops::ControlFlow;
+use std::borrow::Cow;
+use std::ops::{ControlFlow, Range};
 
-use super::{Block, DataSource};
+use super::{Access, Block, DataSource, TileReader};
 use crate::error::{Error, Result};
 use crate::float::Float;
+use crate::matrix::make_room;
 use crate::rows::RowBuf;
 
-/// What is called with every block.
+/// A function that is called with every block of a pass.
 pub(crate) type Visit<'a, T> = dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>> + 'a;
 
-/// One pass over all rows: see [`DataSource::for_each_block`].
+/// Makes one pass over all rows: see [`DataSource::for_each_block`].
 ///
 /// # Errors
-/// Those of the source and of `f`; [`Error::Source`] when another number of rows comes than the source announced, when a block does not begin
-/// where the last one ended, and when it has not one weight per row.
+/// Those of the source and of `f`; [`Error::Source`] when the number of rows is not the announced one, when a block does not begin where
+/// the last one ended, and when a block has not one weight per row.
 pub(crate) fn read<T: Float, S: DataSource<T> + ?Sized>(
     source: &S,
     tile_rows: usize,
@@ -53,10 +55,7 @@ fn counted<T: Float>(
                 format!("a block that begins with row {}, and {seen} rows before it", block.first_row);
             return Err(Error::Source(format!("the source gave {problem}")));
         }
-        if let Some(weights) = block.weights.filter(|weights| weights.len() != block.len) {
-            let problem = format!("{} weights for a block of {} rows", weights.len(), block.len);
-            return Err(Error::Source(format!("the source gave {problem}")));
-        }
+        weights_of_rows(&block, 0..block.len)?;
         seen += block.len as u64;
         if let Some(n) = announced.filter(|&n| seen > n) {
             return Err(refused(seen, n));
@@ -68,6 +67,24 @@ fn counted<T: Float>(
     match announced {
         Some(n) if !ended && seen != n => Err(refused(seen, n)),
         _ => Ok(()),
+    }
+}
+
+/// The weights of some rows of a block.
+///
+/// # Errors
+/// [`Error::Source`] when the block has not one weight per row.
+pub(super) fn weights_of_rows<'b, T: Float>(
+    block: &Block<'b, T>,
+    rows: Range<usize>,
+) -> Result<Option<&'b [f64]>> {
+    match block.weights {
+        Some(weights) if weights.len() != block.len => Err(Error::Source(format!(
+            "the source gave {} weights for a block of {} rows",
+            weights.len(),
+            block.len
+        ))),
+        weights => Ok(weights.map(|weights| &weights[rows])),
     }
 }
 
@@ -90,7 +107,7 @@ pub(crate) fn gather<T: Float, S: DataSource<T> + ?Sized>(
     Err(Error::Source(format!("the source gave {found} values for {} rows of {dim} columns", rows.len())))
 }
 
-/// As [`gather`], sparse rows as they are: see [`DataSource::copy`].
+/// As [`gather`], but keeps sparse rows sparse: see [`DataSource::copy`].
 ///
 /// # Errors
 /// As [`gather`].
@@ -107,4 +124,134 @@ pub(crate) fn copy_to<T: Float, S: DataSource<T> + ?Sized>(
     }
     out.truncate(before);
     Err(Error::Source(format!("the source gave {found} rows of the {} that it was asked for", rows.len())))
+}
+
+/// Appends single rows to `out` in one pass, which ends with the last of them.
+///
+/// # Errors
+/// Those of reading, [`Error::Shape`] for a row that does not exist; `out` is then unchanged.
+pub(super) fn gather_in_pass<T: Float, S: DataSource<T> + ?Sized>(
+    source: &S,
+    rows: &[u64],
+    out: &mut Vec<T>,
+) -> Result<()> {
+    let d = source.dim();
+    let mut values = Vec::new();
+    make_room(&mut values, "copied rows", rows.len() as u64, d)?;
+    let mut order: Vec<usize> = (0..rows.len()).collect();
+    order.sort_by_key(|&i| rows[i]);
+    values.resize(rows.len() * d, T::ZERO);
+    let mut wanted = order.into_iter().peekable();
+    let mut scratch = Vec::new();
+    read(source, 1, &mut |block| {
+        while let Some(&i) = wanted.peek() {
+            let Some(at) = rows[i].checked_sub(block.first_row).filter(|&at| at < block.len as u64) else {
+                break;
+            };
+            values[i * d..(i + 1) * d].copy_from_slice(single_row(block.rows, at as usize, d, &mut scratch)?);
+            wanted.next();
+        }
+        Ok(if wanted.peek().is_some() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    if let Some(i) = wanted.next() {
+        return Err(no_such_row(rows[i]));
+    }
+    if out.is_empty() {
+        *out = values;
+    } else {
+        out.extend_from_slice(&values);
+    }
+    Ok(())
+}
+
+/// The given rows of a source that can be read again: one gather, or one pass in ascending order.
+///
+/// # Errors
+/// [`Error::Source`] for a source that was read already and can be read only once, [`Error::Shape`] for a row that does not exist.
+pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result<Vec<T>> {
+    let mut out = Vec::new();
+    if source.access() == Access::Random {
+        make_room(&mut out, "copied rows", rows.len() as u64, source.dim())?;
+        gather(source, rows, &mut out)?;
+    } else {
+        gather_in_pass(source, rows, &mut out)?;
+    }
+    Ok(out)
+}
+
+/// As [`take`], but keeps sparse rows sparse.
+///
+/// # Errors
+/// As [`take`].
+pub(crate) fn copy<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result<RowBuf<T>> {
+    if source.most_values().is_none() || source.access() < Access::Random {
+        return Ok(RowBuf::of_values(take(source, rows)?, source.dim()));
+    }
+    let mut out = RowBuf::sparse(source.dim());
+    copy_to(source, rows, &mut out)?;
+    Ok(out)
+}
+
+/// One row of a block.
+///
+/// # Errors
+/// Those of reading; [`Error::Source`] when the reader gives another number of rows or columns.
+pub(super) fn single_row<'s, T: Float>(
+    reader: &'s dyn TileReader<T>,
+    row: usize,
+    dim: usize,
+    scratch: &'s mut Vec<T>,
+) -> Result<&'s [T]> {
+    let tile = reader.tile(row..row + 1, scratch)?;
+    let (rows, cols) = (tile.rows(), tile.cols());
+    if rows != 1 || cols != dim {
+        let problem = format!("{rows} rows of {cols} columns in place of one of {dim}");
+        return Err(Error::Source(format!("the source gave {problem}")));
+    }
+    Ok(tile.row(0))
+}
+
+/// Values per row that are computed with: all of a dense row, the stored values of the longest sparse row.
+pub(crate) fn row_values<T: Float>(source: &dyn DataSource<T>) -> usize {
+    source.most_values().map_or(source.dim(), |most| most.max(1))
+}
+
+/// Bytes of a copied row; of the longest row, if rows are sparse.
+pub(crate) fn row_bytes<T: Float>(source: &dyn DataSource<T>) -> usize {
+    let columns = if source.most_values().is_some() { size_of::<i32>() } else { 0 };
+    row_values(source) * (size_of::<T>() + columns)
+}
+
+/// The error for a row number beyond the end.
+pub(crate) fn no_such_row(row: u64) -> Error {
+    Error::Shape(format!("row {row} is not there"))
+}
+
+/// The weights of all rows: those that the source knows, or those that a pass over a stream finds.
+pub(crate) fn weights_of<T: Float>(source: &dyn DataSource<T>) -> Result<Option<Cow<'_, [f64]>>> {
+    if source.weights().is_some() || source.access() == Access::Random {
+        return Ok(source.weights().map(Cow::Borrowed));
+    }
+    let mut all = Vec::new();
+    read(source, 1, &mut |block| match block.weights {
+        Some(weights) => {
+            all.extend_from_slice(weights);
+            Ok(ControlFlow::Continue(()))
+        }
+        None => Ok(ControlFlow::Break(())),
+    })?;
+    Ok(if all.is_empty() { None } else { Some(Cow::Owned(all)) })
+}
+
+/// Number of rows of a source; counted in a pass if the source does not know it.
+pub(crate) fn count_rows<T: Float>(source: &dyn DataSource<T>) -> Result<u64> {
+    if let Some(n) = source.rows() {
+        return Ok(n);
+    }
+    let mut n = 0;
+    read(source, 1, &mut |block| {
+        n += block.len as u64;
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(n)
 }

@@ -1,4 +1,4 @@
-//! This module knows how rows that come in pieces of any length become blocks of whole tiles.
+//! Cuts rows that come in pieces of any length into blocks of whole tiles.
 
 use std::ops::{ControlFlow, Range};
 
@@ -8,14 +8,14 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, SparseRef};
 
-/// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, but for the last one. Rows that do not
-/// fill a tile are copied and wait for the next piece; all others are passed on where they are.
+/// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, except the last. Rows that do not fill a tile are copied and wait
+/// for the next piece; all other rows are passed on without a copy.
 pub(crate) struct Reblock<'f, T: Float> {
     tile_rows: usize,
-    /// Rows that are collected from pieces shorter than this; a multiple of `tile_rows`.
+    /// Shorter pieces are collected up to this many rows; a multiple of `tile_rows`.
     block_rows: usize,
     first_row: u64,
-    /// Of the last block that was passed on.
+    /// First row of the last block that was passed on.
     block_start: u64,
     waiting: RowBuf<T>,
     waiting_weights: Vec<f64>,
@@ -30,23 +30,36 @@ struct Part<'a, T: Float> {
     rows: Range<usize>,
 }
 
-impl<T: Float> TileReader<T> for Part<'_, T> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
+impl<T: Float> Part<'_, T> {
+    /// Rows of the part as rows of the block.
+    fn of_whole(&self, rows: &Range<usize>) -> Range<usize> {
         assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
-        self.whole.tile(self.rows.start + rows.start..self.rows.start + rows.end, scratch)
+        self.rows.start + rows.start..self.rows.start + rows.end
     }
-    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
-        self.whole.tile_of(self.rows.start + rows.start..self.rows.start + rows.end, picked, scratch)
+}
+
+impl<T: Float> TileReader<T> for Part<'_, T> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        self.whole.tile(self.of_whole(&rows), scratch)
+    }
+    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
+        self.whole.copy_tile(self.of_whole(&rows), scratch)
+    }
+    fn tile_of<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        self.whole.tile_of(self.of_whole(&rows), picked, scratch)
     }
     fn sparse<'s>(
         &'s self,
         rows: Range<usize>,
         picked: Option<&[u32]>,
         scratch: &'s mut RowBuf<T>,
-    ) -> Option<SparseRef<'s, T>> {
-        assert!(rows.end <= self.rows.len(), "rows {rows:?} are not in the block");
-        self.whole.sparse(self.rows.start + rows.start..self.rows.start + rows.end, picked, scratch)
+    ) -> Result<Option<SparseRef<'s, T>>> {
+        self.whole.sparse(self.of_whole(&rows), picked, scratch)
     }
 }
 
@@ -71,7 +84,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         }
     }
 
-    /// The first row that will be taken is row `row`.
+    /// Numbers rows from `row` on.
     pub(super) fn starting_at(mut self, row: u64) -> Self {
         (self.first_row, self.block_start) = (row, row);
         self
@@ -82,7 +95,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         self.block_start
     }
 
-    /// Takes the rows `rows` of a piece, with their weights; `last` says that none will follow.
+    /// Adds the rows `rows` of a piece, with their weights. With `last`, no piece follows.
     pub(crate) fn push(
         &mut self,
         piece: &dyn TileReader<T>,
@@ -123,7 +136,7 @@ impl<'f, T: Float> Reblock<'f, T> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Passes on the rows that still wait.
+    /// Passes on the rows that are waiting.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush().map(|_| ())
     }
@@ -184,7 +197,7 @@ mod tests {
                 if let Some(found) = block.weights {
                     assert_eq!(found, &weights[seen.len() / 2..][..block.len]);
                 }
-                block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| seen.extend_from_slice(row));
+                block.rows.tile(0..block.len, &mut scratch)?.iter().for_each(|row| seen.extend_from_slice(row));
                 lengths.push(block.len);
                 Ok(ControlFlow::Continue(()))
             };

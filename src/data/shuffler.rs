@@ -1,9 +1,8 @@
-//! This module knows how more rows than memory holds come into a random order: each draws a key, and the rows are sorted by their keys, in
-//! buckets that wait on the disk.
+//! External shuffle: puts more rows than memory holds into a random order.
 //!
-//! Keys are independent and uniform, so every order of the rows is equally likely, and it does not matter into how many buckets the keys
-//! are cut (Rao 1961, Sandelius 1962): the order depends on the seed alone. (Two equal keys of 64 bits keep their order, which one pair in
-//! 2^64 does.)
+//! Each row draws a key, and the rows are sorted by their keys, in buckets on disk. Keys are independent and uniform, so every order of the
+//! rows is equally likely, and the order depends on the seed alone, not on the number of buckets (Rao 1961, Sandelius 1962). Rows with
+//! equal keys of 64 bits keep their order: one pair in 2^64.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
@@ -16,31 +15,31 @@ use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
 use crate::whole_file::TemporaryFolder;
 
-/// Bytes of a key, which goes before its row.
+/// Bytes of a key, which is stored before its row.
 const KEY: usize = 8;
-/// Bytes that sorting takes for each row: its key and its place.
+/// Bytes per row that sorting takes: its key and its position.
 const SORTED: u64 = 16;
-/// Most buckets that rows are dealt out to at a time: each is written in pieces of a 256th of a quarter of the memory, at least.
+/// Upper limit of the buckets that are filled at a time: each is written in pieces of at least a 256th of a quarter of the memory.
 const MOST_PARTS: u64 = 256;
-/// Buckets where nobody knows how many rows there will be; one that grows too large is dealt out again.
+/// Buckets when the number of rows is unknown; a bucket that grows too large is split.
 const BLIND_PARTS: u64 = 64;
-/// Rows that are written between two looks at the interrupt.
+/// Rows that are written between two checks for an interrupt.
 const WRITTEN_ROWS: usize = 4096;
 
-/// Rows whose keys lie in one range, in the order in which they came.
+/// Rows whose keys are in one range, in the order in which they were added.
 #[derive(Debug)]
 struct Bucket {
     low: u64,
-    /// How many keys there are in the range.
+    /// Number of keys in the range.
     width: u128,
     rows: u64,
-    /// What is on the disk, if anything is.
+    /// The rows on disk, if any.
     file: Option<PathBuf>,
-    /// What is not there yet.
+    /// The rows in memory.
     buffer: Vec<u8>,
 }
 
-/// The range of `width` keys from `low` on, in `parts` that are as equal as can be.
+/// Cuts the range of `width` keys from `low` on into `parts` of nearly equal width.
 fn cut(low: u64, width: u128, parts: u64) -> Vec<Bucket> {
     let parts = u128::from(parts);
     let start = |i: u128| (i * width).div_ceil(parts);
@@ -54,11 +53,11 @@ fn cut(low: u64, width: u128, parts: u64) -> Vec<Bucket> {
     (0..parts).map(bucket).collect()
 }
 
-/// Writes rows to an `.npy` file in a uniformly random order, in bounded memory, however many there are.
+/// Writes any number of rows to an `.npy` file in a uniformly random order, in bounded memory.
 ///
-/// The file appears under its name only in [`Shuffler::finish`], whole. What does not fit into memory waits in a folder beside it, which is
-/// removed at the end. If a process is killed, the next writer of the same file removes its leftovers. The order depends on the seed and the
-/// number of rows alone, not on the memory.
+/// The file is created atomically by [`Shuffler::finish`]. Rows that do not fit into memory are kept in a temporary folder beside it,
+/// which is removed at the end. If a process is killed, the next writer of the same file removes its leftovers. The order depends only on
+/// the seed and the number of rows, not on the memory.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -86,9 +85,9 @@ pub struct Shuffler {
     row: usize,
     memory: u64,
     keys: Rng,
-    /// Buckets that rows come into.
+    /// Buckets that are being filled.
     open: Vec<Bucket>,
-    /// Those that wait to be written, the last one next; empty while rows come.
+    /// Buckets to be written, the next one last; empty while rows are added.
     closed: Vec<Bucket>,
     writing: bool,
     /// Bytes in the buffers of all buckets.
@@ -98,7 +97,7 @@ pub struct Shuffler {
 }
 
 impl Shuffler {
-    /// Rows of `cols` values, `rows` of them if that is known, that will take about `memory` bytes.
+    /// A shuffler of rows of `cols` values that uses about `memory` bytes. `rows` is the number of rows, if known.
     ///
     /// # Errors
     /// As [`Writer::create`].
@@ -119,7 +118,7 @@ impl Shuffler {
         let writer = Writer::create(path, dtype, cols)?;
         let row = cols.saturating_mul(dtype.size());
         let memory = memory.max(4);
-        // A quarter of the memory each, where a half is allowed: their lengths are random too.
+        // Aim at a quarter of the memory per bucket and allow a half: the lengths are random.
         let parts = rows.map_or(BLIND_PARTS, |rows| {
             u128::from(rows)
                 .saturating_mul(u128::from(held(row)))
@@ -141,7 +140,7 @@ impl Shuffler {
         })
     }
 
-    /// Takes rows as they are stored: little-endian values, row after row.
+    /// Adds rows as bytes: little-endian values, row after row.
     ///
     /// # Errors
     /// [`Error::Shape`] when `bytes` is not a whole number of rows, and after the first [`Shuffler::write_some`]; [`Error::Io`] when the
@@ -171,7 +170,7 @@ impl Shuffler {
         Ok(())
     }
 
-    /// Adds a row to a bucket, and makes room when that was too much.
+    /// Adds a row to a bucket, and writes all buckets to disk when they are too large.
     fn deal(&mut self, part: usize, key: &[u8], row: &[u8]) -> Result<()> {
         let bucket = &mut self.open[part];
         bucket.buffer.extend_from_slice(key);
@@ -181,7 +180,7 @@ impl Shuffler {
         if self.buffered > self.memory / 4 { self.spill() } else { Ok(()) }
     }
 
-    /// Writes what all buckets have in memory to the disk.
+    /// Writes the rows in memory of all buckets to disk.
     fn spill(&mut self) -> Result<()> {
         let io = |e| Error::io(&self.path, e);
         let folder = if let Some(folder) = &self.folder {
@@ -203,10 +202,10 @@ impl Shuffler {
         Ok(())
     }
 
-    /// Writes the next bucket, and says how many rows that were; `None` when all are written.
+    /// Writes the next bucket and returns its number of rows; `None` when all are written.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Memory`], [`Error::Interrupted`]; there is no going on after one.
+    /// [`Error::Io`], [`Error::Memory`], [`Error::Interrupted`]; the shuffler cannot be used after an error.
     ///
     /// ```
     /// # use shoal::{Executor, data::{Dtype, Shuffler}};
@@ -220,7 +219,7 @@ impl Shuffler {
     pub fn write_some(&mut self, cx: &Executor) -> Result<Option<u64>> {
         if !self.writing {
             self.writing = true;
-            // Where not everything fits, what is sorted gets the memory.
+            // If not all rows fit, the memory is needed for sorting.
             if self.folder.is_some() {
                 self.spill()?;
             }
@@ -259,7 +258,7 @@ impl Shuffler {
         Ok(Some(rows))
     }
 
-    /// Deals a bucket that is too large out to smaller ones, which come in its place.
+    /// Splits a bucket that is too large into smaller buckets.
     fn deal_again(&mut self, mut bucket: Bucket, cx: &Executor) -> Result<()> {
         let io = |e| Error::io(&self.path, e);
         let size = KEY + self.row;
@@ -293,10 +292,10 @@ impl Shuffler {
         Ok(())
     }
 
-    /// Writes what is left and gives the file its name; returns the number of rows.
+    /// Writes the remaining rows, renames the file, and returns the number of rows.
     ///
     /// # Errors
-    /// Those of [`Shuffler::write_some`] and [`Writer::finish`]; nothing is left behind then.
+    /// Those of [`Shuffler::write_some`] and [`Writer::finish`]; no file is left then.
     ///
     /// ```
     /// # use shoal::{Executor, data::{Dtype, Shuffler}};
@@ -311,7 +310,7 @@ impl Shuffler {
     }
 }
 
-/// Bytes of memory that a row of so many takes while its bucket is sorted.
+/// Bytes of memory that a row of `row` bytes takes while its bucket is sorted.
 fn held(row: usize) -> u64 {
     (row as u64).saturating_add(KEY as u64 + SORTED)
 }

@@ -1,7 +1,7 @@
-//! The `.fvecs`, `.bvecs` and `.ivecs` files of the TEXMEX collections: each row is led by its length, an `i32`.
+//! The `.fvecs`, `.bvecs` and `.ivecs` files of the TEXMEX collections: each row is preceded by its length, an `i32`.
 //!
-//! All rows must have one length. Some, spread over the whole file, are looked at when it is opened; the others when they are
-//! read, which costs nothing then: a file of hundreds of gigabytes opens at once, and damage is seen in the pass that meets it.
+//! All rows must have the same length. Opening a file checks 64 rows spread over it, and a pass checks every row that it reads: a file of
+//! hundreds of gigabytes opens at once, and a damaged row is an error of the pass that reads it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 
 /// Bytes of the length before a row.
 const PREFIX: u64 = 4;
-/// Rows looked at when a file is opened: what is cut from another file, or put together from two, shows there.
+/// Rows that are checked when a file is opened, which finds files that were cut or concatenated.
 const SAMPLED_ROWS: u64 = 64;
 
-/// The type of the values by the end of the file's name.
+/// The type of the values by the extension of the file name.
 fn dtype_of(path: &Path) -> Result<Dtype> {
     let suffix = path.extension().map(|suffix| suffix.to_string_lossy().to_ascii_lowercase());
     match suffix.as_deref() {
@@ -32,11 +32,11 @@ fn dtype_of(path: &Path) -> Result<Dtype> {
 
 /// Opens an `.fvecs` (`f32`), `.bvecs` (`u8`) or `.ivecs` (`i32`) file as rows, without reading them all.
 ///
-/// See [`Mapped`] for what may happen to the file meanwhile. A row whose own length is not that of the first one fails the pass
+/// See [`Mapped`] for files that change while they are open. A row whose length differs from the first row's is an error of the pass
 /// that reads it.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], naming the file, when it is damaged or of another name.
+/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged or has another extension.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -88,7 +88,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
     let rows = length / stride;
     let last = SAMPLED_ROWS.min(rows) - 1;
     for i in 1..=last {
-        // Over the whole file, the last row among them.
+        // Spread over the whole file, including the last row.
         let row = (u128::from(i) * u128::from(rows - 1) / u128::from(last)) as u64;
         let found = prefix(row * stride)?;
         if found != d {
@@ -135,7 +135,7 @@ mod tests {
     fn all(source: &dyn DataSource<f64>) -> Result<Vec<f64>> {
         let (mut seen, mut scratch) = (Vec::new(), Vec::new());
         source.for_each_block(8, &mut |block| {
-            block.rows.tile(0..block.len, &mut scratch).iter().for_each(|row| seen.extend_from_slice(row));
+            block.rows.tile(0..block.len, &mut scratch)?.iter().for_each(|row| seen.extend_from_slice(row));
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(seen)

@@ -96,9 +96,9 @@ impl<M: Method> Run<M> {
     ///
     /// # Errors
     /// Those of the source.
-    pub fn know_rows<S: Source + ?Sized>(&mut self, rows: &S) -> Result<()> {
+    pub fn know_rows<S: Source>(&mut self, rows: S) -> Result<()> {
         if self.fingerprint.is_none() {
-            self.fingerprint = Some(fingerprint_of(rows)?);
+            self.fingerprint = Some(fingerprint_of(&rows)?);
         }
         Ok(())
     }
@@ -110,11 +110,11 @@ impl<M: Method> Run<M> {
     ///
     /// # Errors
     /// [`Error::Source`] before the first step, and those of the source.
-    pub fn checkpoint<S: Source + ?Sized>(&mut self, rows: &S) -> Result<Contents> {
+    pub fn checkpoint<S: Source>(&mut self, rows: S) -> Result<Contents> {
         if self.history().is_empty() {
             return Err(Error::Source("no step was made yet: there is nothing to checkpoint".into()));
         }
-        self.know_rows(rows)?;
+        self.know_rows(&rows)?;
         let (mut contents, dim) =
             either!(&self.typed, driver => (driver.solver().checkpoint(), driver.solver().facts().dim));
         let history = self.history();
@@ -123,7 +123,7 @@ impl<M: Method> Run<M> {
             "rows": self.rows,
             "columns": dim,
             "wide": matches!(rows.any(), AnySource::F64(_)),
-            "access": name_of(access(rows)),
+            "access": name_of(access(&rows)),
             "fingerprint": self.fingerprint,
             "stop_reason": history.last().and_then(|last| last.stop_reason).map(StopReason::name),
         });

@@ -126,7 +126,7 @@ impl<M: Method> Run<M> {
     ///
     /// # Errors
     /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
-    pub fn advance<S: Source + ?Sized>(&mut self, rows: &S) -> Result<Option<Step>> {
+    pub fn advance<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
         self.advance_on(rows, &Executor::new(self.threads)?)
     }
 
@@ -146,7 +146,7 @@ impl<M: Method> Run<M> {
     ///
     /// # Errors
     /// As [`Run::advance`]; [`Error::Interrupted`], after which the run can continue.
-    pub fn advance_on<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+    pub fn advance_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<Option<Step>> {
         fn of<T: Element, S: FitSolver<T>>(
             driver: &mut Driver<S>,
             data: &dyn DataSource<T>,
@@ -178,7 +178,7 @@ impl<M: Method> Run<M> {
     ///
     /// # Errors
     /// As [`Run::advance`]; [`Error::Source`] before the first step.
-    pub fn finish<S: Source + ?Sized>(&mut self, rows: &S) -> Result<f64> {
+    pub fn finish<S: Source>(&mut self, rows: S) -> Result<f64> {
         self.finish_on(rows, &Executor::new(self.threads)?)
     }
 
@@ -186,11 +186,11 @@ impl<M: Method> Run<M> {
     ///
     /// # Errors
     /// As [`Run::finish`]; [`Error::Interrupted`].
-    pub fn finish_on<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<f64> {
+    pub fn finish_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<f64> {
         if self.history().is_empty() {
             return Err(Error::Source("no step was made yet: there is no model to finish".into()));
         }
-        self.with_solver(rows, cx, Finish)
+        self.with_solver(&rows, cx, Finish)
     }
 
     /// Calls `f` with the solver of this run and the rows as the solver sees them.
@@ -294,7 +294,7 @@ impl<M: StreamMethod> Run<M> {
     ///
     /// # Errors
     /// [`Error::Source`] for rows of another type, and those of the solver; the state is then what it was.
-    pub fn partial_fit<S: Source + ?Sized>(&mut self, rows: &S) -> Result<Option<Step>> {
+    pub fn partial_fit<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
         self.partial_fit_on(rows, &Executor::new(self.threads)?)
     }
 
@@ -302,7 +302,7 @@ impl<M: StreamMethod> Run<M> {
     ///
     /// # Errors
     /// As [`Run::partial_fit`]; [`Error::Interrupted`].
-    pub fn partial_fit_on<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+    pub fn partial_fit_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<Option<Step>> {
         match (&mut self.typed, rows.any()) {
             (Typed::F32(driver), AnySource::F32(data)) => {
                 M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
@@ -406,16 +406,16 @@ fn seen_by<T: Element, R>(
 }
 
 /// The steps of a fit as an iterator. See [`KMeansParams::solve`](crate::kmeans::KMeansParams::solve).
-pub struct Steps<'a, M: Method, S: ?Sized> {
+pub struct Steps<M: Method, S> {
     run: Run<M>,
-    rows: &'a S,
+    rows: S,
     cx: Executor,
     failed: bool,
 }
 
-impl<'a, M: Method, S: Source + ?Sized> Steps<'a, M, S> {
-    pub(crate) fn new(params: &M::Params, rows: &'a S) -> Result<Self> {
-        let run = Run::start(params, rows)?;
+impl<M: Method, S: Source> Steps<M, S> {
+    pub(crate) fn new(params: &M::Params, rows: S) -> Result<Self> {
+        let run = Run::start(params, &rows)?;
         Ok(Self { run, rows, cx: Executor::new(M::threads(params))?, failed: false })
     }
 
@@ -424,19 +424,19 @@ impl<'a, M: Method, S: Source + ?Sized> Steps<'a, M, S> {
     /// # Errors
     /// Those of the source.
     pub fn model(&mut self) -> Result<M::Model> {
-        self.run.finish_on(self.rows, &self.cx)?;
+        self.run.finish_on(&self.rows, &self.cx)?;
         Ok(self.run.model())
     }
 }
 
-impl<M: Method, S: Source + ?Sized> Iterator for Steps<'_, M, S> {
+impl<M: Method, S: Source> Iterator for Steps<M, S> {
     type Item = Result<Step>;
 
     fn next(&mut self) -> Option<Result<Step>> {
         if self.failed {
             return None;
         }
-        let step = self.run.advance_on(self.rows, &self.cx).transpose();
+        let step = self.run.advance_on(&self.rows, &self.cx).transpose();
         self.failed = matches!(step, Some(Err(_)));
         step
     }
@@ -460,11 +460,11 @@ macro_rules! run_methods {
             /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem of the parameters,
             /// [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Source`](crate::Error::Source) for rows that do not give the access that
             /// the method needs, those of the source.
-            pub fn fit<S: $crate::data::Source + ?Sized>(
+            pub fn fit<S: $crate::data::Source>(
                 &self,
-                rows: &S,
+                rows: S,
             ) -> $crate::error::Result<<$method as $crate::fit::Method>::Model> {
-                $crate::fit::Run::<$method>::fit(self, rows)
+                $crate::fit::Run::<$method>::fit(self, &rows)
             }
 
             /// A run over `rows`, to be advanced step by step with [`Run::advance`](crate::fit::Run::advance).
@@ -474,11 +474,11 @@ macro_rules! run_methods {
             /// # Errors
             /// [`Error::InvalidParam`](crate::Error::InvalidParam), [`Error::Source`](crate::Error::Source),
             /// [`Error::Empty`](crate::Error::Empty), [`Error::Memory`](crate::Error::Memory).
-            pub fn start<S: $crate::data::Source + ?Sized>(
+            pub fn start<S: $crate::data::Source>(
                 &self,
-                rows: &S,
+                rows: S,
             ) -> $crate::error::Result<$crate::fit::Run<$method>> {
-                $crate::fit::Run::start(self, rows)
+                $crate::fit::Run::start(self, &rows)
             }
 
             /// Resumes the run that [`Run::checkpoint`](crate::fit::Run::checkpoint) was called on, over the same rows and with the same
@@ -488,12 +488,12 @@ macro_rules! run_methods {
             ///
             /// # Errors
             /// As `start`; [`Error::Source`](crate::Error::Source) for a checkpoint that is damaged, of another method, or of other rows.
-            pub fn resume_fit<S: $crate::data::Source + ?Sized>(
+            pub fn resume_fit<S: $crate::data::Source>(
                 &self,
                 checkpoint: &$crate::persist::Contents,
-                rows: &S,
+                rows: S,
             ) -> $crate::error::Result<$crate::fit::Run<$method>> {
-                $crate::fit::Run::resumed(self, checkpoint, rows)
+                $crate::fit::Run::resumed(self, checkpoint, &rows)
             }
 
             /// An iterator over the steps of a fit; its `model` is valid after every step.
@@ -502,10 +502,10 @@ macro_rules! run_methods {
             ///
             /// # Errors
             /// As `start`.
-            pub fn solve<'a, S: $crate::data::Source + ?Sized>(
+            pub fn solve<S: $crate::data::Source>(
                 &self,
-                rows: &'a S,
-            ) -> $crate::error::Result<$crate::fit::Steps<'a, $method, S>> {
+                rows: S,
+            ) -> $crate::error::Result<$crate::fit::Steps<$method, S>> {
                 $crate::fit::Steps::new(self, rows)
             }
         }
@@ -527,11 +527,11 @@ macro_rules! stream_methods {
             ///
             /// # Errors
             /// [`Error::InvalidParam`](crate::Error::InvalidParam).
-            pub fn stream<S: $crate::data::Source + ?Sized>(
+            pub fn stream<S: $crate::data::Source>(
                 &self,
-                rows: &S,
+                rows: S,
             ) -> $crate::error::Result<$crate::fit::Run<$method>> {
-                $crate::fit::Run::stream(self, rows)
+                $crate::fit::Run::stream(self, &rows)
             }
 
             /// A run that continues from what [`Run::state`](crate::fit::Run::state) returned, with these parameters.

@@ -123,6 +123,20 @@ impl GaussianMixture {
         self.means.get()
     }
 
+    /// The means as an array of `n_components` rows.
+    ///
+    /// ```
+    /// use shoal::{gmm::TruncatedGaussianMixture, ndarray::Array2};
+    /// let rows = Array2::from_shape_fn((90, 1), |(i, _)| (i * i % 89) as f64);
+    /// let model = TruncatedGaussianMixture::params(9).fit(&rows)?;
+    /// assert_eq!(model.means_array::<f64>().dim(), (9, 1));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    #[cfg(feature = "ndarray")]
+    pub fn means_array<T: Compute>(&self) -> ndarray::Array2<T> {
+        crate::matrix::array_of_rows(self.means(), self.dim)
+    }
+
     /// The variances: one, one per component, or `dim` per component, depending on the [shape](Covariance).
     pub fn variances(&self) -> &[f64] {
         &self.variances
@@ -185,7 +199,7 @@ impl GaussianMixture {
     /// [`Error::Shape`](crate::Error::Shape) if rows have a different number of columns.
     /// [`Error::NotFinite`](crate::Error::NotFinite) for NaN or infinite values.
     /// [`Error::Memory`](crate::Error::Memory) if the result does not fit into memory. Errors of the source.
-    pub fn predict<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<u32>> {
+    pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         self.either(rows, |s, data| s.predict(false, data, &cx), |s, data| s.predict(false, data, &cx))
     }
@@ -204,7 +218,7 @@ impl GaussianMixture {
     ///
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
-    pub fn shares<S: Source + ?Sized>(&self, rows: &S) -> Result<(Vec<u32>, Vec<f64>)> {
+    pub fn shares<S: Source>(&self, rows: S) -> Result<(Vec<u32>, Vec<f64>)> {
         let (cx, m) = (Executor::new(None)?, self.active);
         self.either(rows, |s, data| s.shares(m, false, data, &cx), |s, data| s.shares(m, false, data, &cx))
     }
@@ -221,7 +235,7 @@ impl GaussianMixture {
     ///
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
-    pub fn log_densities<S: Source + ?Sized>(&self, rows: &S) -> Result<Vec<f64>> {
+    pub fn log_densities<S: Source>(&self, rows: S) -> Result<Vec<f64>> {
         let cx = Executor::new(None)?;
         self.either(rows, |s, data| s.log_densities(data, &cx), |s, data| s.log_densities(data, &cx))
     }
@@ -230,7 +244,7 @@ impl GaussianMixture {
     ///
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
-    pub fn score<S: Source + ?Sized>(&self, rows: &S) -> Result<f64> {
+    pub fn score<S: Source>(&self, rows: S) -> Result<f64> {
         let cx = Executor::new(None)?;
         let (sum, weight) =
             self.either(rows, |s, data| s.log_likelihood(data, &cx), |s, data| s.log_likelihood(data, &cx))?;
@@ -238,9 +252,9 @@ impl GaussianMixture {
     }
 
     /// Calls the function for the type of the rows.
-    fn either<S: Source + ?Sized, R>(
+    fn either<R>(
         &self,
-        rows: &S,
+        rows: impl Source,
         narrow: impl FnOnce(&Scores<'_, f32>, &dyn DataSource<f32>) -> Result<R>,
         wide: impl FnOnce(&Scores<'_, f64>, &dyn DataSource<f64>) -> Result<R>,
     ) -> Result<R> {

@@ -292,7 +292,7 @@ run_methods! {
 pub type MixtureRun = Run<TruncatedGaussianMixture>;
 
 /// The steps of a fit of a mixture. See [`MixtureParams::solve`].
-pub type MixtureSteps<'a, S> = Steps<'a, TruncatedGaussianMixture, S>;
+pub type MixtureSteps<S> = Steps<TruncatedGaussianMixture, S>;
 
 impl MixtureRun {
     /// The lower bound after each iteration of the best start.

@@ -113,8 +113,8 @@ impl KnnGraph {
     /// rows, or `recall` is outside `(0, 1]`. [`Error::Source`](crate::Error::Source) for a source without
     /// [`Access::Random`]. [`Error::NotFinite`](crate::Error::NotFinite) for NaN or infinite values. Errors of
     /// the source.
-    pub fn of<S: Source + ?Sized>(
-        rows: &S,
+    pub fn of<S: Source>(
+        rows: S,
         n_neighbors: usize,
         method: GraphMethod,
         recall: f64,

@@ -186,7 +186,7 @@ run_methods! {
 pub type KMeansRun = Run<KMeans>;
 
 /// The steps of a k-means fit. See [`KMeansParams::solve`].
-pub type KMeansSteps<'a, S> = Steps<'a, KMeans, S>;
+pub type KMeansSteps<S> = Steps<KMeans, S>;
 
 impl KMeansRun {
     /// The algorithm in use: of [`Algorithm::Auto`], what it has chosen so far.

@@ -59,6 +59,20 @@ impl KModesModel {
         either!(&self.typed, fitted => fitted.modes.iter().map(|&x| T::from_f64(Float::to_f64(x))).collect())
     }
 
+    /// The modes as an array, one per row: see [`KModesModel::modes`].
+    ///
+    /// ```
+    /// use shoal::{kmodes::LaplacianKModes, ndarray::Array2};
+    /// let rows = Array2::from_shape_fn((40, 2), |(i, j)| ((i + j) % 2) as f64 + i as f64 * 1e-3);
+    /// let model = LaplacianKModes::params(2).fit(&rows)?;
+    /// assert_eq!(model.modes_array::<f64>().dim(), (2, 2));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    #[cfg(feature = "ndarray")]
+    pub fn modes_array<T: Element>(&self) -> ndarray::Array2<T> {
+        crate::matrix::array_of_rows(self.modes(), self.dim)
+    }
+
     /// The row numbers of the modes; empty if the modes are means.
     pub fn mode_rows(&self) -> &[u64] {
         &self.mode_rows
@@ -92,7 +106,7 @@ impl KModesModel {
     /// # Errors
     /// [`Error::Source`] if the rows have another compute type than the fit. [`Error::Shape`] if `fitted` are
     /// not the rows of the fit. Errors of the sources.
-    pub fn predict<S: Source + ?Sized, F: Source + ?Sized>(&self, rows: &S, fitted: &F) -> Result<Vec<u32>> {
+    pub fn predict<S: Source, F: Source>(&self, rows: S, fitted: F) -> Result<Vec<u32>> {
         let cx = Executor::new(None)?;
         match (&self.typed, rows.any(), fitted.any()) {
             (Typed::F32(found), AnySource::F32(rows), AnySource::F32(fitted)) => {

@@ -76,8 +76,8 @@ impl KModesParams {
     ///
     /// # Errors
     /// As [`KModesParams::start`], and [`Error::Shape`] if the affinity has another number of rows.
-    pub fn start_with<S: Source + ?Sized>(&self, rows: &S, affinity: Affinity) -> Result<KModesRun> {
-        let mut run = self.start(rows)?;
+    pub fn start_with<S: Source>(&self, rows: S, affinity: Affinity) -> Result<KModesRun> {
+        let mut run = self.start(&rows)?;
         if Some(affinity.n_rows() as u64) != run.n_rows() {
             return Err(Error::Shape(format!(
                 "the affinity must have as many rows as the data, {}, got {}",
@@ -98,7 +98,7 @@ impl KModesRun {
     ///
     /// # Errors
     /// As [`Run::advance`].
-    pub fn prepare<S: Source + ?Sized>(&mut self, rows: &S) -> Result<()> {
+    pub fn prepare<S: Source>(&mut self, rows: S) -> Result<()> {
         let threads = either!(self.solver(), solver => solver.params.threads);
         self.prepare_on(rows, &Executor::new(threads)?)
     }
@@ -107,8 +107,8 @@ impl KModesRun {
     ///
     /// # Errors
     /// As [`KModesRun::prepare`]; [`Error::Interrupted`].
-    pub fn prepare_on<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<()> {
-        self.with_solver(rows, cx, Prepare)
+    pub fn prepare_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<()> {
+        self.with_solver(&rows, cx, Prepare)
     }
 
     /// The affinity of the rows; `None` before it is built.

@@ -162,10 +162,4 @@ impl<T: Float> DataSource<T> for Stream {
     ) -> Result<()> {
         self.open.read_from(row, || self.pass(), (self.cols, tile_rows), f)
     }
-    fn gather(&self, _rows: &[u64], _out: &mut Vec<T>) -> Result<()> {
-        Err(Error::Source(
-            "single rows of a stream cannot be read: write the stream to a .npy file and open the file"
-                .into(),
-        ))
-    }
 }

@@ -460,11 +460,11 @@ impl Miscounted {
 }
 
 impl TileReader<f32> for Miscounted {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<f32>) -> MatRef<'s, f32> {
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<f32>) -> Result<MatRef<'s, f32>> {
         scratch.clear();
         let rows = rows.start..rows.end.saturating_sub(self.short).max(rows.start);
         scratch.extend(rows.map(|row| Self::value(row as u64)));
-        MatRef::new(scratch, 1)
+        Ok(MatRef::new(scratch, 1))
     }
 }
 
@@ -697,14 +697,14 @@ struct Watched<'a> {
 }
 
 impl TileReader<f64> for Watched<'_> {
-    fn tile<'s>(&'s self, rows: Range<usize>, _scratch: &'s mut Vec<f64>) -> MatRef<'s, f64> {
+    fn tile<'s>(&'s self, rows: Range<usize>, _scratch: &'s mut Vec<f64>) -> Result<MatRef<'s, f64>> {
         if self.interrupt.is_set() {
             self.read_afterwards.fetch_add(1, Ordering::Relaxed);
         }
         if self.read.fetch_add(1, Ordering::Relaxed) == 5 {
             std::thread::scope(|s| s.spawn(|| self.interrupt.set()).join()).unwrap();
         }
-        self.rows.slice(rows.start, rows.end)
+        Ok(self.rows.slice(rows.start, rows.end))
     }
 }
 

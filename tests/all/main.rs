@@ -11,4 +11,5 @@ mod params;
 mod props;
 mod saturation;
 mod seeding;
+mod sources;
 mod sparse;

@@ -122,7 +122,7 @@ proptest! {
         let params = p.params().tolerance(0.0);
         // An empty cluster moves to a row with all its weight, and to one of its copies: not the same.
         let full = |model: &KMeansModel| model.cluster_weights().iter().all(|&w| w > 0.0);
-        let one = fit_any(&params, &weighted);
+        let one = params.fit(&weighted).unwrap();
         let other = params.fit(&Dense::new(&repeated, p.d).unwrap()).unwrap();
         prop_assume!(full(&one) && full(&other) && starts_full(&p, &counts));
         same_model(&one, &other, 100.0)?;
@@ -168,23 +168,13 @@ fn normalised(row: &[f64]) -> Vec<f64> {
     row.iter().map(|x| x / length).collect()
 }
 
-fn fit_any(params: &shoal::kmeans::KMeansParams, source: &Weighted<'_, Dense<'_, f64>>) -> KMeansModel {
-    struct Any<'a>(&'a Weighted<'a, Dense<'a, f64>>);
-    impl shoal::data::Source for Any<'_> {
-        fn any(&self) -> shoal::data::AnySource<'_> {
-            shoal::data::AnySource::F64(self.0)
-        }
-    }
-    params.fit(&Any(source)).unwrap()
-}
-
 /// Whether no cluster is ever empty on the way.
 fn starts_full(p: &Problem, counts: &[usize]) -> bool {
     let weights: Vec<f64> = counts.iter().map(|&c| c as f64).collect();
     let weighted = Weighted::new(p.source(), weights).unwrap();
     let mut steps = Vec::new();
     for max_iter in 1..30 {
-        let model = fit_any(&p.params().tolerance(0.0).max_iter(max_iter), &weighted);
+        let model = p.params().tolerance(0.0).max_iter(max_iter).fit(&weighted).unwrap();
         steps.push(model.cluster_weights().iter().all(|&w| w > 0.0));
         if model.n_iter() < max_iter {
             break;

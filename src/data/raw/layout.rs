@@ -1,9 +1,9 @@
-//! This module knows where the values of a matrix lie, in memory or in a file.
+//! The positions of the values of a matrix, in memory or in a file.
 
 use crate::data::Dtype;
 use crate::float::Float;
 
-/// Where the values of a matrix lie, relative to its first one.
+/// The positions of the values of a matrix, relative to its first value.
 ///
 /// ```
 /// use shoal::data::{Dtype, raw::Layout};
@@ -33,7 +33,7 @@ impl Layout {
     /// ```
     pub fn row_major(dtype: Dtype, rows: usize, cols: usize) -> Self {
         let size = dtype.size();
-        // A product that overflows is refused by `extent`, for which any value that is too large will do.
+        // `extent` refuses a product that overflows: any too large value stands for it.
         let row_stride = isize::try_from(cols.saturating_mul(size)).unwrap_or(isize::MAX);
         Self { dtype, rows, cols, row_stride, col_stride: size as isize }
     }
@@ -50,7 +50,7 @@ impl Layout {
         Self { dtype, rows, cols, row_stride: size as isize, col_stride }
     }
 
-    /// First byte and byte after the last, relative to the first value; `None` when no memory is that large.
+    /// First byte and byte after the last, relative to the first value; `None` when they do not fit into memory.
     pub(super) fn extent(&self) -> Option<(isize, isize)> {
         if self.rows == 0 || self.cols == 0 {
             return Some((0, 0));
@@ -63,7 +63,7 @@ impl Layout {
         Some((low, high))
     }
 
-    /// What a tile of these rows needs to be a [`MatRef`] as it lies: the distance of two rows in values.
+    /// The stride, in values, of a [`MatRef`] over these rows; `None` if they must be converted.
     pub(super) fn in_place<T: Float>(&self, gaps: bool) -> Option<usize> {
         let size = size_of::<T>() as isize;
         let width = self.cols as isize * size;

@@ -1,46 +1,43 @@
-//! This module knows rows in a memory-mapped file, and how a pass reads ahead of itself.
+//! Rows in a memory-mapped file, which passes read ahead.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use memmap2::Mmap;
 
 use super::layout::Layout;
 use super::rows::{RawRows, one_block};
-use crate::data::{Access, Block, DataSource, Dtype, TileReader};
+use crate::data::{Access, DataSource, Dtype, TileReader, Visit};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::tuning::LENGTH_STEP;
 
-/// A pass keeps this much of a mapped file requested ahead of the rows it reads: a fast disk (4 GB/s) needs
-/// some 8 ms to bring it, longer than any single request takes.
+/// A pass requests this many bytes of a mapped file ahead of the rows that it reads. A fast disk (4 GB/s) needs some 8 ms for them,
+/// longer than any single request takes.
 const READ_AHEAD: usize = 32 << 20;
-/// The read-ahead moves on in steps of this size, so that its calls cost nothing against the reading.
+/// The read-ahead advances in steps of this size, which makes the cost of its system calls negligible.
 pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
-/// Linux cuts each request to the largest one of the device (at least 128 KiB, commonly 1.25 MiB): larger
-/// ones are asked for in parts.
+/// Linux cuts each request to the limit of the device (at least 128 KiB, commonly 1.25 MiB), so larger requests are made in parts.
 const READ_AHEAD_PART: usize = 1 << 20;
 
 /// Rows in a memory-mapped file; a source for both compute types, cheap to clone.
 ///
-/// Nothing is read before it is used, and a pass reads ahead of itself. The file should stay as it is while
-/// it is used:
+/// Opening reads no rows; a pass reads ahead. The file should not change while it is used:
 ///
-/// * When another process *changes* it, rows read before and after the change differ. Labels computed from
-///   such a file are undefined, but in range.
-/// * When it is made *shorter*, the next look at its length finds it, and the pass or [`DataSource::gather`] ends in
-///   [`Error::Format`]. A pass looks every 256 KiB. Rows that are read before that look, from a part that was cut
-///   off a moment ago, make the operating system stop this process (with `SIGBUS` on Unix): memory cannot be
-///   corrupted by it, but nothing can be saved either. Write a new file and rename it over the old one instead: an
-///   open source keeps the file that it opened.
+/// * If another process *changes* it, rows read before and after the change differ. Labels computed from such a file are undefined, but
+///   in range.
+/// * If it is made *shorter*, the next check of its length ends the pass or [`DataSource::gather`] with [`Error::Format`]. A pass checks
+///   every 256 KiB. If rows that were cut off are read before the next check, the operating system stops this process (with `SIGBUS` on
+///   Unix): memory is not corrupted, but unsaved work is lost. Write a new file and rename it over the old one instead: an open source
+///   keeps the file that it opened.
 ///
-/// Each open file keeps one file descriptor, for these looks: a process that opens thousands of files may have to raise its limit
+/// Each open file keeps one file descriptor for these checks: a process that opens thousands of files may have to raise its limit
 /// (`ulimit -n`).
 ///
 /// ```
@@ -61,26 +58,24 @@ pub struct Mapped {
     file: Arc<MappedFile>,
     offset: usize,
     layout: Layout,
-    /// Whether the four bytes before each row are its number of columns, which has to be checked as rows are read.
+    /// Whether the four bytes before each row are its number of columns, which is checked when the row is read.
     led: bool,
 }
 
 #[derive(Debug)]
 struct MappedFile {
     map: Mmap,
-    /// What is mapped, to look at its length.
+    /// The mapped file, kept open to check its length.
     file: File,
     path: PathBuf,
     /// The length that the rows need.
     needed: u64,
-    /// The length that was found where it is too short by now.
+    /// The length of the file once it was found too short.
     shrunk: AtomicU64,
-    /// The first error of a look at the length: the file cannot be trusted from then on.
+    /// The first error of a check of the length, after which no rows are read.
     unreadable: OnceLock<io::Error>,
-    /// The access pattern that the system was last told of.
+    /// The access pattern of the last advice to the system.
     advised: AtomicU8,
-    /// The first row that was found to have another number of columns.
-    misfit: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -89,11 +84,10 @@ enum Pattern {
     Random = 2,
 }
 
-/// Opens a file of row-major rows, the first of them at byte `offset`.
+/// Opens a file of row-major rows, with the first row at byte `offset`.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened, [`Error::Format`] when it is not a regular file or too
-/// short.
+/// [`Error::Io`] when the file cannot be opened, [`Error::Format`] when it is not a regular file or is too short.
 ///
 /// ```
 /// use shoal::data::{Dtype, raw};
@@ -105,10 +99,10 @@ pub fn open(path: impl AsRef<Path>, dtype: Dtype, rows: usize, cols: usize, offs
 }
 
 impl Mapped {
-    /// Opens a file of rows in any layout, the first value at byte `offset`.
+    /// Opens a file of rows in any layout, with the first value at byte `offset`.
     ///
     /// # Errors
-    /// As those of [`open`].
+    /// As [`open`].
     ///
     /// ```
     /// use shoal::data::{Dtype, raw::{Layout, Mapped}};
@@ -144,9 +138,8 @@ impl Mapped {
             ));
         }
         let file = File::open(path).map_err(|e| Error::io(path, e))?;
-        // SAFETY: the map is only read, its values are plain numbers that take any bits, and no decision
-        // about memory is derived from them. What happens when somebody else writes to the file is documented
-        // with `Mapped`.
+        // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access depends on them.
+        // `Mapped` documents what happens when another process writes to the file.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
         if (map.len() as u64) < expected {
             let found = map.len();
@@ -163,7 +156,6 @@ impl Mapped {
             shrunk: AtomicU64::new(u64::MAX),
             unreadable: OnceLock::new(),
             advised: AtomicU8::new(0),
-            misfit: AtomicUsize::new(usize::MAX),
         };
         Ok(Self { file: Arc::new(file), offset: offset as usize, layout, led: false })
     }
@@ -173,11 +165,11 @@ impl Mapped {
     /// # Errors
     /// [`Error::Format`]; [`Error::Io`] where its length cannot be looked up.
     pub(crate) fn check_length(&self) -> Result<()> {
-        // Nothing else moves this place; a seek costs half of what the system takes to describe a file.
+        // No other code moves the file position; a seek takes half the time of a `stat`.
         self.note_length((&self.file.file).seek(SeekFrom::End(0)))
     }
 
-    /// Remembers what a look at the length came to.
+    /// Stores the outcome of a check of the length.
     pub(super) fn note_length(&self, found: io::Result<u64>) -> Result<()> {
         match found {
             Ok(found) if found < self.file.needed => self.file.shrunk.store(found, Ordering::Relaxed),
@@ -187,7 +179,7 @@ impl Mapped {
         self.length_found()
     }
 
-    /// What the looks at the length came to so far.
+    /// The outcome of all checks of the length so far.
     fn length_found(&self) -> Result<()> {
         let MappedFile { path, needed, .. } = &*self.file;
         if let Some(error) = self.file.unreadable.get() {
@@ -204,54 +196,45 @@ impl Mapped {
         }
     }
 
-    /// Whether the rows can still be read: checks the length where they cross a step. The pass ends in the error.
-    fn check_at_step(&self, rows: &Range<usize>) -> bool {
+    /// Refuses rows of a file that is shorter than it was. Looks at the length where the rows cross a step.
+    fn check_at_step(&self, rows: &Range<usize>) -> Result<()> {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
         let step = |row: usize| row * row_stride.unsigned_abs() / LENGTH_STEP;
         let scattered = row_stride.unsigned_abs() < cols * dtype.size();
         if scattered || step(rows.start) != step(rows.end) {
-            self.check_length().is_ok()
+            self.check_length()
         } else {
-            self.length_found().is_ok()
+            self.length_found()
         }
     }
 
-    /// Zeros in place of rows that are gone.
-    fn zeros<'s, T: Float>(&self, rows: usize, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        scratch.clear();
-        scratch.resize(rows * self.layout.cols, T::ZERO);
-        MatRef::new(scratch, self.layout.cols)
+    /// Checks rows that are about to be read, and reads ahead of them.
+    fn prepare(&self, rows: &Range<usize>) -> Result<()> {
+        self.check_at_step(rows)?;
+        self.read_ahead(rows);
+        self.check_leads(rows.clone())
     }
 
-    /// The same rows, each led by an `i32` that must be their number of columns; there must be room for one before the first.
+    /// The same rows, each preceded by an `i32` that must be its number of columns; there must be 4 bytes before the first row.
     pub(in crate::data) fn led_by_lengths(self) -> Self {
         debug_assert!(self.offset >= 4 && self.layout.row_stride >= 4);
         Self { led: true, ..self }
     }
 
-    /// The refusal of a row that is led by `found` in place of `expected`.
+    /// The error for a row that is preceded by `found` instead of `expected`.
     pub(in crate::data) fn other_length(path: &Path, row: u64, found: i32, expected: i32) -> Error {
         let problem = format!("row {row} has {found} columns, the first one has {expected}");
         Error::format(path, format!("has rows of different lengths: {problem}"))
     }
 
-    /// What leads a row.
+    /// The number before a row.
     fn lead(&self, row: usize) -> i32 {
         let at = self.offset + row * self.layout.row_stride as usize - 4;
         let map = &self.file.map;
         i32::from_le_bytes([map[at], map[at + 1], map[at + 2], map[at + 3]])
     }
 
-    /// Remembers the first of the rows that is led by another number of columns, for the end of the pass.
-    fn note_misfits(&self, mut rows: impl Iterator<Item = usize>) {
-        if self.led
-            && let Some(row) = rows.find(|&row| self.lead(row) != self.layout.cols as i32)
-        {
-            self.file.misfit.fetch_min(row, Ordering::Relaxed);
-        }
-    }
-
-    /// Refuses rows that are led by another number of columns.
+    /// Checks the number of columns before each of some rows.
     pub(crate) fn check_leads(&self, mut rows: impl Iterator<Item = usize>) -> Result<()> {
         match rows.find(|&row| self.led && self.lead(row) != self.layout.cols as i32) {
             Some(row) => Err(self.misfit(row)),
@@ -263,7 +246,7 @@ impl Mapped {
         Self::other_length(&self.file.path, row as u64, self.lead(row), self.layout.cols as i32)
     }
 
-    /// Where the values lie, relative to the first one.
+    /// The positions of the values, relative to the first value.
     ///
     /// ```no_run
     /// let rows = shoal::data::npy::open("rows.npy").unwrap();
@@ -273,7 +256,7 @@ impl Mapped {
         self.layout
     }
 
-    /// The file.
+    /// The path of the file.
     ///
     /// ```no_run
     /// let rows = shoal::data::npy::open("rows.npy").unwrap();
@@ -290,12 +273,11 @@ impl Mapped {
     /// assert_eq!(rows.view().layout(), rows.layout());
     /// ```
     pub fn view(&self) -> RawRows<'_> {
-        // SAFETY: `open` checked that all values lie within the map, and the map stays as long as `self` is
-        // borrowed.
+        // SAFETY: `open` checked that all values are within the map, which lives as long as `self`.
         unsafe { RawRows::vouched(self.file.map.as_ptr().add(self.offset), self.layout) }
     }
 
-    /// Tells the system how rows will be read, where that differs from the last time.
+    /// Tells the system how rows will be read, if the pattern has changed.
     fn advise(&self, pattern: Pattern) {
         if self.file.advised.swap(pattern as u8, Ordering::Relaxed) == pattern as u8 {
             return;
@@ -306,12 +288,12 @@ impl Mapped {
                 Pattern::Sequential => memmap2::Advice::Sequential,
                 Pattern::Random => memmap2::Advice::Random,
             };
-            // Advice only: a system that refuses it reads all the same.
+            // Reading works without the advice.
             let _ = self.file.map.advise(advice);
         }
     }
 
-    /// Asks for bytes of the file to be read soon.
+    /// Requests bytes of the file that will be read soon.
     #[cfg(unix)]
     fn request(&self, bytes: Range<usize>) {
         let end = bytes.end.min(self.file.map.len());
@@ -323,30 +305,27 @@ impl Mapped {
     #[cfg(not(unix))]
     fn request(&self, _bytes: Range<usize>) {}
 
-    /// Moves the read-ahead on whenever the rows read pass the end of a step. Each such end lies in exactly
-    /// one tile of a pass.
+    /// Advances the read-ahead when the rows cross the end of a step, which happens in exactly one tile of a pass.
     fn read_ahead(&self, rows: &Range<usize>) {
         if let Some(due) = self.due(rows) {
             self.request(due);
         }
     }
 
-    /// The bytes to request when these rows are read: all of the read-ahead at the first row, then a step
-    /// more at each step.
+    /// The bytes to request when these rows are read: the whole read-ahead at the first row, then one more step at each step.
     pub(super) fn due(&self, rows: &Range<usize>) -> Option<Range<usize>> {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
-        // Rows of a column-major file lie everywhere in it.
+        // Rows of a column-major file are spread over the whole file.
         let stride = usize::try_from(row_stride).ok().filter(|&s| s >= cols * dtype.size())?;
         let (from, to) = (self.offset + rows.start * stride, self.offset + rows.end * stride);
-        // Everything up to here was requested when the rows before these were read.
+        // Earlier rows requested all bytes up to here.
         let ahead = |at: usize| at / READ_AHEAD_STEP * READ_AHEAD_STEP + READ_AHEAD;
         let start = if rows.start == 0 { from } else { ahead(from) };
         (start < ahead(to)).then(|| start..ahead(to))
     }
 }
 
-/// Length of a regular file. Looked up before the file is opened: opening a pipe would wait for its other
-/// end.
+/// Length of a regular file, looked up before it is opened: opening a pipe would block.
 pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
     let found = fs::metadata(path).map_err(|e| Error::io(path, e))?;
     if found.is_dir() {
@@ -365,23 +344,28 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 }
 
 impl<T: Float> TileReader<T> for Mapped {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        if !self.check_at_step(&rows) {
-            return self.zeros(rows.len(), scratch);
-        }
-        self.read_ahead(&rows);
-        self.note_misfits(rows.clone());
-        self.view().read(rows, scratch)
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        self.prepare(&rows)?;
+        Ok(self.view().read(rows, scratch))
     }
-    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        if !picked.is_empty() && !self.check_at_step(&rows) {
-            return self.zeros(rows.len(), scratch);
+    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
+        self.prepare(&rows)?;
+        Ok(self.view().read_copy(rows, scratch))
+    }
+    fn tile_of<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        if !picked.is_empty() {
+            self.check_at_step(&rows)?;
         }
         if 8 * picked.len() > rows.len() {
             self.read_ahead(&rows);
         }
-        self.note_misfits(picked.iter().map(|&r| rows.start + r as usize));
-        self.view().read_some(rows, picked, scratch)
+        self.check_leads(picked.iter().map(|&r| rows.start + r as usize))?;
+        Ok(self.view().read_some(rows, picked, scratch))
     }
 }
 
@@ -398,23 +382,13 @@ impl<T: Float> DataSource<T> for Mapped {
     fn always_finite(&self) -> bool {
         !self.layout.dtype.is_float()
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         self.advise(Pattern::Sequential);
         self.check_length()?;
-        let outcome = one_block(self, self.layout.rows, f);
-        self.length_found()?;
-        match self.file.misfit.load(Ordering::Relaxed) {
-            usize::MAX => outcome,
-            // Whatever else the pass came to, it came of rows that are none.
-            row => Err(self.misfit(row)),
-        }
+        one_block(self, self.layout.rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        // Sequential advice would read some hundred kilobytes for every single row.
+        // With sequential advice the system would read some hundred kilobytes per row.
         self.advise(Pattern::Random);
         self.check_length()?;
         if self.led {

@@ -1,7 +1,6 @@
 //! Rows as bytes: strided memory and memory-mapped files of any [`Dtype`](super::Dtype).
 //!
-//! Where stored numbers already are of the computed type the rows are read in place, else each tile is
-//! converted on its own: the whole input never exists twice.
+//! Rows stored in the compute type are read in place. All others are converted a tile at a time: the whole input never exists twice.
 
 mod layout;
 mod mapped;
@@ -19,4 +18,6 @@ pub use stored::Element;
 pub(super) use stored::bytes_of;
 
 #[cfg(target_endian = "big")]
-compile_error!("shoal reads stored numbers as they lie in memory, which needs a little-endian processor");
+compile_error!(
+    "shoal reads stored numbers without a conversion of byte order: it needs a little-endian processor"
+);

@@ -1,25 +1,25 @@
-//! This module knows rows in memory of any type and strides: read in place, or converted a tile at a time.
+//! Rows in memory of any stored type and strides, read in place or converted a tile at a time.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 
 use half::{bf16, f16};
 
 use super::layout::Layout;
 use super::stored::{Element, Stored, Truth, bytes_of, with_stored};
-use crate::data::{Access, Block, DataSource, Dtype, TileReader, no_such_row};
+use crate::data::{Access, Block, DataSource, Dtype, TileReader, Visit, no_such_row};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::{MatRef, make_room};
 
-/// Rows that a column-major tile is transposed in at a time: one cache line of bytes, four of `f32`.
+/// Rows of a column-major tile that are transposed together: one cache line of bytes, four of `f32`.
 const TRANSPOSED_ROWS: usize = 64;
 
 /// Stored rows in memory, of any [`Dtype`] and with any strides.
 ///
-/// A source for both compute types: rows of `T` in row order are read in place, all others are converted tile
-/// by tile. 64-bit integers are rounded to the nearest `f64`.
+/// A source for both compute types: row-major rows of the compute type are read in place, all others are converted a tile at a time.
+/// 64-bit integers are rounded to the nearest `f64`. For a flat slice of `f32` or `f64` see also [`Dense`](crate::data::Dense).
 ///
 /// ```
 /// use shoal::data::{DataSource, RawRows};
@@ -38,14 +38,13 @@ pub struct RawRows<'a> {
     bytes: PhantomData<&'a [u8]>,
 }
 
-// SAFETY: a `RawRows` only reads, and whoever made it vouched that nothing writes to the bytes during its
-// lifetime.
+// SAFETY: a `RawRows` only reads, and its constructors require that nothing writes to the bytes during its lifetime.
 unsafe impl Send for RawRows<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for RawRows<'_> {}
 
 impl<'a> RawRows<'a> {
-    /// Rows of `cols` values, one after the other.
+    /// Rows of `cols` values in a flat slice of any stored type, one after the other.
     ///
     /// # Errors
     /// [`Error::Empty`] for 0 columns, [`Error::Shape`] when `values` is not a whole number of rows.
@@ -63,7 +62,7 @@ impl<'a> RawRows<'a> {
         Self::from_bytes(bytes_of(values), 0, Layout::row_major(E::DTYPE, values.len() / cols, cols))
     }
 
-    /// Rows within `bytes`, the first value at byte `offset`; nothing need be aligned.
+    /// Rows within `bytes`, with the first value at byte `offset`; no alignment is needed.
     ///
     /// # Errors
     /// [`Error::Empty`] for 0 columns, [`Error::Shape`] when a value would lie outside `bytes`.
@@ -98,9 +97,9 @@ impl<'a> RawRows<'a> {
     /// [`Error::Empty`] for 0 columns, [`Error::Shape`] for strides that reach beyond any memory.
     ///
     /// # Safety
-    /// All bytes from the lowest to the highest one of any value, those between the values included, lie in
-    /// one allocation and are initialised, readable and not written to during the lifetime `'a`. `base` is
-    /// the address of the first value; it need not be aligned, and is not read when there are no rows.
+    /// All bytes from the lowest to the highest byte of any value, including those between the values, are in one allocation,
+    /// initialized, readable, and not written to during the lifetime `'a`. `base` is the address of the first value; it need not be
+    /// aligned, and is not read when there are no rows.
     ///
     /// ```
     /// use shoal::data::{Dtype, RawRows, raw::Layout};
@@ -115,36 +114,36 @@ impl<'a> RawRows<'a> {
             let (rows, cols) = (layout.rows, layout.cols);
             return Err(Error::Shape(format!("{rows} rows of {cols} columns do not fit into memory")));
         }
-        // Between the rows there may be another array's values, which somebody may be writing.
+        // The bytes between the rows may belong to another array that another thread writes to.
         Ok(Self { base, layout, gaps: false, bytes: PhantomData })
     }
 
-    /// Rows at an address, the bytes between them included.
+    /// Rows at an address; the bytes between them are readable too.
     ///
     /// # Safety
-    /// As for [`RawRows::from_parts`], whose checks the layout has passed; nothing else lies between the values.
+    /// As for [`RawRows::from_parts`], whose checks the layout has passed; no other thread writes to bytes between the values.
     pub(super) unsafe fn vouched(base: *const u8, layout: Layout) -> Self {
         Self { base, layout, gaps: true, bytes: PhantomData }
     }
 
     /// The rows of a view with any strides.
     #[cfg(feature = "ndarray")]
-    pub(in crate::data) fn from_view<T: Float>(view: &ndarray::ArrayView2<'a, T>) -> Self {
-        let size = size_of::<T>() as isize;
+    pub(in crate::data) fn from_view<E: Element>(view: &ndarray::ArrayView2<'a, E>) -> Result<Self> {
+        let size = size_of::<E>() as isize;
         let (rows, cols) = view.dim();
+        refuse_no_columns(cols)?;
         let layout = Layout {
-            dtype: Dtype::of::<T>(),
+            dtype: E::DTYPE,
             rows,
             cols,
             row_stride: view.strides()[0] * size,
             col_stride: view.strides()[1] * size,
         };
-        // Between the values of a view there may be others that somebody else writes to: they are not
-        // borrowed.
-        Self { base: view.as_ptr().cast(), layout, gaps: false, bytes: PhantomData }
+        // Other threads may write to values between those of the view: only the view itself is borrowed.
+        Ok(Self { base: view.as_ptr().cast(), layout, gaps: false, bytes: PhantomData })
     }
 
-    /// Where the values lie.
+    /// The positions of the values.
     ///
     /// ```
     /// use shoal::data::{Dtype, RawRows};
@@ -200,16 +199,22 @@ impl<'a> RawRows<'a> {
                 return MatRef::with_stride(data, n, cols, stride);
             }
         }
-        let needed = n * cols;
+        MatRef::new(self.read_copy(rows, scratch), cols)
+    }
+
+    /// The rows `rows`, converted into `scratch`.
+    pub(super) fn read_copy<T: Float>(self, rows: Range<usize>, scratch: &mut Vec<T>) -> &mut [T] {
+        assert!(rows.start <= rows.end && rows.end <= self.layout.rows, "rows {rows:?} are not in the block");
+        let needed = rows.len() * self.layout.cols;
         if scratch.len() < needed {
             scratch.resize(needed, T::ZERO);
         }
         let out = &mut scratch[..needed];
         self.convert(rows.start, out);
-        MatRef::new(out, cols)
+        out
     }
 
-    /// As `read`, where only the rows `picked` are needed, counted from the first of `rows`.
+    /// As `read`, for a caller that needs only the rows `picked`, counted from the first of `rows`.
     pub(super) fn read_some<'s, T: Float>(
         self,
         rows: Range<usize>,
@@ -220,7 +225,7 @@ impl<'a> RawRows<'a> {
         'a: 's,
     {
         let Layout { cols, .. } = self.layout;
-        // In place, many, or in columns: all of them at once.
+        // All rows at once if they are read in place, most are needed, or they are stored in columns.
         let scattered = self.layout.col_stride.unsigned_abs() != self.layout.dtype.size();
         if 2 * picked.len() > rows.len() || scattered || self.layout.in_place::<T>(self.gaps).is_some() {
             return self.read(rows, scratch);
@@ -273,8 +278,7 @@ impl<'a> RawRows<'a> {
             }
             return;
         }
-        // Columns lie further apart: transposed in panels of rows, so that what is read and what is written
-        // stay in cache.
+        // Values of a row are not contiguous: transpose in panels of rows, which stay in cache.
         for (p, out) in out.chunks_mut(TRANSPOSED_ROWS * cols).enumerate() {
             let first = self.row(start + p * TRANSPOSED_ROWS);
             for c in 0..cols {
@@ -301,7 +305,7 @@ impl<'a> RawRows<'a> {
         let before = out.len();
         make_room(out, "copied rows", rows.len() as u64, cols)?;
         out.resize(before + rows.len() * cols, T::ZERO);
-        // Rows lie far apart: their first bytes are asked for together, so that the waits for memory overlap.
+        // Read the first byte of every row first, so that the waits for memory overlap.
         // SAFETY: the rows exist, and have a value.
         let first = rows.iter().fold(0, |all, &row| all ^ unsafe { self.row(row as usize).read() });
         std::hint::black_box(first);
@@ -317,22 +321,30 @@ fn refuse_no_columns(cols: usize) -> Result<()> {
 }
 
 impl<T: Float> TileReader<T> for RawRows<'_> {
-    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        self.read(rows, scratch)
+    fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
+        Ok(self.read(rows, scratch))
     }
-    fn tile_of<'s>(&'s self, rows: Range<usize>, picked: &[u32], scratch: &'s mut Vec<T>) -> MatRef<'s, T> {
-        self.read_some(rows, picked, scratch)
+    fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
+        Ok(self.read_copy(rows, scratch))
+    }
+    fn tile_of<'s>(
+        &'s self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        Ok(self.read_some(rows, picked, scratch))
     }
 }
 
-/// The one block of a source that has all its rows at hand.
+/// Calls `f` with all rows of a source as one block.
 pub(in crate::data) fn one_block<T: Float>(
     reader: &dyn TileReader<T>,
     rows: usize,
-    f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
+    f: &mut Visit<'_, T>,
 ) -> Result<()> {
     if rows > 0 {
-        // Nothing follows: whether `f` wants to go on does not matter.
+        // No block follows: it does not matter whether `f` ends the pass.
         let _ = f(Block { first_row: 0, len: rows, rows: reader, weights: None })?;
     }
     Ok(())
@@ -351,11 +363,7 @@ impl<T: Float> DataSource<T> for RawRows<'_> {
     fn always_finite(&self) -> bool {
         !self.layout.dtype.is_float()
     }
-    fn for_each_block(
-        &self,
-        _tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, _tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         one_block(self, self.layout.rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {

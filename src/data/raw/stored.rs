@@ -1,4 +1,4 @@
-//! This module knows how stored numbers become computed ones.
+//! Types of stored numbers, and their conversion to the compute types.
 #![allow(unsafe_code)]
 
 use half::slice::HalfFloatSliceExt;
@@ -18,15 +18,17 @@ mod sealed {
 /// assert_eq!(<u8 as Element>::DTYPE, Dtype::U8);
 /// ```
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
+    /// The type that rows of such numbers are computed in: see [`Dtype::computed_as_f64`].
+    type Compute: Float;
     /// The same type as a value.
     const DTYPE: Dtype;
 }
 
-/// How a stored type becomes a computed one. Every bit pattern must be a valid value of the type.
+/// Conversion of a stored type to a compute type. Every bit pattern must be a valid value of the type.
 pub(super) trait Stored: Copy {
     fn value<T: Float>(self) -> T;
 
-    /// Converts `out.len()` values that lie one after the other.
+    /// Converts `out.len()` consecutive values.
     ///
     /// # Safety
     /// That many values are readable from `from` on; no alignment is needed.
@@ -58,7 +60,7 @@ impl Stored for f16 {
         T::from_f32(self.to_f32())
     }
 
-    /// In runs, because `half` then uses the processor's own conversion.
+    /// In runs, for which `half` uses the conversion instructions of the processor.
     #[inline(always)]
     unsafe fn convert_run<T: Float>(from: *const u8, out: &mut [T]) {
         const RUN: usize = 64;
@@ -82,7 +84,7 @@ impl Stored for f16 {
 impl Stored for bf16 {
     #[inline(always)]
     fn value<T: Float>(self) -> T {
-        // `bf16::to_f32` branches on NaN; here NaN may stay as it is.
+        // `bf16::to_f32` branches on NaN, whose bits do not matter here.
         T::from_f32(f32::from_bits(u32::from(self.to_bits()) << 16))
     }
 }
@@ -102,15 +104,16 @@ stored!(from_f32: u8, i8, i16, u16, f32);
 stored!(from_f64: i32, u32, i64, u64, f64);
 
 macro_rules! elements {
-    ($($t:ty => $dtype:ident),*) => {
+    ($compute:ty: $($t:ty => $dtype:ident),*) => {
         $(impl sealed::Sealed for $t {}
         impl Element for $t {
+            type Compute = $compute;
             const DTYPE: Dtype = Dtype::$dtype;
         })*
     };
 }
-elements!(bool => Bool, u8 => U8, i8 => I8, i16 => I16, u16 => U16, f16 => F16, bf16 => Bf16);
-elements!(f32 => F32, i32 => I32, u32 => U32, i64 => I64, u64 => U64, f64 => F64);
+elements!(f32: u8 => U8, i8 => I8, i16 => I16, u16 => U16, f16 => F16, bf16 => Bf16, f32 => F32);
+elements!(f64: bool => Bool, i32 => I32, u32 => U32, i64 => I64, u64 => U64, f64 => F64);
 
 /// Evaluates an expression with `$S` standing for the [`Stored`] type of a [`Dtype`].
 macro_rules! with_stored {
@@ -132,6 +135,6 @@ pub(super) use with_stored;
 /// The bytes of stored numbers.
 pub(in crate::data) fn bytes_of<E: Element>(values: &[E]) -> &[u8] {
     // SAFETY: the implementors of `Element` are primitive numbers without padding, so that all their bytes
-    // are initialised; the length is that of the slice in bytes.
+    // are initialized; the length is that of the slice in bytes.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }

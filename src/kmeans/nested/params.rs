@@ -232,7 +232,7 @@ stream_methods! {
 pub type NestedRun = Run<NestedMiniBatch>;
 
 /// The steps of a nested mini-batch fit. See [`NestedParams::solve`].
-pub type NestedSteps<'a, S> = Steps<'a, NestedMiniBatch, S>;
+pub type NestedSteps<S> = Steps<NestedMiniBatch, S>;
 
 impl NestedRun {
     /// Rows of the present batch, whose labels are revised in every round.

@@ -184,7 +184,11 @@ impl DataSource<f32> for Watched<'_> {
 struct Reader<'a>(&'a dyn crate::data::TileReader<f32>, &'a std::sync::atomic::AtomicU64);
 
 impl crate::data::TileReader<f32> for Reader<'_> {
-    fn tile<'s>(&'s self, rows: std::ops::Range<usize>, scratch: &'s mut Vec<f32>) -> MatRef<'s, f32> {
+    fn tile<'s>(
+        &'s self,
+        rows: std::ops::Range<usize>,
+        scratch: &'s mut Vec<f32>,
+    ) -> Result<MatRef<'s, f32>> {
         self.1.fetch_max(rows.end as u64 - 1, std::sync::atomic::Ordering::Relaxed);
         self.0.tile(rows, scratch)
     }

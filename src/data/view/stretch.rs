@@ -1,15 +1,16 @@
-//! This module knows one stretch of a pass: a pass that is made in steps.
+//! Part of a pass, for passes that are made in steps.
 
 use std::ops::ControlFlow;
 
-use super::{Access, Block, DataSource};
+use super::forward;
+use crate::data::{Access, Block, DataSource, Visit, weights_of_rows};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
-/// The rows of a source from row `first` on, `most` of them if there are as many. They keep their numbers.
+/// Up to `most` rows of a source from row `first` on. The rows keep their numbers.
 ///
-/// Where one stretch ends, another begins without reading anything again: see [`DataSource::for_each_block_from`].
+/// The next stretch begins where this one ends without reading any row again: see [`DataSource::for_each_block_from`].
 pub(crate) struct Stretch<'a, T: Float> {
     source: &'a dyn DataSource<T>,
     first: u64,
@@ -17,54 +18,38 @@ pub(crate) struct Stretch<'a, T: Float> {
 }
 
 impl<'a, T: Float> Stretch<'a, T> {
-    /// Tiles must end where stretches do.
+    /// `most` must be a multiple of the number of rows per tile.
     pub(crate) fn new(source: &'a dyn DataSource<T>, first: u64, most: usize) -> Self {
         Self { source, first, most }
     }
 }
 
 impl<T: Float> DataSource<T> for Stretch<'_, T> {
-    fn dim(&self) -> usize {
-        self.source.dim()
-    }
+    forward!(source: dim always_finite most_values gather copy);
+
     fn rows(&self) -> Option<u64> {
         self.source.rows().map(|n| n.saturating_sub(self.first).min(self.most as u64))
     }
     fn access(&self) -> Access {
         Access::Once
     }
-    fn always_finite(&self) -> bool {
-        self.source.always_finite()
-    }
-    fn most_values(&self) -> Option<usize> {
-        self.source.most_values()
-    }
-    fn for_each_block(
-        &self,
-        tile_rows: usize,
-        f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
-    ) -> Result<()> {
+    fn for_each_block(&self, tile_rows: usize, f: &mut Visit<'_, T>) -> Result<()> {
         let mut left = self.most;
         self.source.for_each_block_from(self.first, tile_rows, &mut |block| {
             let len = block.len.min(left);
-            let weights = block.weights.map(|weights| &weights[..len]);
+            let weights = weights_of_rows(&block, 0..len)?;
             left -= len;
             let next = f(Block { len, weights, ..block })?;
             Ok(if left == 0 { ControlFlow::Break(()) } else { next })
         })
     }
-    fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        self.source.gather(rows, out)
-    }
-    fn copy(&self, rows: &[u64], out: &mut RowBuf<T>) -> Result<()> {
-        self.source.copy(rows, out)
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Chunk, Chunks, Dense, Weighted};
+    use super::super::Weighted;
     use super::*;
+    use crate::data::{Chunk, Chunks, Dense};
 
     #[test]
     fn stretches_are_a_pass() {
@@ -81,7 +66,7 @@ mod tests {
                 Stretch::new(source, first, 24)
                     .for_each_block(8, &mut |block| {
                         assert_eq!(block.first_row, found.len() as u64);
-                        let tile = block.rows.tile(0..block.len, &mut scratch);
+                        let tile = block.rows.tile(0..block.len, &mut scratch)?;
                         tile.iter().for_each(|row| found.extend_from_slice(row));
                         if let Some(weights) = block.weights {
                             assert_eq!(weights, &found[found.len() - block.len..]);
