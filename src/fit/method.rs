@@ -1,7 +1,7 @@
 //! What a clustering method consists of: parameters, a solver for either compute type, a model.
 
 use super::driver::require;
-use super::{Metric, Step};
+use super::{Metric, Params, Step};
 use crate::data::{Access, DataSource, Own};
 use crate::error::Result;
 use crate::float::Float;
@@ -106,7 +106,7 @@ pub trait StreamSolver<T: Float>: FitSolver<T> {
 /// ```
 pub trait Method: Sized {
     /// All parameters of the method.
-    type Params: Clone + Send + Sync;
+    type Params: Params;
     /// The result of a fit.
     type Model;
     /// The state for rows that are computed as `T`.

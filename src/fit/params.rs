@@ -152,6 +152,28 @@ impl<T: Named> Parameter for T {
     }
 }
 
+/// The parameters of a method, by their names.
+///
+/// ```
+/// use shoal::fit::{Params, Value};
+/// fn set_all<P: Params>(params: &mut P, given: &[(&str, Value)]) -> shoal::Result<()> {
+///     given.iter().try_for_each(|(name, value)| params.set(name, value.clone()))
+/// }
+/// let mut params = shoal::KMeans::params(8);
+/// set_all(&mut params, &[("n_init", 3.into()), ("metric", "cosine".into())]).unwrap();
+/// assert!(set_all(&mut params, &[("n_starts", 3.into())]).is_err());
+/// ```
+pub trait Params: Clone + Send + Sync {
+    /// The names of all parameters.
+    const NAMES: &'static [&'static str];
+
+    /// Sets the parameter called `name`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidParam`] for an unknown name, and for a value of another type.
+    fn set(&mut self, name: &str, value: Value) -> Result<()>;
+}
+
 /// Gives a struct of parameters a setter for each of its fields, and access to all of them by name.
 ///
 /// `setters! { Params(fixed: usize) { /// Doc. name: Type, ... } }`: the fixed ones are arguments of the constructor; they have no setter but can be
@@ -183,6 +205,16 @@ macro_rules! setters {
                     _ => return Err($crate::names::unknown_name("parameter", name, Self::NAMES).into()),
                 }
                 Ok(())
+            }
+        }
+        $crate::fit::setters!(@trait $params);
+    };
+    (@trait $params:ident) => {
+        impl $crate::fit::Params for $params {
+            const NAMES: &'static [&'static str] = Self::NAMES;
+
+            fn set(&mut self, name: &str, value: $crate::fit::Value) -> $crate::error::Result<()> {
+                self.set(name, value)
             }
         }
     };

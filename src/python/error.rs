@@ -27,8 +27,13 @@ const NAMES: [(&str, &str); 12] = [
 ];
 
 /// What Python calls the parameter `name`.
-fn in_python(name: &str) -> &str {
+pub(super) fn in_python(name: &str) -> &str {
     NAMES.iter().find(|(rust, _)| *rust == name).map_or(name, |(_, python)| python)
+}
+
+/// What Rust calls the parameter that Python calls `name`.
+pub(super) fn in_rust(name: &str) -> &str {
+    NAMES.iter().find(|(_, python)| *python == name).map_or(name, |(rust, _)| rust)
 }
 
 /// The message of a problem, with Python's name of the parameter.

@@ -9,16 +9,16 @@ use pyo3::types::PyDict;
 
 use super::array::{Centers, array1, array2, signed, vector, with_centers};
 use super::enter::enter;
-use super::kmeans::{State, seeding_of};
 use super::persist::of_python;
 use super::rows::Input;
 use super::run::{AnySnapshot, Run, Shown};
 use super::source::Source;
+use super::start::{Given, State, modes_of};
 use crate::centers::Snapshot;
 use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings, Typed, either};
 use crate::kmodes::{
-    Affinity, KModesRun, Known, LaplacianKModes, Pull, Shares, Shift, View, responsibilities, seen,
+    Affinity, KModesRun, Known, LaplacianKModes, Pull, Shares, View, responsibilities, seen,
 };
 
 /// A run of Laplacian K-modes: it can also prepare its graph and begin with labels.
@@ -60,6 +60,10 @@ impl ModesRun {
 }
 
 impl Shown for LaplacianKModes {
+    fn params(k: usize, _given: &mut Given) -> PyResult<Self::Params> {
+        Ok(Self::params(k))
+    }
+
     fn snapshot(run: &KModesRun) -> AnySnapshot<'_> {
         // Modes in place of centers; phases and energies are details.
         fn of<'a, T>(view: &View<'a, T>) -> Snapshot<'a, T> {
@@ -113,57 +117,28 @@ impl Shown for LaplacianKModes {
 /// A sparse matrix as Python hands it over.
 type Matrix<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, f64>);
 
-/// Laplacian K-modes over the rows of `source`, from its beginning or from a `state`; with an `affinity` no graph is made.
+/// Starts a run of Laplacian K-modes over the rows of `source`, from its beginning or from a `state`. A given `affinity` replaces the
+/// neighbor graph.
 #[pyfunction]
-#[pyo3(signature = (source, *, n_clusters, laplacian_weight, mode_update, n_neighbors, bandwidth, gaussian, diagonal_shift, on_collapse, normalize, seeding, centers, max_iter, graph_method, responsibilities_memory, seed, threads, affinity, state))]
-#[expect(clippy::too_many_arguments, reason = "as Python passes them")]
-pub(super) fn kmodes(
+#[pyo3(signature = (source, params, affinity, *, state = None))]
+pub(super) fn start_modes(
     py: Python<'_>,
     source: &Source,
-    n_clusters: usize,
-    laplacian_weight: Option<f64>,
-    mode_update: &str,
-    n_neighbors: usize,
-    bandwidth: Option<f64>,
-    gaussian: bool,
-    diagonal_shift: Option<f64>,
-    on_collapse: &str,
-    normalize: bool,
-    seeding: &str,
-    centers: Option<&Bound<'_, PyAny>>,
-    max_iter: u64,
-    graph_method: &str,
-    responsibilities_memory: Option<u64>,
-    seed: u64,
-    threads: Option<usize>,
+    params: &Bound<'_, PyDict>,
     affinity: Option<Matrix<'_>>,
     state: Option<State<'_>>,
 ) -> PyResult<Py<ModesRun>> {
-    let params = LaplacianKModes::params(n_clusters)
-        .laplacian_weight(laplacian_weight)
-        .mode_update(mode_update.parse()?)
-        .n_neighbors(n_neighbors)
-        .bandwidth(bandwidth)
-        .gaussian(gaussian)
-        .shift(diagonal_shift.map_or(Shift::Auto, Shift::By))
-        .on_collapse(on_collapse.parse()?)
-        .normalize(normalize)
-        .seeding(seeding_of(seeding, centers, source.0.cols())?)
-        .max_iter(max_iter)
-        .graph_method(graph_method.parse()?)
-        .responsibilities_memory(responsibilities_memory)
-        .rng_seed(seed);
+    let (params, given) = modes_of(source, params)?;
     let input = Input::new(&source.0, None)?;
     let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
     let affinity = affinity.map(|(starts, columns, weights)| {
-        // What is negative becomes large, and is refused.
+        // Negative numbers become large ones, which are refused.
         let starts: Vec<usize> = vector(&starts).into_iter().map(|start| start as usize).collect();
         let columns: Vec<u32> = vector(&columns).into_iter().map(i32::cast_unsigned).collect();
         Affinity::symmetrised(&starts, &columns, &vector(&weights))
     });
-    let rows = source.0.whole_effort();
-    let cols = source.0.cols() as f64;
     let affinity = affinity.transpose()?;
+    let (rows, cols, k) = (source.0.whole_effort(), source.0.cols() as f64, given.n_clusters());
     let graph = if affinity.is_some() { 0.0 } else { rows * rows * cols };
     let run = enter(py, Some(1), 0.0, |_| match &state {
         Some(state) => params.resume_fit(state, &input),
@@ -172,10 +147,10 @@ pub(super) fn kmodes(
             None => params.start(&input),
         },
     })?;
-    // In rows that are labelled: the inner loop looks at some hundred responsibilities for each row and cluster.
+    // In rows that are labelled: the inner loop visits some hundred responsibilities per row and cluster.
     let loops = 100.0 * rows / cols;
-    let run = Run::new(run, input, n_clusters, threads)
-        .with_steps(4.0 * rows + graph / (cols * n_clusters as f64) + loops, rows + loops);
+    let first = 4.0 * rows + graph / (cols * k as f64) + loops;
+    let run = Run::new(run, input, k, given.threads()).with_steps(first, rows + loops);
     Py::new(py, PyClassInitializer::from(run).add_subclass(ModesRun))
 }
 

@@ -8,77 +8,14 @@ use super::array::{Centers, array1, array2, signed, vector, with_centers};
 use super::coreset::{AnyCoreset, Parts};
 use super::enter::enter;
 use super::kernel::from_row;
-use super::kmeans::{State, begun, seeding_of};
-use super::persist::of_python;
-use super::rows::Input;
+use super::rows::{Input, Rows};
 use super::run::{AnySnapshot, Run, Shown};
 use super::seeding::named;
 use super::source::Source;
-use crate::fit::{self, Typed};
-use crate::gmm::{CoresetSize, GaussianMixture, Start, Stopping, TruncatedGaussianMixture};
+use super::start::Given;
+use crate::fit::{self, Typed, Value};
+use crate::gmm::{GaussianMixture, TruncatedGaussianMixture};
 use crate::persist::kept::Values;
-
-/// A mixture of Gaussians; from a `state`, a run that goes on.
-#[pyfunction]
-#[pyo3(signature = (source, *, n_components, n_active, n_neighbors, explore, coreset_rows, coreset_share, covariance, seeding, centers, chain, start, n_initial_e_steps, n_init, stopping, max_iter, tol, seed, threads, weights, state))]
-#[expect(clippy::too_many_arguments, clippy::needless_pass_by_value, reason = "as Python passes them")]
-pub(super) fn mixture(
-    py: Python<'_>,
-    source: &Source,
-    n_components: usize,
-    n_active: usize,
-    n_neighbors: usize,
-    explore: Option<usize>,
-    coreset_rows: Option<u64>,
-    coreset_share: Option<f64>,
-    covariance: &str,
-    seeding: &str,
-    centers: Option<&Bound<'_, PyAny>>,
-    chain: usize,
-    start: &str,
-    n_initial_e_steps: u64,
-    n_init: u64,
-    stopping: &str,
-    max_iter: u64,
-    tol: f64,
-    seed: u64,
-    threads: Option<usize>,
-    weights: Option<PyReadonlyArray1<'_, f64>>,
-    state: Option<State<'_>>,
-) -> PyResult<Py<MixtureRun>> {
-    let rule: Stopping = stopping.parse()?;
-    let start: Start = start.parse()?;
-    let params = TruncatedGaussianMixture::params(n_components)
-        .n_active(n_active)
-        .n_neighbors(n_neighbors)
-        .explore(explore)
-        .coreset_size(coreset_rows.map(CoresetSize::Rows).or(coreset_share.map(CoresetSize::Share)))
-        .covariance(covariance.parse()?)
-        .seeding(match centers {
-            None => named(seeding, Some(chain), None, None)?,
-            given => seeding_of(seeding, given, source.0.cols())?,
-        })
-        .start_with(start)
-        .n_initial_e_steps(n_initial_e_steps)
-        .n_init(n_init)
-        .stopping(rule)
-        .max_iter(max_iter)
-        .tolerance(tol)
-        .rng_seed(seed)
-        .threads(threads);
-    let input = Input::new(&source.0, weights.as_ref())?;
-    let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
-    let run = begun(py, &input, || match &state {
-        Some(state) => params.resume_fit(state, &input),
-        None => params.start(&input),
-    })?;
-    let all = source.0.whole_effort();
-    let rows = coreset_rows.map_or(all, |rows| all.min(rows as f64));
-    // A search looks at few of the components.
-    let looks = n_active.saturating_mul(n_neighbors).min(n_components) as f64 / n_components.max(1) as f64;
-    let run = Run::new(run, input, n_components, threads).with_steps(4.0 * all, rows * looks);
-    Py::new(py, PyClassInitializer::from(run).add_subclass(MixtureRun))
-}
 
 /// A run of a mixture: it also has a coreset.
 #[pyclass(frozen, extends = Run, module = "shoal._core")]
@@ -99,6 +36,26 @@ impl MixtureRun {
 }
 
 impl Shown for TruncatedGaussianMixture {
+    fn params(k: usize, given: &mut Given) -> PyResult<Self::Params> {
+        let mut params = Self::params(k);
+        if let Some(Value::Int(chain)) = given.take("chain")
+            && let Some(Value::Text(name)) = given.get("seeding")
+        {
+            params = params.seeding(named(name, usize::try_from(chain).ok(), None, None)?);
+            given.take("seeding");
+        }
+        Ok(params)
+    }
+
+    fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &Rows) -> (f64, f64) {
+        let all = rows.whole_effort();
+        let coreset = given.count("coreset_size");
+        // A search looks at few of the components.
+        let k = given.count("n_components");
+        let looks = (given.count("n_active") * given.count("n_neighbors")).min(k) / k;
+        (4.0 * all, all.min(coreset) * looks)
+    }
+
     fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_> {
         run.snapshot()
     }

@@ -13,8 +13,9 @@ use pyo3::types::PyDict;
 use super::array::{array1, array2, signed};
 use super::enter::enter;
 use super::persist::{Loaded, as_python, of_python};
-use super::rows::Input;
+use super::rows::{Input, Rows};
 use super::source::Source;
+use super::start::Given;
 use super::step::Step;
 use crate::centers::Snapshot;
 use crate::data::AnySource;
@@ -50,6 +51,16 @@ pub(super) type AnySnapshot<'a> = Typed<Snapshot<'a, f32>, Snapshot<'a, f64>>;
 
 /// What a method shows to Python.
 pub(super) trait Shown: Method {
+    /// Parameters with `k` clusters; takes out of `given` what is no parameter of the method.
+    fn params(k: usize, given: &mut Given) -> PyResult<Self::Params>;
+
+    /// About how many rows the first step works on, seeding included, and a later one.
+    fn rows_of_steps(_params: &Self::Params, _given: &Given, rows: &Rows) -> (f64, f64) {
+        let all = rows.whole_effort();
+        // Seeding may cost more than a sweep.
+        (4.0 * all, all)
+    }
+
     /// What all methods show.
     fn snapshot(run: &fit::Run<Self>) -> AnySnapshot<'_>;
 
