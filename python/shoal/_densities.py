@@ -10,10 +10,11 @@ import numpy.typing as npt
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _params
-from ._centers import CenterFitter
+from . import _core
+from ._common import params as _params
 from ._core import Source
-from ._results import label_into
+from ._fit.centers import CenterFitter
+from ._fit.results import label_into
 
 SEARCHES = ("exact", "neighbors")
 

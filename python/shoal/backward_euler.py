@@ -8,13 +8,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
-from . import _core, _params
-from ._blocks import refuse_once
-from ._claims import Arrays, Texts, floats
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Source, Step
-from ._streams import StreamClusterer
-from ._warn import warn
-from .data import DataSource
+from ._fit.partial import StreamClusterer
+from ._fit.saved import Arrays, Texts, floats
+from ._rows.source import DataSource
+from ._rows.streams import refuse_once
 
 __all__ = ["BackwardEulerKMeans"]
 
@@ -197,6 +198,8 @@ class BackwardEulerKMeans(StreamClusterer):
     >>> model.step_sizes_[[0, -1]].round(2).tolist()
     [6.0, 0.31]
     """
+
+    _kind = "backward-euler-kmeans"
 
     _begin = staticmethod(_core.backward_euler)
     _one_pass = True

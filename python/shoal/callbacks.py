@@ -22,11 +22,11 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ._blocks import refuse_once
+from ._common.files import check_place, is_name
+from ._common.outputs import MODELS, check_suffix
+from ._common.params import ParameterError, is_real, shown, whole
 from ._core import Step
-from ._files import check_place, is_name
-from ._outputs import MODELS, check_suffix
-from ._params import ParameterError, is_real, shown, whole
+from ._rows.streams import refuse_once
 
 __all__ = [
     "Callback",

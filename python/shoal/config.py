@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import _params
+from ._common import params as _params
 
 __all__ = ["config_context"]
 

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._base import as_source
-from ._blocks import refuse_once
-from ._files import check_place, whole
-from ._outputs import BUNDLES, check_suffix
-from ._sparse import csr_of
-from ._watch import watched
+from . import _core
+from ._common import params as _params
+from ._common.files import check_place, whole
+from ._common.outputs import BUNDLES, check_suffix
+from ._fit.watch import watched
+from ._rows.checked import as_source
+from ._rows.sparse import csr_of
+from ._rows.streams import refuse_once
 
 __all__ = ["Coreset", "lightweight_coreset"]
 

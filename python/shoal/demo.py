@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._text import table
+from ._common.text import table
 
 __all__ = ["ATTRIBUTION", "Comparison", "Report", "Row", "load_digits", "run"]
 
@@ -231,7 +231,7 @@ def run(
     >>> print(demo.run().as_text())  # doctest: +SKIP
     """
     from . import KMeans, metrics
-    from ._files import write_npy
+    from ._common.files import write_npy
     from .plot import centers_picture, write_png
 
     if out is None:

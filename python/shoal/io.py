@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._claims import need
-from ._outputs import MODELS, check_suffix
-from ._params import shown
+from ._common.params import shown
+from ._fit.estimator import Clusterer
+from ._fit.models import save
+from ._fit.saved import need
 from .backward_euler import BackwardEulerKMeans
 from .formats.stream import told_of
 from .kmeans import KMeans
@@ -19,66 +19,30 @@ from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
 from .mixture import TruncatedGaussianMixture
 from .nested import NestedMiniBatchKMeans
+from .streaming_coreset import KIND as STREAMING_CORESET
 from .streaming_coreset import StreamingCoreset
 from .variance_reduced import VarianceReducedKMeans
 
 __all__ = ["load", "resume", "save"]
 
-#: What can be kept, by the kind that files name.
-KINDS: dict[str, Any] = {
-    "kmeans-model": KMeans,
-    "minibatch-kmeans-model": MiniBatchKMeans,
-    "nested-kmeans-model": NestedMiniBatchKMeans,
-    "gaussian-mixture-model": TruncatedGaussianMixture,
-    "streaming-coreset": StreamingCoreset,
-    "backward-euler-kmeans-model": BackwardEulerKMeans,
-    "variance-reduced-kmeans-model": VarianceReducedKMeans,
-    "laplacian-kmodes-model": LaplacianKModes,
+#: The estimators that files can hold.
+ESTIMATORS: tuple[type[Clusterer], ...] = (
+    KMeans,
+    MiniBatchKMeans,
+    NestedMiniBatchKMeans,
+    TruncatedGaussianMixture,
+    BackwardEulerKMeans,
+    VarianceReducedKMeans,
+    LaplacianKModes,
+)
+#: What reads a saved model, by the kind that the file names.
+KINDS: dict[str, Any] = {f"{cls._kind}-model": cls for cls in ESTIMATORS} | {
+    STREAMING_CORESET: StreamingCoreset
 }
-#: Fits on their way.
-CHECKPOINTS: dict[str, Any] = {
-    "kmeans-checkpoint": KMeans,
-    "minibatch-kmeans-checkpoint": MiniBatchKMeans,
-    "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
-    "backward-euler-kmeans-checkpoint": BackwardEulerKMeans,
-    "variance-reduced-kmeans-checkpoint": VarianceReducedKMeans,
-    "gaussian-mixture-checkpoint": TruncatedGaussianMixture,
-    "laplacian-kmodes-checkpoint": LaplacianKModes,
-}
+#: What resumes a checkpoint, by the kind that the file names.
+CHECKPOINTS: dict[str, Any] = {f"{cls._kind}-checkpoint": cls for cls in ESTIMATORS}
 #: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
-
-
-def save(estimator: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator to one safetensors file, which appears whole or not at all.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    path : str, bytes or os.PathLike
-        The file; one that exists is replaced.
-
-    Raises
-    ------
-    sklearn.exceptions.NotFittedError
-        When there are no centers yet.
-    ValueError
-        For a suffix of another known format, such as ``.npy``.
-    OSError
-        When the file cannot be written.
-    """
-    check_is_fitted(
-        estimator,
-        ["cluster_centers_", "modes_"],
-        msg="this %(name)s is not fitted yet: it has no centers to save",
-        all_or_any=any,
-    )
-    check_suffix("path", path, MODELS)
-    # A class derived from one of ours is kept as ours.
-    kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))
-    arrays, meta = estimator._kept()
-    _core.save_model(os.fsdecode(path), kind, arrays, meta)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._centers import METRICS, CenterClusterer, State
-from ._claims import Claims
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Run, Source, Step
-from ._starts import STARTS, Maker, Starts
-from ._warn import warn
+from ._fit.centers import METRICS, State
+from ._fit.clusterer import CenterClusterer
+from ._fit.saved import Claims
+from ._fit.starts import STARTS, Maker, Starts
 
 __all__ = ["KMeans"]
 
@@ -147,6 +149,8 @@ class KMeans(CenterClusterer):
     >>> model.inertia_
     16.0
     """
+
+    _kind = "kmeans"
 
     algorithm_: str
 

@@ -14,17 +14,19 @@ from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _params
-from ._base import Clusterer, features_unless_refused, source_of
-from ._centers import INITS
-from ._claims import Arrays, Claims, Texts, floats, need
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import ModesRun, Source, Step
-from ._results import label_into
-from ._sparse import csr_of
+from ._fit.centers import INITS
+from ._fit.estimator import Clusterer
+from ._fit.results import label_into
+from ._fit.saved import Arrays, Claims, Texts, floats, need
+from ._rows.checked import features_unless_refused, source_of
+from ._rows.source import DataSource
+from ._rows.sparse import csr_of
+from ._rows.spool import at_any_place
 from ._spectral import spectral_labels
-from ._spool import at_any_place
-from ._warn import warn
-from .data import DataSource
 from .neighbors import METHODS
 
 __all__ = ["LaplacianKModes"]
@@ -210,6 +212,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     >>> bool(model.labels_[0] == model.labels_[2] != model.labels_[3])
     True
     """
+
+    _kind = "laplacian-kmodes"
 
     modes_: npt.NDArray[Any]
     mode_indices_: npt.NDArray[np.int64]

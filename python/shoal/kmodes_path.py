@@ -14,11 +14,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.validation import check_array
 
-from . import _params
-from ._base import opened
+from ._common import params as _params
+from ._rows.arrays import as_rows
+from ._rows.opening import opened
+from ._rows.source import DataSource
+from ._rows.spool import at_any_place
 from ._spectral import spectral_labels
-from ._spool import at_any_place
-from .data import DataSource, as_rows
 from .kmodes import LaplacianKModes, Spectral
 
 __all__ = ["PATH_DTYPE", "laplacian_path", "plot_path"]
@@ -184,7 +185,7 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plot_path(f"{folder}/path.png", table)
     """
-    from ._files import whole
+    from ._common.files import whole
     from .plot import require_matplotlib
 
     require_matplotlib()

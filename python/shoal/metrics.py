@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from . import _core, _params
-from ._base import as_source
+from . import _core
+from ._common import params as _params
+from ._rows.checked import as_source
 
 __all__ = ["adjusted_rand_score", "clustering_accuracy", "inertia", "normalized_mutual_info_score", "purity"]
 

@@ -9,11 +9,12 @@ import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.random import sample_without_replacement
 
-from . import _core, _params
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Source
-from ._streams import StreamClusterer
-from ._warn import warn
-from .data import some_rows
+from ._fit.partial import StreamClusterer
+from ._rows.arrays import some_rows
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -144,6 +145,8 @@ class MiniBatchKMeans(StreamClusterer):
     >>> float(stream.counts_.sum())
     8.0
     """
+
+    _kind = "minibatch-kmeans"
 
     _begin = staticmethod(_core.minibatch)
 

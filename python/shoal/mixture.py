@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
-from . import _core, _params
-from ._centers import State
-from ._claims import Arrays, Claims, Texts, floats, need
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Run, Source, Step
 from ._densities import MixtureOfGaussians
-from ._warn import warn
+from ._fit.centers import State
+from ._fit.saved import Arrays, Claims, Texts, floats, need
 from .coreset import Coreset, coreset_of
 
 __all__ = ["TruncatedGaussianMixture"]
@@ -197,6 +198,8 @@ class TruncatedGaussianMixture(MixtureOfGaussians):
     >>> 0.9 < model.covariances_ < 1.1
     True
     """
+
+    _kind = "gaussian-mixture"
 
     converged_: bool
     coreset_: Coreset | None

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from . import _core, _params
-from ._base import as_source
-from ._spool import at_any_place
+from . import _core
+from ._common import params as _params
+from ._rows.checked import as_source
+from ._rows.spool import at_any_place
 
 __all__ = ["knn_graph", "nearest"]
 

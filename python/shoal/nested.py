@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._centers import State
-from ._claims import Claims
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Run, Source, Step
-from ._streams import StreamClusterer
-from ._warn import warn
+from ._fit.centers import State
+from ._fit.partial import StreamClusterer
+from ._fit.saved import Claims
 
 __all__ = ["NestedMiniBatchKMeans"]
 
@@ -159,6 +160,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
     >>> model.rows_used_, model.inertia_
     (4000, 1000.0)
     """
+
+    _kind = "nested-kmeans"
 
     _begin = staticmethod(_core.nested)
     _unlimited = True

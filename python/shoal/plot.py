@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._files import whole
+from ._common.files import whole
 
 __all__ = ["Curve", "centers_picture", "curves", "require_matplotlib", "write_png"]
 

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._base import as_source
-from ._blocks import refuse_once
+from . import _core
+from ._common import params as _params
+from ._rows.checked import as_source
+from ._rows.streams import refuse_once
 
 __all__ = ["afkmc2", "kmeans_parallel", "kmeans_plusplus"]
 

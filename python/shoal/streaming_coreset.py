@@ -13,14 +13,16 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from . import _core, _params
-from ._base import checked_rows, cloned, source_of
-from ._claims import Claims, need
-from ._outputs import MODELS, check_suffix
-from ._warn import warn
-from ._watch import watched
+from . import _core
+from ._common import params as _params
+from ._common.outputs import MODELS, check_suffix
+from ._common.warn import warn
+from ._fit.cloning import cloned
+from ._fit.saved import Claims, need
+from ._fit.watch import watched
+from ._rows.checked import checked_rows, source_of
+from ._rows.source import DataSource
 from .coreset import Coreset, coreset_of
-from .data import DataSource
 
 __all__ = ["StreamingCoreset"]
 
@@ -152,7 +154,7 @@ class StreamingCoreset(BaseEstimator):
                     "and the weights of that block"
                 )
             first = 0
-            with nullcontext(_parts(rows)) if lies else rows._ahead() as blocks:
+            with nullcontext(_parts(rows)) if lies else rows._prefetched() as blocks:
                 for block in blocks:
                     try:
                         ended = self._take(block, None, size, threads, tell)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._centers import CenterClusterer, State
-from ._claims import Claims
+from . import _core
+from ._common import params as _params
 from ._core import Run, Source, Step
+from ._fit.centers import State
+from ._fit.clusterer import CenterClusterer
+from ._fit.saved import Claims
 
 __all__ = ["VarianceReducedKMeans"]
 
@@ -154,6 +156,8 @@ class VarianceReducedKMeans(CenterClusterer):
     >>> model.inertia_
     16.0
     """
+
+    _kind = "variance-reduced-kmeans"
 
     learning_rate_: float
     #: Whether every step measures all distances: for tests and benchmarks.

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from . import _core
-from ._params import threads
+from ._common.params import threads
 
 __all__ = ["show_versions"]
 

@@ -10,11 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import _core, _params
-from ._files import check_place
-from ._outputs import ARRAYS, check_suffix
-from ._params import ParameterError
-from .data import BLOCK_BYTES, DataSource, open, open_path, refuse_over
+from . import _core
+from ._common import params as _params
+from ._common.files import check_place
+from ._common.outputs import ARRAYS, check_suffix
+from ._common.params import ParameterError
+from ._rows.opening import open_path
+from ._rows.overwriting import refuse_over
+from ._rows.source import BLOCK_BYTES, DataSource
+from .data import open
 
 __all__ = ["shuffle", "write"]
 
@@ -66,7 +70,7 @@ def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
     name = _output_of(out)
     rows = _rows_of(blocks, name)
     writer = _core.NpyWriter(name, rows.dtype.name, rows.shape[1])
-    with contextlib.closing(writer), rows._ahead() as ahead:
+    with contextlib.closing(writer), rows._prefetched() as ahead:
         for block in ahead:
             writer.append(block)
         writer.finish()
@@ -147,7 +151,7 @@ def shuffle(
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
     with contextlib.closing(writer), _Progress(n if progress else None, on=progress) as show:
-        with rows._ahead(block) as ahead:
+        with rows._prefetched(block) as ahead:
             for each in ahead:
                 writer.append(each)
                 show(len(each))

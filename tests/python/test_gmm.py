@@ -12,7 +12,7 @@ from gmm_reference import Draws, free_energy, log_joint, truncated
 from reference import inertia, sq_dists
 from scipy.special import logsumexp
 from shoal import KMeans, TruncatedGaussianMixture
-from shoal._base import as_source
+from shoal._rows.checked import as_source
 from shoal.callbacks import Checkpoint
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture

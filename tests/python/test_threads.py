@@ -133,7 +133,7 @@ def test_more_threads_than_are_of_use_warn():
 
 THREADS_OF_NONE = """
     import sys
-    from shoal import _params
+    from shoal._common import params as _params
     print(_params.threads(None), _params.threads(-1) == _params.threads(-2) + 1 or _params.threads(-1) == 1)
 """
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ._files import Name, WholeFile, check_place, named_errors, write_npy
+from .files import Name, WholeFile, check_place, named_errors, write_npy
 
 #: Rows of a row group of a Parquet file, and the most that are turned into text at a time.
 GROUP_ROWS, TEXT_ROWS = 1 << 20, 1 << 16
@@ -169,7 +169,7 @@ class ParquetOutput(Output):
     """A Parquet file of one column, in row groups of a million rows."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any]) -> None:
-        from .formats.stream import required
+        from shoal.formats.stream import required
 
         self._pa = required("pyarrow", "arrow", path)
         parquet = required("pyarrow.parquet", "arrow", path)

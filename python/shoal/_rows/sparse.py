@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._params import shown
+from shoal._common.params import shown
 
 
 def is_sparse(rows: Any) -> bool:

@@ -10,7 +10,9 @@ from pathlib import Path
 import sklearn
 
 #: Where the code lies that users did not write; scikit-learn wraps some methods.
-NOT_THEIRS = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, sklearn.__file__))
+NOT_THEIRS = tuple(
+    f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(sklearn.__file__).parent)
+)
 
 
 def warn(message: str, category: type[Warning]) -> None:

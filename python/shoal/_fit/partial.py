@@ -10,12 +10,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from . import _params
-from ._base import source_of
-from ._centers import CenterClusterer, State
-from ._claims import Claims, need, part, put
-from ._core import Run, Source, Step
-from .data import DataSource
+from shoal._common import params as _params
+from shoal._core import Run, Source, Step
+from shoal._rows.checked import source_of
+from shoal._rows.source import DataSource
+
+from .centers import State
+from .clusterer import CenterClusterer
+from .saved import Claims, need, part, put
 
 #: Before the names of what a file holds of a state.
 PREFIX = "state."
@@ -106,7 +108,7 @@ class StreamClusterer(CenterClusterer):
                 "the weights of that block"
             )
         first = 0
-        with rows._ahead() as blocks:
+        with rows._prefetched() as blocks:
             for block in blocks:
                 try:
                     self._learn(block, None)

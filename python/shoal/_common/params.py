@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from shoal import _core
 
 UNITS = {
     "": 1,
@@ -189,7 +189,7 @@ def threads(n_jobs: Any, *, tell: bool = True) -> int | None:
         return max(1, _core.available_threads() + 1 + int(n_jobs))
     most: int = _core.at_most_threads(n_jobs)
     if n_jobs > most and tell:
-        from ._warn import warn
+        from .warn import warn
 
         warn(f"n_jobs={n_jobs} is more than {most} threads, the most that are used here", RuntimeWarning)
     return most

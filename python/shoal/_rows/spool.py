@@ -8,10 +8,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import _core
-from ._base import opened
-from ._blocks import refuse_once
-from .writing import write
+from shoal import _core
+from shoal.writing import write
+
+from .opening import opened
+from .streams import refuse_once
 
 __all__ = ["at_any_place"]
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ._params import MOST, is_number, is_whole, shown
+from shoal._common.params import MOST, is_number, is_whole, shown
 
 #: What a file holds, by name.
 Arrays = dict[str, npt.NDArray[Any]]

@@ -14,7 +14,7 @@ from typing import IO, Any, Self, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from shoal import _core
 
 SPECIAL = "is a device, a pipe or a socket, which no file can replace"
 

@@ -12,11 +12,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from . import _params
-from ._core import Source
-from ._files import Name, is_name
-from ._outputs import Mapped, output
-from .data import DataSource, array_source, file_of, is_same_file, refuse_over, source_of_values
+from shoal._common import params as _params
+from shoal._common.files import Name, is_name
+from shoal._common.outputs import Mapped, output
+from shoal._core import Source
+from shoal._rows.arrays import array_source, source_of_values
+from shoal._rows.overwriting import file_of, is_same_file, refuse_over
+from shoal._rows.source import DataSource
 
 #: Rows that are worked on together, of a source that could be read as a whole.
 PART_ROWS = 1 << 20
@@ -212,7 +214,7 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
                 work(source._source.slice(start, min(n, start + PART_ROWS)), start)
         else:
             first = 0
-            with source._ahead() as blocks:
+            with source._prefetched() as blocks:
                 for block in blocks:
                     work(array_source(block), first)
                     first += len(block)

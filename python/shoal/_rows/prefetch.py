@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy.typing as npt
 
 
-class Ahead:
+class Prefetch:
     """An iterator of blocks that a thread of its own pulls from, one block ahead of who reads.
 
     The thread belongs to Python and is a daemon: one that hangs in an iterator of the user keeps neither an

@@ -1,4 +1,4 @@
-"""What all estimators that end in centers share: fitting, labelling, distances, files."""
+"""The base of the estimators whose fit moves centers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _params
-from ._base import Clusterer, features_unless_refused, source_of
-from ._blocks import refuse_once
-from ._claims import Arrays, Claims, Texts, floats, need
-from ._core import Source, Step
-from ._results import label_into
-from ._warn import warn
-from .data import DataSource
+from shoal import _core
+from shoal._common import params as _params
+from shoal._common.warn import warn
+from shoal._core import Source, Step
+from shoal._rows.checked import features_unless_refused, source_of
+from shoal._rows.source import DataSource
+from shoal._rows.streams import refuse_once
+
+from .estimator import Clusterer
+from .saved import Arrays, Claims, Texts, floats, need
 
 INITS = ("auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||")
+
 METRICS = ("euclidean", "cosine")
+
 #: What a run keeps: its kind, arrays and texts.
 State = tuple[str, Arrays, Texts]
+
 #: Keys of `timings_`.
 PHASES = ("seeding", "sweeps", "final")
 
@@ -382,131 +386,3 @@ class CenterFitter(Clusterer):
         model._inertia = about.figure("inertia", optional=True)
         model._recall_history(arrays, about)
         return model
-
-
-class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, CenterFitter):
-    """Base of the estimators that end in the centers of clusters."""
-
-    # The one of ClusterMixin would come first.
-    fit_predict = CenterFitter.fit_predict
-
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[Any]:
-        """Cluster the rows of X and give their distances to the centers.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_clusters)
-            As :meth:`transform`.
-        """
-        refuse_once(X, f"{type(self).__name__}.fit_transform")
-        return self.fit(X, sample_weight=sample_weight)._distances(X)
-
-    def predict(self, X: Any, out: Any = None, distances: Any = None) -> npt.NDArray[np.int32]:
-        """Label rows with their nearest centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`, an iterator too; computed in the type of the centers.
-        out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go: an array, or a file that ends in ``.npy``, ``.csv`` (with the column
-            ``label``), ``.txt`` (a label in every line) or ``.parquet`` (with the column ``label``; extra
-            ``arrow``). The file appears whole or not at all and is written block by block, so that the
-            labels of any number of rows take no memory.
-        distances : ndarray of shape (n_samples,), float64, or path, optional
-            Where the Euclidean distance of every row to its center goes, likewise (the column is
-            ``distance``); with ``metric="cosine"`` that of the normalised row.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), int32
-            The nearest center of every row; the lower index wins a tie. This is `out` where that is an array,
-            and a read-only memory map where it is a path: of the ``.npy`` file, or of a nameless copy beside
-            a file of another format.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            Before :meth:`fit`.
-        ValueError, TypeError, OSError
-            As :meth:`fit`, and for another number of features; for an array of another type or length, and a
-            file of another suffix or that cannot be written, before a row is read where that can be told.
-            What an array holds after an error is undefined.
-        MemoryError
-            When the result is larger than memory.
-        """
-        if out is not None or distances is not None:
-            check_is_fitted(self, "cluster_centers_")
-            return label_into(self, X, out, distances)
-        source = self._fitted_rows(X)
-        return _core.predict(
-            source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
-        )
-
-    def transform(self, X: Any) -> npt.NDArray[Any]:
-        """Give the distances of rows to all centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_clusters), of the type of the centers
-            Euclidean distances (not squared); with ``metric="cosine"`` those of the normalised rows. This is
-            ``n * k`` values.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, MemoryError
-            As :meth:`predict`.
-        """
-        return self._distances(X)
-
-    def _distances(self, X: Any) -> npt.NDArray[Any]:
-        source = self._fitted_rows(X)
-        return _core.transform(
-            source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
-        )
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Give minus the inertia of rows about the centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`predict`.
-        y : ignored
-        sample_weight : array-like of shape (n_samples,), float or None
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        float
-            Minus the weighted sum of squared distances of the rows to their nearest centers.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError
-            As :meth:`predict`.
-        """
-        source = self._fitted_rows(X)
-        weights = _params.weights(sample_weight, source.shape[0])
-        threads = _params.threads(self.n_jobs, tell=False)
-        return -_core.inertia(source, self.cluster_centers_, weights, None, self.metric, threads)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.cluster_centers_)
-
-    def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what this estimator can do."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -1,50 +1,35 @@
-"""What all estimators share: rows into a source, the run loop, the attributes that need a further pass."""
+"""The base of all estimators: the run loop, the attributes that need a further pass, files."""
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, validate_data
 
-from . import _params
-from ._claims import Arrays, Claims, Texts, floats, need
-from ._core import Source, Step
-from ._files import is_name
-from ._params import verbosity
-from ._warn import warn
-from .callbacks import Callback, ProgressBar
-from .data import DataSource, as_rows, open_object, open_path, source_of_values
+from shoal._common import params as _params
+from shoal._common.params import verbosity
+from shoal._common.warn import warn
+from shoal._core import Source, Step
+from shoal._rows.checked import checked_rows, source_of
+from shoal.callbacks import Callback, ProgressBar
 
-#: Fields of `history_`, those of a step.
-STEP_FIELDS: tuple[tuple[str, str], ...] = (
-    ("iteration", "i8"),
-    ("rows_seen", "i8"),
-    ("batch_size", "i8"),
-    ("objective", "f8"),
-    ("center_shift", "f8"),
-    ("n_changed", "i8"),
-    ("n_distances", "i8"),
-    ("elapsed", "f8"),
-    ("stop_reason", "U16"),
-)
-STEP_DTYPE = np.dtype(list(STEP_FIELDS))
+from .cloning import cloned
+from .history import STEP_DTYPE, STEP_FIELDS, record
+from .models import save
+from .saved import Arrays, Claims, Texts, floats, need
+
 #: Parameters that may be arrays of first centers.
 CENTER_PARAMETERS = ("init", "means_init")
+
 #: Parameters that are not kept in files.
 OF_A_MACHINE = ("callbacks", "n_jobs")
-
-E = TypeVar("E", bound=BaseEstimator)
 
 
 class Run(Protocol):
@@ -75,84 +60,11 @@ class Run(Protocol):
         """Write all that the next step depends on, and more arrays and texts."""
 
 
-def record(step: Step) -> tuple[Any, ...]:
-    """Give a step as a row of `history_`."""
-    return (*(getattr(step, name) for name, _ in STEP_FIELDS[:-1]), step.stop_reason or "")
-
-
-def cloned(estimator: E) -> E:
-    """Make an unfitted estimator with the same parameters, and callbacks copied where they can be."""
-    bare = object.__new__(type(estimator))
-    bare.__dict__.update(vars(estimator), callbacks=None)
-    made: E = BaseEstimator.__sklearn_clone__(bare)
-    made.callbacks = copied_or_same(estimator.callbacks)
-    return made
-
-
-def copied_or_same(callbacks: Any) -> Any:
-    """Copy callbacks; those that cannot be copied are the same ones."""
-
-    def copied(thing: Any) -> Any:
-        try:
-            return copy.deepcopy(thing)
-        except Exception:  # noqa: BLE001 - whatever code of the user raises
-            return thing
-
-    if type(callbacks) in (list, tuple):
-        return type(callbacks)(map(copied, callbacks))
-    return copied(callbacks)
-
-
-def opened(X: Any) -> DataSource | None:
-    """Open a path, a stream or an object that holds rows elsewhere; a source is open. None for an array."""
-    if isinstance(X, DataSource):
-        return X
-    return open_path(os.fspath(X)) if is_name(X) else open_object(X)
-
-
-def as_source(X: Any) -> Source:
-    """Give rows of any kind as a source, for functions; estimators look at feature names too."""
-    source = opened(X)
-    if source is not None:
-        return source_of(source)
-    return source_of(as_rows(X, partial(check_array, accept_sparse="csr")))
-
-
-def source_of(rows: Any) -> Source:
-    """Give the source behind rows that were checked: an array, a CSR matrix, or an open source."""
-    return rows._source if isinstance(rows, DataSource) else source_of_values(rows)
-
-
-def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """Give `X` as an array of numbers, a CSR matrix or an open source.
-
-    The number and the names of its features are checked or, with `reset`, noted: by scikit-learn, also where
-    it does not know the rows.
-    """
-    source = opened(X)
-    if source is None:
-        return as_rows(X, partial(validate_data, estimator, reset=reset, accept_sparse="csr"))
-    known = source if source._header is None else source._header
-    validate_data(estimator, known, reset=reset, skip_check_array=True)
-    return source
-
-
-@contextmanager
-def features_unless_refused(estimator: BaseEstimator) -> Iterator[None]:
-    """Note the features of rows that a fit takes; where it refuses them, those of the last fit remain."""
-    noted = ("n_features_in_", "feature_names_in_")
-    before = {name: value for name, value in vars(estimator).items() if name in noted}
-    try:
-        yield
-    except BaseException:
-        for name in noted:
-            estimator.__dict__.pop(name, None)
-        estimator.__dict__.update(before)
-        raise
-
-
 class Clusterer(BaseEstimator, ABC):
     """Base of the estimators: one run loop, with callbacks and history."""
+
+    #: What files of the estimator are called: ``{_kind}-model``, ``{_kind}-checkpoint``.
+    _kind: ClassVar[str]
 
     n_features_in_: int
     stop_reason_: str | None
@@ -448,8 +360,6 @@ class Clusterer(BaseEstimator, ABC):
         OSError
             When the file cannot be written.
         """
-        from .io import save
-
         save(self, path)
 
     @classmethod

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from . import _params
-from ._core import Step
-from .callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
+from shoal._common import params as _params
+from shoal._core import Step
+from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 
 
 def watchers_of(callbacks: Any) -> list[Any]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
-from ._centers import PHASES, State
-from ._claims import Arrays, Claims, Texts, floats, need, part, put
-from ._core import Run, Step
+from shoal import _core
+from shoal._core import Run, Step
+
+from .centers import PHASES, State
+from .saved import Arrays, Claims, Texts, floats, need, part, put
 
 #: The text that only a checkpoint of these has.
 STARTS = "starts"

@@ -1,0 +1,1 @@
+"""What all parts of shoal share: checks of parameters, files, warnings, text."""

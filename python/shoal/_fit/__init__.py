@@ -1,0 +1,1 @@
+"""What the estimators share: the run loop, centers, `partial_fit`, results, saved models."""

@@ -1,0 +1,1 @@
+"""Turns what users pass as `X` into sources of rows."""
