@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .streaming_coreset import StreamingCoreset
     from .variance_reduced import VarianceReducedKMeans
     from .versions import show_versions
+    from .writing import shuffle, write
 
 __all__ = [
     "BackwardEulerKMeans",

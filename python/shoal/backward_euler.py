@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from ._fit.partial import StreamClusterer
 from ._fit.saved import Arrays, Texts, floats
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
+from .typing import Callbacks, Init, RandomState, Rows, Weights
 
 __all__ = ["BackwardEulerKMeans"]
 
@@ -212,20 +213,20 @@ class BackwardEulerKMeans(StreamClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "random",
+        init: Init = "random",
         batch_size: int = 1000,
-        step_size: Any = "auto",
-        step_decay: Any = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float | Literal["auto"] = "auto",
         averaging: float = 0.75,
         n_inner: int = 5,
         max_iter: int = 150,
-        step_cap: Any = "auto",
-        polish: Any = "auto",
+        step_cap: float | Literal["auto"] | None = "auto",
+        polish: bool | Literal["auto"] = "auto",
         compute_labels: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -279,7 +280,7 @@ class BackwardEulerKMeans(StreamClusterer):
         }
 
     def _taken(
-        self, X: Any, sample_weight: Any
+        self, X: Rows, sample_weight: Weights
     ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
         self._check()
         if not _is_auto(self.polish) and self.polish:

@@ -27,6 +27,7 @@ from ._common.outputs import MODELS, check_suffix
 from ._common.params import ParameterError, is_real, shown, whole
 from ._core import Step
 from ._rows.streams import refuse_once
+from .typing import PathName, Rows
 
 __all__ = [
     "Callback",
@@ -104,7 +105,7 @@ class ProgressBar(Callback):
             sys.stderr.write("\r" + text.ljust(self._width))
             sys.stderr.flush()
             self._width = len(text)
-        else:
+        elif self._bar is not None:
             self._bar.set_postfix_str(f"objective={step.objective:.6g}", refresh=False)
             self._bar.update(1)
         return None
@@ -158,9 +159,7 @@ class Checkpoint(Callback):
     True
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], every: float = 60.0, every_steps: int | None = None
-    ) -> None:
+    def __init__(self, path: PathName, every: float = 60.0, every_steps: int | None = None) -> None:
         if not is_name(path) or not os.fspath(path):
             raise ParameterError(f"path must be the name of a file, got {shown(path)}")
         if not is_real(every) or not every >= 0:
@@ -274,7 +273,7 @@ class ValidationCurve(Callback):
         ``estimator.score(X_val)`` at each: minus the inertia for the k-means family.
     """
 
-    def __init__(self, X_val: Any, every: int = 1) -> None:
+    def __init__(self, X_val: Rows, every: int = 1) -> None:
         refuse_once(X_val, type(self).__name__)
         self.X_val = X_val
         self.every = whole("every", every, 1)
@@ -344,7 +343,7 @@ class EarlyStopping(ValidationCurve):
 
     reason = "patience"
 
-    def __init__(self, X_val: Any, patience: int = 10, min_delta: float = 0.0) -> None:
+    def __init__(self, X_val: Rows, patience: int = 10, min_delta: float = 0.0) -> None:
         super().__init__(X_val)
         self.patience = whole("patience", patience, 1)
         if not (is_real(min_delta) and min_delta >= 0):

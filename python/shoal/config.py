@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from ._common import params as _params
+from .typing import Memory
 
 __all__ = ["config_context"]
 
 
 @contextmanager
-def config_context(*, n_threads: int | None = None, memory: str | int | None = None) -> Iterator[None]:
+def config_context(*, n_threads: int | None = None, memory: Memory | None = None) -> Generator[None]:
     """Set threads and memory for everything that runs inside a ``with`` block.
 
     Parameters

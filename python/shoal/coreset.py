@@ -16,6 +16,7 @@ from ._fit.watch import watched
 from ._rows.checked import as_source
 from ._rows.sparse import csr_of
 from ._rows.streams import refuse_once
+from .typing import Callbacks, PathName, RandomState, Rows, Weights
 
 __all__ = ["Coreset", "lightweight_coreset"]
 
@@ -52,7 +53,7 @@ class Coreset(NamedTuple):
     weights: npt.NDArray[np.float64]
     indices: npt.NDArray[np.int64]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathName) -> None:
         """Write the coreset to an ``.npz`` file, which appears whole or not at all.
 
         The arrays are `points`, `weights` and `indices`. In place of `points`, sparse rows are `points_data`,
@@ -82,7 +83,7 @@ class Coreset(NamedTuple):
             np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: PathName) -> Self:
         """Read a coreset that :meth:`save` wrote; no code is run by it.
 
         Parameters
@@ -129,14 +130,14 @@ class Coreset(NamedTuple):
 
 
 def lightweight_coreset(
-    X: Any,
+    X: Rows,
     n_samples: int,
     *,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: Weights = None,
+    random_state: RandomState = None,
     n_jobs: int | None = None,
     progress: bool = False,
-    callbacks: Any = None,
+    callbacks: Callbacks = None,
 ) -> Coreset:
     """Draw a lightweight coreset: rows with weights that stand for all rows, in two passes.
 

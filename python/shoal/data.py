@@ -16,12 +16,13 @@ from ._rows.opening import named, open_object, open_path
 from ._rows.overwriting import file_of
 from ._rows.source import DataSource
 from ._rows.sparse import is_sparse
+from .typing import Rows
 
 __all__ = ["DataSource", "open"]
 
 
 def open(
-    obj: Any,
+    obj: Rows,
     *,
     shape: tuple[int, int] | None = None,
     dtype: npt.DTypeLike | None = None,

@@ -243,18 +243,20 @@ def run(
     images, digits = load_digits()
     write_npy(path, images)
 
-    results = []
+    results: list[Row] = []
+    fits: list[KMeans] = []
     for clusters in CLUSTERS:
         begun = time.perf_counter()
         model = KMeans(clusters, random_state=0, n_jobs=n_jobs).fit(path)
         seconds = time.perf_counter() - begun
-        labels = model.labels_
-        nmi = metrics.normalized_mutual_info_score(digits, labels, average_method="arithmetic")
-        purity = metrics.purity(digits, labels)
+        nmi = metrics.normalized_mutual_info_score(digits, model.labels_, average_method="arithmetic")
+        purity = metrics.purity(digits, model.labels_)
+        fits.append(model)
         results.append(Row(clusters, seconds, model.n_iter_, model.inertia_, nmi, purity))
-    # By the digit that most of their images show.
+    model = fits[-1]
+    # Clusters are sorted by the digit that most of their images show.
     votes = np.zeros((CLUSTERS[-1], 10), dtype=np.int64)
-    np.add.at(votes, (labels, digits), 1)
+    np.add.at(votes, (model.labels_, digits), 1)
     order = np.lexsort((-votes.max(axis=1), votes.argmax(axis=1)))
     write_png(picture, centers_picture(model.cluster_centers_[order], IMAGE))
     comparisons = [compare(images, clusters, n_jobs) for clusters in CLUSTERS] if with_sklearn else []

@@ -21,6 +21,7 @@ from .mixture import TruncatedGaussianMixture
 from .nested import NestedMiniBatchKMeans
 from .streaming_coreset import KIND as STREAMING_CORESET
 from .streaming_coreset import StreamingCoreset
+from .typing import PathName, Rows, Weights
 from .variance_reduced import VarianceReducedKMeans
 
 __all__ = ["load", "resume", "save"]
@@ -45,7 +46,7 @@ CHECKPOINTS: dict[str, Any] = {f"{cls._kind}-checkpoint": cls for cls in ESTIMAT
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: PathName) -> Any:
     """Read an estimator that :meth:`~shoal.KMeans.save` wrote.
 
     No code is run by it, whatever the file holds.
@@ -90,7 +91,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def resume(
-    path: str | os.PathLike[str], X: Any, *, sample_weight: Any = None, features: Any = None, **run: Any
+    path: PathName, X: Rows, *, sample_weight: Weights = None, features: Any = None, **run: Any
 ) -> Any:
     """Go on with a fit that :class:`~shoal.callbacks.Checkpoint` has kept, to its end.
 
@@ -148,7 +149,7 @@ def resume(
     return estimator
 
 
-def go_on(estimator: Any, path: str | os.PathLike[str], X: Any) -> None:
+def go_on(estimator: Any, path: PathName, X: Rows) -> None:
     """Go on with a checkpoint in an estimator that must have the parameters that it was kept with."""
     name = os.fsdecode(path)
     kept, state = begun(name)
@@ -167,7 +168,7 @@ def go_on(estimator: Any, path: str | os.PathLike[str], X: Any) -> None:
     finish(estimator, name, state, X, None)
 
 
-def finish(estimator: Any, name: str, state: Any, X: Any, sample_weight: Any) -> None:
+def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> None:
     """Make the steps that are left; what is wrong with the file names it."""
     taken = estimator._taken(X, sample_weight)
     try:

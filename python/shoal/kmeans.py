@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,11 @@ from ._fit.centers import METRICS, State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Claims
 from ._fit.starts import STARTS, Maker, Starts
+from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["KMeans"]
 
-ALGORITHMS = ("auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion")
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
 #: Starts for `n_init="auto"` where the first centers are drawn blindly, as in scikit-learn.
 BLIND_STARTS = 10
 
@@ -158,18 +159,18 @@ class KMeans(CenterClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "auto",
-        n_init: Any = "auto",
+        init: Init = "auto",
+        n_init: int | Literal["auto"] = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
-        algorithm: str = "auto",
-        metric: str = "euclidean",
-        bounds_memory: str | int = "1GB",
+        algorithm: Algorithm = "auto",
+        metric: Metric = "euclidean",
+        bounds_memory: Memory = "1GB",
         copy_x: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init

@@ -8,8 +8,6 @@ name it when comparing figures.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
@@ -17,11 +15,14 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from . import _core
 from ._common import params as _params
 from ._rows.checked import as_source
+from .typing import Rows, Weights
 
 __all__ = ["adjusted_rand_score", "clustering_accuracy", "inertia", "normalized_mutual_info_score", "purity"]
 
 
-def inertia(X: Any, centers: npt.ArrayLike, sample_weight: Any = None, *, n_jobs: int | None = None) -> float:
+def inertia(
+    X: Rows, centers: npt.ArrayLike, sample_weight: Weights = None, *, n_jobs: int | None = None
+) -> float:
     """Sum of squared distances of rows to their nearest centers.
 
     Parameters
@@ -54,7 +55,7 @@ def inertia(X: Any, centers: npt.ArrayLike, sample_weight: Any = None, *, n_jobs
     """
     source = as_source(X)
     given = np.asarray(centers)
-    narrow = source.compute == "float32" and given.dtype in (np.float32, np.float16)
+    narrow = source.compute == "float32" and given.dtype in (np.dtype(np.float32), np.dtype(np.float16))
     values = _params.centers("centers", given, np.float32 if narrow else np.float64, (None, source.shape[1]))
     weights = _params.weights(sample_weight, source.shape[0])
     return _core.inertia(source, values, weights, None, "euclidean", _params.threads(n_jobs))

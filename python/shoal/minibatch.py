@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from ._common.warn import warn
 from ._core import Source
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
+from .typing import Callbacks, Init, RandomState
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -156,20 +157,20 @@ class MiniBatchKMeans(StreamClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "auto",
+        init: Init = "auto",
         batch_size: int = 1024,
         max_iter: int = 100,
         tol: float = 0.0,
         max_no_improvement: int | None = 10,
         reassignment_ratio: float = 0.01,
         half_life: float | None = None,
-        n_init: Any = "auto",
+        n_init: int | Literal["auto"] = "auto",
         init_size: int | None = None,
         compute_labels: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init

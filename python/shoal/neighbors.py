@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +12,15 @@ from . import _core
 from ._common import params as _params
 from ._rows.checked import as_source
 from ._rows.spool import at_any_place
+from .typing import GraphMethod, Rows
 
 __all__ = ["knn_graph", "nearest"]
 
-METHODS = ("auto", "exact", "kd-tree", "ivf")
+METHODS: tuple[str, ...] = get_args(GraphMethod)
 
 
 def nearest(
-    X: Any, centers: npt.ArrayLike, *, n_nearest: int = 1, n_jobs: int | None = None
+    X: Rows, centers: npt.ArrayLike, *, n_nearest: int = 1, n_jobs: int | None = None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
     """Find the nearest centers of every row, by brute force at the speed of the processor.
 
@@ -69,11 +70,31 @@ def nearest(
     return _core.nearest(source, values, m, "euclidean", _params.threads(n_jobs))
 
 
+@overload
 def knn_graph(
-    X: Any,
+    X: Rows,
     n_neighbors: int,
     *,
-    method: str = "auto",
+    method: GraphMethod = "auto",
+    recall: float = 0.95,
+    n_jobs: int | None = None,
+    return_info: Literal[False] = False,
+) -> csr_matrix: ...
+@overload
+def knn_graph(
+    X: Rows,
+    n_neighbors: int,
+    *,
+    method: GraphMethod = "auto",
+    recall: float = 0.95,
+    n_jobs: int | None = None,
+    return_info: Literal[True],
+) -> tuple[csr_matrix, dict[str, Any]]: ...
+def knn_graph(
+    X: Rows,
+    n_neighbors: int,
+    *,
+    method: GraphMethod = "auto",
     recall: float = 0.95,
     n_jobs: int | None = None,
     return_info: bool = False,

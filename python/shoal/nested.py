@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,11 @@ from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.partial import StreamClusterer
 from ._fit.saved import Claims
+from .typing import Bounds, Callbacks, Init, Memory, RandomState
 
 __all__ = ["NestedMiniBatchKMeans"]
 
-BOUNDS = ("auto", "elkan", "yinyang", "hamerly", "none")
+BOUNDS: tuple[str, ...] = get_args(Bounds)
 
 
 class NestedMiniBatchKMeans(StreamClusterer):
@@ -175,20 +176,20 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "auto",
+        init: Init = "auto",
         batch_size: int = 5000,
         rho: float = 100.0,
-        bounds: str = "auto",
-        bounds_memory: str | int = "1GB",
-        buffer_memory: str | int = "1GB",
+        bounds: Bounds = "auto",
+        bounds_memory: Memory = "1GB",
+        buffer_memory: Memory = "1GB",
         max_iter: int | None = None,
         tol: float = 0.0,
         shuffle: bool = True,
         compute_labels: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init

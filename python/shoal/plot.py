@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._common.files import whole
+from .typing import PathName
 
 __all__ = ["Curve", "centers_picture", "curves", "require_matplotlib", "write_png"]
 
@@ -20,7 +20,7 @@ __all__ = ["Curve", "centers_picture", "curves", "require_matplotlib", "write_pn
 MOST_MARKERS = 200
 
 
-def write_png(path: str | os.PathLike[str], grey: npt.NDArray[np.uint8]) -> None:
+def write_png(path: PathName, grey: npt.NDArray[np.uint8]) -> None:
     """Write a grey image as a PNG file, which appears whole or not at all.
 
     Parameters
@@ -137,7 +137,7 @@ class Curve:
         return cls(label, *zip(*every, strict=True))
 
 
-def curves(path: str | os.PathLike[str], lines: Sequence[Curve], title: str, *, excess: bool = False) -> None:
+def curves(path: PathName, lines: Sequence[Curve], title: str, *, excess: bool = False) -> None:
     """Draw energies over seconds and over rows read as a PNG file, which appears whole or not at all.
 
     Parameters

@@ -11,6 +11,7 @@ from . import _core
 from ._common import params as _params
 from ._rows.checked import as_source
 from ._rows.streams import refuse_once
+from .typing import RandomState, Rows, Weights
 
 __all__ = ["afkmc2", "kmeans_parallel", "kmeans_plusplus"]
 
@@ -19,12 +20,12 @@ LONGEST_CHAIN = 2**24
 
 
 def kmeans_plusplus(
-    X: Any,
+    X: Rows,
     n_clusters: int,
     *,
-    sample_weight: Any = None,
+    sample_weight: Weights = None,
     greedy: bool = True,
-    random_state: Any = None,
+    random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Choose first centers among the rows of X by k-means++.
@@ -85,13 +86,13 @@ def kmeans_plusplus(
 
 
 def afkmc2(
-    X: Any,
+    X: Rows,
     n_clusters: int,
     *,
     chain_length: int = 200,
     adaptive: bool = True,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: Weights = None,
+    random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Choose first centers among the rows of X by AFK-MC2, which approximates k-means++ by short chains.
@@ -159,13 +160,13 @@ def afkmc2(
 
 
 def kmeans_parallel(
-    X: Any,
+    X: Rows,
     n_clusters: int,
     *,
     oversampling_factor: float = 2.0,
     n_rounds: int = 5,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: Weights = None,
+    random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Choose first centers among the rows of X by k-means||, many at a time.
@@ -236,7 +237,13 @@ class How(NamedTuple):
 
 
 def chosen(
-    who: str, how: How, X: Any, n_clusters: Any, sample_weight: Any, random_state: Any, n_jobs: Any
+    who: str,
+    how: How,
+    X: Rows,
+    n_clusters: Any,
+    sample_weight: Weights,
+    random_state: Any,
+    n_jobs: Any,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], int]:
     """Give centers, which rows they are, and the number of distances that were measured for them."""
     p, problems = _params, _params.Problems()

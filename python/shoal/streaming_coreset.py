@@ -23,6 +23,7 @@ from ._fit.watch import watched
 from ._rows.checked import checked_rows, source_of
 from ._rows.source import DataSource
 from .coreset import Coreset, coreset_of
+from .typing import Callbacks, PathName, RandomState, Rows, Weights
 
 __all__ = ["StreamingCoreset"]
 
@@ -90,10 +91,10 @@ class StreamingCoreset(BaseEstimator):
         self,
         n_samples: int = 1000,
         *,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         progress: bool = False,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_samples = n_samples
         self.random_state = random_state
@@ -101,7 +102,7 @@ class StreamingCoreset(BaseEstimator):
         self.progress = progress
         self.callbacks = callbacks
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Take rows in; a batch that is refused leaves everything as it was.
 
         Into which batches rows are cut does not matter.
@@ -139,7 +140,7 @@ class StreamingCoreset(BaseEstimator):
             raise
         return self
 
-    def _take_all(self, X: Any, sample_weight: Any, size: int, threads: int | None) -> None:
+    def _take_all(self, X: Rows, sample_weight: Weights, size: int, threads: int | None) -> None:
         """Take rows in, in batches where they are no array."""
         given = checked_rows(self, X, reset="_state" not in self.__dict__)
         rows = given if isinstance(given, DataSource) else None
@@ -166,7 +167,12 @@ class StreamingCoreset(BaseEstimator):
                     first += len(block)
 
     def _take(
-        self, rows: Any, sample_weight: Any, size: int, threads: int | None, tell: Callable[[int], bool]
+        self,
+        rows: Any,
+        sample_weight: Weights,
+        size: int,
+        threads: int | None,
+        tell: Callable[[int], bool],
     ) -> bool:
         """Take a batch in, whose features were checked; whether that is to be the last one."""
         source = source_of(rows)
@@ -265,7 +271,7 @@ class StreamingCoreset(BaseEstimator):
         if "_state" not in self.__dict__:
             raise NotFittedError("this StreamingCoreset has no rows yet: call partial_fit")
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathName) -> None:
         """Write what is kept to a file that :func:`shoal.load` reads, to go on elsewhere.
 
         Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,11 @@ from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Claims
+from .typing import Callbacks, Init, RandomState, Variant
 
 __all__ = ["VarianceReducedKMeans"]
 
-VARIANTS = ("vrkm++", "vrkm")
+VARIANTS: tuple[str, ...] = get_args(Variant)
 #: The largest epoch, in passes and in steps.
 MOST_PASSES = 1e6
 MOST_STEPS = 10**18
@@ -167,17 +168,17 @@ class VarianceReducedKMeans(CenterClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "auto",
-        variant: str = "vrkm++",
-        learning_rate: float | str = "auto",
-        epoch_size: float | str = 1.0,
+        init: Init = "auto",
+        variant: Variant = "vrkm++",
+        learning_rate: float | Literal["auto"] = "auto",
+        epoch_size: float | Literal["doubling"] = 1.0,
         max_iter: int = 50,
         tol: float = 1e-4,
         polish: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -196,7 +197,7 @@ class VarianceReducedKMeans(CenterClusterer):
         p = _params
         super()._rules(problems)
         problems.check(p.one_of, "variant", self.variant, VARIANTS)
-        rate = self.learning_rate
+        rate: Any = self.learning_rate
         known = rate == "auto" if isinstance(rate, str) else p.is_number(rate) and 0 <= rate <= 1
         if not known:
             problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")

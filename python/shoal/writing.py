@@ -19,6 +19,7 @@ from ._rows.opening import open_path
 from ._rows.overwriting import refuse_over
 from ._rows.source import BLOCK_BYTES, DataSource
 from .data import open
+from .typing import Memory, PathName, RandomState, Rows
 
 __all__ = ["shuffle", "write"]
 
@@ -28,7 +29,7 @@ LEAST_MEMORY = 1_000_000
 SPARE = 1.25
 
 
-def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
+def write(blocks: Rows, out: PathName) -> DataSource:
     """Write rows to an ``.npy`` file, a block at a time, and open it.
 
     Parameters
@@ -78,11 +79,11 @@ def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
 
 
 def shuffle(
-    source: Any,
-    out: str | os.PathLike[str],
+    source: Rows,
+    out: PathName,
     *,
-    random_state: Any = None,
-    memory_limit: str | int = "1GB",
+    random_state: RandomState = None,
+    memory_limit: Memory = "1GB",
     progress: bool = False,
 ) -> DataSource:
     """Write rows in a uniformly random order to an ``.npy`` file, in bounded memory, and open it.
@@ -168,7 +169,7 @@ def _memory(memory_limit: Any) -> int:
     return limit
 
 
-def _output_of(out: str | os.PathLike[str]) -> str:
+def _output_of(out: PathName) -> str:
     """Give the name of a file that can be written, before any row is read for it."""
     check_suffix("out", out, ARRAYS)
     check_place(out)

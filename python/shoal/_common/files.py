@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, Self, TypeGuard
@@ -90,7 +90,7 @@ def check_place(path: Name) -> None:
 
 
 @contextlib.contextmanager
-def named_errors(name: Path) -> Iterator[None]:
+def named_errors(name: Path) -> Generator[None]:
     """Let errors of the system tell `name`, not that of a temporary file, or none."""
     try:
         yield
@@ -168,7 +168,7 @@ class WholeFile:
 
 
 @contextlib.contextmanager
-def whole(path: Name) -> Iterator[IO[bytes]]:
+def whole(path: Name) -> Generator[IO[bytes]]:
     """Give a :class:`WholeFile` to write to, which takes its name at the end of the block.
 
     Parameters

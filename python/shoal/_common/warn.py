@@ -11,7 +11,7 @@ import sklearn
 
 #: Where the code lies that users did not write; scikit-learn wraps some methods.
 NOT_THEIRS = tuple(
-    f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(sklearn.__file__).parent)
+    f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], Path(str(sklearn.__file__)).parent)
 )
 
 

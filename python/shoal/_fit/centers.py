@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,14 @@ from shoal._core import Source, Step
 from shoal._rows.checked import features_unless_refused, source_of
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
+from shoal.typing import Metric, Rows, Seeding, Weights
 
 from .estimator import Clusterer
 from .saved import Arrays, Claims, Texts, floats, need
 
-INITS = ("auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||")
+INITS: tuple[str, ...] = get_args(Seeding)
 
-METRICS = ("euclidean", "cosine")
+METRICS: tuple[str, ...] = get_args(Metric)
 
 #: What a run keeps: its kind, arrays and texts.
 State = tuple[str, Arrays, Texts]
@@ -57,7 +58,7 @@ class CenterFitter(Clusterer):
     #: Whose centers they are, until somebody asks for them: to copy them takes as long as to move them.
     _centers_of: Any
     #: Methods without such a parameter know this one.
-    metric: str = "euclidean"
+    metric: Metric = "euclidean"
     #: The parameter that says how many centers there are.
     _count = "n_clusters"
     #: Whether `max_iter` may be None: no limit.
@@ -72,7 +73,7 @@ class CenterFitter(Clusterer):
 
     # ---------------------------------------------------------------- fitting
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Cluster the rows of X.
 
         Parameters
@@ -109,7 +110,7 @@ class CenterFitter(Clusterer):
             pass
         return self
 
-    def iter_fit(self, X: Any, sample_weight: Any = None) -> Iterator[Step]:
+    def iter_fit(self, X: Rows, sample_weight: Weights = None) -> Iterator[Step]:
         """Cluster the rows of X, one step per ``next()``.
 
         After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the step; `labels_`
@@ -138,7 +139,7 @@ class CenterFitter(Clusterer):
         return self._iterate(self._make_run(source, rows, weights), source, weights)
 
     def _taken(
-        self, X: Any, sample_weight: Any
+        self, X: Rows, sample_weight: Weights
     ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
         """Check parameters and rows of a fit: the source, as functions of the user take it, and weights."""
         self._check()
@@ -290,7 +291,7 @@ class CenterFitter(Clusterer):
             RuntimeWarning,
         )
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:
+    def fit_predict(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> npt.NDArray[np.int32]:
         """Cluster the rows of X and give their labels.
 
         Parameters
@@ -311,7 +312,7 @@ class CenterFitter(Clusterer):
             return labels
         return fitted.labels_
 
-    def _fitted_rows(self, X: Any) -> Source:
+    def _fitted_rows(self, X: Rows) -> Source:
         check_is_fitted(self, "cluster_centers_")
         return self._rows(X, reset=False)
 
@@ -321,7 +322,7 @@ class CenterFitter(Clusterer):
         tags.input_tags.sparse = True
         return tags
 
-    def _energy(self, X: Any) -> float:
+    def _energy(self, X: Rows) -> float:
         """Give the sum of squared distances of rows to their nearest centers."""
         source = self._fitted_rows(X)
         centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)

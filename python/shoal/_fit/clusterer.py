@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from shoal import _core
 from shoal._common import params as _params
 from shoal._rows.streams import refuse_once
+from shoal.typing import PathName, Rows, Weights
 
 from .centers import CenterFitter
 from .results import label_into
@@ -23,7 +24,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
     # The one of ClusterMixin would come first.
     fit_predict = CenterFitter.fit_predict
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[Any]:
+    def fit_transform(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> npt.NDArray[Any]:
         """Cluster the rows of X and give their distances to the centers.
 
         Parameters
@@ -39,7 +40,12 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         refuse_once(X, f"{type(self).__name__}.fit_transform")
         return self.fit(X, sample_weight=sample_weight)._distances(X)
 
-    def predict(self, X: Any, out: Any = None, distances: Any = None) -> npt.NDArray[np.int32]:
+    def predict(
+        self,
+        X: Rows,
+        out: npt.NDArray[np.int32] | PathName | None = None,
+        distances: npt.NDArray[np.float64] | PathName | None = None,
+    ) -> npt.NDArray[np.int32]:
         """Label rows with their nearest centers.
 
         Parameters
@@ -81,7 +87,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
         )
 
-    def transform(self, X: Any) -> npt.NDArray[Any]:
+    def transform(self, X: Rows) -> npt.NDArray[Any]:
         """Give the distances of rows to all centers.
 
         Parameters
@@ -102,13 +108,13 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         return self._distances(X)
 
-    def _distances(self, X: Any) -> npt.NDArray[Any]:
+    def _distances(self, X: Rows) -> npt.NDArray[Any]:
         source = self._fitted_rows(X)
         return _core.transform(
             source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
         )
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
         """Give minus the inertia of rows about the centers.
 
         Parameters

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from shoal._common.warn import warn
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
 from shoal.callbacks import Callback, ProgressBar
+from shoal.typing import PathName, Rows
 
 from .cloning import cloned
 from .history import STEP_DTYPE, STEP_FIELDS, record
@@ -37,27 +37,35 @@ class Run(Protocol):
 
     def step(self) -> Step | None:
         """One unit of work; None when the run is over."""
+        ...
 
     def stop(self, reason: str) -> None:
         """End the run after the last step."""
+        ...
 
     def finish(self) -> None:
         """Make labels and inertia those of the centers."""
+        ...
 
     def labels(self) -> npt.NDArray[np.int32]:
         """Give the label of every row, after `finish`."""
+        ...
 
     def inertia(self) -> float:
         """Give the inertia, after `finish`."""
+        ...
 
     def history(self) -> list[Step]:
         """Give all steps so far."""
+        ...
 
     def know_rows(self) -> None:
         """Look at the rows, before a pass over them."""
+        ...
 
     def write_checkpoint(self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None:
         """Write all that the next step depends on, and more arrays and texts."""
+        ...
 
 
 class Clusterer(BaseEstimator, ABC):
@@ -74,11 +82,11 @@ class Clusterer(BaseEstimator, ABC):
     n_jobs: Any
     init: Any
 
-    def _rows(self, X: Any, *, reset: bool) -> Source:
+    def _rows(self, X: Rows, *, reset: bool) -> Source:
         """Give `X` as a source, its number of features checked or, with `reset`, noted."""
         return source_of(self._checked(X, reset=reset))
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
+    def _checked(self, X: Rows, *, reset: bool) -> Any:
         """Give `X` as an array of numbers, a CSR matrix or an open source, checked as for `_rows`."""
         return checked_rows(self, X, reset=reset)
 
@@ -342,7 +350,7 @@ class Clusterer(BaseEstimator, ABC):
             state["_run"] = state["_visited"] = None
         return state
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathName) -> None:
         """Write the fitted model to a file that :func:`shoal.load` reads.
 
         Parameters

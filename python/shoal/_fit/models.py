@@ -9,9 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
 from shoal._common.outputs import MODELS, check_suffix
+from shoal.typing import PathName
 
 
-def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+def save(estimator: Any, path: PathName) -> None:
     """Write a fitted estimator to one safetensors file, by way of an atomic rename.
 
     Parameters

@@ -14,6 +14,7 @@ from shoal._common import params as _params
 from shoal._core import Run, Source, Step
 from shoal._rows.checked import source_of
 from shoal._rows.source import DataSource
+from shoal.typing import Rows, Weights
 
 from .centers import State
 from .clusterer import CenterClusterer
@@ -41,7 +42,7 @@ class StreamClusterer(CenterClusterer):
     #: The last batch, its weights, and by what its rows are known again.
     _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Learn from one batch of rows, of any size.
 
         The first batch chooses the centers, once: `n_init` and `init_size` count for :meth:`fit` alone. A
@@ -79,7 +80,7 @@ class StreamClusterer(CenterClusterer):
             return self._take_blocks(rows, sample_weight)
         return self._learn(rows, sample_weight)
 
-    def _learn(self, rows: Any, sample_weight: Any) -> Self:
+    def _learn(self, rows: Any, sample_weight: Weights) -> Self:
         """Learn from one batch, whose features were checked."""
         stream = self._stream_at_hand()
         source = source_of(rows)
@@ -100,7 +101,7 @@ class StreamClusterer(CenterClusterer):
     def _warn_of(self, step: Step) -> None:
         """Warn of what a batch came to, where a method knows something to warn of."""
 
-    def _take_blocks(self, rows: DataSource, sample_weight: Any) -> Self:
+    def _take_blocks(self, rows: DataSource, sample_weight: Weights) -> Self:
         """Go on with the blocks of a stream, each a batch."""
         if sample_weight is not None:
             raise ValueError(

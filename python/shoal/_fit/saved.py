@@ -32,7 +32,10 @@ def floats(arrays: Arrays, name: str, shape: tuple[int | None, ...]) -> npt.NDAr
         wanted in (None, found) for wanted, found in zip(shape, array.shape, strict=True)
     )
     need(fits, f"its array {name!r} has shape {array.shape}")
-    need(array.dtype in (np.float32, np.float64), f"its array {name!r} is of type {array.dtype}")
+    need(
+        array.dtype in (np.dtype(np.float32), np.dtype(np.float64)),
+        f"its array {name!r} is of type {array.dtype}",
+    )
     need(bool(np.isfinite(array).all()), f"its array {name!r} is not finite")
     return array
 

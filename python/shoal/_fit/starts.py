@@ -35,7 +35,7 @@ class Starts:
         self._best: Run | None = None
         self._steps: list[Step] = []
         """Those of the starts before the present one."""
-        self._spent = dict.fromkeys(PHASES, 0.0)
+        self._spent: dict[str, float] = dict.fromkeys(PHASES, 0.0)
         """Seconds of the starts that lost."""
         self._before: Any = random_state.get_state(legacy=True)
         """The random state that the present start began with."""

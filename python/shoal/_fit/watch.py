@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,7 +28,7 @@ def watchers_of(callbacks: Any) -> list[Any]:
 
 
 @contextmanager
-def watched(label: str, who: Any, progress: Any, callbacks: Any) -> Iterator[Callable[[int], bool]]:
+def watched(label: str, who: Any, progress: Any, callbacks: Any) -> Generator[Callable[[int], bool]]:
     """Tell those who watch of each number of rows that was worked on; whether one of them wants an end."""
     watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks)
     begun, steps, seen = time.monotonic(), 0, 0

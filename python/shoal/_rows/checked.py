@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -45,7 +45,7 @@ def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 
 
 @contextmanager
-def features_unless_refused(estimator: BaseEstimator) -> Iterator[None]:
+def features_unless_refused(estimator: BaseEstimator) -> Generator[None]:
     """Note the features of rows that a fit takes; where it refuses them, those of the last fit remain."""
     noted = ("n_features_in_", "feature_names_in_")
     before = {name: value for name, value in vars(estimator).items() if name in noted}
