@@ -53,6 +53,12 @@ class Coreset(NamedTuple):
     weights: npt.NDArray[np.float64]
     indices: npt.NDArray[np.int64]
 
+    def __repr__(self) -> str:
+        """Show shape, type and total weight, not the arrays."""
+        n, d = self.points.shape
+        kind = "sparse " if hasattr(self.points, "indptr") else ""
+        return f"<Coreset: {n} x {d} {kind}{self.points.dtype}, total weight {self.weights.sum():.6g}>"
+
     def save(self, path: PathName) -> None:
         """Write the coreset to an ``.npz`` file, which appears whole or not at all.
 

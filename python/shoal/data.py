@@ -138,8 +138,9 @@ def open(
     if columns is not None:
         if not hasattr(obj, "columns"):
             raise ValueError(f"columns={columns!r} is for frames, got {type(obj).__name__}")
-        # As frames of pyarrow and polars have it, else as those of pandas.
-        obj = obj.select(columns) if hasattr(type(obj), "select") else obj[columns]
+        frame: Any = obj
+        # pyarrow and polars have `select`, pandas does not.
+        obj = frame.select(columns) if hasattr(type(obj), "select") else frame[columns]
     from sklearn.utils.validation import check_array
 
     # Rows may be none at all here: what works on them says how many it needs.

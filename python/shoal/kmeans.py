@@ -152,6 +152,7 @@ class KMeans(CenterClusterer):
     """
 
     _kind = "kmeans"
+    _iterations = "sweeps"
 
     algorithm_: str
 

@@ -148,6 +148,7 @@ class MiniBatchKMeans(StreamClusterer):
     """
 
     _kind = "minibatch-kmeans"
+    _iterations = "sweeps"
 
     _begin = staticmethod(_core.minibatch)
 

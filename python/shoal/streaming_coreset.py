@@ -330,6 +330,13 @@ class StreamingCoreset(BaseEstimator):
         if kept is not None:
             self._state = _core.StreamingCoreset.of_state(*kept)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Show the parameters, and how many rows came and are kept."""
+        parameters: str = super().__repr__(N_CHAR_MAX)
+        if "_state" not in self.__dict__:
+            return parameters
+        return f"{parameters} <n={self.n_rows_}, kept={self.n_kept_}>"
+
     def _checked(self) -> tuple[int, int | None]:
         """Check the parameters: rows of the coreset, threads."""
         problems, found = _params.Problems(), list[Any]()

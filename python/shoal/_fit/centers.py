@@ -59,8 +59,6 @@ class CenterFitter(Clusterer):
     _centers_of: Any
     #: Methods without such a parameter know this one.
     metric: Metric = "euclidean"
-    #: The parameter that says how many centers there are.
-    _count = "n_clusters"
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
     #: Whether a fit can do with rows that can be read once.

@@ -74,6 +74,11 @@ class Clusterer(BaseEstimator, ABC):
     #: What files of the estimator are called: ``{_kind}-model``, ``{_kind}-checkpoint``.
     _kind: ClassVar[str]
 
+    #: The parameter that says how many clusters there are.
+    _count: ClassVar[str] = "n_clusters"
+    #: What `repr` calls `n_iter_`.
+    _iterations: ClassVar[str] = "n_iter"
+
     n_features_in_: int
     stop_reason_: str | None
     feature_names_in_: npt.NDArray[Any]
@@ -102,6 +107,8 @@ class Clusterer(BaseEstimator, ABC):
         self._visited: tuple[Source, npt.NDArray[np.float64] | None] | None = None
         self._labels: npt.NDArray[np.int32] | None = None
         self._inertia: float | None = None
+        # Rows of the fit, where their number is known.
+        self._n_rows: int | None = None
         self._history: Any = []
         # Whether the rows of the fit could be read once, and are gone.
         self._used_up = False
@@ -114,7 +121,7 @@ class Clusterer(BaseEstimator, ABC):
     def _iterate(self, run: Any, source: Source, weights: npt.NDArray[np.float64] | None) -> Iterator[Step]:
         """Advance `run` to its end, a step at a time; the only loop on this side."""
         self._forget()
-        self._run, self._visited = run, (source, weights)
+        self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
         for step in (done := run.history()):
             self._history.append(record(step))
         if done:
@@ -253,6 +260,27 @@ class Clusterer(BaseEstimator, ABC):
                 f"{type(self).__name__!r} object has no attribute 'history_': it is not fitted yet"
             )
         return np.array(self._history, dtype=STEP_DTYPE)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Show the parameters, and of a fitted estimator the figures that are known without a pass."""
+        parameters: str = super().__repr__(N_CHAR_MAX)
+        figures = ", ".join(f"{name}={value}" for name, value in self._figures().items())
+        return f"{parameters} <{figures}>" if figures else parameters
+
+    def _figures(self) -> dict[str, str]:
+        """Give the figures of a fit for `repr`: clusters, rows, inertia, iterations."""
+        known = self.__dict__
+        if "_history" not in known:
+            return {}
+        labels = known.get("_labels")
+        rows = known.get("_n_rows") if labels is None else len(labels)
+        inertia, n_iter = known.get("_inertia"), getattr(self, "n_iter_", None)
+        return {
+            "k": str(getattr(self, self._count)),
+            **({} if rows is None else {"n": str(rows)}),
+            **({} if inertia is None else {"inertia": f"{inertia:.6g}"}),
+            **({} if n_iter is None else {self._iterations: str(n_iter)}),
+        }
 
     # ---------------------------------------------------------------- keeping
 
