@@ -81,7 +81,7 @@ class Report:
         return all(comparison.agrees for comparison in self.comparisons)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON.
+        """Return plain values, for JSON.
 
         Returns
         -------
@@ -96,7 +96,7 @@ class Report:
         }
 
     def as_text(self) -> str:
-        """Give aligned tables and what was written where.
+        """Return aligned tables and what was written where.
 
         Returns
         -------

@@ -171,7 +171,7 @@ def knn_graph(
 
 
 def share_of(name: str, value: Any) -> float:
-    """Give `value` as a float, if it is above 0 and at most 1."""
+    """Return `value` as a float, if it is above 0 and at most 1."""
     if not _params.is_number(value) or not 0 < value <= 1:
         raise _params.ParameterError(
             f"{name} must be a number above 0 and at most 1, got {_params.shown(value)}"

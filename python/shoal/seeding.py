@@ -245,7 +245,7 @@ def chosen(
     random_state: Any,
     n_jobs: Any,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], int]:
-    """Give centers, which rows they are, and the number of distances that were measured for them."""
+    """Return centers, which rows they are, and the number of distances that were measured for them."""
     p, problems = _params, _params.Problems()
     problems.check(p.whole, "n_clusters", n_clusters, 1)
     if how.chain is not None:

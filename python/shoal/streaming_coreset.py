@@ -251,7 +251,7 @@ class StreamingCoreset(BaseEstimator):
         return self
 
     def result(self) -> Coreset:
-        """Give the coreset of all rows so far; more can come afterwards.
+        """Return the coreset of all rows so far; more can come afterwards.
 
         Returns
         -------
@@ -316,7 +316,7 @@ class StreamingCoreset(BaseEstimator):
         return cloned(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays."""
+        """Return plain values and arrays."""
         state = dict(super().__getstate__())
         kept = state.pop("_state", None)
         if kept is not None:

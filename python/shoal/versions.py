@@ -34,7 +34,7 @@ def installed(package: str) -> str:
 
 
 def threads_in_use() -> str:
-    """Give the number of threads, or why there is none."""
+    """Return the number of threads, or why there is none."""
     try:
         return str(threads(None) or _core.available_threads())
     except ValueError as error:

@@ -170,7 +170,7 @@ def _memory(memory_limit: Any) -> int:
 
 
 def _output_of(out: PathName) -> str:
-    """Give the name of a file that can be written, before any row is read for it."""
+    """Return the name of a file that can be written, before any row is read for it."""
     check_suffix("out", out, ARRAYS)
     check_place(out)
     return os.fsdecode(out)

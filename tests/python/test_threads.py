@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
-from shoal import KMeans, _core, _params
+from shoal import KMeans, _core
+from shoal._common import params as _params
 from shoal.formats.stream import chunk_limit
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 8)).astype(np.float32)

@@ -1,1 +1,1 @@
-"""What all parts of shoal share: checks of parameters, files, warnings, text."""
+"""Parameter checks, files, warnings and text tables, used everywhere in the package."""

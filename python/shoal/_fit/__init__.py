@@ -1,1 +1,1 @@
-"""What the estimators share: the run loop, centers, `partial_fit`, results, saved models."""
+"""Base classes of the estimators, and the run loop, results and model files behind them."""

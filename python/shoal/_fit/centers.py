@@ -195,7 +195,7 @@ class CenterFitter(Clusterer):
         return self.init
 
     def _seeding(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
-        """Give the name of a seeding and the centers that go with it, as runs take them.
+        """Return the name of a seeding and the centers that go with it, as runs take them.
 
         A callable of the user is called for them here.
         """
@@ -234,7 +234,7 @@ class CenterFitter(Clusterer):
         self._centers = self._centers_of = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays, the centers among them."""
+        """Return plain values and arrays, the centers among them."""
         state = super().__getstate__()
         if state.get("_centers_of") is not None:
             state["_centers"], state["_centers_of"] = self.cluster_centers_, None
@@ -321,7 +321,7 @@ class CenterFitter(Clusterer):
         return tags
 
     def _energy(self, X: Rows) -> float:
-        """Give the sum of squared distances of rows to their nearest centers."""
+        """Return the sum of squared distances of rows to their nearest centers."""
         source = self._fitted_rows(X)
         centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
         return _core.inertia(source, centers, None, None, self.metric, threads)
@@ -358,7 +358,7 @@ class CenterFitter(Clusterer):
         return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
 
     def _about(self) -> dict[str, Any]:
-        """Give what a file holds of a fit that only this method has, as JSON takes it."""
+        """Return what a file holds of a fit that only this method has, as JSON takes it."""
         return {}
 
     def _recall(self, about: Claims) -> None:

@@ -1,4 +1,4 @@
-"""Clones of estimators, whose callbacks may not be copyable."""
+"""Clones estimators; callbacks that cannot be copied are shared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ E = TypeVar("E", bound=BaseEstimator)
 
 
 def cloned(estimator: E) -> E:
-    """Make an unfitted estimator with the same parameters, and callbacks copied where they can be."""
+    """Return an unfitted estimator with the same parameters, and copies of the callbacks."""
     bare = object.__new__(type(estimator))
     bare.__dict__.update(vars(estimator), callbacks=None)
     made: E = BaseEstimator.__sklearn_clone__(bare)
@@ -20,12 +20,12 @@ def cloned(estimator: E) -> E:
 
 
 def copied_or_same(callbacks: Any) -> Any:
-    """Copy callbacks; those that cannot be copied are the same ones."""
+    """Copy callbacks; return those that cannot be copied unchanged."""
 
     def copied(thing: Any) -> Any:
         try:
             return copy.deepcopy(thing)
-        except Exception:  # noqa: BLE001 - whatever code of the user raises
+        except Exception:  # noqa: BLE001 - code of the user may raise anything
             return thing
 
     if type(callbacks) in (list, tuple):

@@ -88,7 +88,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         )
 
     def transform(self, X: Rows) -> npt.NDArray[Any]:
-        """Give the distances of rows to all centers.
+        """Return the distances of rows to all centers.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         )
 
     def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
-        """Give minus the inertia of rows about the centers.
+        """Return minus the inertia of rows about the centers.
 
         Parameters
         ----------

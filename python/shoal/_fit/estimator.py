@@ -48,15 +48,15 @@ class Run(Protocol):
         ...
 
     def labels(self) -> npt.NDArray[np.int32]:
-        """Give the label of every row, after `finish`."""
+        """Return the label of every row, after `finish`."""
         ...
 
     def inertia(self) -> float:
-        """Give the inertia, after `finish`."""
+        """Return the inertia, after `finish`."""
         ...
 
     def history(self) -> list[Step]:
-        """Give all steps so far."""
+        """Return all steps so far."""
         ...
 
     def know_rows(self) -> None:
@@ -88,11 +88,11 @@ class Clusterer(BaseEstimator, ABC):
     init: Any
 
     def _rows(self, X: Rows, *, reset: bool) -> Source:
-        """Give `X` as a source, its number of features checked or, with `reset`, noted."""
+        """Return `X` as a source, its number of features checked or, with `reset`, noted."""
         return source_of(self._checked(X, reset=reset))
 
     def _checked(self, X: Rows, *, reset: bool) -> Any:
-        """Give `X` as an array of numbers, a CSR matrix or an open source, checked as for `_rows`."""
+        """Return `X` as an array of numbers, a CSR matrix or an open source, checked as for `_rows`."""
         return checked_rows(self, X, reset=reset)
 
     # ---------------------------------------------------------------- the loop
@@ -184,7 +184,7 @@ class Clusterer(BaseEstimator, ABC):
         problems.check(p.verbosity, self.verbose)
 
     def _step_limit(self) -> int | None:
-        """Give the most steps that a fit can make, if there is such a number."""
+        """Return the most steps that a fit can make, if there is such a number."""
         limit: int | None = getattr(self, "max_iter", None)
         return limit
 
@@ -201,7 +201,7 @@ class Clusterer(BaseEstimator, ABC):
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
-        """Give labels and inertia of rows about the present model."""
+        """Return labels and inertia of rows about the present model."""
 
     def _conclude(self, run: Any) -> None:
         """Bring everything up to date at the end of a run, and let go of the rows."""
@@ -215,7 +215,7 @@ class Clusterer(BaseEstimator, ABC):
         self._run = None
 
     def _needing_a_pass(self, name: str) -> Any:
-        """Give an attribute that may need a further pass, which is made now if the rows are still there."""
+        """Return an attribute that may need a further pass, which is made now if the rows are still there."""
         value = self.__dict__.get("_" + name)
         if value is not None:
             return value
@@ -268,7 +268,7 @@ class Clusterer(BaseEstimator, ABC):
         return f"{parameters} <{figures}>" if figures else parameters
 
     def _figures(self) -> dict[str, str]:
-        """Give the figures of a fit for `repr`: clusters, rows, inertia, iterations."""
+        """Return the figures of a fit for `repr`: clusters, rows, inertia, iterations."""
         known = self.__dict__
         if "_history" not in known:
             return {}
@@ -295,7 +295,7 @@ class Clusterer(BaseEstimator, ABC):
     _by_callable = False
 
     def _described(self) -> tuple[Arrays, Texts]:
-        """Give the parameters and what is known of the features, as arrays and texts."""
+        """Return the parameters and what is known of the features, as arrays and texts."""
         params, arrays = self.get_params(deep=False), {}
         # What a file cannot hold, and what belongs to the machine that a fit runs on.
         for name in OF_A_MACHINE:
@@ -319,7 +319,7 @@ class Clusterer(BaseEstimator, ABC):
 
     @abstractmethod
     def _compute_type(self) -> npt.DTypeLike:
-        """Give the type that rows were computed in."""
+        """Return the type that rows were computed in."""
 
     @classmethod
     def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
@@ -343,7 +343,7 @@ class Clusterer(BaseEstimator, ABC):
         return features.flag("callable_init")
 
     def _kept_history(self) -> tuple[npt.NDArray[np.float64], dict[str, Any]]:
-        """Give the figures of all steps, and the texts that go with them."""
+        """Return the figures of all steps, and the texts that go with them."""
         history = self.history_
         figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
         table = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
@@ -371,7 +371,7 @@ class Clusterer(BaseEstimator, ABC):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays: a run on its way, which holds the rows, stays behind."""
+        """Return plain values and arrays: a run on its way, which holds the rows, stays behind."""
         state = dict(super().__getstate__())
         if "_history" in state:
             state["_history"] = self.history_
@@ -405,4 +405,4 @@ class Clusterer(BaseEstimator, ABC):
 
     @abstractmethod
     def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-        """Give what a file holds of this estimator."""
+        """Return what a file holds of this estimator."""

@@ -1,4 +1,4 @@
-"""The rows of `history_`: one for every step of a fit."""
+"""The structured array `history_`: one row per step of a fit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from shoal._core import Step
 
-#: Fields of `history_`, those of a step.
+#: Fields of `history_`, those of `Step`.
 STEP_FIELDS: tuple[tuple[str, str], ...] = (
     ("iteration", "i8"),
     ("rows_seen", "i8"),
@@ -25,5 +25,5 @@ STEP_DTYPE = np.dtype(list(STEP_FIELDS))
 
 
 def record(step: Step) -> tuple[Any, ...]:
-    """Give a step as a row of `history_`."""
+    """Convert a step to a row of `history_`."""
     return (*(getattr(step, name) for name, _ in STEP_FIELDS[:-1]), step.stop_reason or "")

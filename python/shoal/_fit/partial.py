@@ -121,10 +121,10 @@ class StreamClusterer(CenterClusterer):
 
     @abstractmethod
     def _options(self) -> dict[str, Any]:
-        """Give the parameters that a run goes by, as the compiled half takes them."""
+        """Return the parameters that a run goes by, as the compiled half takes them."""
 
     def _options_for(self, source: Source | None) -> dict[str, Any]:
-        """Give the same for the rows of a fit."""
+        """Return the same for the rows of a fit."""
         return self._options()
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
@@ -178,18 +178,18 @@ class StreamClusterer(CenterClusterer):
     def _seeding_of_fit(
         self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
     ) -> tuple[str, npt.NDArray[Any] | None]:
-        """Give the seeding of a fit, which may be another one than that of a first batch."""
+        """Return the seeding of a fit, which may be another one than that of a first batch."""
         return self._seeding(source, rows, seed)
 
     def _seeding_by_name(self) -> str:
         return self.init if isinstance(self.init, str) else "auto"
 
     def _settings(self) -> dict[str, Any]:
-        """Give all that a run of batches goes by, to see whether it has changed."""
+        """Return all that a run of batches goes by, to see whether it has changed."""
         return {"seeding": self._seeding_by_name(), **self._options()}
 
     def _stream_at_hand(self) -> Run | None:
-        """Give the run that takes the next batch, if anything came before."""
+        """Return the run that takes the next batch, if anything came before."""
         known = len(self.__dict__.get("counts_", ()))
         if known not in (0, self.n_clusters):
             raise ValueError(
@@ -203,7 +203,7 @@ class StreamClusterer(CenterClusterer):
         return None if state is None else self._make_stream(None, None, state)
 
     def _state_at_hand(self) -> State | None:
-        """Give what the next batch depends on, if anything came before."""
+        """Return what the next batch depends on, if anything came before."""
         for run in (self.__dict__.get("_stream"), self.__dict__.get("_run")):
             if run is not None:
                 state: State | None = run.state()
@@ -261,7 +261,7 @@ class StreamClusterer(CenterClusterer):
         self._warn_if_few()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays: labels of the last batch, and what the next batch depends on."""
+        """Return plain values and arrays: labels of the last batch, and what the next batch depends on."""
         if self.__dict__.get("_batch") is not None:
             # The rows stay behind. Where they have changed there are no labels here either.
             with suppress(AttributeError):

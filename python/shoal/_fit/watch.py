@@ -1,4 +1,4 @@
-"""How work on rows that is no fit is watched: by a line on stderr, by callbacks."""
+"""Progress and callbacks of coresets, which have no fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 
 
 def watchers_of(callbacks: Any) -> list[Any]:
-    """List callbacks, if they are ones that can watch a coreset being made."""
+    """Return the callbacks as a list; raise for those that need a fit."""
     given = [] if callbacks is None else list(callbacks)
     for callback in given:
         if not callable(callback):
@@ -29,7 +29,7 @@ def watchers_of(callbacks: Any) -> list[Any]:
 
 @contextmanager
 def watched(label: str, who: Any, progress: Any, callbacks: Any) -> Generator[Callable[[int], bool]]:
-    """Tell those who watch of each number of rows that was worked on; whether one of them wants an end."""
+    """Yield a function that reports progress in rows to the callbacks; it returns True to stop."""
     watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks)
     begun, steps, seen = time.monotonic(), 0, 0
 

@@ -1,1 +1,1 @@
-"""Turns what users pass as `X` into sources of rows."""
+"""Opens what users pass as `X`: arrays, files, streams and objects of other libraries."""

@@ -1,4 +1,4 @@
-"""Sources made of arrays and CSR matrices in memory."""
+"""Makes sources from arrays and CSR matrices in memory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shoal._core import Source
 from .features import table_of
 from .sparse import csr_of, is_sparse
 
-#: Sparse rows that are looked through at a time for some of them.
+#: Sparse rows that `some_rows` copies at a time.
 SPARSE_ROWS = 1 << 14
 
 
 def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Give an array that can be read in place; copied only where its byte order or its type is foreign."""
+    """Return an array that the Rust code can read; copy only a foreign byte order or `longdouble`."""
     kind = array.dtype
     if not kind.isnative:
         array = array.astype(kind.newbyteorder("="))
@@ -28,12 +28,12 @@ def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def array_source(array: npt.NDArray[Any]) -> Source:
-    """Make a source of a 2-D array."""
+    """Make a source from a 2-D array."""
     return Source.from_array(native(array))
 
 
 def sparse_source(matrix: Any) -> Source:
-    """Make a source of a CSR matrix; its arrays are copied only where their byte order or type is foreign."""
+    """Make a source from a CSR matrix; copy only a foreign byte order or `longdouble`."""
     data = matrix.data
     if data.dtype.kind == "f" and data.dtype.itemsize > 8:
         data = data.astype(np.float64)
@@ -47,7 +47,7 @@ def sparse_source(matrix: Any) -> Source:
 
 
 def source_of_values(rows: Any) -> Source:
-    """Make a source of an array, or of a CSR matrix."""
+    """Make a source from an array or a CSR matrix."""
     return sparse_source(rows) if is_sparse(rows) else array_source(rows)
 
 
@@ -60,7 +60,7 @@ def read_csr(source: Source, start: int, stop: int) -> Any:
 
 
 def some_rows(source: Source, indices: npt.NDArray[np.int64]) -> Source:
-    """Copy rows, in ascending order, to a source of their own; sparse rows stay sparse."""
+    """Copy rows to a new source; `indices` ascend, and sparse rows stay sparse."""
     n = source.shape[0]
     if n is None or not source.sparse:
         return array_source(source.take(indices))
@@ -77,7 +77,7 @@ def some_rows(source: Source, indices: npt.NDArray[np.int64]) -> Source:
 
 
 def warn_of_format(matrix: Any) -> None:
-    """Say that a sparse matrix that is not compressed by rows is converted."""
+    """Warn if a sparse matrix is not CSR and has to be converted."""
     if matrix.format != "csr":
         from sklearn.exceptions import DataConversionWarning
 
@@ -91,9 +91,9 @@ def warn_of_format(matrix: Any) -> None:
 
 
 def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
-    """Give an array of numbers, or a CSR matrix, of anything that is none, or none yet.
+    """Convert rows in memory to an array of numbers or a CSR matrix.
 
-    `check` is one of scikit-learn's.
+    `check` is a function of scikit-learn: `check_array` or `validate_data`, with its first arguments bound.
     """
     refuse_unreadable(obj)
     obj = table_of(obj)
@@ -110,7 +110,7 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
 
 
 def refuse_unreadable(X: Any) -> None:
-    """Refuse foreign sparse matrices and complex numbers with messages of our own."""
+    """Raise if X is complex, or a sparse matrix of another library than SciPy."""
     if getattr(getattr(X, "dtype", None), "kind", None) == "c":
         raise ValueError(f"Complex data not supported: X has dtype {X.dtype}")
     if not is_sparse(X) and hasattr(X, "toarray") and hasattr(X, "nnz"):

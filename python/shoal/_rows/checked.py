@@ -1,4 +1,4 @@
-"""Checks the rows that users pass to estimators and functions."""
+"""Checks `X` as scikit-learn does, and opens it as a source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .source import DataSource
 
 
 def as_source(X: Any) -> Source:
-    """Give rows of any kind as a source, for functions; estimators look at feature names too."""
+    """Open the rows that a function takes; estimators use `checked_rows`, which checks feature names."""
     source = opened(X)
     if source is not None:
         return source_of(source)
@@ -26,15 +26,14 @@ def as_source(X: Any) -> Source:
 
 
 def source_of(rows: Any) -> Source:
-    """Give the source behind rows that were checked: an array, a CSR matrix, or an open source."""
+    """Return the compiled source of checked rows: an array, a CSR matrix or a `DataSource`."""
     return rows._source if isinstance(rows, DataSource) else source_of_values(rows)
 
 
 def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """Give `X` as an array of numbers, a CSR matrix or an open source.
+    """Return `X` as an array of numbers, a CSR matrix or an open source.
 
-    The number and the names of its features are checked or, with `reset`, noted: by scikit-learn, also where
-    it does not know the rows.
+    scikit-learn checks the number and names of the features, or stores them with `reset=True`.
     """
     source = opened(X)
     if source is None:
@@ -46,7 +45,7 @@ def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
 
 @contextmanager
 def features_unless_refused(estimator: BaseEstimator) -> Generator[None]:
-    """Note the features of rows that a fit takes; where it refuses them, those of the last fit remain."""
+    """Restore the features of the previous fit if the block raises."""
     noted = ("n_features_in_", "feature_names_in_")
     before = {name: value for name, value in vars(estimator).items() if name in noted}
     try:

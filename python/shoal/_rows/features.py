@@ -1,4 +1,4 @@
-"""Names of the columns of data frames and tables."""
+"""Feature names: the column names of data frames and tables."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ FRAMES = {"cudf", "modin", "pandas", "polars", "pyarrow"}
 
 
 def header_of(obj: Any) -> Any:
-    """Give a frame without rows that has the columns of `obj`; None for what is no frame."""
+    """Return an empty frame with the columns of `obj`; None if `obj` is no frame."""
     libraries = {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
     if not libraries & FRAMES or not hasattr(obj, "columns") or not hasattr(obj, "shape"):
         return None
-    # As frames of pandas have it, else as those of polars and pyarrow.
+    # pandas has `iloc`; polars and pyarrow have `slice`.
     return obj.iloc[:0] if hasattr(obj, "iloc") else table_of(obj).slice(0, 0)
 
 
 def table_of(obj: Any) -> Any:
-    """Give a batch of pyarrow as a table, in place: scikit-learn takes the names of tables alone."""
+    """Wrap a record batch of pyarrow in a table: scikit-learn reads names of tables only."""
     if type(obj).__name__ == "RecordBatch" and type(obj).__module__.startswith("pyarrow"):
         import pyarrow as pa
 
@@ -29,7 +29,7 @@ def table_of(obj: Any) -> Any:
 
 
 def names_of(header: Any) -> list[str] | None:
-    """Give the names that scikit-learn finds in a frame; None where there are none, or they are no texts."""
+    """Return the feature names that scikit-learn finds in a frame; None if they are not strings."""
     if header is None:
         return None
     from sklearn.base import BaseEstimator
@@ -42,7 +42,7 @@ def names_of(header: Any) -> list[str] | None:
 
 
 class SameNames:
-    """The names of features in the first block of a stream; others that have names must have the same."""
+    """Checks that all named blocks of a stream have the feature names of the first block."""
 
     def __init__(self) -> None:
         self.header: Any = None
@@ -50,7 +50,7 @@ class SameNames:
         self._begun = False
 
     def check(self, block: Any) -> None:
-        """Refuse a block with other names than the first one."""
+        """Raise `ValueError` if a block has other names than the first one."""
         header = header_of(block)
         if not self._begun:
             self.header, self._names, self._begun = header, names_of(header), True

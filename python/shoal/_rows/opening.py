@@ -26,14 +26,14 @@ from .source import DataSource
 from .sparse import csr_of
 from .streams import Blocks, Fresh, Passes, Single, begun, converted, is_once, is_stream
 
-#: What can be opened now; other suffixes are refused by name.
+#: What can be opened, for messages.
 SUPPORTED = (
     "arrays, SciPy's sparse matrices and .npz files of them, streams of blocks, .npy, .fvecs, .bvecs, "
     f".ivecs, .fbin, .u8bin, .i8bin, .ibin, {', '.join(formats.SUFFIXES)} files, and raw files of any other "
     "name given with shape= and dtype="
 )
 
-#: What opens the files that are mapped or loaded and say themselves what they hold, by the end of their name.
+#: Functions that open mapped files with a header, by suffix.
 MAPPED: dict[str, Callable[[str], Source]] = {
     ".npy": Source.open_npy,
     **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), Source.open_vecs),
@@ -42,20 +42,20 @@ MAPPED: dict[str, Callable[[str], Source]] = {
 
 
 def opened(X: Any) -> DataSource | None:
-    """Open a path, a stream or an object that holds rows elsewhere; a source is open. None for an array."""
+    """Open a path, a stream or an object of another library; None for rows in memory."""
     if isinstance(X, DataSource):
         return X
     return open_path(os.fspath(X)) if is_name(X) else open_object(X)
 
 
 def says_itself(name: str) -> bool:
-    """Whether a file of that name says itself what rows it holds."""
+    """Whether files of that suffix describe their own rows, so that `shape` and `dtype` are not needed."""
     suffix = formats.suffix_of(name)
     return suffix in MAPPED or suffix in formats.SUFFIXES or suffix == ".npz"
 
 
 def named(columns: Any) -> list[Any]:
-    """Give the columns that are asked for as a list; a single name may stand for itself."""
+    """Return `columns` as a list; a single string is one name."""
     if isinstance(columns, str):
         return [columns]
     try:
@@ -74,9 +74,9 @@ def open_path(
     argument: str = "X",
     limit: int | str | None = None,
 ) -> DataSource:
-    """Open a file by its name, which came as `argument`; a source that pickles by it.
+    """Open a file as a source that can be pickled.
 
-    `limit` is that of a chunk.
+    Messages call the path `argument`. `limit` is the `chunk_limit` of :func:`shoal.open`.
     """
     source = _open_path(path, shape, dtype, columns, key, argument, limit)
     options = {"shape": shape, "dtype": dtype, "columns": columns, "key": key, "limit": limit}
@@ -140,7 +140,7 @@ def reopened(
     *,
     options: dict[str, Any],
 ) -> DataSource:
-    """Open a file again, where a source of it was pickled or copied."""
+    """Open a file again from a pickle of its source, and apply the slices."""
     source = open_path(path, **options, argument="source")
     for start, stop in slices:
         n = len(source)
@@ -159,7 +159,7 @@ def reopened(
 def open_object(
     obj: Any, columns: list[Any] | None = None, limit: int | str | None = None
 ) -> DataSource | None:
-    """Open an object that is neither an array nor array-like: None for those that are."""
+    """Open an object of another library or a stream; None for an array-like."""
     found = formats.of_object(obj, columns, limit)
     if limit is not None and not formats.is_chunked(obj):
         raise ValueError(f"chunk_limit={limit!r} does not belong to {type(obj).__name__} objects")
@@ -173,7 +173,7 @@ def open_object(
 
 
 def found_source(found: Stream | Source, name: str, path: str | None = None) -> DataSource:
-    """Make a source of what a module of `formats` gives, which may have been read from a file."""
+    """Make a source from the result of a module of `formats`."""
     if isinstance(found, Source):
         return DataSource(found, name, path=path)
     make = Single(found.blocks()) if found.once else found.blocks
@@ -228,25 +228,25 @@ def stream_source(
     path: str | None = None,
     header: Any = None,
 ) -> DataSource:
-    """Make a source of blocks that are pulled one ahead of the work, in another thread.
+    """Make a source from blocks, with one block prefetched in a thread.
 
     Parameters
     ----------
     make : callable
-        Gives the blocks of one pass: 2-D arrays in native byte order, which stay as they are. Closed at the
-        end of the pass, if they can be. Called again for each pass; what can be had `once` is a `Single`.
+        Returns the blocks of one pass: 2-D arrays in native byte order, which must not change later. Called
+        for each pass; a generator is closed at the end of its pass. If there is one pass only, a `Single`.
     cols, dtype
         Columns and type of every block.
     name : str
-        What messages call the source.
+        Name of the source in messages.
     once : bool
-        Whether there is one pass only.
+        Whether the blocks can be read only once.
     rows : int, optional
-        Number of rows, if it is known; every pass must give as many.
+        Number of rows, if known. Every pass must yield as many.
     path : str, optional
         File or folder that the blocks are read from.
     header : frame, optional
-        A frame without rows whose columns are the features, where these have names.
+        An empty frame with the columns of the features, if they have names.
 
     Returns
     -------
@@ -258,7 +258,7 @@ def stream_source(
 
 
 def load_npz(name: str, limit: int) -> Any:
-    """Load the sparse matrix that an .npz file holds, in rows."""
+    """Load the sparse matrix of an .npz file as CSR."""
     from scipy.sparse import load_npz as load
 
     from shoal.formats.npz import checked_npz, most_unpacked

@@ -14,7 +14,7 @@ from .source import DataSource
 
 
 def file_of(X: Any) -> str | None:
-    """Give the file or folder that rows are read from; None where they are not, or NumPy does not tell."""
+    """Return the file or folder that rows are read from; None for rows in memory."""
     if is_name(X):
         return os.fsdecode(X)
     if isinstance(X, DataSource):
@@ -23,13 +23,13 @@ def file_of(X: Any) -> str | None:
         name = getattr(X, "filename", None)
         if isinstance(X, np.memmap) and name is not None:
             return os.fsdecode(name)
-        # What it is a view of.
+        # The array that this one is a view of.
         X = X.base
     return None
 
 
 def is_same_file(one: str, other: str) -> bool:
-    """Whether two names, of files that may not be there yet, are those of one."""
+    """Whether two names are those of one file, which need not exist yet."""
     if Path(one).resolve() == Path(other).resolve():
         return True
     try:
@@ -39,13 +39,13 @@ def is_same_file(one: str, other: str) -> bool:
 
 
 def refuse_over(X: Any, argument: str, name: str) -> None:
-    """Refuse to write the file `name`, which came as `argument`, where it is what rows are read from."""
+    """Raise `ValueError` if the output `name`, given as `argument`, is the file that X is read from."""
     read = file_of(X)
     if read is None:
         return
     if is_same_file(read, name):
         raise ValueError(f"{argument}={name!r} is the file that is read: choose another name")
-    # No part of rows in a folder is an .npy file; a .parquet file would become one.
+    # A new .parquet file in the folder of a data set would become part of the data set.
     folder, file = Path(read).resolve(), Path(name).resolve()
     if folder in file.parents and (file.suffix == ".parquet" or (file.suffix != ".npy" and file.exists())):
         raise ValueError(f"{argument}={name!r} lies in the folder that is read: choose another name")

@@ -1,4 +1,4 @@
-"""The class of open sources."""
+"""`DataSource`: rows that are opened but not loaded."""
 
 from __future__ import annotations
 
@@ -22,42 +22,41 @@ BLOCK_BYTES = 8 << 20
 
 
 class DataSource:
-    """Rows that stay where they are: an array, a sparse matrix, a file that is mapped, a stream of blocks.
+    """Open rows that are not loaded: an array, a sparse matrix, a mapped file or a stream.
 
-    Made by :func:`shoal.open`. Every estimator and function of shoal takes one as ``X``. The rows keep the
-    type they are stored in; ``uint8``, ``int8``, ``int16``, ``uint16``, ``float16``, ``bfloat16`` and
-    ``float32`` are computed as ``float32``, all others as ``float64``, a tile at a time.
+    :func:`shoal.open` returns one. Every estimator and function of shoal takes one as ``X``. The rows keep
+    their stored type. Computations convert one tile at a time: ``uint8``, ``int8``, ``int16``, ``uint16``,
+    ``float16``, ``bfloat16`` and ``float32`` to ``float32``, all other types to ``float64``.
 
     Attributes
     ----------
     shape : tuple of (int or None, int)
-        Rows and columns; None where only a pass can tell how many rows a stream has.
+        Number of rows and features. The number of rows is None for a stream of unknown length.
     dtype : numpy.dtype
-        Type of the arrays that :meth:`blocks` gives; the stored type (``float32`` for ``bfloat16``, which
-        NumPy lacks).
+        Type of the arrays that :meth:`blocks` yields: the stored type, or ``float32`` for ``bfloat16``,
+        which NumPy lacks.
     access : str
-        ``"random"``: any row at any time; ``"replay"``: any number of passes; ``"once"``: one pass.
+        ``"random"``: any row at any time. ``"replay"``: any number of passes in order. ``"once"``: one pass.
     sparse : bool
-        Whether the rows are sparse: only the values that are stored are there, and zeros cost nothing.
+        Whether only nonzero values are stored, as in CSR. The other values are zeros and cost nothing.
     nbytes : int or None
-        Size of all rows as stored, in bytes; None where the number of rows is.
+        Size of all rows as stored, in bytes. None if the number of rows is unknown.
     feature_names : list of str or None
-        Names of the columns of a table; None for arrays, for one column of vectors, and where they are no
-        texts. Estimators note them in ``feature_names_in_`` and check them.
+        Names of the columns of a table. None for arrays, for one column of vectors, and for names that are
+        not strings. Estimators store them in ``feature_names_in_`` and check them.
 
     Notes
     -----
-    A file should stay as it is while it is open. When another process changes it, results are undefined but
-    memory is safe. When another process makes it shorter, reading it raises ``ValueError``: the length of a
-    mapped file is looked at every 256 KiB of a pass. Only rows that are read before that look, from a part
-    that was cut off a moment ago, still make the operating system end this process (``SIGBUS`` on Unix).
-    Write a new file and rename it over the old one instead.
+    Do not change a file while it is open: write a new file and rename it over the old one instead. If another
+    process changes the file, results are undefined but memory is safe. If another process truncates a mapped
+    file, reading it raises ``ValueError``: its length is checked every 256 KiB of a pass. If the file is
+    truncated between a check and the read that follows, the operating system ends this process (``SIGBUS``
+    on Unix).
 
-    An array is not copied, unless its byte order is foreign: do not write to it while something is computed
-    from it.
+    An array in native byte order is not copied: do not write to it during a computation.
 
-    A source that was opened by the path of a file can be pickled and copied: it is opened again by its
-    absolute path, without its rows. ``numpy.asarray(source)`` reads all rows into memory.
+    A source that was opened by path can be pickled and copied. The copy opens the same absolute path again
+    and holds no rows. ``numpy.asarray(source)`` reads all rows into memory.
     """
 
     # The public name, in pickles too.
@@ -72,14 +71,14 @@ class DataSource:
         header: Any = None,
     ) -> None:
         self._open: Source | None = source
-        # A frame without rows whose columns are the features, where these have names.
+        # An empty frame with the columns of the features, if they have names.
         self._header = header
         self._name = name
-        # The file or folder that rows are read from, of slices too; the working directory may change.
+        # The file or folder that is read. Absolute: the working directory may change.
         self._path = None if path is None else Path(path).absolute()
-        # Of a stream: what gives its blocks.
+        # For a stream: returns the blocks of one pass.
         self._make = make
-        # Opens the file again in another process; then come the slices, one within the other.
+        # Opens the file again in another process. The slices, each of the one before, are then applied.
         self._reopen: Callable[..., DataSource] | None = None
         self._slices: tuple[tuple[int, int], ...] = ()
 
@@ -91,12 +90,12 @@ class DataSource:
 
     @property
     def shape(self) -> tuple[int | None, int]:
-        """Rows, None where their number is not known, and columns."""
+        """Number of rows (None if unknown) and features."""
         return self._source.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Type of the arrays that :meth:`blocks` gives."""
+        """Type of the arrays that :meth:`blocks` yields."""
         stored = self._source.dtype
         return np.dtype("float32" if stored == "bfloat16" else stored)
 
@@ -107,28 +106,28 @@ class DataSource:
 
     @property
     def sparse(self) -> bool:
-        """Whether only the values that are stored are there."""
+        """Whether only nonzero values are stored."""
         return self._source.sparse
 
     @property
     def nbytes(self) -> int | None:
-        """Size of all rows as stored, in bytes; None where their number is not known."""
+        """Size of all rows as stored, in bytes; None if their number is unknown."""
         return self._source.nbytes
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the columns of a table, None where they have none."""
+        """Names of the columns of a table; None if there are none."""
         return names_of(self._header)
 
     def __len__(self) -> int:
-        """Give the number of rows."""
+        """Return the number of rows."""
         rows = self.shape[0]
         if rows is None:
             raise TypeError(f"the source ({self._name}) has no length: only a pass can tell its rows")
         return rows
 
     def __repr__(self) -> str:
-        """Say what is open."""
+        """Show name, shape, type and access."""
         if self._open is None:
             return f"<DataSource {self._name}, closed>"
         rows, cols = self.shape
@@ -137,19 +136,19 @@ class DataSource:
         return f"<DataSource {self._name}: {known} x {cols} {kind}, access {self.access}>"
 
     def blocks(self, rows: int | None = None) -> Iterator[Any]:
-        """Give all rows in order, a block at a time.
+        """Iterate over all rows in order, one block at a time.
 
         Parameters
         ----------
         rows : int, optional
-            Rows in a block, at least 1; the last block may have fewer. Default: about 8 MiB, and those of a
-            stream as they come.
+            Rows per block, at least 1. The last block may have fewer. Default: about 8 MiB per block, or the
+            blocks of a stream as they come.
 
         Yields
         ------
-        ndarray or scipy.sparse.csr_array of shape (n_rows, n_columns)
-            A copy of the next rows, of type :attr:`dtype`, sparse where the rows are; or the block of a
-            stream itself, which may be read-only. A stream with access ``"once"`` is used up by it.
+        ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
+            A copy of the next rows, of type :attr:`dtype`, sparse if the source is. For a stream, the block
+            itself, which may be read-only. Iterating consumes a source with access ``"once"``.
         """
         source = self._source
         size = None if rows is None else whole("rows", rows, 1)
@@ -166,7 +165,7 @@ class DataSource:
         return (source.read(start, min(n, start + size)) for start in range(0, n, size))
 
     def _prefetched(self, rows: int | None = None) -> Prefetch:
-        """Give :meth:`blocks`, each pulled in another thread while the one before is worked on."""
+        """Return :meth:`blocks` with one block prefetched in a thread."""
         return Prefetch(self.blocks(rows))
 
     def take(self, indices: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -175,21 +174,20 @@ class DataSource:
         Parameters
         ----------
         indices : array-like of int, shape (m,)
-            Which rows, in any order; repeats are allowed, negative ones count from the end, where it is
-            known. A stream is read up to the last of them.
+            Row numbers in any order. Repeats are allowed. Negative numbers count from the end, if the number
+            of rows is known. A stream is read up to the last of these rows.
 
         Returns
         -------
-        ndarray of shape (m, n_columns)
-            The rows in the type that they are computed in, ``float32`` or ``float64``; sparse ones with their
-            zeros.
+        ndarray of shape (m, n_features)
+            The rows as a dense array of the compute type, ``float32`` or ``float64``.
 
         Raises
         ------
         IndexError
-            For a row that is not there.
+            If a row does not exist.
         ValueError
-            Of a stream that can be read only once.
+            If the source is a stream that can be read only once.
         """
         if self.access == "once":
             raise ValueError(
@@ -209,22 +207,24 @@ class DataSource:
         return self._source.take(index if n is None else np.where(index < 0, index + n, index))
 
     def slice(self, start: int, stop: int) -> DataSource:
-        """Consecutive rows as a source of their own; nothing is copied.
+        """Return consecutive rows as a source, without copying.
 
         Parameters
         ----------
         start, stop : int
-            The first row, and the row after the last: ``0 <= start <= stop <= n_rows``.
+            First row, and the row after the last: ``0 <= start <= stop <= n_rows``.
 
         Returns
         -------
         DataSource
-            The rows, counted from 0 again.
+            The rows, numbered from 0.
 
         Raises
         ------
         ValueError
-            Of a stream: write it to a file with :func:`shoal.write` and open that.
+            If the source is a stream. Write it to a file with :func:`shoal.write` and open the file.
+        IndexError
+            If the rows do not lie within the source.
         """
         if self._make is not None:
             raise ValueError(
@@ -268,13 +268,13 @@ class DataSource:
         return rows
 
     def __copy__(self) -> DataSource:
-        """Give another one of the same rows."""
+        """Return a source of the same rows."""
         made = object.__new__(type(self))
         made.__dict__.update(vars(self))
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Say how the file is opened again; no rows are kept."""
+        """Pickle the path and the options, not the rows."""
         rows = self._source
         if self._reopen is None:
             raise TypeError(
@@ -285,11 +285,11 @@ class DataSource:
         return self._reopen, (str(self._path), self._slices, shape, self._name)
 
     def close(self) -> None:
-        """Let go of the array or file. Arrays made from it stay valid."""
+        """Close the source. Arrays made from it stay valid."""
         self._open = self._make = None
 
     def __enter__(self) -> DataSource:
-        """Give the source itself."""
+        """Return the source."""
         return self
 
     def __exit__(
