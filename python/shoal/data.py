@@ -35,38 +35,39 @@ def open(
     Parameters
     ----------
     obj : array-like, path, iterator, callable, object of another library or DataSource
-        A 2-D array (any strides), or anything that becomes one (a numeric frame, a list). A sparse matrix or
-        array of SciPy: CSR is read in place, others are converted, with a warning.
+        A 2-D array (any strides), or an object that converts to one, such as a numeric data frame or a list.
+        A sparse matrix or array of SciPy: CSR is read in place, other formats are converted with a warning.
 
-        The path of a file: a str, bytes or an os.PathLike. Mapped: ``.npy``, ``.fvecs``, ``.bvecs``,
-        ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, ``.safetensors``, and files of row-major
-        numbers without a header, together with `shape` and `dtype`. Loaded, once: ``.npz`` files that
-        ``scipy.sparse.save_npz`` wrote. Read a block at a time, as often as there are passes:
-        ``.parquet`` (or a folder of them, without folders of its own), ``.arrow`` and ``.feather`` (extra
-        ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
+        The path of a file, as str, bytes or os.PathLike:
 
-        A stream: an iterator of blocks, each of which may be anything that becomes an array, or a callable
-        without arguments that returns a fresh one for each pass.
+        - Memory-mapped: ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``,
+          ``.ibin``, ``.safetensors``, and raw files of row-major numbers, with `shape` and `dtype`.
+        - Loaded: ``.npz`` files that ``scipy.sparse.save_npz`` wrote.
+        - Read block by block in every pass: ``.parquet`` (or a folder of them, without subfolders),
+          ``.arrow`` and ``.feather`` (extra ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr``
+          (extra ``zarr``).
+
+        A stream: an iterator of blocks, or a callable without arguments that returns a fresh iterator for
+        each pass. A block is any object that converts to an array.
 
         Rows of another library that are not loaded: ``h5py.Dataset`` (its file must stay open),
-        ``zarr.Array``, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``, and whatever else has
-        ``__arrow_c_stream__`` and does not become an array; it is read once if it has no length. A column
-        of vectors of a table of pyarrow or a frame of polars is read in place, if it is in one piece.
+        ``zarr.Array``, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``, and other objects with
+        ``__arrow_c_stream__`` that do not convert to an array (read once if they have no length). A column
+        of vectors in a pyarrow table or polars frame is read in place if it is one chunk.
     shape : tuple of (int, int), optional
-        Rows and columns of a raw file, whose rows begin at its first byte.
+        Number of rows and columns of a raw file. The rows begin at its first byte.
     dtype : dtype, optional
         Type of the numbers of a raw file, little-endian: bool, (u)int8 to (u)int64, float16 to float64,
         ``"bfloat16"``.
     columns : list of names, optional
-        Of a frame, and of Arrow and Parquet data: the columns to take. Those have either one column of
-        vectors (FixedSizeList, FixedShapeTensor), or columns of numbers, which get their common type.
-        Default: all.
+        Columns of a data frame or of Arrow or Parquet data: either one column of vectors (FixedSizeList,
+        FixedShapeTensor), or columns of numbers, which get their common type. Default: all.
     key : str, optional
-        Of an HDF5, zarr or safetensors file: the name of the array. Default: the only one.
+        Name of the array in an HDF5, zarr or safetensors file. Default: the only array.
     chunk_limit : int or str, optional
-        The most memory that one chunk of a Parquet, HDF5, zarr or ``.npz`` file or a compressed batch of an
-        Arrow file may take unpacked, as bytes or as text such as ``"4GB"``. Other rows take no such limit.
-        Default: what the environment variable ``SHOAL_CHUNK_LIMIT`` says, else 1 GB.
+        Upper limit of the unpacked size of one chunk of a Parquet, HDF5, zarr or ``.npz`` file, or of one
+        compressed batch of an Arrow file: bytes, or text such as ``"4GB"``. Other rows have no chunks.
+        Default: the environment variable ``SHOAL_CHUNK_LIMIT``, else 1 GB.
 
     Returns
     -------
@@ -75,37 +76,36 @@ def open(
     Raises
     ------
     OSError
-        When the file cannot be opened.
+        If the file cannot be opened.
     ValueError
-        When it is not what it should be, or of a kind that is not supported.
+        If the file is damaged, or its format is not supported.
     TypeError
-        For complex and other values that are no numbers.
+        If values are complex or not numbers.
     ImportError
-        When a package is missing that a file needs; the message says what to install.
+        If a package that the format needs is missing. The message says what to install.
 
     Notes
     -----
-    A stream is read in bounded memory: while a block is worked on, a second thread asks for the next one, and
-    keeps no other. All its blocks must have as many columns as the first one, and its type. The first block
-    is read at once; a callable is called once more for that. What the iterator raises is raised as it is. A
-    generator is closed at the end of each pass, also of one that ends early.
+    A stream is read in bounded memory: a thread prefetches one block. All blocks must have the type and the
+    number of columns of the first block. The first block is read when the stream is opened, for which a
+    callable is called one extra time. Exceptions of the iterator are raised unchanged. A generator is closed
+    at the end of each pass, also if the pass ends early.
 
-    The columns of a table keep their names: estimators note them in ``feature_names_in_``, and refuse a table
-    with others, or with the same in another order. One column of vectors has no names. Of a stream of frames
-    the names are those of the first block, which later frames must have too.
+    The columns of a table keep their names. Estimators store them in ``feature_names_in_``, and raise
+    ``ValueError`` for a table with other names or another order. One column of vectors has no names. In a
+    stream of data frames, all frames must have the names of the first block.
 
     A source that yields a different number of rows than it announced raises ``ValueError``.
 
-    Every row of an ``.fvecs``, ``.bvecs`` or ``.ivecs`` file is led by its length. Some rows of the file are
-    checked at once, the others when they are read: a pass over a damaged file ends in an error.
+    In ``.fvecs``, ``.bvecs`` and ``.ivecs`` files every row begins with its length. Some of these lengths are
+    checked when the file is opened, the others when the rows are read.
 
-    A block of a file has about 8 MiB. More is read at a time where the file leaves no choice: a whole chunk
-    of an HDF5 or zarr array, a whole compressed batch of Arrow. A few bytes of a damaged file can claim a
-    chunk of many gigabytes. `chunk_limit` bounds the chunks of an HDF5 or zarr array that lie beside each
-    other in the same rows, a page of a Parquet file, a compressed batch of an Arrow file (all columns
-    together), and all arrays of an ``.npz`` file together, which may always take a hundred times the size of
-    the file. What takes more is refused before any memory is
-    allocated for it.
+    A block of a file has about 8 MiB. Some formats are read in larger pieces: whole chunks of an HDF5 or zarr
+    array, whole compressed batches of an Arrow file. A few bytes of a damaged file can claim a chunk of many
+    gigabytes, so `chunk_limit` is checked before memory is allocated. It limits adjacent chunks of the same
+    rows of an HDF5 or zarr array, one page of a Parquet file, one compressed batch of an Arrow file (all
+    columns together), and all arrays of an ``.npz`` file together. An ``.npz`` file may always unpack to 100
+    times its size.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def open(
         obj = frame.select(columns) if hasattr(type(obj), "select") else frame[columns]
     from sklearn.utils.validation import check_array
 
-    # Rows may be none at all here: what works on them says how many it needs.
+    # No rows are allowed here: each algorithm checks how many rows it needs.
     header = header_of(obj)
     rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
     name = "sparse matrix" if is_sparse(rows) else "array"

@@ -1,4 +1,4 @@
-"""Models as files."""
+"""Loads saved models and resumes checkpoints."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ ESTIMATORS: tuple[type[Clusterer], ...] = (
     VarianceReducedKMeans,
     LaplacianKModes,
 )
-#: What reads a saved model, by the kind that the file names.
+#: Classes of saved models, by the kind in the file.
 KINDS: dict[str, Any] = {f"{cls._kind}-model": cls for cls in ESTIMATORS} | {
     STREAMING_CORESET: StreamingCoreset
 }
-#: What resumes a checkpoint, by the kind that the file names.
+#: Classes of checkpoints, by the kind in the file.
 CHECKPOINTS: dict[str, Any] = {f"{cls._kind}-checkpoint": cls for cls in ESTIMATORS}
-#: Parameters of an estimator that only say how its fit is run.
+#: Parameters that :func:`resume` can change.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
 
 
 def load(path: PathName) -> Any:
-    """Read an estimator that :meth:`~shoal.KMeans.save` wrote.
+    """Load an estimator that :meth:`~shoal.KMeans.save` wrote.
 
-    No code is run by it, whatever the file holds.
+    Loading never runs code from the file.
 
     Parameters
     ----------
@@ -59,14 +59,18 @@ def load(path: PathName) -> Any:
     Returns
     -------
     estimator
-        Fitted; without `labels_`, which ``predict`` gives, and without callbacks.
+        The fitted estimator, without `labels_` (use ``predict``) and without callbacks.
 
     Raises
     ------
     OSError
-        When the file cannot be read.
+        If the file cannot be read.
     ValueError
-        When it is damaged, of a later format, or no model of shoal.
+        If the file is damaged, has a later format version, or is not a model of shoal.
+
+    See Also
+    --------
+    resume : Continue a fit from a checkpoint.
 
     Examples
     --------
@@ -93,43 +97,46 @@ def load(path: PathName) -> Any:
 def resume(
     path: PathName, X: Rows, *, sample_weight: Weights = None, features: Any = None, **run: Any
 ) -> Any:
-    """Go on with a fit that :class:`~shoal.callbacks.Checkpoint` has kept, to its end.
+    """Resume a fit from a file that :class:`~shoal.callbacks.Checkpoint` wrote.
 
-    The result is that of the fit that was never interrupted, bit for bit; only times differ, and the number
-    of distances measured where a method keeps bounds, which begin anew. What ended the fit from outside, a
-    callback or an interrupt, does not end it now. No code is run by the file, whatever it holds.
+    A resumed fit gives bit-identical results. Only times differ, and the number of computed distances for
+    methods with bounds, which start again. If a callback or an interrupt ended the fit, the resumed fit
+    continues past that step. Resuming never runs code from the file.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
         The file.
     X : rows of shape (n_samples, n_features)
-        The same rows, from the same kind of source: memory and memory-mapped files are one, streams that can
-        be repeated another, an iterator that begins anew a third. Their shape and some of their values are
-        checked; of an iterator only the number of columns, and that it is not too short.
+        The same rows, from the same kind of source: an array or a memory-mapped file; a re-readable stream;
+        or an iterator from the first row on. Shape and some values are checked. For an iterator, only the
+        number of features is checked, and that the iterator is not too short.
     sample_weight : array-like of shape (n_samples,), float or None
         The same weights.
     features : rows of shape (n_samples, n_features), optional
-        The same rows, where X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. The affinity is
-        in the file, so that X is not looked at then.
+        The same features, if X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. The affinity
+        comes from the file, and X is ignored.
     **run
-        How it is run from now on: `n_jobs`, `verbose`, `callbacks` (a new
-        :class:`~shoal.callbacks.Checkpoint` among them, to be safe again), and `init`, where it was a
-        callable.
+        Parameters of the resumed run: `n_jobs`, `verbose`, `callbacks` (pass a new
+        :class:`~shoal.callbacks.Checkpoint` to keep writing checkpoints), and `init` if it was a callable.
 
     Returns
     -------
     estimator
-        Fitted, with the parameters that it was made with.
+        The fitted estimator, with its original parameters.
 
     Raises
     ------
     OSError
-        When the file cannot be read.
+        If the file cannot be read.
     ValueError
-        When it is damaged, of a later format, no checkpoint, or one of other rows.
+        If the file is damaged, has a later format version, is not a checkpoint, or belongs to other rows.
     TypeError
-        For a parameter that would change the fit.
+        If a parameter would change the fit.
+
+    See Also
+    --------
+    load : Load a fitted model.
 
     Examples
     --------
@@ -150,7 +157,7 @@ def resume(
 
 
 def go_on(estimator: Any, path: PathName, X: Rows) -> None:
-    """Go on with a checkpoint in an estimator that must have the parameters that it was kept with."""
+    """Resume a checkpoint in an estimator, which must have the parameters of the checkpoint."""
     name = os.fsdecode(path)
     kept, state = begun(name)
     if type(kept) is not type(estimator):
@@ -161,7 +168,7 @@ def go_on(estimator: Any, path: PathName, X: Rows) -> None:
     for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks"}):
         was, given = before[parameter], now[parameter]
         if isinstance(was, np.ndarray):
-            # Kept as it was used: in the type that rows are computed in.
+            # The checkpoint holds the array in the compute type.
             given = np.asarray(given, dtype=was.dtype)
         if not np.array_equal(was, given):
             raise ValueError(f"{name}: was kept with {parameter}={shown(was)}, not {shown(given)}")
@@ -169,7 +176,7 @@ def go_on(estimator: Any, path: PathName, X: Rows) -> None:
 
 
 def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> None:
-    """Make the steps that are left; what is wrong with the file names it."""
+    """Make the remaining steps; errors name the file."""
     taken = estimator._taken(X, sample_weight)
     try:
         steps = estimator._go_on(state, *taken)
@@ -179,12 +186,12 @@ def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weight
         pass
 
 
-#: Counts of a checkpoint are below this, so that those of the next steps fit the columns of `history_`.
+#: Upper limit of counts in a checkpoint, so that later counts fit the columns of `history_`.
 MOST_COUNT = 2**62
 
 
 def begun(name: str) -> tuple[Any, Any]:
-    """Read a checkpoint: an estimator with its parameters, and the state of its fit."""
+    """Read a checkpoint: an unfitted estimator with its parameters, and the state of the fit."""
     kind, arrays, meta = _core.load_model(name)
     if kind not in CHECKPOINTS:
         raise ValueError(

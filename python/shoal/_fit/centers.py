@@ -1,4 +1,4 @@
-"""The base of the estimators whose fit moves centers."""
+"""The base class of estimators that fit centers or means."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INITS: tuple[str, ...] = get_args(Seeding)
 
 METRICS: tuple[str, ...] = get_args(Metric)
 
-#: What a run keeps: its kind, arrays and texts.
+#: The state of a run: its kind, arrays and texts.
 State = tuple[str, Arrays, Texts]
 
 #: Keys of `timings_`.
@@ -36,10 +36,10 @@ PHASES = ("seeding", "sweeps", "final")
 
 
 class CenterFitter(Clusterer):
-    """Base of the estimators whose fit is one of centers, whatever they are the centers of.
+    """Base class of the estimators that fit centers of clusters or means of components.
 
-    A method says in `_rules` which parameters it refuses, makes its run in `_make_run`, and adds to
-    `_update`, `_about` and `_recall` the attributes that only it has.
+    A subclass checks its parameters in `_rules` and makes its run in `_make_run`. It sets attributes of its
+    own in `_update`, and saves and restores them in `_about` and `_recall`.
     """
 
     counts_: npt.NDArray[np.float64]
@@ -55,18 +55,18 @@ class CenterFitter(Clusterer):
     n_jobs: Any
     bounds_memory: Any
     _centers: npt.NDArray[Any] | None
-    #: Whose centers they are, until somebody asks for them: to copy them takes as long as to move them.
+    #: The run that holds the centers until they are accessed: copying them takes as long as moving them.
     _centers_of: Any
-    #: Methods without such a parameter know this one.
+    #: For methods without this parameter.
     metric: Metric = "euclidean"
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
-    #: Whether a fit can do with rows that can be read once.
+    #: Whether a single pass over the rows is enough for a fit.
     _one_pass = False
 
     @property
     def _k(self) -> Any:
-        """Number of centers that is asked for."""
+        """Value of the parameter for the number of centers."""
         return getattr(self, self._count)
 
     # ---------------------------------------------------------------- fitting
@@ -77,16 +77,16 @@ class CenterFitter(Clusterer):
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, a sparse matrix or
-            array of SciPy, the path of a file or an object of another library that :func:`shoal.open` takes,
-            a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh iterator of
-            blocks for each pass; an iterator, where one pass is enough. NaN and infinity are refused. Of a
-            sparse matrix only what it stores is worked on; CSR is read in place, other formats are converted
-            with a warning.
+            An array (any strides and real type), a list, a numeric data frame, a memory map, a sparse matrix
+            or array of SciPy, the path of a file or an object of another library that :func:`shoal.open`
+            takes, a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh iterator
+            of blocks for each pass. An iterator, if the method makes a single pass. NaN and infinity raise
+            ``ValueError``. CSR matrices are read in place, without their zeros. Other sparse formats are
+            converted with a warning.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1. For a stream of unknown length an
-            array, whose length shows to be right at the end of the first pass.
+            Weight of every row: finite, at least 0, not all 0. None means 1. For a stream of unknown length,
+            an array, whose length is checked at the end of the first pass.
 
         Returns
         -------
@@ -96,13 +96,13 @@ class CenterFitter(Clusterer):
         Raises
         ------
         ValueError
-            For parameters, shapes or values that are refused; the message names them.
+            If parameters, shapes or values are invalid. The message lists all invalid parameters.
         TypeError
-            For values that are no numbers.
+            If values are not numbers.
         OSError
-            When a file cannot be read.
+            If a file cannot be read.
         KeyboardInterrupt
-            On Ctrl-C, within a tile's work; what the last whole step left stays usable.
+            On Ctrl-C, within the time of one tile. The estimator keeps the state of the last complete step.
         """
         for _ in self.iter_fit(X, sample_weight):
             pass
@@ -111,10 +111,10 @@ class CenterFitter(Clusterer):
     def iter_fit(self, X: Rows, sample_weight: Weights = None) -> Iterator[Step]:
         """Cluster the rows of X, one step per ``next()``.
 
-        After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the step; `labels_`
-        and `inertia_` are made on access. Leaving the loop early leaves a usable estimator. Parameters and X
-        are checked at once. ``fit(X)`` is the whole of this iterator. It ends early where the loop calls
-        another method that learns.
+        After each step, `cluster_centers_`, `counts_`, `history_` and similar attributes are current.
+        `labels_` and `inertia_` are computed on access. Breaking out of the loop leaves a usable estimator.
+        ``fit(X)`` exhausts this iterator. Parameters and X are checked when the method is called. Calling
+        another fitting method inside the loop ends it early.
 
         Parameters
         ----------
@@ -124,8 +124,8 @@ class CenterFitter(Clusterer):
         Yields
         ------
         shoal.Step
-            What the step did. `objective` is the inertia of the rows that it visited, about the centers
-            before it moved them.
+            Figures of the step. `objective` is the inertia of the rows that the step visited, for the centers
+            before the step moved them.
 
         Raises
         ------
@@ -139,7 +139,7 @@ class CenterFitter(Clusterer):
     def _taken(
         self, X: Rows, sample_weight: Weights
     ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
-        """Check parameters and rows of a fit: the source, as functions of the user take it, and weights."""
+        """Check parameters, rows and weights of a fit; return source, rows for callables, and weights."""
         self._check()
         if not self._one_pass:
             refuse_once(X, type(self).__name__)
@@ -155,7 +155,7 @@ class CenterFitter(Clusterer):
     def _go_on(
         self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
     ) -> Iterator[Step]:
-        """Iterate over what is left of the fit that `state` was kept of; the rest is what `_taken` gave."""
+        """Iterate over the remaining steps of a checkpoint; the other arguments come from `_taken`."""
         self._by_callable = self._same_features(state[2])
         return self._iterate(self._resumed_run(source, rows, weights, state), source, weights)
 
@@ -163,16 +163,16 @@ class CenterFitter(Clusterer):
     def _resumed_run(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
     ) -> Any:
-        """Make the run that goes on from what another one has kept."""
+        """Make a run that continues from a checkpoint."""
 
     def _check(self) -> None:
-        """Refuse parameters of a wrong type or range, all together."""
+        """Raise one error for all parameters of a wrong type or value."""
         problems = _params.Problems()
         self._rules(problems)
         problems.refuse()
 
     def _rules(self, problems: _params.Problems) -> None:
-        """Note what is wrong with the parameters that all methods have; a method adds its own."""
+        """Check the parameters that all methods share; subclasses add their own."""
         p = _params
         problems.check(p.whole, self._count, self._k, 1)
         if isinstance(self.init, str) and self.init not in INITS:
@@ -187,18 +187,15 @@ class CenterFitter(Clusterer):
 
     @abstractmethod
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
-        """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
+        """Make the run of a fit; `rows` is the source as callables of the user take it."""
 
     @property
     def _first(self) -> Any:
-        """What chooses the first centers: the name of a seeding, an array or a callable."""
+        """The name of a seeding, an array, or a callable that chooses the initial centers."""
         return self.init
 
     def _seeding(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
-        """Return the name of a seeding and the centers that go with it, as runs take them.
-
-        A callable of the user is called for them here.
-        """
+        """Return the name of the seeding, and the centers if they come from an array or a callable."""
         centers = self._first
         if isinstance(centers, str):
             return centers, None
@@ -208,12 +205,12 @@ class CenterFitter(Clusterer):
         return "given", self._given(centers, source)
 
     def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
-        """Check first centers that the user gives."""
+        """Check initial centers of the user."""
         return _params.centers("init", centers, source.compute, (int(self._k), source.shape[1]))
 
     @property
     def cluster_centers_(self) -> npt.NDArray[Any]:
-        """Centers, an array of shape (n_clusters, n_features), in the type that rows are computed in."""
+        """Centers, an array of shape (n_clusters, n_features) of the compute type."""
         if self.__dict__.get("_centers") is None:
             run = self.__dict__.get("_centers_of")
             if run is None:
@@ -234,7 +231,7 @@ class CenterFitter(Clusterer):
         self._centers = self._centers_of = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return plain values and arrays, the centers among them."""
+        """Pickle plain values and arrays, including the centers."""
         state = super().__getstate__()
         if state.get("_centers_of") is not None:
             state["_centers"], state["_centers_of"] = self.cluster_centers_, None
@@ -249,12 +246,12 @@ class CenterFitter(Clusterer):
             self.init_ = "callable"
         else:
             self.init_ = run.init if isinstance(self._first, str) else "array"
-        # Those of an earlier step.
+        # Labels and inertia of an earlier step are outdated.
         self._labels = self._inertia = None
 
     def _complete(self, run: Any) -> None:
         super()._complete(run)
-        # A step whose last pass was interrupted had moved the centers already.
+        # A step that was interrupted in its last pass had already moved the centers.
         self.cluster_centers_ = run.centers()
         self.n_iter_ = run.n_iter
         self.counts_ = run.counts()
@@ -272,7 +269,7 @@ class CenterFitter(Clusterer):
         self._warn_if_few()
 
     def _warn_if_few(self) -> None:
-        """Warn of clusters without rows."""
+        """Warn if clusters are empty."""
         found = int(np.count_nonzero(self.counts_))
         if found < self._k:
             warn(
@@ -282,7 +279,7 @@ class CenterFitter(Clusterer):
             )
 
     def _warn_if_boundless(self, asked: str) -> None:
-        """Warn that memory had no room for the bounds `asked` for."""
+        """Warn that `bounds_memory` is too small for the bounds that `asked` needs."""
         warn(
             f"bounds_memory={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
             "measured. The result is the same.",
@@ -290,7 +287,7 @@ class CenterFitter(Clusterer):
         )
 
     def fit_predict(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> npt.NDArray[np.int32]:
-        """Cluster the rows of X and give their labels.
+        """Cluster the rows of X and return their labels.
 
         Parameters
         ----------
@@ -305,7 +302,7 @@ class CenterFitter(Clusterer):
         refuse_once(X, f"{type(self).__name__}.fit_predict")
         fitted = self.fit(X, sample_weight=sample_weight)
         if fitted.__dict__.get("_labels") is None:
-            # It was told to make none.
+            # With compute_labels=False.
             labels: npt.NDArray[np.int32] = fitted.predict(X)
             return labels
         return fitted.labels_
@@ -315,13 +312,13 @@ class CenterFitter(Clusterer):
         return self._rows(X, reset=False)
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what this estimator can do."""
+        """Return the tags of scikit-learn: sparse input is allowed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
     def _energy(self, X: Rows) -> float:
-        """Return the sum of squared distances of rows to their nearest centers."""
+        """Compute the inertia of rows for the current centers."""
         source = self._fitted_rows(X)
         centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
         return _core.inertia(source, centers, None, None, self.metric, threads)
@@ -329,7 +326,7 @@ class CenterFitter(Clusterer):
     def _labelled(
         self, part: Source, first_row: int, with_distances: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
-        """Label rows that are counted from `first_row` on; give their distances too, if asked for."""
+        """Label rows whose numbers begin at `first_row`, and compute their distances if asked for."""
         threads = _params.threads(self.n_jobs, tell=False)
         if not with_distances:
             return _core.predict(part, self.cluster_centers_, self.metric, threads, first_row), None
@@ -358,11 +355,11 @@ class CenterFitter(Clusterer):
         return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
 
     def _about(self) -> dict[str, Any]:
-        """Return what a file holds of a fit that only this method has, as JSON takes it."""
+        """Return attributes of this method for a file, as JSON values."""
         return {}
 
     def _recall(self, about: Claims) -> None:
-        """Take back what `_about` gave."""
+        """Restore what `_about` returned."""
 
     @classmethod
     def _restored(cls, arrays: Arrays, meta: Texts) -> Self:

@@ -1,4 +1,4 @@
-"""The base of the estimators that label rows with the nearest of their centers."""
+"""The base class of clusterers: `predict`, `transform` and `score`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .results import label_into
 
 
 class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, CenterFitter):
-    """Base of the estimators that end in the centers of clusters."""
+    """Base class of the estimators whose clusters are given by centers."""
 
-    # The one of ClusterMixin would come first.
+    # `ClusterMixin` comes first in the method resolution order.
     fit_predict = CenterFitter.fit_predict
 
     def fit_transform(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> npt.NDArray[Any]:
-        """Cluster the rows of X and give their distances to the centers.
+        """Cluster the rows of X and return their distances to the centers.
 
         Parameters
         ----------
@@ -51,33 +51,33 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`, an iterator too; computed in the type of the centers.
+            As for :meth:`fit`, or an iterator. Computed in the type of the centers.
         out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go: an array, or a file that ends in ``.npy``, ``.csv`` (with the column
-            ``label``), ``.txt`` (a label in every line) or ``.parquet`` (with the column ``label``; extra
-            ``arrow``). The file appears whole or not at all and is written block by block, so that the
-            labels of any number of rows take no memory.
+            Destination of the labels: an array, or a file with the suffix ``.npy``, ``.csv`` (column
+            ``label``), ``.txt`` (one label per line) or ``.parquet`` (column ``label``; needs the extra
+            ``arrow``). The file is written block by block to a temporary name and renamed, so the labels need
+            no memory.
         distances : ndarray of shape (n_samples,), float64, or path, optional
-            Where the Euclidean distance of every row to its center goes, likewise (the column is
-            ``distance``); with ``metric="cosine"`` that of the normalised row.
+            Destination of the Euclidean distance of every row to its center, as for `out` (column
+            ``distance``). With ``metric="cosine"``, the distance of the normalized row.
 
         Returns
         -------
         ndarray of shape (n_samples,), int32
-            The nearest center of every row; the lower index wins a tie. This is `out` where that is an array,
-            and a read-only memory map where it is a path: of the ``.npy`` file, or of a nameless copy beside
-            a file of another format.
+            Index of the nearest center of every row. The lower index wins a tie. If `out` is an array, the
+            result is `out`. If `out` is a path, the result is a read-only memory map of the ``.npy`` file, or
+            of an anonymous temporary file for other formats.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before :meth:`fit`.
         ValueError, TypeError, OSError
-            As :meth:`fit`, and for another number of features; for an array of another type or length, and a
-            file of another suffix or that cannot be written, before a row is read where that can be told.
-            What an array holds after an error is undefined.
+            As for :meth:`fit`. Also if X has another number of features, if an array has another type or
+            length, or if a file has another suffix or cannot be written. Outputs are checked before any row
+            is read, where possible. After an error, the contents of an array are undefined.
         MemoryError
-            When the result is larger than memory.
+            If the result is larger than memory.
         """
         if out is not None or distances is not None:
             check_is_fitted(self, "cluster_centers_")
@@ -88,7 +88,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         )
 
     def transform(self, X: Rows) -> npt.NDArray[Any]:
-        """Return the distances of rows to all centers.
+        """Compute the distances of rows to all centers.
 
         Parameters
         ----------
@@ -98,8 +98,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         Returns
         -------
         ndarray of shape (n_samples, n_clusters), of the type of the centers
-            Euclidean distances (not squared); with ``metric="cosine"`` those of the normalised rows. This is
-            ``n * k`` values.
+            Euclidean distances (not squared), ``n_samples * n_clusters`` values. With ``metric="cosine"``,
+            distances of the normalized rows.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         )
 
     def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
-        """Return minus the inertia of rows about the centers.
+        """Return the negative inertia of rows.
 
         Parameters
         ----------
@@ -145,7 +145,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return len(self.cluster_centers_)
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what this estimator can do."""
+        """Return the tags of scikit-learn: `transform` keeps float32 and float64."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
