@@ -29,7 +29,7 @@ def _is_auto(value: Any) -> bool:
 
 
 def _cap(value: Any) -> float | None:
-    """Return the cap of pulls as the compiled half takes it: None for "auto", infinity for no limit."""
+    """Give the cap of pulls as the compiled half takes it: None for "auto", infinity for no limit."""
     if _is_auto(value):
         return None
     return np.inf if value is None else float(value)

@@ -1,8 +1,8 @@
-"""Callbacks: progress, checkpoints, early stopping, deadlines and logging.
+"""Watching a fit, and ending it.
 
-A callback is any callable ``cb(estimator, step) -> bool | None``. It is called after every step. A true
-result ends the run cleanly. This module has ready-made callbacks. Subclasses of :class:`Callback` also get a
-call at the beginning and the end of each run, so one object can serve several fits.
+A callback is any callable ``cb(estimator, step) -> bool | None``, called after every step; a true result ends
+the run cleanly. The classes here are ready ones. A callback that is a :class:`Callback` is also told when a
+run begins and ends, so that one object can serve several fits.
 
 Examples
 --------
@@ -41,41 +41,38 @@ __all__ = [
 
 
 class Callback(ABC):
-    """Base class of callbacks that need to know when a run begins and ends.
+    """Base of the ready callbacks; derive from it to be told of a run's begin and end.
 
     Attributes
     ----------
     reason : str
-        Value of ``stop_reason_`` if this callback ends a run: ``"callback"``, ``"deadline"`` or
+        What ``stop_reason_`` says when this callback ends a run: ``"callback"``, ``"deadline"`` or
         ``"patience"``.
     """
 
     reason: str = "callback"
 
-    def begin(self, estimator: Any) -> None:  # noqa: B027 - optional
-        """Prepare for a run."""
+    def begin(self, estimator: Any) -> None:  # noqa: B027 - whoever needs it
+        """Prepare for a run that is about to begin."""
 
     @abstractmethod
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Handle a step; return True to end the run."""
+        """Look at a step; True ends the run."""
 
-    def leave(self, estimator: Any) -> None:  # noqa: B027 - optional
-        """Handle the state after the last complete step: the run ended, was abandoned, or failed.
+    def leave(self, estimator: Any) -> None:  # noqa: B027 - as above
+        """Look at what the last whole step left: the run is over, was left, or failed. Then comes its end."""
 
-        Called before :meth:`end`.
-        """
-
-    def end(self, estimator: Any) -> None:  # noqa: B027 - optional
+    def end(self, estimator: Any) -> None:  # noqa: B027 - as above
         """Clean up after a run."""
 
 
 class ProgressBar(Callback):
-    """Show progress on stderr, with tqdm if installed, else as plain text.
+    """A line on stderr that moves on with every step: by tqdm where it is installed, else plain text.
 
     Parameters
     ----------
     label : str, optional
-        Text before the figures. Default: the class name of the estimator.
+        What stands before the figures. Default: the name of the estimator's class.
     """
 
     def __init__(self, label: str | None = None) -> None:
@@ -84,7 +81,7 @@ class ProgressBar(Callback):
         self._width = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the label only, not the bar."""
+        """Leave the bar on the screen out of the pickle."""
         return {"label": self.label, "_bar": None, "_width": 0}
 
     def begin(self, estimator: Any) -> None:
@@ -124,28 +121,28 @@ class ProgressBar(Callback):
 
 
 class Checkpoint(Callback):
-    """Write checkpoints of a fit, from which :func:`shoal.resume` continues.
+    """Keep a fit that is on its way in a file, from which :func:`shoal.resume` goes on.
 
-    A checkpoint is one safetensors file, written to a temporary name, flushed to disk and renamed. If the
-    process is killed, the last complete checkpoint remains. It holds labels, sums, counts, positions and the
-    state of all random generators, but neither rows nor bounds. One is written at regular intervals, and one
-    more when the run ends, is abandoned, or fails (also by Ctrl-C), with the state of the last complete step.
+    One safetensors file, written to another name, flushed to the disk and renamed: whatever kills the
+    process, the last whole one is there. It holds labels, sums, counts, positions and the state of all random
+    draws, but neither rows nor bounds. One is written when so much time has gone by since the last one, and
+    one more when the run ends, is left, or fails, by Ctrl-C too: it is that of the last whole step.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file. An existing file is replaced.
+        The file; one that exists is replaced.
     every : float, default=60.0
-        Seconds between two checkpoints, at least 0.
+        Seconds between two of them, at least 0.
     every_steps : int, optional
-        Write a checkpoint after this number of steps instead, regardless of time.
+        Write one after so many steps instead, however long they take.
 
     Raises
     ------
     ValueError
-        If an interval is invalid. At the beginning of a run, if the suffix is that of another known format.
+        For an interval that is none; at the begin of a run, for a suffix of another known format.
     OSError
-        At the beginning of a run, if the file cannot be created. Later, if it cannot be written.
+        At the begin of a run, when there can be no such file, and when it cannot be written.
 
     Examples
     --------
@@ -174,16 +171,16 @@ class Checkpoint(Callback):
         self._steps = 0
 
     def begin(self, estimator: Any) -> None:
-        """Check that the file can be written."""
+        """See whether there can be such a file."""
         check_place(self.path)
         check_suffix("path", self.path, MODELS)
         if estimator._run is not None:
-            # Now: a stream cannot be read from its beginning during a pass.
+            # Now, since a stream cannot be read from its beginning while a pass is under way.
             estimator._run.know_rows()
         self._written, self._steps = time.monotonic(), 0
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Write a checkpoint if it is due."""
+        """Write one when it is time."""
         self._steps += 1
         if self.every_steps is None:
             due = time.monotonic() - self._written >= self.every
@@ -194,7 +191,7 @@ class Checkpoint(Callback):
         return None
 
     def leave(self, estimator: Any) -> None:
-        """Write the last checkpoint."""
+        """Write the last one."""
         if self._steps:
             self._write(estimator)
 
@@ -204,12 +201,13 @@ class Checkpoint(Callback):
 
 
 class Deadline(Callback):
-    """End the run with the first step after a time limit.
+    """End the run with the first step after some time.
 
     Parameters
     ----------
     seconds : float
-        Upper limit of ``step.elapsed``, which includes seeding; positive. A step is never cut short.
+        Time to spend in steps (``step.elapsed``), seeding included, in seconds; positive. A step is never cut
+        short.
     """
 
     reason = "deadline"
@@ -220,19 +218,19 @@ class Deadline(Callback):
         self.seconds = seconds
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Return True after the time limit."""
+        """Compare the clock."""
         return step.elapsed >= self.seconds
 
 
 class LogSteps(Callback):
-    """Write a log message after every step.
+    """Write every step to a logger.
 
     Parameters
     ----------
     logger : logging.Logger, optional
         Default: the logger ``"shoal"``.
     level : int
-        Log level of the messages.
+        Level of the messages.
     """
 
     def __init__(self, logger: logging.Logger | None = None, level: int = logging.INFO) -> None:
@@ -261,18 +259,18 @@ class ValidationCurve(Callback):
     Parameters
     ----------
     X_val : rows
-        Held-out rows, in any form that the ``score`` method of the estimator takes.
+        Anything that the estimator's ``score`` takes.
     every : int
-        Score after every `every` steps, at least 1. Each score is a pass over `X_val`.
+        Score every so many steps only; at least 1. A pass over `X_val` each.
 
     Attributes
     ----------
     iterations_ : list of int
-        The scored steps of the last run.
+        The steps scored in the last run.
     elapsed_ : list of float
-        Seconds since the beginning of the run, for each scored step.
+        Seconds of the run at each.
     scores_ : list of float
-        ``estimator.score(X_val)`` for each scored step: the negative inertia for the k-means family.
+        ``estimator.score(X_val)`` at each: minus the inertia for the k-means family.
     """
 
     def __init__(self, X_val: Rows, every: int = 1) -> None:
@@ -287,7 +285,7 @@ class ValidationCurve(Callback):
         self.scores_: list[float] = []
 
     def begin(self, estimator: Any) -> None:
-        """Clear the last run; raise `TypeError` if the estimator has no `score`."""
+        """Forget the last run; refuse an estimator that scores no rows."""
         if not hasattr(estimator, "score"):
             raise TypeError(
                 f"{type(self).__name__} asks for score(X), which {type(estimator).__name__} does not have: "
@@ -296,7 +294,7 @@ class ValidationCurve(Callback):
         self._reset()
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Score the current model."""
+        """Score the present model."""
         if step.iteration % self.every == 0 or step.stop_reason is not None:
             self.iterations_.append(step.iteration)
             self.elapsed_.append(step.elapsed)
@@ -304,12 +302,12 @@ class ValidationCurve(Callback):
         return None
 
     def plot(self, ax: Any = None) -> Any:
-        """Plot the scores over time; needs matplotlib.
+        """Draw the scores over the seconds; needs matplotlib.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            The axes to draw on. Default: new axes.
+            Where to draw. Default: new axes.
 
         Returns
         -------
@@ -326,17 +324,16 @@ class ValidationCurve(Callback):
 
 
 class EarlyStopping(ValidationCurve):
-    """End the run when the score of held-out rows stops improving.
+    """End the run when held-out rows no longer gain.
 
     Parameters
     ----------
     X_val : rows
-        Held-out rows, in any form that the ``score`` method of the estimator takes. They are scored after
-        every step, each time with a pass over `X_val`.
+        Anything that the estimator's ``score`` takes. Scored after every step: a pass over `X_val` each.
     patience : int
-        Number of steps without improvement after which the run ends, at least 1.
+        Steps without a gain after which the run ends; at least 1.
     min_delta : float
-        Smallest increase of the score that counts as an improvement, at least 0.
+        What the score must rise by to count as a gain, in the units of ``score``; at least 0.
 
     Attributes
     ----------
@@ -359,7 +356,7 @@ class EarlyStopping(ValidationCurve):
         self._waited = 0
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Score the current model and compare it with the best score."""
+        """Score the present model, and compare with the best."""
         super().__call__(estimator, step)
         if self.scores_[-1] > self.best_score_ + self.min_delta:
             self.best_score_ = self.scores_[-1]

@@ -1,4 +1,4 @@
-"""Threads and memory budget for all estimators and functions in a ``with`` block."""
+"""What holds for all estimators and functions for a while."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ __all__ = ["config_context"]
 
 @contextmanager
 def config_context(*, n_threads: int | None = None, memory: Memory | None = None) -> Generator[None]:
-    """Set threads and memory budget inside a ``with`` block.
+    """Set threads and memory for everything that runs inside a ``with`` block.
 
     Parameters
     ----------
     n_threads : int, optional
-        Threads for ``n_jobs=None``, instead of ``SHOAL_NUM_THREADS`` and ``OMP_NUM_THREADS``. At least 1.
-        Default: unchanged.
+        Threads where ``n_jobs=None``, in place of ``SHOAL_NUM_THREADS`` and ``OMP_NUM_THREADS``; at least 1.
+        Default: as outside of the block.
     memory : str or int, optional
         Memory budget for parameters left at ``"1GB"``: `bounds_memory`, `buffer_memory`,
-        `responsibilities_memory` and `memory_limit`. Text such as ``"500MB"``, or a number of bytes. An
-        explicit ``"1GB"`` counts as the default: pass ``10**9`` to keep it. Default: unchanged.
+        `responsibilities_memory` and `memory_limit`. Such as ``"500MB"``, or a number of bytes. An explicit
+        ``"1GB"`` counts as the default: pass ``10**9`` to keep it. Default: as outside of the block.
 
     Raises
     ------
     ValueError, TypeError
-        If a value is not a number of threads or an amount of memory.
+        For what is no number of threads or amount of memory.
 
     Notes
     -----
-    ``n_jobs=None`` means the number of threads set here. Without it, the environment variable
-    ``SHOAL_NUM_THREADS`` applies, then the first number in ``OMP_NUM_THREADS`` (which joblib sets for its
-    workers), then all threads that the process may use. An empty variable counts as not set. A variable that
-    is not a number of threads raises ``ValueError``. The upper limit is 4 threads per core, or 16 if that is
-    more; a larger `n_jobs` warns. Idle threads end when another number of threads is used.
+    ``n_jobs=None`` is the number of threads that is set here, else the number in the environment variable
+    ``SHOAL_NUM_THREADS``, else the first one in ``OMP_NUM_THREADS``, which joblib sets for its workers, else
+    all that the process may use. A variable that is empty counts as not set; another one that is no number
+    of threads raises a ValueError. However many are asked for, there are at most 4 threads a core, or 16 if
+    that is more; a larger `n_jobs` warns. Threads end once other numbers of threads are used.
 
-    The settings apply to the current thread and to ``asyncio`` tasks that begin in the block. They do not
-    apply to Python threads started in the block. A fit with ``iter_fit`` keeps the settings of its first
-    step.
+    The settings are those of the present thread and of tasks of ``asyncio`` begun in the block; threads of
+    Python that are started in it do not have them. A fit that is made step by step keeps what held at its
+    first step.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def config_context(*, n_threads: int | None = None, memory: Memory | None = None
     if memory is not None:
         problems.check(_params.n_bytes, "memory", memory)
     problems.refuse()
-    # Both are computed before either is set: `threads` may warn, and warnings may be errors.
+    # Both before one is set: to look at the threads may warn, and warnings may be errors.
     amount = None if memory is None else _params.n_bytes("memory", memory)
     threads = None if n_threads is None else _params.threads(n_threads)
     set_memory = None if amount is None else _params.MEMORY.set(amount)

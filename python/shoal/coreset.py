@@ -1,4 +1,4 @@
-"""Coresets: small weighted samples that represent all rows."""
+"""Few rows with weights that stand for many, drawn in two passes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,24 @@ from .typing import Callbacks, PathName, RandomState, Rows, Weights
 
 __all__ = ["Coreset", "lightweight_coreset"]
 
-#: A coreset of the Rust code. Sparse points are a tuple of values, columns and row starts.
+#: What the compiled half gives of a coreset: sparse points are values, columns and beginnings.
 Parts = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]]
 
 
 class Coreset(NamedTuple):
-    """A small weighted sample whose inertia approximates that of all rows, for any centers.
+    """Rows with weights that stand for many more: centers cost on them about what they cost on all rows.
 
-    Fit an estimator to it with the weights: ``KMeans(50).fit(c.points, sample_weight=c.weights)``.
+    Every estimator that takes weights can be fitted to it: ``KMeans(50).fit(c.points,
+    sample_weight=c.weights)``.
 
     Attributes
     ----------
     points : ndarray or scipy.sparse.csr_array of shape (m, n_features), float32 or float64
-        The rows in the compute type, sparse if the source is.
+        The rows, in the type that they are computed in; sparse where the source is.
     weights : ndarray of shape (m,), float64
-        The weight of the rows that each point represents. Their sum is about the weight of all rows.
+        What each of them stands for; their sum is about the weight of all rows.
     indices : ndarray of shape (m,), int64
-        Row numbers of the points: ``X[indices]``. A row that was drawn several times is repeated.
+        Where they come from: ``X[indices]``. Rows that were drawn more than once come as often.
 
     Examples
     --------
@@ -59,23 +60,22 @@ class Coreset(NamedTuple):
         return f"<Coreset: {n} x {d} {kind}{self.points.dtype}, total weight {self.weights.sum():.6g}>"
 
     def save(self, path: PathName) -> None:
-        """Write the coreset to an ``.npz`` file.
+        """Write the coreset to an ``.npz`` file, which appears whole or not at all.
 
-        The arrays are `points`, `weights` and `indices`. Sparse points are stored as `points_data`,
-        `points_indices`, `points_indptr` and `points_shape`. The file is written to a temporary name and
-        renamed.
+        The arrays are `points`, `weights` and `indices`. In place of `points`, sparse rows are `points_data`,
+        `points_indices`, `points_indptr` and `points_shape`.
 
         Parameters
         ----------
         path : str, bytes or os.PathLike
-            The file, with the suffix ``.npz``. An existing file is replaced.
+            The file; one that exists is replaced.
 
         Raises
         ------
         ValueError
-            If the path does not end in ``.npz``.
+            For a path that does not end in ``.npz``.
         OSError
-            If the file cannot be written.
+            When the file cannot be written.
         """
         check_suffix("path", path, BUNDLES)
         check_place(path)
@@ -90,7 +90,7 @@ class Coreset(NamedTuple):
 
     @classmethod
     def load(cls, path: PathName) -> Self:
-        """Load a coreset that :meth:`save` wrote, without running code from the file.
+        """Read a coreset that :meth:`save` wrote; no code is run by it.
 
         Parameters
         ----------
@@ -104,10 +104,10 @@ class Coreset(NamedTuple):
         Raises
         ------
         OSError
-            If the file cannot be read.
+            When the file cannot be read.
         ValueError
-            If the file is damaged, holds no coreset, or unpacks to more than the environment variable
-            ``SHOAL_CHUNK_LIMIT`` allows (see `chunk_limit` of :func:`shoal.open`).
+            When it is damaged, holds no coreset, or would take more memory than :func:`shoal.open` allows
+            (`chunk_limit` there; ``SHOAL_CHUNK_LIMIT`` in the environment).
         """
         from .formats.npz import checked_npz
         from .formats.stream import chunk_limit, told_of
@@ -145,55 +145,55 @@ def lightweight_coreset(
     progress: bool = False,
     callbacks: Callbacks = None,
 ) -> Coreset:
-    """Draw a lightweight coreset, a small weighted sample of all rows, in two passes.
+    """Draw a lightweight coreset: rows with weights that stand for all rows, in two passes.
 
-    Use a coreset to cluster a file that is too large to scan repeatedly. For any centers, the expected
-    inertia of the coreset is the inertia of all rows. Small clusters near the mean of all data may be missed:
-    they need a larger coreset.
+    Choose it to cluster a file that is too large to be passed over many times. For any centers the
+    weighted sum of squared distances on the coreset is, in expectation, that of all rows. Clusters of few
+    rows near the mean of all data may be missed: they need a larger coreset.
 
     Parameters
     ----------
     X : rows of shape (n_samples_in, n_features)
-        Rows in any form that :meth:`shoal.KMeans.fit` takes.
+        Anything that :meth:`shoal.KMeans.fit` takes.
     n_samples : int
-        Size of the coreset, at least 1. If X has no more rows than this, the coreset has all rows with their
-        own weights.
+        Rows of the coreset, at least 1. Where X has no more rows, the coreset is all of them, each with its
+        own weight.
     sample_weight : array-like, float or None
-        Weight of every row of X: finite, at least 0, not all 0. None means 1.
+        Weight of every row of X, finite, at least 0, not all 0. None: 1.
     random_state : int, RandomState, Generator or None
-        Pass an int for repeatable results.
+        An int makes the draw repeatable.
     n_jobs : int or None
-        Number of threads; None as for :class:`shoal.KMeans`. The result does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The draw does not depend on it.
     progress : bool, default=False
-        Whether to show progress on stderr.
+        Whether to show a line on stderr that says how far it is.
     callbacks : iterable of callables, optional
-        Called as ``callback(None, step)`` after each part of a pass. See :mod:`shoal.callbacks`, except
-        ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which need a fit. `step` counts rows, and
-        its objective is NaN. A true result raises ``RuntimeError``.
+        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`, but for
+        ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which need a fit. `step` counts rows; there
+        is no objective (NaN). A true result ends the work, by a `RuntimeError`.
 
     Returns
     -------
     Coreset
-        Points in the order of X. A row that was drawn several times is repeated.
+        Rows in the order of X, those that were drawn more than once as often.
 
     Raises
     ------
     ValueError
-        If parameters, shapes or values are invalid.
+        For parameters, shapes or values that are refused.
     TypeError
-        If values are not numbers.
+        For values that are no numbers.
     RuntimeError
-        If a callback ended the work.
+        When a callback ended the work.
 
     See Also
     --------
-    StreamingCoreset : For streams that can be read only once.
+    StreamingCoreset : For rows that can be read once.
 
     Notes
     -----
-    Rows are drawn independently with probability ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is the
-    squared distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. The weight of a
-    drawn row is ``w / (n_samples q)``, at most ``2 W / n_samples``.
+    Rows are drawn independently with odds ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is the squared
+    distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A row that is drawn
+    stands for ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The demo: clusters the 10,000 test images of MNIST, which ship with the package."""
+"""The 10,000 test images of MNIST, which ship with the package, clustered where they lie in a file."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ._common.text import table
 
 __all__ = ["ATTRIBUTION", "Comparison", "Report", "Row", "load_digits", "run"]
 
-#: Authors and license of the images.
+#: Whose the images are, and how they may be used.
 ATTRIBUTION = (
     "MNIST test images by Yann LeCun, Corinna Cortes and Christopher J. C. Burges "
     "(http://yann.lecun.com/exdb/mnist/), used under CC BY-SA 3.0 "
     "(https://creativecommons.org/licenses/by-sa/3.0/)"
 )
 
-#: Numbers of clusters of the demo.
+#: Numbers of clusters that are tried.
 CLUSTERS = (10, 64)
 #: Height and width of an image.
 IMAGE = (28, 28)
 
-#: Limits for the comparison with scikit-learn: relative difference of the inertias, and share of equal
-#: labels. Both compute in float64 but add in different orders, so the labels of a few rows halfway between
-#: two centers may differ.
+#: What `--compare` asks of a run beside scikit-learn's: the difference of the inertias, relative, and the
+#: share of equal labels. Both compute in float64, but add in another order, so that single rows that lie
+#: between two centers may differ.
 INERTIA_WITHIN = 1e-5
 LABELS_EQUAL = 0.999
 
 
 @dataclass(frozen=True)
 class Row:
-    """Results of one fit."""
+    """Figures of one fit."""
 
     clusters: int
     seconds: float
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results of shoal and scikit-learn from the same initial centers."""
+    """Figures of two fits from the same starting centers, shoal's and scikit-learn's."""
 
     clusters: int
     seconds: float
@@ -62,13 +62,13 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two results are equal up to rounding."""
+        """Whether the two results are the same to rounding."""
         return self.equal_labels >= LABELS_EQUAL and self.inertia_difference <= INERTIA_WITHIN
 
 
 @dataclass(frozen=True)
 class Report:
-    """Results and files of a run of the demo."""
+    """What a run of the demo found and wrote."""
 
     data: Path
     picture: Path
@@ -77,11 +77,11 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether all comparisons agree."""
+        """Whether all comparisons that were made agree."""
         return all(comparison.agrees for comparison in self.comparisons)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values, for JSON.
+        """Give plain values, for JSON.
 
         Returns
         -------
@@ -96,7 +96,7 @@ class Report:
         }
 
     def as_text(self) -> str:
-        """Return the report as text: tables and the names of the files.
+        """Give aligned tables and what was written where.
 
         Returns
         -------
@@ -142,14 +142,14 @@ class Report:
 
 
 def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Load the MNIST test images that ship with the package.
+    """Read the images that ship with the package.
 
     Returns
     -------
     images : ndarray of shape (10000, 784), uint8
-        One image of 28 x 28 pixels per row; 0 is the background.
+        Each one 28 x 28, row by row; 0 is the background.
     digits : ndarray of shape (10000,), uint8
-        The digits that the images show.
+        What they show.
 
     Examples
     --------
@@ -163,12 +163,12 @@ def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 def compare(images: npt.NDArray[np.uint8], clusters: int, n_jobs: int | None = None) -> Comparison:
-    """Run shoal and scikit-learn on the same rows from the same initial centers.
+    """Run shoal and scikit-learn on the same rows from the same starting centers.
 
     Parameters
     ----------
     images : ndarray of shape (n_images, n_pixels), uint8
-        The rows. Both compute in float64.
+        Computed as float64 by both.
     clusters : int
         Number of clusters.
     n_jobs : int, optional
@@ -204,17 +204,17 @@ def compare(images: npt.NDArray[np.uint8], clusters: int, n_jobs: int | None = N
 def run(
     out: str | os.PathLike[str] | None = None, *, with_sklearn: bool = False, n_jobs: int | None = None
 ) -> Report:
-    """Write the images to a file, cluster the file, and draw the centers.
+    """Write the images to a file, cluster it, and draw the centers.
 
     Parameters
     ----------
     out : str or os.PathLike, optional
-        Folder for the file and the picture, created if missing. Default: a new temporary folder, which is
-        not removed.
+        Folder for the file and the picture; made if it is not there. Default: a new one among the system's
+        temporary folders, which stays.
     with_sklearn : bool, default=False
-        Whether to compare with scikit-learn.
+        Whether to compare with scikit-learn too.
     n_jobs : int, optional
-        Number of threads; None as for :class:`shoal.KMeans`.
+        Threads; None: as many as for :class:`shoal.KMeans`.
 
     Returns
     -------
@@ -223,7 +223,7 @@ def run(
     Raises
     ------
     OSError
-        If a file cannot be written.
+        When a file cannot be written.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Loads saved models and resumes checkpoints."""
+"""Models as files."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ ESTIMATORS: tuple[type[Clusterer], ...] = (
     VarianceReducedKMeans,
     LaplacianKModes,
 )
-#: Classes of saved models, by the kind in the file.
+#: What reads a saved model, by the kind that the file names.
 KINDS: dict[str, Any] = {f"{cls._kind}-model": cls for cls in ESTIMATORS} | {
     STREAMING_CORESET: StreamingCoreset
 }
-#: Classes of checkpoints, by the kind in the file.
+#: What resumes a checkpoint, by the kind that the file names.
 CHECKPOINTS: dict[str, Any] = {f"{cls._kind}-checkpoint": cls for cls in ESTIMATORS}
-#: Parameters that :func:`resume` can change.
+#: Parameters of an estimator that only say how its fit is run.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
 
 
 def load(path: PathName) -> Any:
-    """Load an estimator that :meth:`~shoal.KMeans.save` wrote.
+    """Read an estimator that :meth:`~shoal.KMeans.save` wrote.
 
-    Loading never runs code from the file.
+    No code is run by it, whatever the file holds.
 
     Parameters
     ----------
@@ -59,18 +59,14 @@ def load(path: PathName) -> Any:
     Returns
     -------
     estimator
-        The fitted estimator, without `labels_` (use ``predict``) and without callbacks.
+        Fitted; without `labels_`, which ``predict`` gives, and without callbacks.
 
     Raises
     ------
     OSError
-        If the file cannot be read.
+        When the file cannot be read.
     ValueError
-        If the file is damaged, has a later format version, or is not a model of shoal.
-
-    See Also
-    --------
-    resume : Continue a fit from a checkpoint.
+        When it is damaged, of a later format, or no model of shoal.
 
     Examples
     --------
@@ -97,46 +93,43 @@ def load(path: PathName) -> Any:
 def resume(
     path: PathName, X: Rows, *, sample_weight: Weights = None, features: Any = None, **run: Any
 ) -> Any:
-    """Resume a fit from a file that :class:`~shoal.callbacks.Checkpoint` wrote.
+    """Go on with a fit that :class:`~shoal.callbacks.Checkpoint` has kept, to its end.
 
-    A resumed fit gives bit-identical results. Only times differ, and the number of computed distances for
-    methods with bounds, which start again. If a callback or an interrupt ended the fit, the resumed fit
-    continues past that step. Resuming never runs code from the file.
+    The result is that of the fit that was never interrupted, bit for bit; only times differ, and the number
+    of distances measured where a method keeps bounds, which begin anew. What ended the fit from outside, a
+    callback or an interrupt, does not end it now. No code is run by the file, whatever it holds.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
         The file.
     X : rows of shape (n_samples, n_features)
-        The same rows, from the same kind of source: an array or a memory-mapped file; a re-readable stream;
-        or an iterator from the first row on. Shape and some values are checked. For an iterator, only the
-        number of features is checked, and that the iterator is not too short.
+        The same rows, from the same kind of source: memory and memory-mapped files are one, streams that can
+        be repeated another, an iterator that begins anew a third. Their shape and some of their values are
+        checked; of an iterator only the number of columns, and that it is not too short.
     sample_weight : array-like of shape (n_samples,), float or None
         The same weights.
     features : rows of shape (n_samples, n_features), optional
-        The same features, if X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. The affinity
-        comes from the file, and X is ignored.
+        The same rows, where X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. The affinity is
+        in the file, so that X is not looked at then.
     **run
-        Parameters of the resumed run: `n_jobs`, `verbose`, `callbacks` (pass a new
-        :class:`~shoal.callbacks.Checkpoint` to keep writing checkpoints), and `init` if it was a callable.
+        How it is run from now on: `n_jobs`, `verbose`, `callbacks` (a new
+        :class:`~shoal.callbacks.Checkpoint` among them, to be safe again), and `init`, where it was a
+        callable.
 
     Returns
     -------
     estimator
-        The fitted estimator, with its original parameters.
+        Fitted, with the parameters that it was made with.
 
     Raises
     ------
     OSError
-        If the file cannot be read.
+        When the file cannot be read.
     ValueError
-        If the file is damaged, has a later format version, is not a checkpoint, or belongs to other rows.
+        When it is damaged, of a later format, no checkpoint, or one of other rows.
     TypeError
-        If a parameter would change the fit.
-
-    See Also
-    --------
-    load : Load a fitted model.
+        For a parameter that would change the fit.
 
     Examples
     --------
@@ -157,7 +150,7 @@ def resume(
 
 
 def go_on(estimator: Any, path: PathName, X: Rows) -> None:
-    """Resume a checkpoint in an estimator, which must have the parameters of the checkpoint."""
+    """Go on with a checkpoint in an estimator that must have the parameters that it was kept with."""
     name = os.fsdecode(path)
     kept, state = begun(name)
     if type(kept) is not type(estimator):
@@ -168,7 +161,7 @@ def go_on(estimator: Any, path: PathName, X: Rows) -> None:
     for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks"}):
         was, given = before[parameter], now[parameter]
         if isinstance(was, np.ndarray):
-            # The checkpoint holds the array in the compute type.
+            # Kept as it was used: in the type that rows are computed in.
             given = np.asarray(given, dtype=was.dtype)
         if not np.array_equal(was, given):
             raise ValueError(f"{name}: was kept with {parameter}={shown(was)}, not {shown(given)}")
@@ -176,7 +169,7 @@ def go_on(estimator: Any, path: PathName, X: Rows) -> None:
 
 
 def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> None:
-    """Make the remaining steps; errors name the file."""
+    """Make the steps that are left; what is wrong with the file names it."""
     taken = estimator._taken(X, sample_weight)
     try:
         steps = estimator._go_on(state, *taken)
@@ -186,12 +179,12 @@ def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weight
         pass
 
 
-#: Upper limit of counts in a checkpoint, so that later counts fit the columns of `history_`.
+#: Counts of a checkpoint are below this, so that those of the next steps fit the columns of `history_`.
 MOST_COUNT = 2**62
 
 
 def begun(name: str) -> tuple[Any, Any]:
-    """Read a checkpoint: an unfitted estimator with its parameters, and the state of the fit."""
+    """Read a checkpoint: an estimator with its parameters, and the state of its fit."""
     kind, arrays, meta = _core.load_model(name)
     if kind not in CHECKPOINTS:
         raise ValueError(

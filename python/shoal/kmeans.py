@@ -263,7 +263,7 @@ class KMeans(CenterClusterer):
     def _maker(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, seed: int
     ) -> Maker | None:
-        """Return what makes a start from centers that the user's callable chooses."""
+        """Give what makes a start from centers that the user's callable chooses."""
         chosen = self.init
 
         def make(random_state: np.random.RandomState) -> Run:

@@ -1,8 +1,9 @@
-"""Metrics: inertia, and scores of a clustering against known classes.
+"""How good a clustering is.
 
-The module also exports ``adjusted_rand_score`` and ``normalized_mutual_info_score`` of scikit-learn. The
-latter divides by a mean of two entropies. scikit-learn's default is ``average_method="arithmetic"``. Older
-papers and libraries use ``"geometric"``, so state the method when you compare results.
+Beside its own functions the module has two of scikit-learn's as they are: ``adjusted_rand_score``, and
+``normalized_mutual_info_score``. The latter divides by a mean of two entropies; papers differ in which (older
+ones and older libraries take ``average_method="geometric"``, scikit-learn's default is ``"arithmetic"``):
+name it when comparing figures.
 """
 
 from __future__ import annotations
@@ -22,28 +23,29 @@ __all__ = ["adjusted_rand_score", "clustering_accuracy", "inertia", "normalized_
 def inertia(
     X: Rows, centers: npt.ArrayLike, sample_weight: Weights = None, *, n_jobs: int | None = None
 ) -> float:
-    """Compute the sum of squared distances of rows to their nearest centers.
+    """Sum of squared distances of rows to their nearest centers.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Rows in any form that :meth:`shoal.KMeans.fit` takes.
+        Anything that :meth:`shoal.KMeans.fit` takes.
     centers : array-like of shape (n_centers, n_features)
-        Finite numbers. If their type is wider than float32, the computation uses float64.
+        Finite. Centers of a wider type than that of the rows are not rounded: the computation is then
+        float64.
     sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row: finite, at least 0, not all 0. None means 1.
+        Weight of every row, finite, at least 0, not all 0. None: 1.
     n_jobs : int or None
-        Number of threads; None as for :class:`shoal.KMeans`. The result does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The result does not depend on it.
 
     Returns
     -------
     float
-        The weighted sum, with differences and sums in float64.
+        The weighted sum; differences and sums in float64.
 
     Raises
     ------
     ValueError
-        If shapes or values are invalid.
+        For shapes or values that are refused.
 
     Examples
     --------
@@ -60,7 +62,7 @@ def inertia(
 
 
 def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Count rows by class (rows of the table) and cluster (columns)."""
+    """Count the rows by class (down) and cluster (across)."""
     true, pred = np.asarray(y_true), np.asarray(y_pred)
     if true.ndim != 1 or pred.ndim != 1 or len(true) != len(pred) or len(true) == 0:
         raise ValueError(
@@ -74,24 +76,22 @@ def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np
 
 
 def clustering_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
-    """Share of rows in the matched class, under the best one-to-one matching.
-
-    The matching of clusters and classes is found with the Hungarian method.
+    """Share of rows that agree under the best one-to-one matching of clusters and classes (Hungarian method).
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n_samples,)
-        Classes and clusters: any comparable labels. Their numbers of distinct labels may differ.
+        Classes and clusters; any labels that can be compared. Their numbers may differ.
 
     Returns
     -------
     float
-        Between 0 and 1. Rows of clusters without a matched class count as wrong.
+        Between 0 and 1; clusters without a class of their own count as wrong.
 
     Raises
     ------
     ValueError
-        If the lengths differ or are 0.
+        When the lengths differ or are 0.
 
     Examples
     --------
@@ -112,17 +112,17 @@ def purity(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n_samples,)
-        Classes and clusters: any comparable labels.
+        Classes and clusters; any labels that can be compared.
 
     Returns
     -------
     float
-        Between 0 and 1. Purity tends to increase with the number of clusters.
+        Between 0 and 1; it rises with the number of clusters.
 
     Raises
     ------
     ValueError
-        If the lengths differ or are 0.
+        When the lengths differ or are 0.
 
     Examples
     --------

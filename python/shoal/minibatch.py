@@ -257,14 +257,14 @@ class MiniBatchKMeans(StreamClusterer):
             problems.check(p.whole, "init_size", self.init_size, 1, other="None or ")
 
     def _n_starts(self) -> int:
-        """Return how often first centers are chosen."""
+        """Give how often first centers are chosen."""
         if self.n_init != "auto":
             return int(self.n_init)
         blind = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
         return BLIND_STARTS if blind else 1
 
     def _seeding_rows(self) -> int | None:
-        """Return how many rows first centers are chosen from, if that is said."""
+        """Give how many rows first centers are chosen from, if that is said."""
         if self.init_size is None or self.init_size >= self.n_clusters:
             return None if self.init_size is None else int(self.init_size)
         return 3 * int(self.n_clusters)

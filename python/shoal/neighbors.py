@@ -1,4 +1,4 @@
-"""Nearest centers and nearest neighbors of rows."""
+"""Rows against a set of centers, and against each other."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ METHODS: tuple[str, ...] = get_args(GraphMethod)
 def nearest(
     X: Rows, centers: npt.ArrayLike, *, n_nearest: int = 1, n_jobs: int | None = None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-    """Find the nearest centers of every row by brute force.
+    """Find the nearest centers of every row, by brute force at the speed of the processor.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Rows in any form that :meth:`shoal.KMeans.fit` takes.
+        Anything that :meth:`shoal.KMeans.fit` takes.
     centers : array-like of shape (n_centers, n_features)
-        Finite numbers, rounded to the compute type of the rows.
+        Finite; rounded to the type that the rows are computed in.
     n_nearest : int, default=1
-        Number of nearest centers, at most the number of centers.
+        How many of them, at most the number of centers.
     n_jobs : int or None
-        Number of threads; None as for :class:`shoal.KMeans`.
+        Threads; None: as many as for :class:`shoal.KMeans`.
 
     Returns
     -------
     labels : ndarray of shape (n_samples,), or (n_samples, n_nearest) for `n_nearest` > 1, int32
-        Indices of the centers, nearest first. The lower index wins a tie.
+        Indices of centers, nearest first; the lower index wins a tie.
     sq_dists : ndarray of the same shape, float64
-        Squared Euclidean distances, with differences and sums in float64.
+        Squared Euclidean distances, differences and sums in float64.
 
     Raises
     ------
     ValueError
-        If parameters, shapes or values are invalid.
+        For parameters, shapes or values that are refused.
     TypeError
-        If values are not numbers.
+        For values that are no numbers.
     MemoryError
-        If the result is larger than memory.
+        When the result is larger than memory.
 
     Notes
     -----
-    The cost is ``2 n k d`` operations. No ``n x k`` matrix is allocated.
+    Costs ``2 n k d`` operations; no ``n x k`` matrix is made.
 
     Examples
     --------
@@ -99,55 +99,55 @@ def knn_graph(
     n_jobs: int | None = None,
     return_info: bool = False,
 ) -> Any:
-    """Build the graph of nearest neighbors of all rows.
+    """Find the nearest neighbours of every row among the others.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Rows in any form that :meth:`shoal.KMeans.fit` takes. Arrays, sparse matrices and mapped files are
-        read in place; ``"kd-tree"`` copies the rows. Re-readable streams (Parquet, a callable that returns
-        blocks) are written to a temporary file first.
+        Anything that :meth:`shoal.KMeans.fit` takes. An array, a sparse matrix and a mapped file are read
+        where they lie; ``"kd-tree"`` copies the rows. What can only be read in its order (Parquet, a callable
+        that gives blocks) is written to a temporary file first.
     n_neighbors : int
-        Neighbors per row, at least 1 and less than the number of rows.
+        Neighbours of a row, at least 1 and less than the number of rows.
     method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
-        ``"exact"`` computes all pairs of rows once, ``n**2 d`` operations. ``"kd-tree"`` is exact too, and
-        much faster for dense rows with few features. ``"ivf"`` is approximate, for very many rows: each row
-        searches the nearest cells of a k-means partition. ``"auto"`` takes the tree for few features, else
-        all pairs if they take minutes at most, else ``"ivf"``.
+        ``"exact"`` looks at all pairs of rows once, ``n**2 d`` operations. ``"kd-tree"`` is exact too, and
+        much faster for rows of few columns; not for sparse rows. ``"ivf"`` is approximate, for very many
+        rows: each looks into the cells of a k-means partition that are nearest to it. ``"auto"``: the tree
+        in few columns, else all pairs while that takes minutes at most, else ``"ivf"``.
     recall : float, default=0.95
-        Share of the true neighbors that ``"ivf"`` should find, above 0 and at most 1. The number of searched
-        cells is chosen, with a margin, on a sample of 384 rows whose true neighbors are computed.
+        With ``"ivf"`` the share of the true neighbours to find, above 0 and at most 1: as many cells are
+        looked into as find it, with a margin, for a sample of 384 rows whose true neighbours are known.
     n_jobs : int or None
-        Number of threads; None as for :class:`shoal.KMeans`. The result does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The result does not depend on it.
     return_info : bool, default=False
-        Whether to return `info` too.
+        Whether to say how it was done.
 
     Returns
     -------
     graph : scipy.sparse.csr_matrix of shape (n_samples, n_samples), float64
-        Squared Euclidean distances of every row to its `n_neighbors` nearest other rows, nearest first, in
-        the layout of scikit-learn's graphs. Among equal distances the lower index comes first. A row is not a
-        neighbor of itself, but its duplicates are; their distance 0 is stored. To use the graph as an
-        affinity for :class:`~shoal.LaplacianKModes`, set ``graph.data[:] = 1``.
+        Squared Euclidean distances of every row to its `n_neighbors` nearest others, nearest first, as
+        scikit-learn's graphs are stored. A row is no neighbour of its own, by its index; a duplicate of it
+        is, at distance 0, which is stored. Of equal distances the lower index comes first. As an affinity for
+        :class:`~shoal.LaplacianKModes` set ``graph.data[:] = 1`` first.
     info : dict
-        Only with ``return_info=True``: ``method``, ``recall`` (1.0 for an exact method, else measured on the
-        sample), and ``n_cells`` and ``n_probes`` of ``"ivf"``.
+        With `return_info`: ``method``, ``recall`` (1.0 of an exact method, else as measured on the sample),
+        ``n_cells`` and ``n_probes`` of ``"ivf"``.
 
     Raises
     ------
     ValueError
-        If parameters, shapes or values are invalid, or X is an iterator, which can be read only once.
+        For parameters, shapes or values that are refused; for an iterator, whose rows can be read only once.
     TypeError
-        If values are not numbers.
+        For values that are no numbers.
     MemoryError
-        If the result is larger than memory.
+        When the result is larger than memory.
 
     Notes
     -----
-    Memory beyond the rows and the result: ``16 n_neighbors`` bytes per row and some dozens of MB.
-    ``"kd-tree"`` takes 20 bytes instead of 16 and holds the rows twice. ``"ivf"`` takes about 20 bytes more
-    per searched cell. No ``n x n`` matrix is allocated. Differences and sums are in float64; values that may
-    overflow raise ``ValueError``. Both exact methods give the same graph.
+    Memory beyond the rows and the result: ``16 n_neighbors`` bytes a row (20 with ``"kd-tree"``, which also
+    holds the rows twice; with ``"ivf"`` about 20 more for each cell that is looked into) and some dozens of
+    MB; no ``n x n`` matrix is made. Distances are differences and sums in float64; rows so large that these
+    may overflow are refused. An exact graph is the same whichever method makes it.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def knn_graph(
 
 
 def share_of(name: str, value: Any) -> float:
-    """Check that `value` is above 0 and at most 1."""
+    """Give `value` as a float, if it is above 0 and at most 1."""
     if not _params.is_number(value) or not 0 < value <= 1:
         raise _params.ParameterError(
             f"{name} must be a number above 0 and at most 1, got {_params.shown(value)}"

@@ -1,4 +1,4 @@
-"""Seedings: choose initial centers among the rows."""
+"""First centers, as functions of their own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .typing import RandomState, Rows, Weights
 
 __all__ = ["afkmc2", "kmeans_parallel", "kmeans_plusplus"]
 
-#: Upper limit of `chain_length`: more candidates than most data sets have rows.
+#: Candidates of a chain at most: more would be all rows of most data, many times.
 LONGEST_CHAIN = 2**24
 
 
@@ -28,44 +28,45 @@ def kmeans_plusplus(
     random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Choose initial centers by k-means++.
+    """Choose first centers among the rows of X by k-means++.
 
-    k-means++ gives the best initial centers for up to some hundred clusters. For more clusters, or if reading
-    the rows is slow, :func:`afkmc2` and :func:`kmeans_parallel` come close at a lower cost.
+    Choose it for the best start at up to some hundred clusters; :func:`afkmc2` and
+    :func:`kmeans_parallel` come close to it at less cost where there are more, or where rows are
+    dear to read.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Rows in any form that :meth:`shoal.KMeans.fit` takes.
+        Anything that :meth:`shoal.KMeans.fit` takes.
     n_clusters : int
         Number of centers, at least 1 and at most the number of rows.
     sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row: finite, at least 0, not all 0. None means 1.
+        Weight of every row, finite, at least 0, not all 0. None: 1.
     greedy : bool, default=True
-        Draw ``2 + ln k`` candidates per center and keep the best, as scikit-learn does. False: one candidate.
+        Draw ``2 + ln k`` candidates for each center and keep the best, as scikit-learn does; else one.
     random_state : int, RandomState, Generator or None
-        Pass an int for repeatable results.
+        An int makes the choice repeatable.
     n_jobs : int or None
-        Number of threads; None as for :class:`shoal.KMeans`. Results do not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in the compute type.
+        The rows chosen, in the type that they are computed in.
     indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers: ``X[indices]``.
+        Which rows they are: ``X[indices]``.
 
     Raises
     ------
     ValueError
-        If parameters, shapes or values are invalid.
+        For parameters, shapes or values that are refused.
     TypeError
-        If values are not numbers.
+        For values that are no numbers.
 
     Notes
     -----
-    The cost is at most ``n k d`` operations times the number of candidates. The triangle inequality prunes
-    many distances.
+    Costs up to ``n k d`` operations, times the number of candidates; many pairs are pruned by the triangle
+    inequality.
 
     References
     ----------
@@ -94,53 +95,52 @@ def afkmc2(
     random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Choose initial centers by AFK-MC2, an approximation of k-means++.
+    """Choose first centers among the rows of X by AFK-MC2, which approximates k-means++ by short chains.
 
-    AFK-MC2 samples each center with a short Markov chain. It suits many clusters of many rows: it makes one
-    pass over the rows, where k-means++ makes one per center. The initial inertia is about that of
-    ``kmeans_plusplus(greedy=False)``.
+    Choose it for many clusters of many rows: it makes one pass over the rows, where k-means++ makes one for
+    each center, and starts about as low as ``kmeans_plusplus(greedy=False)``.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Rows in any form that :meth:`shoal.KMeans.fit` takes.
+        Anything that :meth:`shoal.KMeans.fit` takes.
     n_clusters : int
         Number of centers, at least 1 and at most the number of rows.
     chain_length : int, default=200
-        Candidates per center, at least 1. With longer chains the distribution approaches that of k-means++.
-        20 are enough for most data. Outliers and clusters of very different sizes need more.
+        Candidates for each center, at least 1. The longer the chains, the nearer their law comes to that of
+        k-means++; 20 are enough for most data. Far-off rows and clusters of very different sizes need more.
     adaptive : bool, default=True
-        Draw half of the candidates by squared distance to the first center, the other half by weight. False:
-        draw all by weight (K-MC2), without the pass over the rows; only for data without outliers.
+        Draw candidates half by squared distance to the first center, half by weight. False: by weight alone
+        (K-MC2), without the pass over the rows; only for data without far-off rows.
     sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row: finite, at least 0, not all 0. None means 1.
+        Weight of every row, finite, at least 0, not all 0. None: 1.
     random_state : int, RandomState, Generator or None
-        Pass an int for repeatable results.
+        An int makes the choice repeatable.
     n_jobs : int or None
-        Number of threads; None as for :class:`shoal.KMeans`. Results do not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in the compute type.
+        The rows chosen, in the type that they are computed in.
     indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers: ``X[indices]``. Centers are distinct as long as there are distinct rows.
+        Which rows they are: ``X[indices]``. No row comes twice, and no place, as long as rows differ.
 
     Raises
     ------
     ValueError
-        If parameters, shapes or values are invalid.
+        For parameters, shapes or values that are refused.
     TypeError
-        If values are not numbers.
+        For values that are no numbers.
 
     Notes
     -----
-    The cost is ``n d`` operations and at most ``chain_length n_clusters**2 / 2`` distances. Each chain is
-    evaluated backwards from its end, and only as far as its result depends on the candidates. If the cost of
-    the first center alone is ``s`` times the cost of all centers, this takes about ``s`` candidates.
+    Costs ``n d`` operations, and at most ``chain_length n_clusters**2 / 2`` distances. Chains are read from
+    their ends backwards, and only as far as what they end in depends on: where the first center
+    serves the rows ``s`` times as badly as all centers do, that is about ``s`` candidates.
 
-    Candidates are drawn by cumulative probabilities, of which only some are stored. The distribution is that
-    of the paper's alias table, which would take 12 bytes per row.
+    Candidates are drawn by sums of the odds, of which only some are kept, rather than by the paper's alias
+    table, which would take 12 bytes a row: the law of the draws is the same.
 
     References
     ----------
@@ -169,47 +169,47 @@ def kmeans_parallel(
     random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Choose initial centers by k-means||, many candidates per pass.
+    """Choose first centers among the rows of X by k-means||, many at a time.
 
-    k-means|| suits rows that are slow to read, such as files larger than memory and streams. It makes
-    ``n_rounds + 1`` passes, where k-means++ makes one per center. It computes more distances than k-means++,
+    Choose it where a pass over the rows is dear, as it is for files larger than memory and for streams: it
+    makes `n_rounds` and one, where k-means++ makes one for each center. It measures more distances than that,
     but many at a time. For many clusters :func:`afkmc2` is cheaper.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Rows in any form that :meth:`shoal.KMeans.fit` takes.
+        Anything that :meth:`shoal.KMeans.fit` takes.
     n_clusters : int
         Number of centers, at least 1 and at most the number of rows.
     oversampling_factor : float, default=2.0
-        Candidates that each round adds, as a multiple of `n_clusters`: finite and above 0, usually 0.5 to 10.
+        How many rows join in each round, by the number of clusters: finite and above 0. Usual are 0.5 to 10.
     n_rounds : int, default=5
-        Number of rounds, at least 1.
+        How often rows join, at least 1.
     sample_weight : array-like of shape (n_samples,), float or None
-        Weight of every row: finite, at least 0, not all 0. None means 1.
+        Weight of every row, finite, at least 0, not all 0. None: 1.
     random_state : int, RandomState, Generator or None
-        Pass an int for repeatable results.
+        An int makes the choice repeatable.
     n_jobs : int or None
-        Number of threads; None as for :class:`shoal.KMeans`. Results do not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in the compute type.
+        The rows chosen, in the type that they are computed in.
     indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers: ``X[indices]``.
+        Which rows they are: ``X[indices]``.
 
     Raises
     ------
     ValueError
-        If parameters, shapes or values are invalid.
+        For parameters, shapes or values that are refused.
     TypeError
-        If values are not numbers.
+        For values that are no numbers.
 
     Notes
     -----
-    The weight of a candidate is the weight of the rows nearest to it. Greedy k-means++ chooses the centers
-    among the weighted candidates. If there are too few candidates, k-means++ on all rows adds the others.
+    Each row that joined weighs what the rows do that it is nearest to, and greedy k-means++ chooses the
+    centers among them. When too few rows have joined, k-means++ over all rows goes on.
 
     References
     ----------
@@ -228,7 +228,7 @@ def kmeans_parallel(
 
 
 class How(NamedTuple):
-    """A seeding and its parameters; None means the default."""
+    """A seeding by its name, and its parameters as they were given; None: the usual ones."""
 
     name: str
     chain: Any = None
@@ -245,7 +245,7 @@ def chosen(
     random_state: Any,
     n_jobs: Any,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], int]:
-    """Return the centers, their row numbers, and the number of computed distances."""
+    """Give centers, which rows they are, and the number of distances that were measured for them."""
     p, problems = _params, _params.Problems()
     problems.check(p.whole, "n_clusters", n_clusters, 1)
     if how.chain is not None:

@@ -1,4 +1,4 @@
-"""Coresets of streams, built in one pass in bounded memory."""
+"""Few rows with weights that stand for a stream."""
 
 from __future__ import annotations
 
@@ -27,48 +27,48 @@ from .typing import Callbacks, PathName, RandomState, Rows, Weights
 
 __all__ = ["StreamingCoreset"]
 
-#: Size of a batch of a file or a memory map, in bytes.
+#: About so many bytes of a file or a memory map are a batch.
 STEP_BYTES = 1 << 26
-#: Kind in files of a streaming coreset.
+#: What files of a coreset that goes on say that they are.
 KIND = "streaming-coreset"
 
 
 class StreamingCoreset(BaseEstimator):
     """A coreset of a stream, made in one pass and in bounded memory.
 
-    Batches are merged and reduced repeatedly, so there is a coreset of all rows so far at any time. Coresets
-    of several machines can be merged.
+    Rows are put together and reduced again and again (merge and reduce), so that at any time there is a
+    coreset of all rows so far. Those of several machines can be merged.
 
-    Use it for streams that can be read only once. If the rows can be read twice, :func:`lightweight_coreset`
-    has a lower error at the same size.
+    Choose it for rows that can be read once, or that come by and by; for rows that can be read twice
+    :func:`lightweight_coreset` errs less at the same size.
 
     Parameters
     ----------
     n_samples : int
-        Size of the coreset. Between batches at most ``n_samples * (2 + log2(n / n_samples))`` rows are kept,
-        and during a batch a few times `n_samples` more.
+        Rows of the coreset. At most ``n_samples * (2 + log2(n / n_samples))`` rows are kept between two
+        batches, and a few times `n_samples` more while one is taken in.
     random_state : int, RandomState, Generator or None, default=None
-        Pass an int for repeatable results. Use different values for coresets that will be merged.
+        An int makes the draws repeatable. Coresets that are to be merged should have different ones.
     n_jobs : int or None
-        Number of threads; None as for :class:`shoal.KMeans`. The coreset does not depend on it.
+        Threads; None: as many as for :class:`shoal.KMeans`. The coreset does not depend on it.
     progress : bool, default=False
-        Whether :meth:`partial_fit` shows progress on stderr.
+        Whether :meth:`partial_fit` shows a line on stderr.
     callbacks : iterable of callables, optional
-        Called as ``callback(self, step)`` after each batch, including the batches of streams and files. See
-        :mod:`shoal.callbacks`, except ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which need
-        a fit. `step` counts rows, and its objective is NaN. A true result ends the current
-        :meth:`partial_fit`.
+        Called as ``callback(self, step)`` after each batch, those that streams and files are cut into too;
+        see :mod:`shoal.callbacks`, but for ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which
+        need a fit. `step` counts rows; there is no objective (NaN). A true result ends the
+        :meth:`partial_fit` that it comes from.
 
     Attributes
     ----------
     n_features_in_ : int
-        Number of features.
+        Columns of a row.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the features, when X has any that are strings.
     n_rows_ : int
-        Number of rows so far.
+        Rows so far.
     n_kept_ : int
-        Number of rows that are kept now.
+        Rows that are kept now.
 
     References
     ----------
@@ -103,20 +103,19 @@ class StreamingCoreset(BaseEstimator):
         self.callbacks = callbacks
 
     def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
-        """Add rows to the coreset.
+        """Take rows in; a batch that is refused leaves everything as it was.
 
-        The coreset does not depend on how the rows are split into batches. If a batch raises, the coreset
-        does not change.
+        Into which batches rows are cut does not matter.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`shoal.KMeans.fit`. Later batches are computed in the type of the first. Each block
-            of a stream or an iterator is one batch. A file or a memory map without weights is split into
-            batches of about 64 MB.
+            As for :meth:`shoal.KMeans.fit`; later batches are computed in the type of the first. Of a stream,
+            an iterator too, each block is a batch; a file or a memory map without weights is cut into batches
+            of about 64 MB.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row: finite, at least 0, not all 0. None means 1. Must be None for a stream.
+            Weight of every row, finite, at least 0, not all 0. None: 1, as it must be for a stream.
 
         Returns
         -------
@@ -125,7 +124,7 @@ class StreamingCoreset(BaseEstimator):
         Raises
         ------
         ValueError, TypeError, OSError
-            If parameters, shapes or values are invalid, or a file cannot be read.
+            For parameters, shapes or values that are refused.
         """
         size, threads = self._checked()
         if isinstance(X, np.memmap):
@@ -142,7 +141,7 @@ class StreamingCoreset(BaseEstimator):
         return self
 
     def _take_all(self, X: Rows, sample_weight: Weights, size: int, threads: int | None) -> None:
-        """Add rows, split into batches unless they are an array."""
+        """Take rows in, in batches where they are no array."""
         given = checked_rows(self, X, reset="_state" not in self.__dict__)
         rows = given if isinstance(given, DataSource) else None
         with watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
@@ -161,7 +160,7 @@ class StreamingCoreset(BaseEstimator):
                     try:
                         ended = self._take(block, None, size, threads, tell)
                     except ValueError as error:
-                        # The message counts rows from the beginning of the block.
+                        # It counts the rows of the block.
                         raise ValueError(f"block of X from row {first} on: {error}") from error
                     if ended:
                         break
@@ -175,7 +174,7 @@ class StreamingCoreset(BaseEstimator):
         threads: int | None,
         tell: Callable[[int], bool],
     ) -> bool:
-        """Add a batch with checked features; return whether a callback ends the call."""
+        """Take a batch in, whose features were checked; whether that is to be the last one."""
         source = source_of(rows)
         weights = _params.weights(sample_weight, source.shape[0])
         state = self.__dict__.get("_state")
@@ -187,7 +186,7 @@ class StreamingCoreset(BaseEstimator):
         return tell(state.size[0] - before)
 
     def _begun_with(self, size: int, compute: str) -> _core.StreamingCoreset:
-        """Make the state before the first row."""
+        """Make the state of no rows yet."""
         self._seed = _params.seed(self.random_state)
         return _core.StreamingCoreset(size, self._seed, compute)
 
@@ -196,14 +195,14 @@ class StreamingCoreset(BaseEstimator):
         self.n_rows_, self.n_kept_, self.n_features_in_ = state.size
 
     def merge(self, other: StreamingCoreset) -> Self:
-        """Merge another coreset, as if its rows came after the rows of this one.
+        """Take over the rows of another one, as if they had come after those of this one.
 
         Parameters
         ----------
         other : StreamingCoreset
-            A coreset with the same `n_samples`, number of features and compute type. It does not change. Its
-            row numbers in `indices` continue those of this coreset. It should have another `random_state`:
-            the same one warns.
+            With the same `n_samples`, of rows with the same number of columns and computed in the same type,
+            and with another `random_state`: a warning says so where it is the same. It stays as it is. Its
+            `indices` count on from the rows of this one.
 
         Returns
         -------
@@ -212,7 +211,7 @@ class StreamingCoreset(BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            If the coresets do not match. This coreset does not change then.
+            For one that does not fit; this one is as it was then.
 
         Examples
         --------
@@ -252,12 +251,12 @@ class StreamingCoreset(BaseEstimator):
         return self
 
     def result(self) -> Coreset:
-        """Return the coreset of all rows so far. More rows can be added later.
+        """Give the coreset of all rows so far; more can come afterwards.
 
         Returns
         -------
         Coreset
-            `n_samples` points, or all rows with their own weights if there are fewer.
+            `n_samples` rows, or all of them with their own weights while there are no more.
 
         Raises
         ------
@@ -268,26 +267,26 @@ class StreamingCoreset(BaseEstimator):
         return coreset_of(self._state.result(_params.threads(self.n_jobs, tell=False)), self.n_features_in_)
 
     def _begun(self) -> None:
-        """Raise `NotFittedError` before the first row."""
+        """Refuse to go on before the first row."""
         if "_state" not in self.__dict__:
             raise NotFittedError("this StreamingCoreset has no rows yet: call partial_fit")
 
     def save(self, path: PathName) -> None:
-        """Write the state to a file that :func:`shoal.load` reads, to continue elsewhere.
+        """Write what is kept to a file that :func:`shoal.load` reads, to go on elsewhere.
 
         Parameters
         ----------
         path : str, bytes or os.PathLike
-            One safetensors file, written to a temporary name and renamed.
+            One safetensors file, which appears whole or not at all.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before the first row.
         ValueError
-            If the suffix is that of another known format, such as ``.npy``.
+            For a suffix of another known format, such as ``.npy``.
         OSError
-            If the file cannot be written.
+            When the file cannot be written.
         """
         self._begun()
         check_suffix("path", path, MODELS)
@@ -299,7 +298,7 @@ class StreamingCoreset(BaseEstimator):
 
     @classmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        """Make a coreset from the contents of a file."""
+        """Make one of what a file holds."""
         state = _core.StreamingCoreset.of_state(meta.get("compute", "float64"), KIND, arrays, meta)
         numbers = json.loads(meta["state"])
         size = int(numbers["n_samples"])
@@ -313,11 +312,11 @@ class StreamingCoreset(BaseEstimator):
         return made
 
     def __sklearn_clone__(self) -> Self:
-        """Return a coreset without rows, with the same parameters and copies of the callbacks."""
+        """Make one without rows and with the same parameters; callbacks are copied where they can be."""
         return cloned(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle plain values and arrays."""
+        """Give plain values and arrays."""
         state = dict(super().__getstate__())
         kept = state.pop("_state", None)
         if kept is not None:
@@ -325,21 +324,21 @@ class StreamingCoreset(BaseEstimator):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled coreset."""
+        """Take them back."""
         kept = state.pop("_kept", None)
         super().__setstate__(state)
         if kept is not None:
             self._state = _core.StreamingCoreset.of_state(*kept)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Show the parameters, and the number of rows so far and kept."""
+        """Show the parameters, and how many rows came and are kept."""
         parameters: str = super().__repr__(N_CHAR_MAX)
         if "_state" not in self.__dict__:
             return parameters
         return f"{parameters} <n={self.n_rows_}, kept={self.n_kept_}>"
 
     def _checked(self) -> tuple[int, int | None]:
-        """Check the parameters; return size and threads."""
+        """Check the parameters: rows of the coreset, threads."""
         problems, found = _params.Problems(), list[Any]()
         problems.check(lambda: found.append(_params.whole("n_samples", self.n_samples, 1)))
         problems.check(lambda: found.append(_params.threads(self.n_jobs)))
@@ -355,7 +354,7 @@ class StreamingCoreset(BaseEstimator):
 
 
 def _parts(rows: DataSource) -> Iterator[DataSource]:
-    """Split rows with random access into parts of about `STEP_BYTES`."""
+    """Cut rows that lie somewhere into stretches."""
     n, d = len(rows), rows.shape[1]
     step = max(1, STEP_BYTES // max(1, (rows.nbytes or 8 * n * d) // max(1, n)))
     return (rows.slice(first, min(n, first + step)) for first in range(0, n, step))

@@ -1,4 +1,4 @@
-"""Versions and system information for bug reports."""
+"""What this machine and installation look like, for reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "joblib", "pandas", "polars", "pya
 
 
 def processor() -> str:
-    """Return the name of the CPU, if the system provides it."""
+    """Name of the CPU, as far as the system tells it."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
             named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -26,7 +26,7 @@ def processor() -> str:
 
 
 def installed(package: str) -> str:
-    """Return the version of a package, or "not installed"."""
+    """Version of a package, or that it is not there."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -34,7 +34,7 @@ def installed(package: str) -> str:
 
 
 def threads_in_use() -> str:
-    """Return the default number of threads, or the error of an invalid environment variable."""
+    """Give the number of threads, or why there is none."""
     try:
         return str(threads(None) or _core.available_threads())
     except ValueError as error:
@@ -42,7 +42,7 @@ def threads_in_use() -> str:
 
 
 def show_versions() -> None:
-    """Print versions, CPU, instruction set and number of threads for bug reports.
+    """Print versions, the CPU, the instruction set in use and the number of threads.
 
     Examples
     --------

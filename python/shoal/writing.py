@@ -1,4 +1,4 @@
-"""Writes rows to .npy files, in order or shuffled."""
+"""Files of rows: as they come, or in random order."""
 
 from __future__ import annotations
 
@@ -23,42 +23,41 @@ from .typing import Memory, PathName, RandomState, Rows
 
 __all__ = ["shuffle", "write"]
 
-#: Smallest `memory_limit`: blocks of rows need this much.
+#: Below this there is no room for the blocks that rows come in.
 LEAST_MEMORY = 1_000_000
-#: Upper limit of disk space as a multiple of the rows: keys and uneven buckets take extra space.
+#: Of the rows' own bytes: what a key for each row and the buckets' uneven lengths take besides, at most.
 SPARE = 1.25
 
 
 def write(blocks: Rows, out: PathName) -> DataSource:
-    """Write rows to an ``.npy`` file, block by block, and open it.
+    """Write rows to an ``.npy`` file, a block at a time, and open it.
 
     Parameters
     ----------
     blocks : rows
-        An iterator of blocks, or anything else that :func:`shoal.open` takes. All blocks must have the same
-        number of columns and the same type, which is the type of the file (``float32`` for ``bfloat16``).
-    out : str, bytes or os.PathLike
-        The file, with the suffix ``.npy``. It is written to a temporary name and renamed. An existing file is
-        replaced.
+        Anything that :func:`shoal.open` takes: an iterator of blocks, above all. All blocks must have the
+        same number of columns and one type, which is that of the file (``float32`` for ``bfloat16``).
+    out : str or os.PathLike
+        The file, which ends in ``.npy``. It appears whole or not at all; one that exists is replaced.
 
     Returns
     -------
     DataSource
-        The opened file.
+        The file, opened.
 
     Raises
     ------
     ValueError, TypeError
-        If blocks differ in type or number of columns, if the number of rows is not the announced one, if
-        there are no rows, or if they are sparse. An existing file stays unchanged.
+        For blocks that are not alike, another number of rows than the source announced, no rows at all, or
+        sparse rows. An older file is as it was then.
     OSError
-        If the file cannot be written.
+        When the file cannot be written.
 
     Notes
     -----
-    A killed process leaves a temporary file beside `out`, whose name begins with ``.shoal-``. The next run
-    that writes `out` removes it. ``shoal info DIR --clean`` removes all such files in a folder. Files of a
-    running process are locked and stay.
+    A process that is killed leaves a temporary file beside `out`, whose name begins with ``.shoal-``. The
+    next run that writes `out` removes it; ``shoal info DIR --clean`` removes all such files in a folder.
+    Files of a live process are locked, and stay.
 
     Examples
     --------
@@ -87,43 +86,45 @@ def shuffle(
     memory_limit: Memory = "1GB",
     progress: bool = False,
 ) -> DataSource:
-    """Write rows in random order to an ``.npy`` file, in bounded memory, and open it.
+    """Write rows in a uniformly random order to an ``.npy`` file, in bounded memory, and open it.
 
-    All orders are equally likely. The order depends only on the seed, not on `memory_limit` or the blocks.
+    Every order of the rows is equally likely. Which one it is depends on the seed alone: neither on
+    `memory_limit` nor on the blocks that the rows come in.
 
     Parameters
     ----------
     source : rows
-        Anything that :func:`shoal.open` takes, also an iterator. It is read once.
-    out : str, bytes or os.PathLike
-        The file, with the suffix ``.npy`` and the type of the rows (``float32`` for ``bfloat16``). It is
-        written to a temporary name and renamed. An existing file is replaced.
+        Anything that :func:`shoal.open` takes, streams that can be read once too; it is read once.
+    out : str or os.PathLike
+        The file, which ends in ``.npy``, of the same type (``float32`` for ``bfloat16``). It appears whole or
+        not at all; one that exists is replaced.
     random_state : int, RandomState, Generator or None, default=None
-        Pass an int (0 to 2**64 - 1) for a repeatable order. 64 bits are drawn from a generator.
+        An int (0 to 2**64 - 1) makes the order repeatable. 64 bits are drawn from a generator.
     memory_limit : int or str, default="1GB"
-        Memory budget: bytes, or text such as ``"500MiB"``, at least 1 MB.
+        Memory to use, as bytes or as text such as ``"500MiB"``, at least 1 MB.
     progress : bool, default=False
-        Whether to show progress on stderr.
+        Whether to show a line on stderr that says how far it is.
 
     Returns
     -------
     DataSource
-        The opened file.
+        The file, opened.
 
     Raises
     ------
     ValueError, TypeError
-        If parameters or rows are invalid, if the rows are sparse, or if the number of rows is not the
-        announced one.
+        For parameters and rows that are refused, sparse ones among them, and for another number of rows than
+        the source announced.
     OSError
-        If the file cannot be written or the disk has no space. Space is checked first, if the number of rows
-        is known. No files are left behind.
+        When there is no space left, which is looked at first where the number of rows is known, or the file
+        cannot be written. Nothing is left behind then.
 
     Notes
     -----
-    Rows that do not fit into memory are distributed at random to buckets in a folder beside `out`. Then each
-    bucket is read, shuffled and appended to the file. The folder takes the space of the rows plus 8 bytes per
-    row, and shrinks while the file grows. Files of a killed process are removed as for :func:`shoal.write`.
+    Rows that do not fit into memory are read once, and written and read twice: dealt out at random to buckets
+    in a folder beside `out`, then put in order a bucket at a time. The folder takes as much space as the rows
+    and 8 bytes for each, and is emptied while the file is written. What a killed process leaves of it is
+    removed as for :func:`shoal.write`.
 
     References
     ----------
@@ -147,7 +148,7 @@ def shuffle(
     n, d = rows.shape
     _check_space(rows, name, limit)
     width = d * rows.dtype.itemsize
-    # Blocks of a stream come as they are.
+    # Those of a stream come as they are.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
     with contextlib.closing(writer), _Progress(n if progress else None, on=progress) as show:
@@ -169,14 +170,14 @@ def _memory(memory_limit: Any) -> int:
 
 
 def _output_of(out: PathName) -> str:
-    """Check that the file can be written, before any row is read."""
+    """Give the name of a file that can be written, before any row is read for it."""
     check_suffix("out", out, ARRAYS)
     check_place(out)
     return os.fsdecode(out)
 
 
 def _rows_of(source: Any, name: str) -> DataSource:
-    """Open the rows that will be written to the file `name`."""
+    """Open what is to be written to the file `name`."""
     rows = open(source)
     if rows.sparse:
         raise TypeError(
@@ -190,7 +191,7 @@ def _rows_of(source: Any, name: str) -> DataSource:
 
 
 def _check_space(rows: DataSource, name: str, limit: int) -> None:
-    """Raise `OSError` if the disk has too little space, if the number of rows is known."""
+    """Refuse what the disk has no space for, where that can be told."""
     n, size = rows.shape[0], rows.nbytes
     if n is None or size is None:
         return
@@ -203,7 +204,7 @@ def _check_space(rows: DataSource, name: str, limit: int) -> None:
 
 
 class _Progress:
-    """Progress on stderr, with tqdm if installed, else as plain text. Each row counts twice."""
+    """A line on stderr: by tqdm where it is installed, else plain text. Each row counts twice."""
 
     def __init__(self, rows: int | None, *, on: bool) -> None:
         self._total = None if rows is None else 2 * rows
@@ -222,7 +223,7 @@ class _Progress:
         return self
 
     def __call__(self, rows: int) -> None:
-        """Add processed rows."""
+        """So many more are done."""
         self._done += rows
         if self._bar is not None:
             self._bar.update(rows)
