@@ -314,7 +314,7 @@ class BackwardEulerKMeans(StreamClusterer):
         if step.stop_reason == "diverged":
             self._warn_of_divergence()
         elif self._stream is not None and self.n_steps_ % SELDOM == 0:
-            self._warn_of_starvation(self._stream.starved())
+            self._warn_of_starvation(self._stream.details()["starved"])
 
     def _warn_of_starvation(self, starved: list[int]) -> None:
         if not starved:
