@@ -68,7 +68,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path, write):
         (iter([ROWS, ROWS[:, :3]]), ValueError, "block 1 of X has 3 columns, the first one has 9"),
         (iter([ROWS, ROWS.astype("f4")]), ValueError, "block 1 of X holds float32, the first one uint8"),
         (iter([]), ValueError, "without any row"),
-        (ROWS[:0], ValueError, "no rows to write"),
+        (ROWS[:0], ValueError, "at least one row, got shape"),
         (broken(), RuntimeError, "broken"),
         (ROWS.astype(complex), ValueError, "Complex"),
         (tmp_path / "none.npy", FileNotFoundError, "none.npy"),
@@ -160,7 +160,7 @@ def test_parameters_are_refused_together(tmp_path):
 def test_space_is_looked_at_first(tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1000))
-    with pytest.raises(OSError, match="36000 bytes are needed, 1000 are free") as caught:
+    with pytest.raises(OSError, match="needs 36000 bytes, 1000 bytes are free") as caught:
         shoal.shuffle(ROWS, tmp_path / "x.npy")
     assert caught.value.errno == errno.ENOSPC
     assert left(tmp_path) == []

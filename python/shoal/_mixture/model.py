@@ -1,4 +1,4 @@
-"""What a fitted mixture of Gaussians says of rows: components, shares, densities, criteria, samples."""
+"""A fitted mixture of Gaussians: labels, responsibilities, densities, criteria and samples."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import numpy.typing as npt
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core
-from ._common import params as _params
-from ._core import Source
-from ._fit.centers import CenterFitter
-from ._fit.results import label_into
+from shoal import _core
+from shoal._common import params as _params
+from shoal._core import Source
+from shoal._fit.centers import CenterFitter
+from shoal._fit.results import label_into
 
+COVARIANCES = ("tied_spherical", "spherical", "diag")
 SEARCHES = ("exact", "neighbors")
 
 
 class MixtureOfGaussians(DensityMixin, CenterFitter):
-    """Base of the estimators that end in a mixture of Gaussians: all that its parameters are enough for."""
+    """Base of the Gaussian mixtures: everything that needs only the fitted parameters."""
 
     covariances_: Any
     weights_: npt.NDArray[np.float64]
@@ -39,7 +40,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return self.cluster_centers_
 
     def _mixture(self, search: str = "exact") -> _core.Mixture:
-        """Give the compiled half of the model."""
+        """Return the compiled model."""
         walks = _params.one_of("search", search, SEARCHES) == "neighbors"
         return _core.Mixture(
             self.cluster_centers_,
@@ -58,27 +59,27 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`, an iterator too; computed in the type of the means.
+            As for :meth:`fit`; an iterator is allowed too. Computed in the type of the means.
         out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go, as for :meth:`KMeans.predict`.
+            Where to write the labels, as for :meth:`shoal.KMeans.predict`.
         distances : ndarray of shape (n_samples,), float64, or path, optional
-            Where the Euclidean distances of rows to the means of their components go, likewise; with
-            ``covariance_type="tied_spherical"`` only.
+            Where to write the Euclidean distance of every row to the mean of its component; only with
+            ``covariance_type="tied_spherical"``.
         search : {"exact", "neighbors"}, default="exact"
-            ``"neighbors"`` looks only at some components, and at the neighbours of the nearest of these:
-            faster for thousands of components, and not always right.
+            ``"neighbors"`` evaluates only some components, and the neighbors of the nearest of these. It is
+            faster for thousands of components, but may miss the most likely component.
 
         Returns
         -------
         ndarray of shape (n_samples,), int32
-            The component of the largest density at every row; the lower index wins a tie.
+            The component with the largest density at every row; the lower index wins a tie.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before :meth:`fit`.
         ValueError, TypeError, OSError, MemoryError
-            As :meth:`KMeans.predict`.
+            As :meth:`shoal.KMeans.predict`.
         """
         model = self._mixture_for(search)
         if out is None and distances is None:
@@ -86,11 +87,14 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
                 self._fitted_rows(X), search != "exact", _params.threads(self.n_jobs, tell=False)
             )
         if search != "exact":
-            raise ValueError(f"search={search!r} gives labels in memory: leave out and distances away")
+            raise ValueError(
+                f"search must be 'exact' with out or distances, got {search!r}. "
+                "Omit out and distances to get the labels in memory."
+            )
         if distances is not None and self.covariance_type != "tied_spherical":
             raise ValueError(
-                "distances are those to the nearest mean, which is not that of the most likely component "
-                f"with covariance_type={self.covariance_type!r}"
+                f"distances must be None with covariance_type={self.covariance_type!r}: the mean of the most "
+                "likely component is not always the nearest one. Use covariance_type='tied_spherical'."
             )
         return label_into(self, X, out, distances)
 
@@ -102,24 +106,24 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return self._mixture().predict(part, False, _params.threads(self.n_jobs, tell=False), first_row), None
 
     def predict_proba(self, X: Any, dense: bool = False, *, search: str = "exact") -> Any:
-        """Give the shares that components have in rows.
+        """Compute the responsibilities of the components for each row.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
             As for :meth:`predict`.
         dense : bool, default=False
-            Whether to give an array, as :class:`sklearn.mixture.GaussianMixture` does. It takes ``8 *
-            n_samples * n_components`` bytes, 8 GB for 1,000,000 rows and 1000 components; the sparse matrix
-            takes at most ``12 * n_samples * n_active``.
+            Whether to return an array, as :class:`sklearn.mixture.GaussianMixture` does. An array takes ``8 *
+            n_samples * n_components`` bytes, 8 GB for 1,000,000 rows and 1000 components. The sparse matrix
+            takes at most ``12 * n_samples * n_active`` bytes.
         search : {"exact", "neighbors"}, default="exact"
             As for :meth:`predict`.
 
         Returns
         -------
         scipy.sparse.csr_array or ndarray of shape (n_samples, n_components), float64
-            For every row at most `n_active` shares above 0, those of the components of the largest densities,
-            which add up to 1.
+            Each row has at most `n_active` values above 0, for the components with the largest densities.
+            They sum to 1.
 
         Raises
         ------
@@ -145,7 +149,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return self._mixture(search)
 
     def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
-        """Give the log density of every row.
+        """Compute the log density of every row.
 
         Parameters
         ----------
@@ -155,7 +159,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Returns
         -------
         ndarray of shape (n_samples,), float64
-            The logarithm of the density, over all components.
+            Logarithm of the density, over all components.
 
         Raises
         ------
@@ -166,20 +170,21 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return model.log_densities(self._fitted_rows(X), _params.threads(self.n_jobs, tell=False))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Give the mean log density of rows.
+        """Compute the mean log density of rows.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
             As for :meth:`predict`.
         y : ignored
+            Present for scikit-learn compatibility.
         sample_weight : array-like of shape (n_samples,), float or None
             As for :meth:`fit`.
 
         Returns
         -------
         float
-            The mean of :meth:`score_samples` by weight.
+            Weighted mean of :meth:`score_samples`.
 
         Raises
         ------
@@ -195,7 +200,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return model.log_likelihood(source, weights, _params.threads(self.n_jobs, tell=False))
 
     def bic(self, X: Any, sample_weight: Any = None) -> float:
-        """Give the Bayesian information criterion; the lower the better.
+        """Compute the Bayesian information criterion; lower is better.
 
         Parameters
         ----------
@@ -205,8 +210,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Returns
         -------
         float
-            The number of free parameters times the logarithm of the weight of all rows, less twice their log
-            likelihood.
+            The number of free parameters times the logarithm of the total weight, minus twice the
+            log-likelihood.
 
         Raises
         ------
@@ -217,7 +222,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return float(self._n_free() * math.log(weight) - 2 * total)
 
     def aic(self, X: Any, sample_weight: Any = None) -> float:
-        """Give the Akaike information criterion; the lower the better.
+        """Compute the Akaike information criterion; lower is better.
 
         Parameters
         ----------
@@ -227,7 +232,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Returns
         -------
         float
-            Twice the number of free parameters, less twice the log-likelihood of all rows.
+            Twice the number of free parameters, minus twice the log-likelihood of all rows.
 
         Raises
         ------
@@ -237,13 +242,13 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return float(2 * self._n_free() - 2 * self._log_likelihood(X, sample_weight)[0])
 
     def _n_free(self) -> int:
-        """Count the free parameters."""
+        """Return the number of free parameters."""
         k, d = self.cluster_centers_.shape
         free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
         return int(free[self.covariance_type])
 
     def sample(self, n_samples: int = 1) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
-        """Draw rows from the mixture.
+        """Draw random rows from the mixture.
 
         Parameters
         ----------
@@ -253,23 +258,23 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features), of the type of the means
-            The rows, component by component.
+            The rows, ordered by component.
         labels : ndarray of shape (n_samples,), int32
-            The component of each.
+            The component of each row.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before :meth:`fit`.
         ValueError, TypeError
-            For another number of rows.
+            If `n_samples` is not a positive integer.
         """
         check_is_fitted(self, "cluster_centers_")
         n = _params.whole("n_samples", n_samples, 1)
         rng = _params.random_state_of(_params.seed(self.random_state))
         counts = rng.multinomial(n, self.weights_ / self.weights_.sum())
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        # A column, or as many as there are features.
+        # One column per feature for "diag", else a single column.
         variances = np.asarray(self.covariances_, dtype=np.float64).reshape(-1, 1)
         if self.covariance_type == "diag":
             variances = self.covariances_
