@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 
-# Not imported from `typing`, whose import takes longer than the rest of this module.
+# As in `typing`, which would take longer to import than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -67,8 +67,8 @@ __all__ = [
     "write",
 ]
 
-#: Module and name of each public object. Modules are imported on first access, because importing
-#: scikit-learn and SciPy takes seconds.
+#: Where the names above lie, and what they are called there. They are imported when they are first asked
+#: for: what many of them need takes seconds to import, and ``shoal --help`` should not.
 _HOMES = {
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
@@ -123,7 +123,7 @@ _MODULES = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public object or module on first access."""
+    """Import what is asked for the first time."""
     if name in _HOMES:
         home, called = _HOMES[name]
         value = getattr(importlib.import_module(f".{home}", __name__), called)
@@ -136,5 +136,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List all public names, imported or not."""
+    """List what there is, imported or not."""
     return sorted({*globals(), *__all__, *_MODULES})

@@ -1,4 +1,4 @@
-"""Entry point of the commands ``shoal`` and ``python -m shoal``."""
+"""The command line as a program: ``shoal``, and ``python -m shoal``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line, without a traceback on Ctrl-C.
+    """Run the command line; Ctrl-C ends it without a traceback from the first import on.
 
     Returns
     -------
@@ -18,12 +18,12 @@ def main() -> int:
     """
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:
-        # During imports there is nothing to clean up, and KeyboardInterrupt would print a traceback.
+        # There is nothing to clean up yet, and an exception would come out of an import as any other one.
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from .cli import main as run
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # File names need not be valid text.
+        # Names of files need not be text: they are printed as they are.
         sys.stdout.reconfigure(errors="surrogateescape")
     try:
         signal.signal(signal.SIGINT, usual)
