@@ -4,24 +4,23 @@
 //! cargo run --release --example checkpoint
 //! ```
 
-use shoal::{Executor, KMeans, persist};
+use shoal::{KMeans, persist};
 
 fn main() -> shoal::Result<()> {
     let rows: Vec<[f32; 2]> =
         (0..20_000u32).map(|i| [(i * 7919 % 1009) as f32, (i * 31 % 997) as f32]).collect();
     let params = KMeans::params(40).rng_seed(7);
     let path = std::env::temp_dir().join(format!("shoal-checkpoint-{}.safetensors", std::process::id()));
-    let cx = Executor::new(None)?;
 
     let mut run = params.start(&rows)?;
     for _ in 0..5 {
-        run.advance(&rows, &cx)?;
+        run.advance(&rows)?;
     }
     persist::write(&path, &run.checkpoint(&rows)?)?;
     drop(run);
 
     let mut again = params.resume_fit(&persist::read(&path)?, &rows)?;
-    while again.advance(&rows, &cx)?.is_some() {}
+    while again.advance(&rows)?.is_some() {}
     let (resumed, whole) = (again.into_model(), params.fit(&rows)?);
     assert_eq!(resumed.centers::<f32>(), whole.centers::<f32>());
     println!("{} sweeps, inertia {}: as if nothing had happened", resumed.n_iter(), resumed.inertia());

@@ -1,8 +1,8 @@
 //! Runs a fit step by step and stops it by a rule of one's own: when a step has lowered the inertia by less than one percent. A step is one
-//! sweep over all rows; after each of them the centers are usable. `solver::StopRules` has the usual rules ready (steps, seconds, a target,
+//! sweep over all rows; after each of them the centers are usable. `fit::StopRules` has the usual rules ready (steps, seconds, a target,
 //! patience), and `KMeansParams::solve` gives the steps as an iterator.
 
-use shoal::{Executor, KMeans, Seeding};
+use shoal::{KMeans, Seeding};
 
 fn main() -> shoal::Result<()> {
     // Points along a curve have no clusters: the inertia goes down slowly for a long time.
@@ -10,10 +10,9 @@ fn main() -> shoal::Result<()> {
         (0..20_000).map(|i| f64::from(i) / 1000.0).map(|t| [t, (3.0 * t).sin()]).collect();
 
     let params = KMeans::params(50).seeding(Seeding::Random).rng_seed(3).tolerance(0.0);
-    let cx = Executor::new(None)?;
     let mut run = params.start(&rows)?;
     let mut last = f64::INFINITY;
-    while let Some(step) = run.advance(&rows, &cx)? {
+    while let Some(step) = run.advance(&rows)? {
         println!("sweep {}: inertia {:.2}, {} rows changed", step.iteration, step.objective, step.n_changed);
         if step.objective > 0.99 * last {
             break;
@@ -22,7 +21,7 @@ fn main() -> shoal::Result<()> {
     }
 
     // The centers moved after the last labelling: one more pass makes labels and inertia theirs.
-    let inertia = run.finish(&rows, &cx)?;
+    let inertia = run.finish(&rows)?;
     let early = run.model();
     println!("stopped after {} sweeps at inertia {inertia:.2}", early.n_iter());
 

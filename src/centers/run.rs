@@ -16,7 +16,7 @@ use crate::float::Float;
 /// }
 /// let rows = [[0.0f64], [1.0]];
 /// let mut run = shoal::KMeans::params(2).start(&rows).unwrap();
-/// run.advance(&rows, &shoal::Executor::new(None).unwrap()).unwrap();
+/// run.advance(&rows).unwrap();
 /// assert_eq!(spread(&run), 1.0);
 /// ```
 pub trait CenterMethod: Method {

@@ -143,6 +143,6 @@ impl<M: Method> Run<M> {
         } else {
             Typed::F32(Driver::resumed(solver_of::<M, f32>(params, checkpoint, shape)?, history))
         };
-        Ok(Self { typed, rows: shape.0, fingerprint: Some(print) })
+        Ok(Self { typed, rows: shape.0, fingerprint: Some(print), threads: M::threads(params) })
     }
 }

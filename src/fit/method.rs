@@ -156,7 +156,7 @@ pub trait Method: Sized {
 /// ```compile_fail
 /// let mut run = shoal::KMeans::params(1).start(&[[1.0f32]]).unwrap();
 /// // Exact k-means takes no batches.
-/// run.partial_fit(&[[1.0f32]], &shoal::Executor::new(None).unwrap()).unwrap();
+/// run.partial_fit(&[[1.0f32]]).unwrap();
 /// ```
 pub trait StreamMethod: Method {
     /// The solver as one that takes batches.

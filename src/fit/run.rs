@@ -18,6 +18,8 @@ pub struct Run<M: Method> {
     pub(super) rows: Option<u64>,
     /// Identifies the rows; known once somebody has asked.
     pub(super) fingerprint: Option<u64>,
+    /// Threads of steps that are not given an executor.
+    pub(super) threads: Option<usize>,
 }
 
 pub(super) type TypedDriver<M> =
@@ -92,7 +94,7 @@ impl<M: Method> Run<M> {
             AnySource::F32(_) => Typed::F32(Driver::new(M::solver(params))),
             AnySource::F64(_) => Typed::F64(Driver::new(M::solver(params))),
         };
-        Self { typed, rows: n, fingerprint: None }
+        Self { typed, rows: n, fingerprint: None, threads: M::threads(params) }
     }
 
     /// A fit from its first step to its end.
@@ -102,9 +104,9 @@ impl<M: Method> Run<M> {
     pub(crate) fn fit<S: Source + ?Sized>(params: &M::Params, rows: &S) -> Result<M::Model> {
         let mut run = Self::start(params, rows)?;
         let cx = Executor::new(M::threads(params))?;
-        while run.advance(rows, &cx)?.is_some() {}
+        while run.advance_on(rows, &cx)?.is_some() {}
         if M::labels_at_end(params) && access(rows) > Access::Once {
-            run.finish(rows, &cx)?;
+            run.finish_on(rows, &cx)?;
         }
         Ok(run.into_model())
     }
@@ -119,11 +121,32 @@ impl<M: Method> Run<M> {
         Self { typed, ..self }
     }
 
-    /// One more step over the rows that the run was made for; `None` once the run has ended and the method has concluded its model.
+    /// One more step over the rows that the run was made for, on as many threads as the parameters say; `None` once the run has ended and the
+    /// method has concluded its model.
     ///
     /// # Errors
     /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
-    pub fn advance<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+    pub fn advance<S: Source + ?Sized>(&mut self, rows: &S) -> Result<Option<Step>> {
+        self.advance_on(rows, &Executor::new(self.threads)?)
+    }
+
+    /// As [`Run::advance`], on the threads of `cx`, whose interrupt stops the step.
+    ///
+    /// ```
+    /// use shoal::{Error, Executor, KMeans};
+    /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+    /// let mut run = KMeans::params(2).start(&rows).unwrap();
+    /// let cx = Executor::new(Some(2)).unwrap();
+    /// let stop = cx.interrupt().clone();
+    /// stop.set(); // From another thread, or a signal handler.
+    /// assert!(matches!(run.advance_on(&rows, &cx), Err(Error::Interrupted)));
+    /// stop.clear();
+    /// assert!(run.advance_on(&rows, &cx).unwrap().is_some());
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Run::advance`]; [`Error::Interrupted`], after which the run can continue.
+    pub fn advance_on<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
         fn of<T: Element, S: FitSolver<T>>(
             driver: &mut Driver<S>,
             data: &dyn DataSource<T>,
@@ -155,7 +178,15 @@ impl<M: Method> Run<M> {
     ///
     /// # Errors
     /// As [`Run::advance`]; [`Error::Source`] before the first step.
-    pub fn finish<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<f64> {
+    pub fn finish<S: Source + ?Sized>(&mut self, rows: &S) -> Result<f64> {
+        self.finish_on(rows, &Executor::new(self.threads)?)
+    }
+
+    /// As [`Run::finish`], on the threads of `cx`.
+    ///
+    /// # Errors
+    /// As [`Run::finish`]; [`Error::Interrupted`].
+    pub fn finish_on<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<f64> {
         if self.history().is_empty() {
             return Err(Error::Source("no step was made yet: there is no model to finish".into()));
         }
@@ -255,7 +286,7 @@ impl<M: StreamMethod> Run<M> {
         };
         let typed =
             typed().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))?;
-        Ok(Self { typed, rows: None, fingerprint: None })
+        Ok(Self { typed, rows: None, fingerprint: None, threads: M::threads(&params) })
     }
 
     /// Takes one batch of rows of the type that the run was made for, whatever came before; `None` while there are too few rows to begin
@@ -263,7 +294,15 @@ impl<M: StreamMethod> Run<M> {
     ///
     /// # Errors
     /// [`Error::Source`] for rows of another type, and those of the solver; the state is then what it was.
-    pub fn partial_fit<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
+    pub fn partial_fit<S: Source + ?Sized>(&mut self, rows: &S) -> Result<Option<Step>> {
+        self.partial_fit_on(rows, &Executor::new(self.threads)?)
+    }
+
+    /// As [`Run::partial_fit`], on the threads of `cx`.
+    ///
+    /// # Errors
+    /// As [`Run::partial_fit`]; [`Error::Interrupted`].
+    pub fn partial_fit_on<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<Option<Step>> {
         match (&mut self.typed, rows.any()) {
             (Typed::F32(driver), AnySource::F32(data)) => {
                 M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
@@ -293,13 +332,12 @@ impl<M: MergeMethod> Run<M> {
     /// whose counts of 1 add up too.
     ///
     /// ```
-    /// use shoal::{Executor, MiniBatch, Seeding};
-    /// let cx = Executor::new(None).unwrap();
+    /// use shoal::{MiniBatch, Seeding};
     /// let params = MiniBatch::params(2).seeding(Seeding::Given(vec![0.0, 10.0]));
     /// let (left, right) = ([[1.0f64], [2.0]], [[9.0], [7.0]]);
     /// let (mut one, mut other) = (params.stream(&left).unwrap(), params.stream(&right).unwrap());
-    /// one.partial_fit(&left, &cx).unwrap();
-    /// other.partial_fit(&right, &cx).unwrap();
+    /// one.partial_fit(&left).unwrap();
+    /// other.partial_fit(&right).unwrap();
     /// one.merge(&other).unwrap();
     /// assert_eq!((one.cluster_weights(), one.centers::<f64>()), (&[4.0, 4.0][..], vec![0.75, 9.0]));
     /// ```
@@ -386,7 +424,7 @@ impl<'a, M: Method, S: Source + ?Sized> Steps<'a, M, S> {
     /// # Errors
     /// Those of the source.
     pub fn model(&mut self) -> Result<M::Model> {
-        self.run.finish(self.rows, &self.cx)?;
+        self.run.finish_on(self.rows, &self.cx)?;
         Ok(self.run.model())
     }
 }
@@ -398,7 +436,7 @@ impl<M: Method, S: Source + ?Sized> Iterator for Steps<'_, M, S> {
         if self.failed {
             return None;
         }
-        let step = self.run.advance(self.rows, &self.cx).transpose();
+        let step = self.run.advance_on(self.rows, &self.cx).transpose();
         self.failed = matches!(step, Some(Err(_)));
         step
     }

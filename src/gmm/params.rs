@@ -350,12 +350,11 @@ run_methods! {
     MixtureParams, TruncatedGaussianMixture;
     fit;
     /// ```
-    /// use shoal::{Executor, gmm::TruncatedGaussianMixture};
+    /// use shoal::gmm::TruncatedGaussianMixture;
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i * i % 59)]).collect();
     /// let mut run = TruncatedGaussianMixture::params(3).start(&rows).unwrap();
-    /// let cx = Executor::new(None).unwrap();
     /// let mut before = f64::NEG_INFINITY;
-    /// while let Some(step) = run.advance(&rows, &cx).unwrap() {
+    /// while let Some(step) = run.advance(&rows).unwrap() {
     ///     assert!(step.objective >= before);
     ///     before = step.objective;
     /// }
@@ -363,16 +362,16 @@ run_methods! {
     /// ```
     start;
     /// ```
-    /// use shoal::{Executor, gmm::TruncatedGaussianMixture};
+    /// use shoal::gmm::TruncatedGaussianMixture;
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i * i % 59)]).collect();
-    /// let (params, cx) = (TruncatedGaussianMixture::params(5), Executor::new(None).unwrap());
+    /// let params = TruncatedGaussianMixture::params(5);
     /// let mut run = params.start(&rows).unwrap();
-    /// run.advance(&rows, &cx).unwrap();
+    /// run.advance(&rows).unwrap();
     /// let checkpoint = run.checkpoint(&rows).unwrap();
     ///
     /// let mut again = params.resume_fit(&checkpoint, &rows).unwrap();
     /// for run in [&mut run, &mut again] {
-    ///     while run.advance(&rows, &cx).unwrap().is_some() {}
+    ///     while run.advance(&rows).unwrap().is_some() {}
     /// }
     /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
     /// ```

@@ -102,7 +102,7 @@ fn partition<T: Compute + Own>(data: &dyn DataSource<T>, n: u64, k: usize, cx: &
     let rows = T::own(&rows);
     let params = KMeans::params(k).seeding(Seeding::Random).max_iter(CELL_SWEEPS).tolerance(0.0);
     let mut run = params.start(&rows)?;
-    while run.advance(&rows, cx)?.is_some() {}
+    while run.advance_on(&rows, cx)?.is_some() {}
     Ok(run.centers())
 }
 

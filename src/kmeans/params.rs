@@ -204,27 +204,26 @@ run_methods! {
     KMeansParams, KMeans;
     fit;
     /// ```
-    /// use shoal::{Executor, KMeans};
+    /// use shoal::KMeans;
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
     /// let mut run = KMeans::params(2).start(&rows).unwrap();
-    /// let cx = Executor::new(None).unwrap();
-    /// while let Some(step) = run.advance(&rows, &cx).unwrap() {
+    /// while let Some(step) = run.advance(&rows).unwrap() {
     ///     println!("{}: {}", step.iteration, step.objective);
     /// }
     /// assert_eq!(run.into_model().inertia(), 1.0);
     /// ```
     start;
     /// ```
-    /// use shoal::{Executor, KMeans};
+    /// use shoal::KMeans;
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i * i % 59)]).collect();
-    /// let (params, cx) = (KMeans::params(5), Executor::new(None).unwrap());
+    /// let params = KMeans::params(5);
     /// let mut run = params.start(&rows).unwrap();
-    /// run.advance(&rows, &cx).unwrap();
+    /// run.advance(&rows).unwrap();
     /// let checkpoint = run.checkpoint(&rows).unwrap();
     ///
     /// let mut again = params.resume_fit(&checkpoint, &rows).unwrap();
     /// for run in [&mut run, &mut again] {
-    ///     while run.advance(&rows, &cx).unwrap().is_some() {}
+    ///     while run.advance(&rows).unwrap().is_some() {}
     /// }
     /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
     /// assert_eq!(run.history().len(), again.history().len());
@@ -308,7 +307,7 @@ mod tests {
         let cx = Executor::new(Some(1)).unwrap();
         let mut before = 0.0;
         let total = |Timings { seeding, sweeps, finish }| seeding + sweeps + finish;
-        while let Some(step) = run.advance(&rows, &cx).unwrap() {
+        while let Some(step) = run.advance_on(&rows, &cx).unwrap() {
             // Seconds are never lost, whichever start they belong to.
             let now = total(run.timings());
             assert!(now >= before && now <= step.elapsed, "{before} {now} {}", step.elapsed);

@@ -43,12 +43,11 @@ pub enum Collapse {
 ///
 /// ```
 /// use shoal::kmodes::LaplacianKModes;
-/// use shoal::{Executor, Seeding};
+/// use shoal::Seeding;
 /// let rows = [[0.0f64, 1.0], [0.1, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.1], [1.0, 0.2]];
 /// let params = LaplacianKModes::params(2).n_neighbors(2).seeding(Seeding::Given(vec![0.0, 1.0, 1.0, 0.0]));
-/// let cx = Executor::new(None).unwrap();
 /// let mut run = params.start(&rows).unwrap();
-/// while run.advance(&rows, &cx).unwrap().is_some() {}
+/// while run.advance(&rows).unwrap().is_some() {}
 /// assert_eq!(run.labels(), [0, 0, 0, 1, 1, 1]);
 /// ```
 #[derive(Clone, Debug)]
@@ -227,14 +226,13 @@ run_methods! {
     start;
     /// ```
     /// use shoal::kmodes::LaplacianKModes;
-    /// use shoal::Executor;
     /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
-    /// let (params, cx) = (LaplacianKModes::params(3), Executor::new(None).unwrap());
+    /// let params = LaplacianKModes::params(3);
     /// let mut run = params.start(&rows).unwrap();
-    /// run.advance(&rows, &cx).unwrap();
+    /// run.advance(&rows).unwrap();
     /// let mut again = params.resume_fit(&run.checkpoint(&rows).unwrap(), &rows).unwrap();
     /// for run in [&mut run, &mut again] {
-    ///     while run.advance(&rows, &cx).unwrap().is_some() {}
+    ///     while run.advance(&rows).unwrap().is_some() {}
     /// }
     /// assert_eq!(run.labels(), again.labels());
     /// ```

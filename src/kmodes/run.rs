@@ -64,14 +64,13 @@ impl KModesParams {
     /// A run over `rows` with a given affinity instead of a neighbor graph.
     ///
     /// ```
-    /// use shoal::{Executor, kmodes::{Affinity, LaplacianKModes}};
+    /// use shoal::kmodes::{Affinity, LaplacianKModes};
     /// let rows = [[0.0f64, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.1]];
     /// // Rows 0 and 1 are neighbors, and rows 2 and 3.
     /// let affinity = Affinity::symmetrised(&[0, 1, 2, 3, 4], &[1, 0, 3, 2], &[1.0; 4]).unwrap();
     /// let params = LaplacianKModes::params(2).n_neighbors(1);
     /// let mut run = params.start_with(&rows, affinity).unwrap();
-    /// let cx = Executor::new(None).unwrap();
-    /// while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// while run.advance(&rows).unwrap().is_some() {}
     /// assert_eq!(run.labels()[0], run.labels()[1]);
     /// ```
     ///
@@ -99,7 +98,16 @@ impl KModesRun {
     ///
     /// # Errors
     /// As [`Run::advance`].
-    pub fn prepare<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<()> {
+    pub fn prepare<S: Source + ?Sized>(&mut self, rows: &S) -> Result<()> {
+        let threads = either!(self.solver(), solver => solver.params.threads);
+        self.prepare_on(rows, &Executor::new(threads)?)
+    }
+
+    /// As [`KModesRun::prepare`], on the threads of `cx`.
+    ///
+    /// # Errors
+    /// As [`KModesRun::prepare`]; [`Error::Interrupted`].
+    pub fn prepare_on<S: Source + ?Sized>(&mut self, rows: &S, cx: &Executor) -> Result<()> {
         self.with_solver(rows, cx, Prepare)
     }
 
@@ -113,14 +121,12 @@ impl KModesRun {
     ///
     /// ```
     /// use shoal::kmodes::LaplacianKModes;
-    /// use shoal::Executor;
     /// let rows = [[0.0f64, 1.0], [0.1, 1.0], [0.2, 1.0], [1.0, 0.0], [1.0, 0.1], [1.0, 0.2]];
-    /// let cx = Executor::new(None).unwrap();
     /// let mut run = LaplacianKModes::params(2).n_neighbors(2).start(&rows).unwrap();
-    /// run.prepare(&rows, &cx).unwrap();
+    /// run.prepare(&rows).unwrap();
     /// assert_eq!(run.affinity().unwrap().row(0).0, [1, 2]);
     /// run.begin_with(vec![Some(1), Some(1), None, Some(0), None, Some(0)]).unwrap();
-    /// while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// while run.advance(&rows).unwrap().is_some() {}
     /// assert_eq!(run.labels(), [1, 1, 1, 0, 0, 0]);
     /// ```
     ///

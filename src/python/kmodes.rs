@@ -32,7 +32,7 @@ impl ModesRun {
     /// Makes the neighbor graph, if it does not exist.
     fn prepare(this: PyRef<'_, Self>, py: Python<'_>) -> PyResult<()> {
         let run = this.as_super();
-        run.enter_with(py, |run: &mut KModesRun, input, cx| run.prepare(input, cx))
+        run.enter_with(py, |run: &mut KModesRun, input, cx| run.prepare_on(input, cx))
     }
 
     /// Begins with labels, below 0 for rows without one, that were found by `name` in so many seconds.

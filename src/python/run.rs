@@ -78,10 +78,10 @@ where
     Self: Send,
 {
     fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
-        self.advance(rows, cx)
+        self.advance_on(rows, cx)
     }
     fn finish(&mut self, rows: &Input, cx: &Executor) -> Result<f64> {
-        self.finish(rows, cx)
+        self.finish_on(rows, cx)
     }
     fn end(&mut self, reason: StopReason) {
         self.end(reason);
@@ -122,7 +122,7 @@ where
             Typed::F32(_) => AnySource::F32(batch.of()),
             Typed::F64(_) => AnySource::F64(batch.of()),
         };
-        self.partial_fit(&rows, cx)
+        self.partial_fit_on(&rows, cx)
     }
     fn state(&self) -> Contents {
         self.state()

@@ -72,7 +72,7 @@ fn steps(params: &KMeansParams, cx: &Executor, source: AnySource<'_>) -> Trace {
     let source = &source;
     let mut run: KMeansRun = params.start(source).unwrap();
     let mut steps = Vec::new();
-    while let Some(step) = run.advance(source, cx).unwrap() {
+    while let Some(step) = run.advance_on(source, cx).unwrap() {
         let mut bits = vec![
             step.iteration,
             step.n_changed,
@@ -84,7 +84,7 @@ fn steps(params: &KMeansParams, cx: &Executor, source: AnySource<'_>) -> Trace {
         bits.extend(run.centers::<f64>().iter().map(|c| c.to_bits()));
         steps.push(bits);
     }
-    let inertia = run.finish(source, cx).unwrap();
+    let inertia = run.finish_on(source, cx).unwrap();
     (steps, run.labels().to_vec(), inertia.to_bits())
 }
 
@@ -182,7 +182,7 @@ fn measured(algorithm: Algorithm, values: &[f32], d: usize, k: usize) -> f64 {
     let params = KMeans::params(k).seeding(Seeding::Random).max_iter(60).tolerance(0.0).algorithm(algorithm);
     let mut run: KMeansRun = params.start(source).unwrap();
     let (mut distances, mut all) = (0, 0);
-    while let Some(step) = run.advance(source, &cx).unwrap() {
+    while let Some(step) = run.advance_on(source, &cx).unwrap() {
         distances += step.n_distances;
         all += (values.len() / d * k) as u64;
     }
@@ -257,7 +257,7 @@ fn nested_steps(params: &NestedParams, cx: &Executor, source: AnySource<'_>) -> 
     let source = &source;
     let mut run = params.start(source).unwrap();
     let mut steps = Vec::new();
-    while let Some(step) = run.advance(source, cx).unwrap() {
+    while let Some(step) = run.advance_on(source, cx).unwrap() {
         let mut bits = vec![
             step.batch_size,
             step.n_changed,
@@ -269,7 +269,7 @@ fn nested_steps(params: &NestedParams, cx: &Executor, source: AnySource<'_>) -> 
         bits.extend(run.cluster_weights().iter().map(|w| w.to_bits()));
         steps.push(bits);
     }
-    let inertia = run.finish(source, cx).unwrap();
+    let inertia = run.finish_on(source, cx).unwrap();
     (steps, run.labels().to_vec(), inertia.to_bits())
 }
 
@@ -399,7 +399,7 @@ fn a_first_batch_of_all_rows_is_lloyd() {
                     .max_iter(Some(40));
                 let (mut a, mut b) = (lloyd.start(&dense).unwrap(), nested.start(&dense).unwrap());
                 loop {
-                    let (x, y) = (a.advance(&dense, &cx).unwrap(), b.advance(&dense, &cx).unwrap());
+                    let (x, y) = (a.advance_on(&dense, &cx).unwrap(), b.advance_on(&dense, &cx).unwrap());
                     let Some(x) = x else { break assert!(y.is_none()) };
                     let y = y.unwrap();
                     assert!(a.cluster_weights().iter().all(|&w| w > 0.0), "choose other data");
@@ -409,7 +409,7 @@ fn a_first_batch_of_all_rows_is_lloyd() {
                     );
                     assert_eq!(a.centers::<$t>(), b.centers::<$t>());
                 }
-                b.finish(&dense, &cx).unwrap();
+                b.finish_on(&dense, &cx).unwrap();
                 assert_eq!((a.labels(), a.inertia()), (b.labels(), b.inertia()));
             }};
         }

@@ -89,14 +89,14 @@ fn with_breaks<P: Params>(
     let path = folder.path().join("run.safetensors");
     let cx = Executor::new(Some(2)).unwrap();
     let mut run = params.begin(rows).unwrap();
-    while run.advance(rows, &cx).unwrap().is_some() {
+    while run.advance_on(rows, &cx).unwrap().is_some() {
         if after.is_none_or(|after| run.history().len() == after) {
             persist::write(&path, &run.checkpoint(rows).unwrap()).unwrap();
             run = params.go_on(&persist::read(&path).unwrap(), rows).unwrap();
         }
     }
     if finishes {
-        run.finish(rows, &cx).unwrap();
+        run.finish_on(rows, &cx).unwrap();
     }
     run
 }
@@ -161,7 +161,7 @@ fn a_stream_that_is_given_again_goes_on_where_it_was_left() {
     let params = MiniBatch::params(4).batch_size(60).rng_seed(2);
     let cx = Executor::new(Some(1)).unwrap();
     let whole = |run: &mut Run<MiniBatch>, rows: &Any<'_>| {
-        while run.advance(rows, &cx).unwrap().is_some() {}
+        while run.advance_on(rows, &cx).unwrap().is_some() {}
         said(run)
     };
     let first = stream();
@@ -171,7 +171,7 @@ fn a_stream_that_is_given_again_goes_on_where_it_was_left() {
         let broken = stream();
         let mut run = params.start(&Any(AnySource::F32(&broken))).unwrap();
         for _ in 0..steps {
-            run.advance(&Any(AnySource::F32(&broken)), &cx).unwrap();
+            run.advance_on(&Any(AnySource::F32(&broken)), &cx).unwrap();
         }
         if run.history().last().unwrap().stop_reason.is_some() {
             break;
@@ -188,7 +188,7 @@ fn some() -> (Vec<f32>, Vec<Contents>) {
     fn one<P: Params>(params: &P, rows: &Any<'_>, cx: &Executor) -> Contents {
         let mut run = params.begin(rows).unwrap();
         for _ in 0..3 {
-            run.advance(rows, cx).unwrap();
+            run.advance_on(rows, cx).unwrap();
         }
         run.checkpoint(rows).unwrap()
     }
@@ -224,9 +224,9 @@ fn go_on(method: usize, checkpoint: &Contents, values: &[f32], d: usize) -> std:
         let cx = Executor::new(Some(1))?;
         let mut run = params.go_on(checkpoint, rows)?;
         for _ in 0..3 {
-            run.advance(rows, &cx)?;
+            run.advance_on(rows, &cx)?;
         }
-        run.finish(rows, &cx)?;
+        run.finish_on(rows, &cx)?;
         assert!(run.centers::<f64>().iter().all(|x| x.is_finite()), "centers must be finite");
         Ok(())
     }
@@ -276,7 +276,7 @@ fn what_does_not_belong_together_is_refused() {
     let rows = [[0.0f64], [1.0], [5.0]];
     let mut run = KMeans::params(2).start(&rows).unwrap();
     assert!(run.checkpoint(&rows).unwrap_err().to_string().contains("no step"));
-    run.advance(&rows, &cx).unwrap();
+    run.advance_on(&rows, &cx).unwrap();
     let checkpoint = run.checkpoint(&rows).unwrap();
     let single = [[0.0f32], [1.0], [5.0]];
     let refused = KMeans::params(2).resume_fit(&checkpoint, &single).err().unwrap().to_string();

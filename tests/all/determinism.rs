@@ -65,7 +65,7 @@ fn bits(model: &KMeansModel, history: &[Step]) -> Bits {
 fn fit(params: &KMeansParams, source: &dyn Source, threads: usize) -> Bits {
     let cx = Executor::new(Some(threads)).unwrap();
     let mut run = params.clone().threads(Some(threads)).start(source).unwrap();
-    while run.advance(source, &cx).unwrap().is_some() {}
+    while run.advance_on(source, &cx).unwrap().is_some() {}
     bits(&run.model(), run.history())
 }
 
@@ -297,7 +297,7 @@ fn steps_are_what_a_fit_does() {
         let stepped = fit(&params, &source, 2);
         let cx = Executor::new(Some(2)).unwrap();
         let mut run = params.start(&source).unwrap();
-        while run.advance(&source, &cx).unwrap().is_some() {}
+        while run.advance_on(&source, &cx).unwrap().is_some() {}
         assert_eq!(bits(&params.fit(&source).unwrap(), run.history()), stepped);
         let solved: Vec<Step> = params.solve(&source).unwrap().map(Result::unwrap).collect();
         assert_eq!(bits(&run.model(), &solved), stepped);

@@ -530,7 +530,7 @@ fn another_number_of_rows_than_announced_is_refused_by_every_consumer() {
             let message = outcome.expect_err(&format!("consumer {i} of {passed} rows")).to_string();
             assert_eq!(message, format!("the source gave {found} in one pass, and announced 2000"), "{i}");
         }
-        assert!(stream.partial_fit(&source, &cx).is_err());
+        assert!(stream.partial_fit_on(&source, &cx).is_err());
         // What was refused has left nothing.
         assert_eq!(coreset.rows(), 0);
         coreset.absorb(&exact, &cx).unwrap();
@@ -596,12 +596,12 @@ fn a_file_that_is_cut_while_it_is_open_is_an_error() {
     let cx = Executor::new(Some(2)).unwrap();
     let rows = file(&folder, "rows.npy", &values, 2);
     let mut run = KMeans::params(3).seeding(Seeding::Random).start(&rows).unwrap();
-    run.advance(&rows, &cx).unwrap();
+    run.advance_on(&rows, &cx).unwrap();
     let path = folder.path().join("rows.npy");
     fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100_000).unwrap();
     let message = "was cut while it was open: its rows need 800128 bytes, 100000 are left";
     let cut = [
-        run.advance(&rows, &cx).map(drop),
+        run.advance_on(&rows, &cx).map(drop),
         DataSource::<f32>::gather(&rows, &[99_999], &mut Vec::new()),
         data::check_finite::<f32>(&rows, &cx),
     ];
@@ -648,7 +648,7 @@ fn bad_rows_at_predict() {
 fn rows_of_the_other_type_in_a_run() {
     let wide: Vec<[f64; 2]> = ROWS.iter().map(|row| row.map(f64::from)).collect();
     let mut run = KMeans::params(2).start(&ROWS).unwrap();
-    let error = run.advance(&wide, &Executor::new(None).unwrap()).unwrap_err();
+    let error = run.advance_on(&wide, &Executor::new(None).unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "the run was made for rows of the other floating-point type");
 }
 
@@ -755,7 +755,7 @@ fn another_thread_can_interrupt_a_sweep_within_a_tile() {
         };
         let params = KMeans::params(2).seeding(Seeding::Given(vec![0.0, 1.0, 2.0, 3.0]));
         let mut run = params.start(&source).unwrap();
-        let error = run.advance(&source, &cx).unwrap_err();
+        let error = run.advance_on(&source, &cx).unwrap_err();
         assert!(matches!(error, Error::Interrupted), "{error}");
         assert_eq!(error.to_string(), "interrupted");
         // Others may have been about to read, each one tile.
@@ -836,7 +836,7 @@ fn interrupted_anywhere(params: &shoal::kmeans::KMeansParams, rows: Dense<'_, f6
         let mut run = params.start(&trap).unwrap();
         let mut interrupted = false;
         loop {
-            match run.advance(&trap, &cx) {
+            match run.advance_on(&trap, &cx) {
                 Ok(Some(_)) => (),
                 Ok(None) => break,
                 Err(Error::Interrupted) => {

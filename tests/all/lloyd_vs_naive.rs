@@ -189,8 +189,10 @@ fn compare<T: Kind>(case: &Case) {
     let mut run = params.start(source).unwrap();
     for iteration in 1..=MOST {
         // The labels of the sweep: those of the centers before the step.
-        let step =
-            run.advance(source, &cx).unwrap().unwrap_or_else(|| panic!("{name}: ended before {iteration}"));
+        let step = run
+            .advance_on(source, &cx)
+            .unwrap()
+            .unwrap_or_else(|| panic!("{name}: ended before {iteration}"));
         let model = run.model();
         if step.stop_reason.is_none() {
             let (labels, taken) = naive.label(&centers, model.labels());
@@ -383,7 +385,7 @@ fn first_labels<T: Kind>(rows: &[f64], grid: &[f64]) -> Vec<u32> {
     let typed: Vec<T> = rows.iter().map(|&x| T::from_f64(x)).collect();
     let source = Dense::new(&typed, 2).unwrap();
     let mut run = KMeans::params(25).seeding(Seeding::Given(grid.to_vec())).start(&source).unwrap();
-    run.advance(&source, &Executor::new(Some(1)).unwrap()).unwrap();
+    run.advance_on(&source, &Executor::new(Some(1)).unwrap()).unwrap();
     run.model().labels().to_vec()
 }
 

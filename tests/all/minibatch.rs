@@ -115,7 +115,7 @@ fn a_pass_over_a_stream_is_partial_fit_on_its_batches() {
     let mut run = stream_of(&params, &Dense::new(&values, d).unwrap());
     for (batch, weights) in values.chunks(250 * d).zip(weights.chunks(250)) {
         let batch = Weighted::new::<f64>(Dense::new(batch, d).unwrap(), weights).unwrap();
-        run.partial_fit(&Any(AnySource::F64(&batch)), &cx).unwrap().unwrap();
+        run.partial_fit_on(&Any(AnySource::F64(&batch)), &cx).unwrap().unwrap();
     }
     let lengths = &[33, 700];
     let replay = Chunks::replay(d, || Box::new(pieces(&values, d, Some(&weights), lengths)));
@@ -138,7 +138,7 @@ fn a_stream_that_is_read_once_is_seeded_from_its_first_rows() {
     let cx = Executor::new(Some(2)).unwrap();
     // The rows that the first centers are chosen from are taken in at once, then a batch a step.
     let mut steps = Vec::new();
-    while let Some(step) = run.advance(&Any(AnySource::F32(&once)), &cx).unwrap() {
+    while let Some(step) = run.advance_on(&Any(AnySource::F32(&once)), &cx).unwrap() {
         steps.push(step);
     }
     assert_eq!(steps[0].rows_seen, steps[0].batch_size);
@@ -147,7 +147,7 @@ fn a_stream_that_is_read_once_is_seeded_from_its_first_rows() {
     assert_eq!((last.rows_seen, last.iteration), (5000, 50));
     assert_eq!(last.stop_reason, Some(StopReason::MaxIterations));
     assert_eq!(run.cluster_weights().iter().sum::<f64>(), 5009.0);
-    let refused = run.finish(&Any(AnySource::F32(&once)), &cx).unwrap_err();
+    let refused = run.finish_on(&Any(AnySource::F32(&once)), &cx).unwrap_err();
     assert!(refused.to_string().contains("predict"), "{refused}");
     // Fewer rows than clusters show only at the end.
     let few = Chunks::once(d, pieces(&values[..6 * d], d, None, &[2]));
@@ -163,16 +163,16 @@ fn an_interrupted_batch_is_made_again() {
     let cx = Executor::new(Some(2)).unwrap();
     let (mut plain, mut broken) = (params.start(&source).unwrap(), params.start(&source).unwrap());
     let mut turn = 0;
-    while let Some(step) = plain.advance(&source, &cx).unwrap() {
+    while let Some(step) = plain.advance_on(&source, &cx).unwrap() {
         turn += 1;
         if turn % 2 == 0 {
             cx.interrupt().set();
             let before = (broken.centers::<f64>(), broken.cluster_weights().to_vec());
-            assert!(matches!(broken.advance(&source, &cx), Err(Error::Interrupted)));
+            assert!(matches!(broken.advance_on(&source, &cx), Err(Error::Interrupted)));
             assert_eq!(before, (broken.centers::<f64>(), broken.cluster_weights().to_vec()));
             cx.interrupt().clear();
         }
-        let other = broken.advance(&source, &cx).unwrap().unwrap();
+        let other = broken.advance_on(&source, &cx).unwrap().unwrap();
         assert_eq!((step.objective, step.center_shift), (other.objective, other.center_shift));
     }
     assert_eq!(bits(&plain.model()), bits(&broken.model()));
@@ -195,11 +195,11 @@ fn what_does_not_fit_is_refused() {
         assert!(refused.contains(&format!("{name} must be")), "{refused}");
     }
     let mut run = MiniBatch::params(2).stream(&[[1.0f32, 2.0]]).unwrap();
-    run.partial_fit(&[[1.0f32, 2.0]], &cx).unwrap();
-    assert!(matches!(run.partial_fit(&[[1.0f32]], &cx), Err(Error::Shape(_))));
-    assert!(matches!(run.partial_fit(&[[1.0f64, 2.0]], &cx), Err(Error::Source(_))));
-    assert!(matches!(run.partial_fit(&Vec::<[f32; 2]>::new(), &cx), Err(Error::Empty(_))));
-    assert!(run.partial_fit(&[[3.0f32, 2.0]], &cx).unwrap().is_some());
+    run.partial_fit_on(&[[1.0f32, 2.0]], &cx).unwrap();
+    assert!(matches!(run.partial_fit_on(&[[1.0f32]], &cx), Err(Error::Shape(_))));
+    assert!(matches!(run.partial_fit_on(&[[1.0f64, 2.0]], &cx), Err(Error::Source(_))));
+    assert!(matches!(run.partial_fit_on(&Vec::<[f32; 2]>::new(), &cx), Err(Error::Empty(_))));
+    assert!(run.partial_fit_on(&[[3.0f32, 2.0]], &cx).unwrap().is_some());
     assert_eq!(run.cluster_weights().iter().sum::<f64>(), 4.0);
 }
 
@@ -248,7 +248,7 @@ proptest! {
         let rows = MatRef::new(&values[..n * d], d);
         let source = Weighted::new::<f64>(rows, &weights[..]).unwrap();
         let mut run = params.stream(&Any(AnySource::F64(&source))).unwrap();
-        run.partial_fit(&Any(AnySource::F64(&source)), &cx).unwrap();
+        run.partial_fit_on(&Any(AnySource::F64(&source)), &cx).unwrap();
         naive(&mut centers, &mut counts, &batch, &weights);
         prop_assert_eq!(run.cluster_weights(), &counts[..]);
         for (found, expected) in run.centers::<f64>().iter().zip(centers.concat()) {

@@ -67,7 +67,7 @@ proptest! {
         let mut run = p.params().metric(metric).tolerance(0.0).start(&source).unwrap();
         let cx = Executor::new(Some(1)).unwrap();
         let mut last = f64::INFINITY;
-        while let Some(step) = run.advance(&source, &cx).unwrap() {
+        while let Some(step) = run.advance_on(&source, &cx).unwrap() {
             prop_assert!(step.objective <= last * (1.0 + 1e-12) + 1e-25, "{} after {}", step.objective, last);
             last = step.objective;
         }
@@ -140,8 +140,8 @@ proptest! {
         let mut one = p.params().metric(Metric::Cosine).start(&source).unwrap();
         let mut other = p.params().seeding(Seeding::Given(given)).start(&unit).unwrap();
         let cx = Executor::new(Some(1)).unwrap();
-        let first = one.advance(&source, &cx).unwrap().unwrap();
-        let second = other.advance(&unit, &cx).unwrap().unwrap();
+        let first = one.advance_on(&source, &cx).unwrap().unwrap();
+        let second = other.advance_on(&unit, &cx).unwrap().unwrap();
         let (one, other) = (one.model(), other.model());
         prop_assert_eq!(one.labels(), other.labels());
         prop_assert!((first.objective - second.objective).abs() <= 1e-12 * p.n() as f64);
@@ -157,7 +157,7 @@ proptest! {
         let model = p.params().metric(Metric::Cosine).fit(&source).unwrap();
         let euclid = KMeans::params(p.k()).seeding(Seeding::Given(model.centers())).start(&unit);
         let mut euclid = euclid.unwrap();
-        euclid.advance(&unit, &cx).unwrap();
+        euclid.advance_on(&unit, &cx).unwrap();
         let euclid = euclid.model();
         prop_assert_eq!(euclid.labels(), model.labels());
     }

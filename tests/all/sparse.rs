@@ -164,7 +164,7 @@ fn steps(params: &KMeansParams, source: &impl Source) -> Vec<(u64, Vec<u32>, Vec
     let cx = Executor::new(Some(2)).unwrap();
     let mut run = params.start(source).unwrap();
     let mut steps = Vec::new();
-    while let Some(step) = run.advance(source, &cx).unwrap() {
+    while let Some(step) = run.advance_on(source, &cx).unwrap() {
         let centers = run.centers::<f64>().into_iter().map(f64::to_bits).collect();
         steps.push((step.n_changed, run.labels().to_vec(), centers));
     }
@@ -207,7 +207,7 @@ fn bounds_pay_on_sparse_rows_too() {
             KMeans::params(64).rng_seed(2).seeding(Seeding::Random).algorithm(algorithm).max_iter(20);
         let mut run = params.start(&csr).unwrap();
         let mut sum = 0;
-        while let Some(step) = run.advance(&csr, &cx).unwrap() {
+        while let Some(step) = run.advance_on(&csr, &cx).unwrap() {
             sum += step.n_distances;
         }
         sum
@@ -356,8 +356,8 @@ fn batches_may_be_sparse_or_dense() {
             let mut one = a.take().map_or_else(|| small.stream(&rows), |state| small.resume(&state)).unwrap();
             let mut two =
                 b.take().map_or_else(|| nested.stream(&rows), |state| nested.resume(&state)).unwrap();
-            one.partial_fit(&rows, &cx).unwrap();
-            two.partial_fit(&rows, &cx).unwrap();
+            one.partial_fit_on(&rows, &cx).unwrap();
+            two.partial_fit_on(&rows, &cx).unwrap();
             (a, b) = (Some(one.state()), Some(two.state()));
             if end == 1200 {
                 found.push([one.model(), two.model()].map(|model| model.centers::<f64>()));

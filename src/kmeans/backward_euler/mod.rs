@@ -114,11 +114,10 @@ impl BackwardEulerParams {
     /// [`max_iter`](BackwardEulerParams::max_iter) outer steps).
     ///
     /// ```
-    /// use shoal::{BackwardEuler, Executor};
+    /// use shoal::BackwardEuler;
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
     /// let mut run = BackwardEuler::params(2).max_iter(4).start(&rows).unwrap();
-    /// let cx = Executor::new(None).unwrap();
-    /// while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// while run.advance(&rows).unwrap().is_some() {}
     /// // From 3 times 2, in 4 steps to a twentieth.
     /// let expected = [0.0, 0.25, 0.5, 0.75].map(|share| 6.0 * 20f64.powf(-share));
     /// let sizes = run.step_sizes();
@@ -254,12 +253,11 @@ run_methods! {
     /// labels and inertia.
     fit;
     /// ```
-    /// use shoal::{BackwardEuler, Executor, fit::StopReason};
+    /// use shoal::{BackwardEuler, fit::StopReason};
     /// let rows: Vec<[f64; 1]> = (0..60).map(|i| [f64::from(i % 7)]).collect();
     /// let params = BackwardEuler::params(2).step_size(Some(1e200)).step_cap(Some(f64::INFINITY));
     /// let mut run = params.start(&rows).unwrap();
-    /// let cx = Executor::new(None).unwrap();
-    /// assert_eq!(run.advance(&rows, &cx).unwrap().unwrap().stop_reason, Some(StopReason::Diverged));
+    /// assert_eq!(run.advance(&rows).unwrap().unwrap().stop_reason, Some(StopReason::Diverged));
     /// assert!(run.centers::<f64>().iter().all(|c| c.is_finite()));
     /// ```
     start;
@@ -277,14 +275,13 @@ run_methods! {
 stream_methods! {
     BackwardEulerParams, BackwardEuler;
     /// ```
-    /// use shoal::{BackwardEuler, Executor, Seeding};
-    /// let cx = Executor::new(None).unwrap();
+    /// use shoal::{BackwardEuler, Seeding};
     /// let params = BackwardEuler::params(1).seeding(Seeding::Given(vec![0.0])).averaging(0.0).n_inner(2);
     /// let params = params.step_size(Some(1.0)).step_decay(1.0);
     /// let mut run = params.stream(&[[0.0f64]]).unwrap();
-    /// run.partial_fit(&[[4.0f64], [8.0]], &cx).unwrap();
+    /// run.partial_fit(&[[4.0f64], [8.0]]).unwrap();
     /// assert_eq!(run.centers::<f64>(), [6.0]);
-    /// run.partial_fit(&[[9.0f64]], &cx).unwrap();
+    /// run.partial_fit(&[[9.0f64]]).unwrap();
     /// // From the anchor 0, with the gradient at 6.
     /// assert_eq!(run.centers::<f64>(), [0.0 - 1.0 * (6.0 - 9.0)]);
     /// ```
@@ -309,12 +306,11 @@ impl BackwardEulerRun {
     /// sweeps over all rows.
     ///
     /// ```
-    /// use shoal::{BackwardEuler, Executor, Seeding};
+    /// use shoal::{BackwardEuler, Seeding};
     /// let rows: Vec<[f64; 1]> = (0..2000).map(|i| [f64::from(i % 7)]).collect();
     /// let start = Seeding::Given(vec![1.0, 4.0, 99.0]);
     /// let mut run = BackwardEuler::params(3).seeding(start).polish(false).start(&rows).unwrap();
-    /// let cx = Executor::new(None).unwrap();
-    /// while run.advance(&rows, &cx).unwrap().is_some() {}
+    /// while run.advance(&rows).unwrap().is_some() {}
     /// assert_eq!(run.starved(), [2]);
     /// ```
     pub fn starved(&self) -> Vec<u32> {

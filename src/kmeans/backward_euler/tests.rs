@@ -80,20 +80,20 @@ fn a_step_that_is_not_finite_is_dropped_and_ends_the_run() {
     for (step_size, n_inner) in [(f64::MAX, 5), (1e39, 1), (1e30, 2)] {
         let params = given(&[1.0, 7.0]).step_size(Some(step_size)).n_inner(n_inner).averaging(0.0);
         let mut run = params.start(&rows).unwrap();
-        let step = run.advance(&rows, &cx).unwrap().unwrap();
+        let step = run.advance_on(&rows, &cx).unwrap().unwrap();
         assert_eq!(step.stop_reason, Some(StopReason::Diverged), "{step_size:e}");
         assert_eq!(run.centers::<f32>(), [1.0, 7.0]);
-        assert!(run.advance(&rows, &cx).unwrap().is_none() && run.step_sizes().is_empty());
-        run.finish(&rows, &cx).unwrap();
+        assert!(run.advance_on(&rows, &cx).unwrap().is_none() && run.step_sizes().is_empty());
+        run.finish_on(&rows, &cx).unwrap();
         assert_eq!(run.labels(), [0, 0, 1, 1]);
         // A stream says so of the batch, and goes on from where it was.
         let mut stream = params.stream(&rows).unwrap();
-        let steps: Vec<_> = (0..2).map(|_| stream.partial_fit(&rows, &cx).unwrap().unwrap()).collect();
+        let steps: Vec<_> = (0..2).map(|_| stream.partial_fit_on(&rows, &cx).unwrap().unwrap()).collect();
         assert!(steps.iter().any(|step| step.stop_reason == Some(StopReason::Diverged)));
     }
     // Of rows whose own distances overflow it is not the step that is to blame.
     let huge = [[1e200f64], [-1e200], [1e200]];
-    let refused = given(&[0.0]).start(&huge).unwrap().advance(&huge, &cx).unwrap_err();
+    let refused = given(&[0.0]).start(&huge).unwrap().advance_on(&huge, &cx).unwrap_err();
     assert!(refused.to_string().contains("squared distances overflow"), "{refused}");
 }
 
@@ -105,8 +105,8 @@ fn a_step_diverges_long_before_numbers_end_and_rows_far_away_are_no_divergence()
     let end = |step_size: f64, n_inner: u64, rows: &[[f64; 1]]| {
         let params = plain(4).step_size(Some(step_size)).n_inner(n_inner).max_iter(100).batch_size(100);
         let mut run = params.rng_seed(3).start(&rows).unwrap();
-        while run.advance(&rows, &cx).unwrap().is_some() {}
-        run.finish(&rows, &cx).unwrap();
+        while run.advance_on(&rows, &cx).unwrap().is_some() {}
+        run.finish_on(&rows, &cx).unwrap();
         (run.history().last().unwrap().stop_reason.unwrap(), run.inertia())
     };
     for step_size in [25.0, 50.0, 100.0] {
@@ -125,7 +125,7 @@ fn a_step_diverges_long_before_numbers_end_and_rows_far_away_are_no_divergence()
     let mut stream = params.stream(&rows).unwrap();
     for place in [0.0, 1e5, -1e9] {
         let batch: Vec<[f64; 1]> = rows.iter().map(|x| [x[0] + place]).collect();
-        let steps: Vec<_> = (0..9).map(|_| stream.partial_fit(&batch, &cx).unwrap().unwrap()).collect();
+        let steps: Vec<_> = (0..9).map(|_| stream.partial_fit_on(&batch, &cx).unwrap().unwrap()).collect();
         assert!(steps.iter().all(|step| step.stop_reason.is_none()), "{place}");
     }
 }
@@ -139,7 +139,7 @@ fn an_outer_step_goes_on_in_the_next_pass_and_ends_with_the_last_row() {
     let stream = Chunks::replay(1, || Box::new(pieces()));
     let mut run = params.start(&stream).unwrap();
     let mut steps = Vec::new();
-    while let Some(step) = run.advance(&stream, &cx).unwrap() {
+    while let Some(step) = run.advance_on(&stream, &cx).unwrap() {
         steps.push(step);
     }
     // Batches of 4, 4 and 2 rows, again and again.
@@ -147,13 +147,13 @@ fn an_outer_step_goes_on_in_the_next_pass_and_ends_with_the_last_row() {
     let mut batches = params.stream(&stream).unwrap();
     for batch in [&rows[..4], &rows[4..8], &rows[8..], &rows[..4], &rows[4..8], &rows[8..]] {
         let batch: Vec<[f64; 1]> = batch.iter().map(|&x| [x]).collect();
-        batches.partial_fit(&batch, &cx).unwrap();
+        batches.partial_fit_on(&batch, &cx).unwrap();
     }
     assert_eq!(run.centers::<f64>(), batches.centers::<f64>());
     assert_eq!((run.n_iter(), run.n_steps(), run.step_sizes().len()), (3, 6, 3));
     let once = Chunks::once(1, pieces());
     let mut run = params.start(&once).unwrap();
-    let steps: Vec<_> = std::iter::from_fn(|| run.advance(&once, &cx).unwrap()).collect();
+    let steps: Vec<_> = std::iter::from_fn(|| run.advance_on(&once, &cx).unwrap()).collect();
     assert_eq!(steps.iter().map(|step| step.batch_size).collect::<Vec<_>>(), [8, 2]);
     assert_eq!((run.n_iter(), steps[1].stop_reason), (2, Some(StopReason::MaxIterations)));
     let refused = params.polish(true).start(&Chunks::once(1, pieces())).err();
@@ -166,18 +166,18 @@ fn an_interrupted_step_was_not_begun() {
     let params = BackwardEuler::params(4).batch_size(50).max_iter(8).polish(true).rng_seed(3);
     let cx = Executor::new(Some(1)).unwrap();
     let (mut plain, mut stopped) = (params.start(&rows).unwrap(), params.start(&rows).unwrap());
-    while plain.advance(&rows, &cx).unwrap().is_some() {
+    while plain.advance_on(&rows, &cx).unwrap().is_some() {
         cx.interrupt().set();
-        assert!(matches!(stopped.advance(&rows, &cx), Err(Error::Interrupted)));
+        assert!(matches!(stopped.advance_on(&rows, &cx), Err(Error::Interrupted)));
         cx.interrupt().clear();
         let checkpoint = plain.checkpoint(&rows).unwrap();
-        stopped.advance(&rows, &cx).unwrap();
+        stopped.advance_on(&rows, &cx).unwrap();
         assert_eq!(plain.centers::<f64>(), stopped.centers::<f64>());
         let mut resumed = params.resume_fit(&checkpoint, &rows).unwrap();
-        while resumed.advance(&rows, &cx).unwrap().is_some() {}
+        while resumed.advance_on(&rows, &cx).unwrap().is_some() {}
         assert!(resumed.n_iter() == 8 && resumed.history().len() >= 9);
     }
-    plain.finish(&rows, &cx).unwrap();
+    plain.finish_on(&rows, &cx).unwrap();
     let whole = params.fit(&rows).unwrap();
     assert_eq!(whole.centers::<f64>(), plain.centers::<f64>());
     assert_eq!((whole.inertia(), whole.labels()), (plain.inertia(), plain.labels()));
@@ -198,7 +198,7 @@ fn the_schedule_by_default_goes_from_three_times_the_clusters_to_a_twentieth_und
     assert_eq!(centers(&rough.clone().n_inner(6)), centers(&spelt));
     let cx = Executor::new(Some(1)).unwrap();
     let mut run = auto.start(&rows).unwrap();
-    while run.advance(&rows, &cx).unwrap().is_some() {}
+    while run.advance_on(&rows, &cx).unwrap().is_some() {}
     assert_eq!((run.step_sizes()[0], run.step_sizes().len()), (12.0, 40));
     assert!((run.step_sizes()[39] * auto.decay() - 0.6).abs() < 1e-12);
 }
@@ -211,7 +211,7 @@ fn rows_that_can_be_read_again_are_polished_unless_that_is_not_wanted() {
     let auto = BackwardEuler::params(3).batch_size(40).max_iter(5).n_inner(1);
     let steps = |params: &BackwardEulerParams, stream: &Chunks<'_, f64>| {
         let mut run = params.start(stream).unwrap();
-        std::iter::from_fn(|| run.advance(stream, &cx).unwrap()).count()
+        std::iter::from_fn(|| run.advance_on(stream, &cx).unwrap()).count()
     };
     assert!(steps(&auto, &Chunks::replay(1, || Box::new(pieces()))) > 5);
     assert_eq!(steps(&auto.clone().polish(false), &Chunks::replay(1, || Box::new(pieces()))), 5);
@@ -226,18 +226,18 @@ fn clusters_that_get_no_rows_starve_once_enough_rows_came_and_a_checkpoint_knows
     let params = given(&[1.0, 4.0, 1e3]).batch_size(100).n_inner(1).max_iter(9);
     let mut run = params.start(&rows).unwrap();
     for step in 1..=9 {
-        run.advance(&rows, &cx).unwrap().unwrap();
+        run.advance_on(&rows, &cx).unwrap().unwrap();
         // Older rows have faded a little.
         assert_eq!(run.starved(), if step <= 6 { vec![] } else { vec![2] }, "{step}");
         let again = params.resume_fit(&run.checkpoint(&rows).unwrap(), &rows).unwrap();
         assert_eq!(run.starved(), again.starved());
     }
     let mut polished = params.polish(true).start(&rows).unwrap();
-    while polished.advance(&rows, &cx).unwrap().is_some() {}
+    while polished.advance_on(&rows, &cx).unwrap().is_some() {}
     assert!(polished.starved().is_empty());
     // One that gets a hundredth of the rows, 3% of what the mean cluster gets, does not.
     let rows: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(if i % 100 == 0 { 9 } else { i % 4 })]).collect();
     let mut fed = given(&[0.0, 3.0, 9.0]).n_inner(1).max_iter(20).step_size(Some(0.0)).start(&rows).unwrap();
-    while fed.advance(&rows, &cx).unwrap().is_some() {}
+    while fed.advance_on(&rows, &cx).unwrap().is_some() {}
     assert!(fed.starved().is_empty());
 }

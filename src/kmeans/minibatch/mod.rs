@@ -240,12 +240,11 @@ run_methods! {
 stream_methods! {
     MiniBatchParams, MiniBatch;
     /// ```
-    /// use shoal::{Executor, MiniBatch};
-    /// let cx = Executor::new(None).unwrap();
+    /// use shoal::MiniBatch;
     /// let batches = [vec![[0.0f64], [9.0]], vec![[1.0], [8.0], [0.5]]];
     /// let mut run = MiniBatch::params(2).rng_seed(1).stream(&batches[0]).unwrap();
     /// for batch in &batches {
-    ///     run.partial_fit(batch, &cx).unwrap();
+    ///     run.partial_fit(batch).unwrap();
     /// }
     /// let mut centers = run.centers::<f64>();
     /// centers.sort_by(f64::total_cmp);
@@ -253,14 +252,13 @@ stream_methods! {
     /// ```
     stream;
     /// ```
-    /// use shoal::{Executor, MiniBatch};
-    /// let cx = Executor::new(None).unwrap();
+    /// use shoal::MiniBatch;
     /// let params = MiniBatch::params(2);
     /// let mut run = params.stream(&[[0.0f64], [9.0]]).unwrap();
-    /// run.partial_fit(&[[0.0f64], [9.0]], &cx).unwrap();
+    /// run.partial_fit(&[[0.0f64], [9.0]]).unwrap();
     /// let mut again = params.resume(&run.state()).unwrap();
     /// for run in [&mut run, &mut again] {
-    ///     run.partial_fit(&[[1.0f64], [8.0]], &cx).unwrap();
+    ///     run.partial_fit(&[[1.0f64], [8.0]]).unwrap();
     /// }
     /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
     /// ```

@@ -260,12 +260,11 @@ run_methods! {
     NestedParams, NestedMiniBatch;
     fit;
     /// ```
-    /// use shoal::{Executor, NestedMiniBatch};
+    /// use shoal::NestedMiniBatch;
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
     /// let mut run = NestedMiniBatch::params(2).start(&rows).unwrap();
-    /// let cx = Executor::new(None).unwrap();
-    /// while run.advance(&rows, &cx).unwrap().is_some() {}
-    /// assert_eq!(run.finish(&rows, &cx).unwrap(), 1.0);
+    /// while run.advance(&rows).unwrap().is_some() {}
+    /// assert_eq!(run.finish(&rows).unwrap(), 1.0);
     /// ```
     start;
     /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
@@ -277,25 +276,23 @@ run_methods! {
 stream_methods! {
     NestedParams, NestedMiniBatch;
     /// ```
-    /// use shoal::{Executor, NestedMiniBatch};
-    /// let cx = Executor::new(None).unwrap();
+    /// use shoal::NestedMiniBatch;
     /// let pieces = [vec![[0.0f64], [9.0]], vec![[1.0], [8.0], [0.5]]];
     /// let mut run = NestedMiniBatch::params(2).stream(&pieces[0]).unwrap();
     /// for piece in &pieces {
-    ///     run.partial_fit(piece, &cx).unwrap();
+    ///     run.partial_fit(piece).unwrap();
     /// }
     /// assert_eq!(run.centers::<f64>().len(), 2);
     /// ```
     stream;
     /// ```
-    /// use shoal::{Executor, NestedMiniBatch};
-    /// let cx = Executor::new(None).unwrap();
+    /// use shoal::NestedMiniBatch;
     /// let params = NestedMiniBatch::params(2);
     /// let mut run = params.stream(&[[0.0f64], [9.0]]).unwrap();
-    /// run.partial_fit(&[[0.0f64], [9.0]], &cx).unwrap();
+    /// run.partial_fit(&[[0.0f64], [9.0]]).unwrap();
     /// let mut again = params.resume(&run.state()).unwrap();
     /// for run in [&mut run, &mut again] {
-    ///     run.partial_fit(&[[1.0f64], [8.0]], &cx).unwrap();
+    ///     run.partial_fit(&[[1.0f64], [8.0]]).unwrap();
     /// }
     /// assert_eq!(run.centers::<f64>(), again.centers::<f64>());
     /// ```
@@ -317,7 +314,7 @@ impl NestedRun {
     /// use shoal::{Executor, NestedMiniBatch};
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
     /// let mut run = NestedMiniBatch::params(2).start(&rows).unwrap();
-    /// run.advance(&rows, &Executor::new(None).unwrap()).unwrap();
+    /// run.advance(&rows).unwrap();
     /// assert_eq!((run.rows_used(), run.rows_retired(), run.rows_kept()), (4, 0, 0));
     /// ```
     pub fn rows_used(&self) -> u64 {

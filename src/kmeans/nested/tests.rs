@@ -458,7 +458,7 @@ fn a_batch_of_all_rows_is_lloyd() {
     let lloyd = crate::KMeans::params(k).seeding(seeding.clone()).tolerance(0.0).max_iter(1000);
     let lloyd = lloyd.algorithm(crate::Algorithm::Lloyd);
     let mut theirs = lloyd.start(&data).unwrap();
-    while theirs.advance(&data, &cx).unwrap().is_some() {}
+    while theirs.advance_on(&data, &cx).unwrap().is_some() {}
     let mut ours = Nested::<f64>::plan(params(k, n as u64).seeding(seeding).bounds(Bounds::None));
     for theirs in theirs.history() {
         let ours = ours.step(&data, &cx).unwrap();

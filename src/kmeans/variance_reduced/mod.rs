@@ -318,7 +318,7 @@ impl VarianceReducedRun {
     /// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
     /// let params = shoal::VarianceReduced::params(2).learning_rate(Some(0.25));
     /// let mut run = params.start(&rows).unwrap();
-    /// run.advance(&rows, &shoal::Executor::new(None).unwrap()).unwrap();
+    /// run.advance(&rows).unwrap();
     /// assert_eq!(run.learning_rate(), Some(0.25));
     /// ```
     pub fn learning_rate(&self) -> Option<f64> {

@@ -69,8 +69,8 @@ fn centers_move_as_they_should_and_no_further_than_is_said() {
 fn bits<S: Source + ?Sized>(params: &VarianceReducedParams, rows: &S) -> (Vec<u64>, Vec<u32>) {
     let cx = Executor::new(Some(2)).unwrap();
     let mut run = params.start(rows).unwrap();
-    while run.advance(rows, &cx).unwrap().is_some() {}
-    run.finish(rows, &cx).unwrap();
+    while run.advance_on(rows, &cx).unwrap().is_some() {}
+    run.finish_on(rows, &cx).unwrap();
     (run.centers::<f64>().into_iter().map(f64::to_bits).collect(), run.labels().to_vec())
 }
 
@@ -136,7 +136,7 @@ impl<'a> Telling<'a> {
     /// Whether an epoch of `run` that is to stop after so many copies does.
     fn stops(&self, run: &mut VarianceReducedRun, after: u64) -> bool {
         self.left.store(after, Relaxed);
-        let done = run.advance(self, self.cx);
+        let done = run.advance_on(self, self.cx);
         self.left.store(u64::MAX, Relaxed);
         self.cx.interrupt().clear();
         assert!(matches!(done, Ok(_) | Err(Error::Interrupted)), "{done:?}");
@@ -193,7 +193,7 @@ fn an_interrupted_epoch_was_not_begun_and_one_that_is_taken_back_neither() {
         let params = params.clone().learning_rate(Some(rate));
         let (mut whole, mut broken) = (params.start(&rows).unwrap(), params.start(&rows).unwrap());
         let (mut stops, mut halved) = (0, 0);
-        while whole.advance(&rows, &cx).unwrap().is_some() {
+        while whole.advance_on(&rows, &cx).unwrap().is_some() {
             let kept = (broken.centers::<f64>(), broken.history().len());
             for after in [1, 3, 9, 27] {
                 if rows.stops(&mut broken, after) {
@@ -206,14 +206,14 @@ fn an_interrupted_epoch_was_not_begun_and_one_that_is_taken_back_neither() {
                 }
             }
             if broken.history().len() < whole.history().len() {
-                broken.advance(&rows, &cx).unwrap();
+                broken.advance_on(&rows, &cx).unwrap();
             }
             assert_eq!(broken.centers::<f64>(), whole.centers::<f64>());
             assert_eq!(broken.learning_rate().map(f64::to_bits), whole.learning_rate().map(f64::to_bits));
             halved += u64::from(whole.learning_rate() < Some(rate));
         }
         assert!(stops > 6 && (halved > 2) == taken_back, "{stops} stops, {halved} halved");
-        while broken.advance(&rows, &cx).unwrap().is_some() {}
+        while broken.advance_on(&rows, &cx).unwrap().is_some() {}
         assert_eq!(broken.centers::<f64>(), whole.centers::<f64>());
     }
 }
@@ -226,7 +226,7 @@ fn steps_end_soon_after_they_are_told_to() {
     let rows = Telling::new(Dense::new(&values, d).unwrap(), &cx);
     let params = VarianceReduced::params(k).seeding(Seeding::Random).search_always(true);
     let mut run = params.start(&rows).unwrap();
-    run.advance(&rows, &cx).unwrap();
+    run.advance_on(&rows, &cx).unwrap();
     assert!(rows.stops(&mut run, 2000));
     // A search for each, of a block of up to a thousand.
     let most = STEPS_CHECKED / (k * d) as u64 + 1;
@@ -244,9 +244,9 @@ fn a_run_that_is_left_keeps_its_centers_and_one_that_ends_closes_them() {
     let params = params.learning_rate(Some(0.1));
     let mut run = params.start(&rows).unwrap();
     for _ in 0..3 {
-        run.advance(&rows, &cx).unwrap();
+        run.advance_on(&rows, &cx).unwrap();
         let left = run.centers::<f64>();
-        let inertia = run.finish(&rows, &cx).unwrap();
+        let inertia = run.finish_on(&rows, &cx).unwrap();
         assert_eq!(run.centers::<f64>(), left);
         let nearest = |x: &[f64]| {
             left.chunks(d)
@@ -258,11 +258,11 @@ fn a_run_that_is_left_keeps_its_centers_and_one_that_ends_closes_them() {
     }
     let left = run.centers::<f64>();
     let inertia = run.inertia();
-    assert!(run.advance(&rows, &cx).unwrap().is_none());
+    assert!(run.advance_on(&rows, &cx).unwrap().is_none());
     assert_ne!(run.centers::<f64>(), left);
-    assert!(run.finish(&rows, &cx).unwrap() < inertia);
+    assert!(run.finish_on(&rows, &cx).unwrap() < inertia);
     let closed = run.centers::<f64>();
-    assert!(run.advance(&rows, &cx).unwrap().is_none() && run.centers::<f64>() == closed);
+    assert!(run.advance_on(&rows, &cx).unwrap().is_none() && run.centers::<f64>() == closed);
     assert_eq!(params.fit(&rows).unwrap().centers::<f64>(), closed);
 }
 
@@ -290,7 +290,7 @@ fn doubling_epochs_grow_to_all_rows_and_the_tolerance_waits_for_them() {
     let mut run = params.start(&rows).unwrap();
     let mut seen = 0;
     let mut steps = Vec::new();
-    while let Some(step) = run.advance(&rows, &cx).unwrap() {
+    while let Some(step) = run.advance_on(&rows, &cx).unwrap() {
         steps.push(step.rows_seen - seen - n as u64);
         seen = step.rows_seen;
     }
