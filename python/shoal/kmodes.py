@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -20,12 +20,13 @@ from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.checked import features_unless_refused, source_of
 from ._rows.spool import at_any_place
 from .neighbors import METHODS
+from .typing import Affinity, Callbacks, GraphMethod, Init, Memory, ModeUpdate, OnCollapse, RandomState, Rows
 
 __all__ = ["LaplacianKModes"]
 
-MODE_UPDATES = ("byproduct", "mean-shift")
-AFFINITIES = ("knn", "gaussian", "precomputed")
-ON_COLLAPSE = ("restore", "reduce")
+MODE_UPDATES: tuple[str, ...] = get_args(ModeUpdate)
+AFFINITIES: tuple[str, ...] = get_args(Affinity)
+ON_COLLAPSE: tuple[str, ...] = get_args(OnCollapse)
 SPECTRAL = "spectral"
 #: Allowed names for `init`.
 STARTS = (SPECTRAL, *INITS)
@@ -222,22 +223,22 @@ class LaplacianKModes(StoredKModes):
         self,
         n_clusters: int = 8,
         *,
-        laplacian_weight: Any = "auto",
-        mode_update: str = "byproduct",
+        laplacian_weight: float | Literal["auto"] = "auto",
+        mode_update: ModeUpdate = "byproduct",
         n_neighbors: int = 5,
-        bandwidth: Any = "auto",
-        affinity: str = "knn",
-        diagonal_shift: Any = "auto",
-        on_collapse: str = "restore",
+        bandwidth: float | Literal["auto"] = "auto",
+        affinity: Affinity = "knn",
+        diagonal_shift: float | Literal["auto"] = "auto",
+        on_collapse: OnCollapse = "restore",
         normalize: bool = True,
-        init: Any = "spectral",
+        init: Init | Literal["spectral"] = "spectral",
         max_iter: int = 100,
-        graph_method: str = "auto",
-        responsibilities_memory: str | int | None = "1GB",
-        random_state: Any = None,
+        graph_method: GraphMethod = "auto",
+        responsibilities_memory: Memory | None = "1GB",
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.laplacian_weight = laplacian_weight
@@ -257,7 +258,7 @@ class LaplacianKModes(StoredKModes):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    def fit(self, X: Any, y: Any = None, *, features: Any = None) -> Self:
+    def fit(self, X: Rows, y: Any = None, *, features: Rows | None = None) -> Self:
         """Cluster the rows of X.
 
         Parameters
@@ -296,7 +297,7 @@ class LaplacianKModes(StoredKModes):
             pass
         return self
 
-    def iter_fit(self, X: Any, *, features: Any = None) -> Iterator[Step]:
+    def iter_fit(self, X: Rows, *, features: Rows | None = None) -> Iterator[Step]:
         """Cluster the rows of X, one iteration per ``next()``.
 
         After each iteration all fitted attributes are current. Leaving the loop early leaves a usable
@@ -319,7 +320,9 @@ class LaplacianKModes(StoredKModes):
         """
         return self._iter_fit(X, features)
 
-    def _iter_fit(self, X: Any, features: Any, spectral: Spectral = spectral_labels) -> Iterator[Step]:
+    def _iter_fit(
+        self, X: Rows, features: Rows | None, spectral: Spectral = spectral_labels
+    ) -> Iterator[Step]:
         """Iterate over a fit; `spectral` computes the labels of ``init="spectral"``."""
         self._check()
         with features_unless_refused(self):
@@ -386,7 +389,7 @@ class LaplacianKModes(StoredKModes):
             RuntimeWarning,
         )
 
-    def _taken(self, X: Any, sample_weight: Any = None) -> tuple[Source, Any]:
+    def _taken(self, X: Rows, sample_weight: Any = None) -> tuple[Source, Any]:
         """Check parameters and rows of a fit; return the source and the rows as the user gave them."""
         self._check()
         if sample_weight is not None:
@@ -453,7 +456,8 @@ class LaplacianKModes(StoredKModes):
 
     def _check(self) -> None:
         """Raise one error that lists every parameter of a wrong type or range."""
-        p, problems = _params, _params.Problems()
+        p = _params
+        problems = p.Problems()
         problems.check(p.whole, "n_clusters", self.n_clusters, 1)
         weight = self.laplacian_weight
         if not (isinstance(weight, str) and weight == "auto") and not (p.is_number(weight) and weight >= 0):

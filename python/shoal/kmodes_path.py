@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from ._rows.opening import opened
 from ._rows.source import DataSource
 from ._rows.spool import at_any_place
 from .kmodes import LaplacianKModes
+from .typing import RandomState, Rows
 
 __all__ = ["PATH_DTYPE", "laplacian_path", "plot_path"]
 
@@ -45,12 +46,12 @@ RESAMPLED = 0.8
 
 
 def laplacian_path(
-    X: Any,
+    X: Rows,
     n_clusters: int,
     *,
     weights: Iterable[float] | None = None,
     n_resamples: int = 5,
-    random_state: Any = None,
+    random_state: RandomState = None,
     **params: Any,
 ) -> npt.NDArray[np.void]:
     """Fit Laplacian K-modes with several weights and tabulate the results.
@@ -122,7 +123,7 @@ def laplacian_path(
         if name in params:
             raise TypeError(f"{name} must not be passed: laplacian_path sets it")
     # Raises early for parameters that no fit accepts.
-    most = "auto" if given is None else given[-1]
+    most: float | Literal["auto"] = "auto" if given is None else given[-1]
     model = LaplacianKModes(n_clusters, laplacian_weight=most, random_state=seed, **params)
     model._check()
     X = at_any_place(X, "laplacian_path")
@@ -264,7 +265,12 @@ def _computed_once() -> Spectral:
 
 def _begin(rows: Any, model: LaplacianKModes, spectral: Spectral) -> LaplacianKModes:
     """Fit one iteration, for the graph, the bandwidth and the weight of ``"auto"``."""
-    given = {"laplacian_weight": "auto", "max_iter": 1, "on_collapse": "restore", "callbacks": None}
+    given: dict[str, Any] = {
+        "laplacian_weight": "auto",
+        "max_iter": 1,
+        "on_collapse": "restore",
+        "callbacks": None,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         begun = LaplacianKModes(**{**model.get_params(), **given})
@@ -278,7 +284,7 @@ def _fit_all(
 ) -> list[_Fit]:
     """Fit every weight to the same rows, with one graph and one start."""
     fitted: list[_Fit] = []
-    given = {"affinity": "precomputed", "bandwidth": begun.bandwidth_}
+    given: dict[str, Any] = {"affinity": "precomputed", "bandwidth": begun.bandwidth_}
     for weight in grid:
         one = LaplacianKModes(**{**model.get_params(), **given, "laplacian_weight": weight})
         with warnings.catch_warnings():

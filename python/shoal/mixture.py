@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,12 @@ from ._fit.centers import State
 from ._mixture.file import StoredMixture
 from ._mixture.model import COVARIANCES
 from .coreset import coreset_of
+from .typing import ActiveStart, Callbacks, Covariance, Init, RandomState, Rows, Stopping, Weights
 
 __all__ = ["TruncatedGaussianMixture"]
 
-STARTS = ("cells", "random")
-STOPPINGS = ("auto", "per-weight", "relative")
+STARTS: tuple[str, ...] = get_args(ActiveStart)
+STOPPINGS: tuple[str, ...] = get_args(Stopping)
 #: Values of `stop_reason_` for a fit that the user ended.
 ENDED_BY_USER = ("callback", "deadline", "patience")
 
@@ -232,22 +233,22 @@ class TruncatedGaussianMixture(StoredMixture):
         *,
         n_active: int = 5,
         n_neighbors: int = 5,
-        explore: Any = "auto",
-        coreset_size: Any = None,
-        covariance_type: str = "tied_spherical",
-        init: Any = "afk-mc2",
+        explore: int | Literal["auto"] = "auto",
+        coreset_size: float | None = None,
+        covariance_type: Covariance = "tied_spherical",
+        init: Init = "afk-mc2",
         chain_length: int = 20,
-        start: str = "cells",
+        start: ActiveStart = "cells",
         n_initial_e_steps: int = 0,
         n_init: int = 1,
-        means_init: Any = None,
-        stopping: str = "auto",
+        means_init: npt.ArrayLike | None = None,
+        stopping: Stopping = "auto",
         max_iter: int = 200,
         tol: float = 1e-4,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_components = n_components
         self.n_active = n_active
@@ -302,7 +303,7 @@ class TruncatedGaussianMixture(StoredMixture):
                 )
         problems.check(p.one_of, "stopping", self.stopping, STOPPINGS)
 
-    def iter_fit(self, X: Any, sample_weight: Any = None) -> Iterator[Step]:
+    def iter_fit(self, X: Rows, sample_weight: Weights = None) -> Iterator[Step]:
         """Fit to the rows of X, one iteration per ``next()``.
 
         After each iteration `means_`, `covariances_`, `weights_`, `lower_bound_`, `history_` and similar
@@ -371,15 +372,16 @@ class TruncatedGaussianMixture(StoredMixture):
         # The state of a single start already holds its first means; several starts still draw theirs.
         first = ("auto", None) if state is not None and self._n_starts() == 1 else None
         seeding, centers = first or self._seeding(source, rows, seed)
-        share = isinstance(self.coreset_size, (float, np.floating))
+        size: Any = self.coreset_size
+        share = isinstance(size, (float, np.floating))
         return _core.mixture(
             source,
             n_components=int(self.n_components),
             n_active=int(self.n_active),
             n_neighbors=int(self.n_neighbors),
             explore=None if isinstance(self.explore, str) else int(self.explore),
-            coreset_rows=None if share or self.coreset_size is None else int(self.coreset_size),
-            coreset_share=float(self.coreset_size) if share else None,
+            coreset_rows=None if share or size is None else int(size),
+            coreset_share=float(size) if share else None,
             covariance=self.covariance_type,
             seeding=seeding,
             centers=centers,

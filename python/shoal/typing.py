@@ -18,21 +18,28 @@ import numpy.typing as npt
 from ._core import Step
 
 __all__ = [
+    "ActiveStart",
+    "Affinity",
     "Algorithm",
     "BlockStream",
     "Bounds",
     "Callbacks",
     "Centers",
+    "Covariance",
     "GraphMethod",
     "Init",
     "Memory",
     "Metric",
+    "ModeUpdate",
+    "OnCollapse",
     "PathName",
     "RandomState",
     "Rows",
     "RowsInMemory",
+    "Search",
     "Seeding",
     "SparseMatrix",
+    "Stopping",
     "SupportsArray",
     "SupportsArrow",
     "SupportsDLPack",
@@ -107,6 +114,20 @@ Algorithm: TypeAlias = Literal["auto", "lloyd", "elkan", "yinyang", "hamerly", "
 Bounds: TypeAlias = Literal["auto", "elkan", "yinyang", "hamerly", "none"]
 #: Variants of :class:`~shoal.VarianceReducedKMeans`.
 Variant: TypeAlias = Literal["vrkm++", "vrkm"]
+#: Mode updates of :class:`~shoal.LaplacianKModes`.
+ModeUpdate: TypeAlias = Literal["byproduct", "mean-shift"]
+#: Affinities of :class:`~shoal.LaplacianKModes`.
+Affinity: TypeAlias = Literal["knn", "gaussian", "precomputed"]
+#: What :class:`~shoal.LaplacianKModes` does when clusters collapse.
+OnCollapse: TypeAlias = Literal["restore", "reduce"]
+#: Covariances of :class:`~shoal.TruncatedGaussianMixture`.
+Covariance: TypeAlias = Literal["tied_spherical", "spherical", "diag"]
+#: How :class:`~shoal.TruncatedGaussianMixture` chooses the first components of each row.
+ActiveStart: TypeAlias = Literal["cells", "random"]
+#: Stopping rules of :class:`~shoal.TruncatedGaussianMixture`.
+Stopping: TypeAlias = Literal["auto", "per-weight", "relative"]
+#: How a fitted :class:`~shoal.TruncatedGaussianMixture` finds the components of a row.
+Search: TypeAlias = Literal["exact", "neighbors"]
 #: How :func:`shoal.knn_graph` finds neighbors.
 GraphMethod: TypeAlias = Literal["auto", "exact", "kd-tree", "ivf"]
 #: An int for repeatable results, a NumPy generator, or None.

@@ -35,13 +35,14 @@ class StoredKModes(FittedKModes):
 
     def _kept(self) -> tuple[Arrays, Texts]:
         arrays, texts = self._described()
-        z = self.responsibilities_
-        if issparse(z):
+        z: Any = self.responsibilities_
+        sparse: bool = issparse(z)
+        if sparse:
             arrays["responsibilities_clusters"] = z.indices.astype(np.int32)
         arrays |= {
             "modes": self.modes_,
             "labels": self.labels_,
-            "responsibilities": z.data.reshape(z.shape[0], -1) if issparse(z) else z,
+            "responsibilities": z.data.reshape(z.shape[0], -1) if sparse else z,
             "affinity_starts": self.affinity_.indptr.astype(np.int64),
             "affinity_columns": self.affinity_.indices.astype(np.int32),
             "affinity_weights": self.affinity_.data,
@@ -55,7 +56,8 @@ class StoredKModes(FittedKModes):
         if isinstance(rows, DataSource):
             rows = rows._source.read(0, rows.shape[0] or 0)
         if issparse(rows):
-            arrays |= {"rows": rows.data, "rows_columns": rows.indices, "rows_starts": rows.indptr}
+            csr: Any = rows
+            arrays |= {"rows": csr.data, "rows_columns": csr.indices, "rows_starts": csr.indptr}
         elif rows is not None:
             arrays["rows"] = np.ascontiguousarray(rows)
         arrays["history"], about = self._kept_history()

@@ -16,6 +16,7 @@ from shoal._core import Source
 from shoal._fit.estimator import Clusterer
 from shoal._fit.results import label_into
 from shoal._rows.checked import source_of
+from shoal.typing import PathName, Rows
 
 
 class FittedKModes(ClusterMixin, Clusterer):
@@ -65,7 +66,7 @@ class FittedKModes(ClusterMixin, Clusterer):
             raise AttributeError("'LaplacianKModes' object has no attribute 'energy_': it is not fitted yet")
         return float(self.energies_[-1])
 
-    def predict(self, X: Any, out: Any = None) -> npt.NDArray[np.int32]:
+    def predict(self, X: Rows, out: npt.NDArray[np.int32] | PathName | None = None) -> npt.NDArray[np.int32]:
         """Label new rows by the modes and by their neighbors among the fitted rows.
 
         Parameters
@@ -95,7 +96,7 @@ class FittedKModes(ClusterMixin, Clusterer):
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
         return self._responsibilities_of(part).argmax(axis=1).astype(np.int32), None
 
-    def responsibilities(self, X: Any) -> npt.NDArray[Any]:
+    def responsibilities(self, X: Rows) -> npt.NDArray[Any]:
         """Compute the responsibilities of the clusters for new rows.
 
         Parameters

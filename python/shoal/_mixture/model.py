@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ from shoal._common import params as _params
 from shoal._core import Source
 from shoal._fit.centers import CenterFitter
 from shoal._fit.results import label_into
+from shoal.typing import Covariance, PathName, Rows, Search, Weights
 
-COVARIANCES = ("tied_spherical", "spherical", "diag")
-SEARCHES = ("exact", "neighbors")
+COVARIANCES: tuple[str, ...] = get_args(Covariance)
+SEARCHES: tuple[str, ...] = get_args(Search)
 
 
 class MixtureOfGaussians(DensityMixin, CenterFitter):
@@ -39,7 +40,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
             )
         return self.cluster_centers_
 
-    def _mixture(self, search: str = "exact") -> _core.Mixture:
+    def _mixture(self, search: Search = "exact") -> _core.Mixture:
         """Return the compiled model."""
         walks = _params.one_of("search", search, SEARCHES) == "neighbors"
         return _core.Mixture(
@@ -52,7 +53,12 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         )
 
     def predict(
-        self, X: Any, out: Any = None, distances: Any = None, *, search: str = "exact"
+        self,
+        X: Rows,
+        out: npt.NDArray[np.int32] | PathName | None = None,
+        distances: npt.NDArray[np.float64] | PathName | None = None,
+        *,
+        search: Search = "exact",
     ) -> npt.NDArray[np.int32]:
         """Label rows with their most likely components.
 
@@ -105,7 +111,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
             return super()._labelled(part, first_row, with_distances)
         return self._mixture().predict(part, False, _params.threads(self.n_jobs, tell=False), first_row), None
 
-    def predict_proba(self, X: Any, dense: bool = False, *, search: str = "exact") -> Any:
+    def predict_proba(self, X: Rows, dense: bool = False, *, search: Search = "exact") -> Any:
         """Compute the responsibilities of the components for each row.
 
         Parameters
@@ -144,11 +150,11 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         found.sort_indices()
         return found
 
-    def _mixture_for(self, search: str) -> _core.Mixture:
+    def _mixture_for(self, search: Search) -> _core.Mixture:
         check_is_fitted(self, "cluster_centers_")
         return self._mixture(search)
 
-    def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
+    def score_samples(self, X: Rows) -> npt.NDArray[np.float64]:
         """Compute the log density of every row.
 
         Parameters
@@ -169,7 +175,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         model = self._mixture_for("exact")
         return model.log_densities(self._fitted_rows(X), _params.threads(self.n_jobs, tell=False))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
         """Compute the mean log density of rows.
 
         Parameters
@@ -194,12 +200,12 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         total, weight = self._log_likelihood(X, sample_weight)
         return total / weight
 
-    def _log_likelihood(self, X: Any, sample_weight: Any) -> tuple[float, float]:
+    def _log_likelihood(self, X: Rows, sample_weight: Weights) -> tuple[float, float]:
         model, source = self._mixture_for("exact"), self._fitted_rows(X)
         weights = _params.weights(sample_weight, source.shape[0])
         return model.log_likelihood(source, weights, _params.threads(self.n_jobs, tell=False))
 
-    def bic(self, X: Any, sample_weight: Any = None) -> float:
+    def bic(self, X: Rows, sample_weight: Weights = None) -> float:
         """Compute the Bayesian information criterion; lower is better.
 
         Parameters
@@ -221,7 +227,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         total, weight = self._log_likelihood(X, sample_weight)
         return float(self._n_free() * math.log(weight) - 2 * total)
 
-    def aic(self, X: Any, sample_weight: Any = None) -> float:
+    def aic(self, X: Rows, sample_weight: Weights = None) -> float:
         """Compute the Akaike information criterion; lower is better.
 
         Parameters
