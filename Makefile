@@ -84,7 +84,7 @@ endif
 test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Whole-size tests: `.venv/bin/python -m pytest -m slow`.
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-lint: $(VENV)/.dev $(VENV)/.built ## Formatting, clippy, rustdoc, ruff, mypy, and the stubs against the module.
+lint: $(VENV)/.dev $(VENV)/.built ## Formatting, clippy, rustdoc, ruff, mypy, pyright, and the stubs against the module.
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --all-targets --features python -- -D warnings
@@ -92,6 +92,7 @@ lint: $(VENV)/.dev $(VENV)/.built ## Formatting, clippy, rustdoc, ruff, mypy, an
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m mypy.stubtest shoal._core --mypy-config-file pyproject.toml
 
 fmt: $(VENV)/.dev ## Formats Rust and Python.

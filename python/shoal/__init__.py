@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .streaming_coreset import StreamingCoreset
     from .variance_reduced import VarianceReducedKMeans
     from .versions import show_versions
+    from .writing import shuffle, write
 
 __all__ = [
     "BackwardEulerKMeans",
@@ -111,7 +112,10 @@ _MODULES = (
     "mixture",
     "neighbors",
     "nested",
+    "plot",
     "seeding",
+    "streaming_coreset",
+    "typing",
     "variance_reduced",
     "versions",
     "writing",

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from ._ahead import Ahead
+from ._rows.prefetch import Prefetch
 
 __all__ = [
     "LightweightCoreset",
@@ -67,7 +67,7 @@ class Source:
     def open_raw(path: str, dtype: str, rows: int, cols: int, offset: int = 0) -> Source: ...
     @staticmethod
     def from_stream(
-        make: Callable[[], Ahead], once: bool, cols: int, dtype: str, rows: int | None
+        make: Callable[[], Prefetch], once: bool, cols: int, dtype: str, rows: int | None
     ) -> Source: ...
     @property
     def shape(self) -> tuple[int | None, int]: ...

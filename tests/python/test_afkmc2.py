@@ -10,7 +10,7 @@ import scipy.sparse
 import scipy.stats
 import shoal
 from shoal import KMeans, _core
-from shoal._base import as_source
+from shoal._rows.checked import as_source
 from sklearn.base import clone
 
 WAYS = {

@@ -223,7 +223,7 @@ def test_centers_of_functions(centers, text):
 
 
 def test_n_nearest():
-    refused(ValueError, "n_nearest=3 must be at most the number of centers, 2", lambda: near(3))
+    refused(ValueError, "n_nearest must be at most the number of centers, 2, got 3", lambda: near(3))
     refused(ValueError, "n_nearest must be an integer of at least 1, got 0", lambda: near(0))
     refused(TypeError, r"n_nearest must be an integer of at least 1, got 1\.0", lambda: near(1.0))
     refused(ValueError, "n_nearest must be an integer from 1 to 9223372036854775807", lambda: near(2**64))

@@ -344,7 +344,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
         shoal.load(path)
     model = tmp_path / "model.safetensors"
     clone(METHODS["kmeans"]).fit(X).save(model)
-    with pytest.raises(ValueError, match="no checkpoint"):
+    with pytest.raises(ValueError, match="must hold a checkpoint"):
         shoal.resume(model, X)
     with pytest.raises(FileNotFoundError):
         shoal.resume(tmp_path / "none", X)

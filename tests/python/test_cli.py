@@ -11,7 +11,8 @@ import time
 import numpy as np
 import pytest
 import shoal
-from shoal import _files, cli
+from shoal import cli
+from shoal._common import files as _files
 from shoal.cli import arguments
 
 

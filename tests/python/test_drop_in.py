@@ -174,7 +174,9 @@ def test_init_size():
     seen = MiniBatchKMeans(5, init="k-means++", init_size=77, random_state=0).fit(X)
     assert seen.init_ == "k-means++ on 77 sampled rows"
     assert MiniBatchKMeans(5, init="random", init_size=9999, random_state=0).fit(X).init_ == "random"
-    with pytest.warns(RuntimeWarning, match=r"init_size=3 should be at least n_clusters=5: 15 is used"):
+    with pytest.warns(
+        RuntimeWarning, match=r"init_size must be at least n_clusters=5, got 3. init_size=15 is used"
+    ):
         few = MiniBatchKMeans(5, init_size=3, random_state=0).fit(X)
     assert few.init_ == "k-means++ on 15 sampled rows"
     weights = np.zeros(len(X))

@@ -190,7 +190,7 @@ def test_coresets_with_other_names_are_not_merged():
     ours, theirs = (
         StreamingCoreset(9, random_state=i).partial_fit(t) for i, t in enumerate((TABLE, SWAPPED))
     )
-    with pytest.raises(ValueError, match="is of the features"):
+    with pytest.raises(ValueError, match="must have the feature names"):
         ours.merge(theirs)
     empty = StreamingCoreset(9, random_state=3).merge(theirs)
     assert empty.feature_names_in_.tolist() == ["b", "a"]

@@ -17,7 +17,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans
-from shoal._ahead import Ahead
+from shoal._rows.prefetch import Prefetch
 
 X = np.random.default_rng(0).integers(0, 200, size=(5000, 6), dtype=np.uint8)
 
@@ -366,7 +366,7 @@ def test_one_block_is_pulled_ahead_and_no_more():
             pulled.append(i)
             yield np.zeros((20, 1), dtype="u1")
 
-    with Ahead(make()) as ahead:
+    with Prefetch(make()) as ahead:
         for taken, _ in enumerate(itertools.islice(ahead, 6), start=1):
             time.sleep(0.05)
             assert taken <= len(pulled) <= taken + 1
@@ -569,7 +569,7 @@ def child(work):
             os._exit(5)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-pulled = shoal.open(blocks)._ahead()
+pulled = shoal.open(blocks)._prefetched()
 next(pulled)
 assert child(lambda: next(pulled)) == 0
 assert len(list(pulled)) == 7
@@ -594,7 +594,7 @@ def test_a_fork_in_the_middle_of_a_pass_is_an_error_in_the_child():
 
 
 def test_the_end_of_blocks_stays_their_end():
-    blocks = Ahead(iter([X[:3]]))
+    blocks = Prefetch(iter([X[:3]]))
     assert len(list(blocks)) == 1
     for _ in range(2):
         with pytest.raises(StopIteration):

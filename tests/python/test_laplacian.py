@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import shoal
 from reference import normalized
 from shoal import LaplacianKModes
-from shoal._spectral import embedding, spectral_labels
+from shoal._kmodes.spectral import embedding, spectral_labels
 from shoal.callbacks import Checkpoint, EarlyStopping, ValidationCurve
 from shoal.cli import main
 from shoal.kmodes import STARTS
@@ -760,9 +760,9 @@ def test_bad_input():
     with pytest.raises(ValueError, match="features"):
         LaplacianKModes(3).fit(X, features=X)
     for seed in range(3):
-        with pytest.warns(RuntimeWarning, match="larger bandwidth"):
+        with pytest.warns(RuntimeWarning, match="Increase bandwidth"):
             LaplacianKModes(3, bandwidth=1e-9, random_state=seed).fit(X)
-    with pytest.warns(RuntimeWarning, match="larger bandwidth"):
+    with pytest.warns(RuntimeWarning, match="Increase bandwidth"):
         LaplacianKModes(
             2,
             laplacian_weight=0.0,

@@ -12,7 +12,7 @@ import scipy.sparse
 import shoal
 from scipy.sparse import csr_array
 from shoal import MiniBatchKMeans
-from shoal.data import some_rows
+from shoal._rows.arrays import some_rows
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 PURE = {"reassignment_ratio": 0.0, "max_no_improvement": None}

@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import shoal
-from shoal import _outputs, cli
-from shoal._files import check_place
+from shoal import cli
+from shoal._common import outputs as _outputs
+from shoal._common.files import check_place
 from shoal.callbacks import Checkpoint
 
 pytest.importorskip("pyarrow")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import shoal
-from shoal._outputs import Mapped
+from shoal._common.outputs import Mapped
 
 X = np.random.default_rng(2).normal(size=(3000, 4)).astype("f4")
 MODEL = shoal.KMeans(7, random_state=0).fit(X)
@@ -44,7 +44,7 @@ def test_into_arrays(rows):
 
 
 def test_into_files(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr("shoal._results.PART_ROWS", 999)
+    monkeypatch.setattr("shoal._fit.results.PART_ROWS", 999)
     (tmp_path / "labels.npy").write_bytes(b"older")
     found = MODEL.predict(rows, out=tmp_path / "labels.npy", distances=str(tmp_path / "distances.npy"))
     np.testing.assert_array_equal(found, LABELS)
@@ -141,7 +141,7 @@ def test_nothing_is_left_of_a_failure(tmp_path):
 @pytest.mark.parametrize("kind", ["array", "path", "slice", "iterator", "callable"])
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_errors_name_the_row_of_all_rows(kind, metric, tmp_path, monkeypatch):
-    monkeypatch.setattr("shoal._results.PART_ROWS", 1000)
+    monkeypatch.setattr("shoal._fit.results.PART_ROWS", 1000)
     bad = X.copy()
     bad[2500, 1] = np.nan
     np.save(tmp_path / "rows.npy", bad)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import shoal
-from shoal.data import stream_source
+from shoal._rows.opening import stream_source
 
 X = np.random.default_rng(0).normal(size=(500, 4)).astype("float32")
 FITTED = shoal.KMeans(3, random_state=0).fit(X)

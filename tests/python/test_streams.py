@@ -329,7 +329,7 @@ def test_log_steps(caplog):
         model = fitted(callbacks=[callbacks.LogSteps(level=logging.DEBUG)])
     assert len(caplog.records) == model.n_iter_
     assert caplog.records[0].message.startswith("KMeans step 1: objective ")
-    assert caplog.records[-1].message.endswith("ended: labels-stable")
+    assert caplog.records[-1].message.endswith("stopped: labels-stable")
     caplog.clear()
     mine = logging.getLogger("mine")
     with caplog.at_level(logging.INFO, logger="mine"):

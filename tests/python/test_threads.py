@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
-from shoal import KMeans, _core, _params
+from shoal import KMeans, _core
+from shoal._common import params as _params
 from shoal.formats.stream import chunk_limit
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 8)).astype(np.float32)
@@ -133,7 +134,7 @@ def test_more_threads_than_are_of_use_warn():
 
 THREADS_OF_NONE = """
     import sys
-    from shoal import _params
+    from shoal._common import params as _params
     print(_params.threads(None), _params.threads(-1) == _params.threads(-2) + 1 or _params.threads(-1) == 1)
 """
 

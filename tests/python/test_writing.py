@@ -68,7 +68,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path, write):
         (iter([ROWS, ROWS[:, :3]]), ValueError, "block 1 of X has 3 columns, the first one has 9"),
         (iter([ROWS, ROWS.astype("f4")]), ValueError, "block 1 of X holds float32, the first one uint8"),
         (iter([]), ValueError, "without any row"),
-        (ROWS[:0], ValueError, "no rows to write"),
+        (ROWS[:0], ValueError, "at least one row, got shape"),
         (broken(), RuntimeError, "broken"),
         (ROWS.astype(complex), ValueError, "Complex"),
         (tmp_path / "none.npy", FileNotFoundError, "none.npy"),
@@ -160,7 +160,7 @@ def test_parameters_are_refused_together(tmp_path):
 def test_space_is_looked_at_first(tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1000))
-    with pytest.raises(OSError, match="36000 bytes are needed, 1000 are free") as caught:
+    with pytest.raises(OSError, match="needs 36000 bytes, 1000 bytes are free") as caught:
         shoal.shuffle(ROWS, tmp_path / "x.npy")
     assert caught.value.errno == errno.ENOSPC
     assert left(tmp_path) == []
@@ -272,7 +272,7 @@ if verb == "write":
 elif verb == "shuffle":
     shoal.shuffle(blocks(), out, memory_limit="1MB")
 else:
-    from shoal._files import whole
+    from shoal._common.files import whole
     with whole(out) as file:
         file.write(b"some")
         file.flush()
@@ -283,7 +283,7 @@ else:
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
 @pytest.mark.parametrize("verb", ["write", "shuffle", "whole"])
 def test_the_next_run_removes_what_a_killed_one_left(verb, tmp_path):
-    from shoal._files import whole
+    from shoal._common.files import whole
 
     out, other = tmp_path / "rows.npy", tmp_path / "other.npy"
     for killed in (out, other):
@@ -305,7 +305,7 @@ def test_the_next_run_removes_what_a_killed_one_left(verb, tmp_path):
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
 def test_files_of_a_live_process_are_no_litter(tmp_path):
     from shoal import _core
-    from shoal._files import whole
+    from shoal._common.files import whole
 
     out = tmp_path / "rows.npy"
     with whole(out) as file, whole(out) as again:
@@ -327,7 +327,7 @@ def test_info_clean_lists_and_removes_litter(tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, "write", str(tmp_path / "x.npy")], check=False)
     (litter,) = tmp_path.iterdir()
     (tmp_path / "kept").touch()
-    with shoal._files.whole(tmp_path / "busy"):
+    with shoal._common.files.whole(tmp_path / "busy"):
         assert cleaned() == f"removed {litter}\n"
         assert cleaned("--json").split() == ["{", '"folder":', f'"{tmp_path}",', '"removed":', "[]", "}"]
     assert left(tmp_path) == ["busy", "kept"]

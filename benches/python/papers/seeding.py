@@ -47,7 +47,7 @@ class Handler:
     def seed(self, method: str, k: int, chain: int, random_state: int) -> tuple[float, int, np.ndarray]:
         """Seconds, distances and centers."""
         from shoal import _core
-        from shoal._base import as_source
+        from shoal._rows.checked import as_source
 
         source = as_source(self._X)
         begun = time.perf_counter()

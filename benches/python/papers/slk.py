@@ -519,7 +519,7 @@ def defaults(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Compare fits with default parameters with what they begin with, and with k-means."""
     import shoal
     from scipy.sparse import csr_matrix
-    from shoal._spectral import spectral_labels
+    from shoal._kmodes.spectral import spectral_labels
     from sklearn.preprocessing import normalize
 
     rows: list[dict[str, Any]] = []

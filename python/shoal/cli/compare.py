@@ -118,7 +118,7 @@ class Outcome:
 def run(args: argparse.Namespace) -> int:
     """Fit and score the methods, one after the other."""
     import shoal
-    from shoal._outputs import PICTURES
+    from shoal._common.outputs import PICTURES
 
     methods = args.methods or available(CENTERS)
     chosen = {method: chosen_for(method, methods, args) for method in methods}
@@ -291,7 +291,7 @@ def as_dict(outcome: Outcome, best: float) -> dict[str, Any]:
 
 def as_table(outcomes: Sequence[Outcome], best: float) -> str:
     """Give aligned lines."""
-    from shoal._text import table
+    from shoal._common.text import table
 
     head = ("method", "seconds", "to 1%", "steps", "rows read", "inertia", "validation energy", "above best")
     body = []

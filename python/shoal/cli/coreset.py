@@ -36,7 +36,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Draw a coreset."""
     import shoal
-    from shoal._outputs import BUNDLES
+    from shoal._common.outputs import BUNDLES
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
     with rows_of(args, args.data) as source:

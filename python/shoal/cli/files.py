@@ -16,8 +16,8 @@ Wanted = tuple[str, str | None, tuple[str, ...]]
 
 def check_outputs(inputs: Sequence[str], outputs: Sequence[Wanted]) -> None:
     """Refuse, before any work, outputs that could not be written or would overwrite something in use."""
-    from shoal._files import SPECIAL, check_place, is_special
-    from shoal._outputs import check_suffix
+    from shoal._common.files import SPECIAL, check_place, is_special
+    from shoal._common.outputs import check_suffix
 
     taken = {Path(name).resolve(): "is also read" for name in inputs}
     for option, name, allowed in outputs:

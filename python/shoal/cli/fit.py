@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     from contextlib import ExitStack
 
     import shoal
-    from shoal._outputs import MODELS, PICTURES, VALUES, write_values
+    from shoal._common.outputs import MODELS, PICTURES, VALUES, write_values
 
     options = {
         "n_clusters": args.clusters,

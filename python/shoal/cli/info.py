@@ -38,7 +38,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Say what a file holds."""
     from shoal import _core
-    from shoal.data import says_itself
+    from shoal._rows.opening import says_itself
 
     described = not (args.shape is args.dtype is args.key is None)
     if args.clean:
@@ -104,8 +104,8 @@ def clean(args: argparse.Namespace) -> int:
 
 def may_be_a_model(name: str) -> bool:
     """Whether a file may hold a model; what can be neither that nor rows is refused."""
-    from shoal._files import open_regular
-    from shoal.data import says_itself
+    from shoal._common.files import open_regular
+    from shoal._rows.opening import says_itself
 
     if says_itself(name):
         return name.lower().endswith(".safetensors")

@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     from scipy.sparse import save_npz
 
     import shoal
-    from shoal._files import whole
-    from shoal._outputs import BUNDLES
+    from shoal._common.files import whole
+    from shoal._common.outputs import BUNDLES
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
     with rows_of(args, args.data) as source:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     import shoal
-    from shoal._outputs import VALUES
+    from shoal._common.outputs import VALUES
 
     values = [("--output", args.output, VALUES), ("--distances", args.distances, VALUES)]
     check_outputs([args.model, args.data], values)

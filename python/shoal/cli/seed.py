@@ -63,8 +63,8 @@ def add(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Choose first centers."""
-    from shoal._files import write_npy
-    from shoal._outputs import ARRAYS, VALUES, write_values
+    from shoal._common.files import write_npy
+    from shoal._common.outputs import ARRAYS, VALUES, write_values
     from shoal.seeding import How, chosen
 
     given: dict[str, Any] = {

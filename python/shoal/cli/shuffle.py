@@ -31,7 +31,7 @@ def add(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Shuffle rows."""
     import shoal
-    from shoal._outputs import ARRAYS
+    from shoal._common.outputs import ARRAYS
 
     check_outputs([args.data], [("--output", args.output, ARRAYS)])
     with rows_of(args, args.data) as source:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal._params import shown
+from shoal._common.params import shown
 
 from .stream import Block, block_rows, listed, required
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal._params import shown
+from shoal._common.params import shown
 
 from .stream import Block, Stream, block_rows, listed, numbers, refuse_large
 

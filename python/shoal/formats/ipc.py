@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal._files import open_regular
+from shoal._common.files import open_regular
 
 from .arrow import Columns, pyarrow
 from .messages import checked_batches

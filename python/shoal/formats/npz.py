@@ -11,8 +11,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from shoal._files import open_regular
-from shoal._params import shown
+from shoal._common.files import open_regular
+from shoal._common.params import shown
 
 from .stream import refuse_large
 

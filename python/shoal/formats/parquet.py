@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from shoal._files import open_regular
+from shoal._common.files import open_regular
 
 from .arrow import Columns, pyarrow
 from .pages import check_pages

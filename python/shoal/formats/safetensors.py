@@ -7,9 +7,9 @@ import math
 import os
 from typing import Any
 
+from shoal._common.files import open_regular
+from shoal._common.params import is_whole, shown
 from shoal._core import Source
-from shoal._files import open_regular
-from shoal._params import is_whole, shown
 
 from .chunked import one_of
 

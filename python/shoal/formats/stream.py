@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._params import n_bytes, shown
+from shoal._common.params import n_bytes, shown
 
 #: A block has about this many bytes: enough work for many threads, little beside the centers and sums. Two
 #: are alive at a time, one that is worked on and one that is read ahead.

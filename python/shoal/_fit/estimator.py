@@ -1,158 +1,83 @@
-"""What all estimators share: rows into a source, the run loop, the attributes that need a further pass."""
+"""The base class of all estimators: run loop, callbacks, lazy attributes, pickling and saving."""
 
 from __future__ import annotations
 
-import copy
 import json
-import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_array, validate_data
 
-from . import _params
-from ._claims import Arrays, Claims, Texts, floats, need
-from ._core import Source, Step
-from ._files import is_name
-from ._params import verbosity
-from ._warn import warn
-from .callbacks import Callback, ProgressBar
-from .data import DataSource, as_rows, open_object, open_path, source_of_values
+from shoal._common import params as _params
+from shoal._common.params import verbosity
+from shoal._common.warn import warn
+from shoal._core import Source, Step
+from shoal._rows.checked import checked_rows, source_of
+from shoal.callbacks import Callback, ProgressBar
+from shoal.typing import PathName, Rows
 
-#: Fields of `history_`, those of a step.
-STEP_FIELDS: tuple[tuple[str, str], ...] = (
-    ("iteration", "i8"),
-    ("rows_seen", "i8"),
-    ("batch_size", "i8"),
-    ("objective", "f8"),
-    ("center_shift", "f8"),
-    ("n_changed", "i8"),
-    ("n_distances", "i8"),
-    ("elapsed", "f8"),
-    ("stop_reason", "U16"),
-)
-STEP_DTYPE = np.dtype(list(STEP_FIELDS))
-#: Parameters that may be arrays of first centers.
+from .cloning import cloned
+from .history import STEP_DTYPE, STEP_FIELDS, record
+from .models import save
+from .saved import Arrays, Claims, Texts, floats, need
+
+#: Parameters that may be arrays of initial centers.
 CENTER_PARAMETERS = ("init", "means_init")
-#: Parameters that are not kept in files.
-OF_A_MACHINE = ("callbacks", "n_jobs")
 
-E = TypeVar("E", bound=BaseEstimator)
+#: Parameters that are not saved: they belong to the machine.
+OF_A_MACHINE = ("callbacks", "n_jobs")
 
 
 class Run(Protocol):
-    """A fit on its way, made by the compiled half."""
+    """A running fit, as the Rust code provides it."""
 
     def step(self) -> Step | None:
-        """One unit of work; None when the run is over."""
+        """Make one step; return None after the last one."""
+        ...
 
     def stop(self, reason: str) -> None:
         """End the run after the last step."""
+        ...
 
     def finish(self) -> None:
-        """Make labels and inertia those of the centers."""
+        """Compute labels and inertia for the current centers."""
+        ...
 
     def labels(self) -> npt.NDArray[np.int32]:
-        """Give the label of every row, after `finish`."""
+        """Return the label of every row, after `finish`."""
+        ...
 
     def inertia(self) -> float:
-        """Give the inertia, after `finish`."""
+        """Return the inertia, after `finish`."""
+        ...
 
     def history(self) -> list[Step]:
-        """Give all steps so far."""
+        """Return all steps so far."""
+        ...
 
     def know_rows(self) -> None:
-        """Look at the rows, before a pass over them."""
+        """Sample the rows for a checkpoint, before the first pass."""
+        ...
 
     def write_checkpoint(self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None:
-        """Write all that the next step depends on, and more arrays and texts."""
-
-
-def record(step: Step) -> tuple[Any, ...]:
-    """Give a step as a row of `history_`."""
-    return (*(getattr(step, name) for name, _ in STEP_FIELDS[:-1]), step.stop_reason or "")
-
-
-def cloned(estimator: E) -> E:
-    """Make an unfitted estimator with the same parameters, and callbacks copied where they can be."""
-    bare = object.__new__(type(estimator))
-    bare.__dict__.update(vars(estimator), callbacks=None)
-    made: E = BaseEstimator.__sklearn_clone__(bare)
-    made.callbacks = copied_or_same(estimator.callbacks)
-    return made
-
-
-def copied_or_same(callbacks: Any) -> Any:
-    """Copy callbacks; those that cannot be copied are the same ones."""
-
-    def copied(thing: Any) -> Any:
-        try:
-            return copy.deepcopy(thing)
-        except Exception:  # noqa: BLE001 - whatever code of the user raises
-            return thing
-
-    if type(callbacks) in (list, tuple):
-        return type(callbacks)(map(copied, callbacks))
-    return copied(callbacks)
-
-
-def opened(X: Any) -> DataSource | None:
-    """Open a path, a stream or an object that holds rows elsewhere; a source is open. None for an array."""
-    if isinstance(X, DataSource):
-        return X
-    return open_path(os.fspath(X)) if is_name(X) else open_object(X)
-
-
-def as_source(X: Any) -> Source:
-    """Give rows of any kind as a source, for functions; estimators look at feature names too."""
-    source = opened(X)
-    if source is not None:
-        return source_of(source)
-    return source_of(as_rows(X, partial(check_array, accept_sparse="csr")))
-
-
-def source_of(rows: Any) -> Source:
-    """Give the source behind rows that were checked: an array, a CSR matrix, or an open source."""
-    return rows._source if isinstance(rows, DataSource) else source_of_values(rows)
-
-
-def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
-    """Give `X` as an array of numbers, a CSR matrix or an open source.
-
-    The number and the names of its features are checked or, with `reset`, noted: by scikit-learn, also where
-    it does not know the rows.
-    """
-    source = opened(X)
-    if source is None:
-        return as_rows(X, partial(validate_data, estimator, reset=reset, accept_sparse="csr"))
-    known = source if source._header is None else source._header
-    validate_data(estimator, known, reset=reset, skip_check_array=True)
-    return source
-
-
-@contextmanager
-def features_unless_refused(estimator: BaseEstimator) -> Iterator[None]:
-    """Note the features of rows that a fit takes; where it refuses them, those of the last fit remain."""
-    noted = ("n_features_in_", "feature_names_in_")
-    before = {name: value for name, value in vars(estimator).items() if name in noted}
-    try:
-        yield
-    except BaseException:
-        for name in noted:
-            estimator.__dict__.pop(name, None)
-        estimator.__dict__.update(before)
-        raise
+        """Write a checkpoint with the given arrays and texts added."""
+        ...
 
 
 class Clusterer(BaseEstimator, ABC):
-    """Base of the estimators: one run loop, with callbacks and history."""
+    """Base class of the estimators, with one run loop for all of them."""
+
+    #: The kind in files of the estimator: ``{_kind}-model`` or ``{_kind}-checkpoint``.
+    _kind: ClassVar[str]
+
+    #: Name of the parameter for the number of clusters.
+    _count: ClassVar[str] = "n_clusters"
+    #: Name of `n_iter_` in `repr`.
+    _iterations: ClassVar[str] = "n_iter"
 
     n_features_in_: int
     stop_reason_: str | None
@@ -162,28 +87,30 @@ class Clusterer(BaseEstimator, ABC):
     n_jobs: Any
     init: Any
 
-    def _rows(self, X: Any, *, reset: bool) -> Source:
-        """Give `X` as a source, its number of features checked or, with `reset`, noted."""
+    def _rows(self, X: Rows, *, reset: bool) -> Source:
+        """Open `X` as a source; check its features or, with `reset`, store them."""
         return source_of(self._checked(X, reset=reset))
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        """Give `X` as an array of numbers, a CSR matrix or an open source, checked as for `_rows`."""
+    def _checked(self, X: Rows, *, reset: bool) -> Any:
+        """Return `X` as an array of numbers, a CSR matrix or a `DataSource`, checked as by `_rows`."""
         return checked_rows(self, X, reset=reset)
 
     # ---------------------------------------------------------------- the loop
 
     def _forget(self) -> None:
-        """Drop what an earlier fit left behind."""
+        """Delete the attributes of an earlier fit."""
         kept = ("n_features_in_", "feature_names_in_")
         for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_") and n not in kept]:
             delattr(self, name)
         self._run: Any = None
-        # The rows of a run between two of its steps.
+        # Rows and weights, while the run is not finished.
         self._visited: tuple[Source, npt.NDArray[np.float64] | None] | None = None
         self._labels: npt.NDArray[np.int32] | None = None
         self._inertia: float | None = None
+        # Number of rows of the fit, if known.
+        self._n_rows: int | None = None
         self._history: Any = []
-        # Whether the rows of the fit could be read once, and are gone.
+        # Whether the rows were a stream that can be read only once.
         self._used_up = False
         self.stop_reason_ = None
 
@@ -192,9 +119,9 @@ class Clusterer(BaseEstimator, ABC):
         return [ProgressBar(), *given] if verbosity(self.verbose) else given
 
     def _iterate(self, run: Any, source: Source, weights: npt.NDArray[np.float64] | None) -> Iterator[Step]:
-        """Advance `run` to its end, a step at a time; the only loop on this side."""
+        """Advance `run` to its end, one step per `next()`."""
         self._forget()
-        self._run, self._visited = run, (source, weights)
+        self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
         for step in (done := run.history()):
             self._history.append(record(step))
         if done:
@@ -217,14 +144,14 @@ class Clusterer(BaseEstimator, ABC):
                     watcher.end(self)
 
     def _steps(self, run: Any, watchers: list[Any]) -> Iterator[Step]:
-        """Make the steps that are left, watched; whatever ends them, the callbacks see how they were left."""
+        """Make the remaining steps and call the callbacks; call their `leave` however the loop ends."""
         try:
-            # A batch or another fit that comes between two steps ends this one.
+            # `partial_fit` or another fit between two steps replaces `_run`, and ends this one.
             while self._run is run and (step := run.step()) is not None:
                 self._history.append(record(step))
                 self.stop_reason_ = step.stop_reason
                 self._update(run, step)
-                # All of them see every step, also the one that another ends the run with.
+                # All callbacks see every step, also if one of them ends the run.
                 wishes = [watcher for watcher in watchers if watcher(self, step)]
                 if self._run is not run:
                     return
@@ -241,43 +168,43 @@ class Clusterer(BaseEstimator, ABC):
                 if isinstance(watcher, Callback) and self._run is run:
                     try:
                         watcher.leave(self)
-                    except Exception as error:  # noqa: BLE001 - it is raised below, or told
+                    except Exception as error:  # noqa: BLE001 - raised or warned of below
                         problems.append(error)
             if problems and sys.exc_info()[0] is None:
                 raise problems[0]
             for problem in problems:
-                # What ended the run comes first.
-                warn(f"what was left of the run could not be kept: {problem}", RuntimeWarning)
+                # The exception that ended the run is raised, not this one.
+                warn(f"a callback failed at the end of the run: {problem}", RuntimeWarning)
 
     def _rules_of_a_run(self, problems: _params.Problems) -> None:
-        """Note what is wrong with the parameters that only say how a fit is run."""
+        """Check `callbacks`, `n_jobs` and `verbose`."""
         p = _params
         p.check_callbacks(problems, self.callbacks)
         problems.check(p.threads, self.n_jobs)
         problems.check(p.verbosity, self.verbose)
 
     def _step_limit(self) -> int | None:
-        """Give the most steps that a fit can make, if there is such a number."""
+        """Return the largest number of steps, or None if there is no limit."""
         limit: int | None = getattr(self, "max_iter", None)
         return limit
 
     def _write_checkpoint(self, path: str) -> None:
-        """Write the fit that is on its way, as it is after its last whole step."""
+        """Write a checkpoint of the run, as of its last complete step."""
         arrays, texts = self._described()
         self._run.write_checkpoint(path, arrays, texts)
 
     @abstractmethod
     def _update(self, run: Any, step: Step | None) -> None:
-        """Set what is known after a step without a further pass."""
+        """Set the attributes that are known after a step without another pass."""
 
     @abstractmethod
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
-        """Give labels and inertia of rows about the present model."""
+        """Compute labels and inertia of rows for the current model."""
 
     def _conclude(self, run: Any) -> None:
-        """Bring everything up to date at the end of a run, and let go of the rows."""
+        """Finish the run and release the rows."""
         self._complete(run)
         self._visited = None
         self._history = self.history_
@@ -288,7 +215,7 @@ class Clusterer(BaseEstimator, ABC):
         self._run = None
 
     def _needing_a_pass(self, name: str) -> Any:
-        """Give an attribute that may need a further pass, which is made now if the rows are still there."""
+        """Return `labels` or `inertia`; make a pass for it if the rows are still available."""
         value = self.__dict__.get("_" + name)
         if value is not None:
             return value
@@ -297,7 +224,7 @@ class Clusterer(BaseEstimator, ABC):
             if visited is None:
                 self._complete(run)
             else:
-                # The run goes on: to complete it would change what it does next.
+                # The run may continue, and completing it would change its next step.
                 self._labels, self._inertia = self._measure(*visited)
             return self.__dict__["_" + name]
         cls = type(self).__name__
@@ -308,7 +235,7 @@ class Clusterer(BaseEstimator, ABC):
 
     @property
     def labels_(self) -> npt.NDArray[np.int32]:
-        """Nearest center of every row, an int32 array of shape (n_samples,)."""
+        """Label of every row, an int32 array of shape (n_samples,)."""
         labels: npt.NDArray[np.int32] = self._needing_a_pass("labels")
         return labels
 
@@ -327,29 +254,49 @@ class Clusterer(BaseEstimator, ABC):
 
     @property
     def history_(self) -> npt.NDArray[np.void]:
-        """Structured array of the steps, a row each."""
+        """Structured array with one row per step."""
         if "_history" not in self.__dict__:
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute 'history_': it is not fitted yet"
             )
         return np.array(self._history, dtype=STEP_DTYPE)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Show the parameters, and after a fit also clusters, rows, inertia and iterations."""
+        parameters: str = super().__repr__(N_CHAR_MAX)
+        figures = ", ".join(f"{name}={value}" for name, value in self._figures().items())
+        return f"{parameters} <{figures}>" if figures else parameters
+
+    def _figures(self) -> dict[str, str]:
+        """Return the figures of a fit for `repr` that are known without another pass."""
+        known = self.__dict__
+        if "_history" not in known:
+            return {}
+        labels = known.get("_labels")
+        rows = known.get("_n_rows") if labels is None else len(labels)
+        inertia, n_iter = known.get("_inertia"), getattr(self, "n_iter_", None)
+        return {
+            "k": str(getattr(self, self._count)),
+            **({} if rows is None else {"n": str(rows)}),
+            **({} if inertia is None else {"inertia": f"{inertia:.6g}"}),
+            **({} if n_iter is None else {self._iterations: str(n_iter)}),
+        }
+
     # ---------------------------------------------------------------- keeping
 
     def __sklearn_clone__(self) -> Self:
-        """Make an unfitted estimator with the same parameters, as :func:`sklearn.base.clone` does.
+        """Return an unfitted estimator with the same parameters, for :func:`sklearn.base.clone`.
 
-        Callbacks that cannot be copied, such as those that hold an open file, are those of the original.
+        Callbacks are copied. Those that cannot be copied, for example with an open file, are shared.
         """
         return cloned(self)
 
-    #: Whether the fit was begun elsewhere, with what a callable chose.
+    #: Whether the fit was resumed, and its initial centers came from a callable.
     _by_callable = False
 
     def _described(self) -> tuple[Arrays, Texts]:
-        """Give the parameters and what is known of the features, as arrays and texts."""
+        """Return the parameters and feature names for a file, as arrays and texts."""
         params, arrays = self.get_params(deep=False), {}
-        # What a file cannot hold, and what belongs to the machine that a fit runs on.
         for name in OF_A_MACHINE:
             params.pop(name)
         for name, value in params.items():
@@ -371,13 +318,13 @@ class Clusterer(BaseEstimator, ABC):
 
     @abstractmethod
     def _compute_type(self) -> npt.DTypeLike:
-        """Give the type that rows were computed in."""
+        """Return the type that the rows are computed in."""
 
     @classmethod
     def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
-        """Make an estimator with the parameters that `_described` gave."""
+        """Make an estimator from the parameters that `_described` returned."""
         given = Claims.read(meta, "params").parameters(cls._get_param_names())
-        # Files of other versions may name them.
+        # Files of other versions may hold these parameters.
         given = {name: value for name, value in given.items() if name not in OF_A_MACHINE}
         for name in CENTER_PARAMETERS:
             if given.get(name) == "array":
@@ -385,7 +332,7 @@ class Clusterer(BaseEstimator, ABC):
         return cls(**given)
 
     def _same_features(self, meta: Texts) -> bool:
-        """Refuse features other than those `_described`; give whether a callable chose the start."""
+        """Check feature names against a checkpoint; return whether a callable chose the initial centers."""
         features = Claims.read(meta, "features")
         names, known = features.texts("feature_names", optional=True), None
         if hasattr(self, "feature_names_in_"):
@@ -395,7 +342,7 @@ class Clusterer(BaseEstimator, ABC):
         return features.flag("callable_init")
 
     def _kept_history(self) -> tuple[npt.NDArray[np.float64], dict[str, Any]]:
-        """Give the figures of all steps, and the texts that go with them."""
+        """Return `history_` for a file: numbers as an array, stop reasons as texts."""
         history = self.history_
         figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
         table = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
@@ -405,7 +352,7 @@ class Clusterer(BaseEstimator, ABC):
         }
 
     def _recall_history(self, arrays: Arrays, about: Claims) -> None:
-        """Take back what `_kept_history` gave."""
+        """Restore what `_kept_history` returned."""
         self.stop_reason_ = about.text("stop_reason", optional=True)
         reasons = about.texts("stop_reasons") or []
         steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
@@ -415,7 +362,7 @@ class Clusterer(BaseEstimator, ABC):
         self._history = np.array(rows, dtype=STEP_DTYPE)
 
     def _recall_names(self, about: Claims) -> None:
-        """Take back the names of features, if there are any."""
+        """Restore the feature names, if there are any."""
         names = about.texts("feature_names", optional=True)
         if names is not None:
             d = self.n_features_in_
@@ -423,40 +370,38 @@ class Clusterer(BaseEstimator, ABC):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays: a run on its way, which holds the rows, stays behind."""
+        """Pickle plain values and arrays, without the run and the rows."""
         state = dict(super().__getstate__())
         if "_history" in state:
             state["_history"] = self.history_
             state["_run"] = state["_visited"] = None
         return state
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathName) -> None:
         """Write the fitted model to a file that :func:`shoal.load` reads.
 
         Parameters
         ----------
         path : str, bytes or os.PathLike
-            One safetensors file, which appears whole or not at all. Labels of the rows are not kept:
-            ``predict`` gives them.
+            One safetensors file, written to a temporary name and renamed. Labels are not saved: use
+            ``predict``.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
-            When there are no centers yet.
+            If there are no centers yet.
         ValueError
-            For a suffix of another known format, such as ``.npy``.
+            If the suffix is that of another known format, such as ``.npy``.
         OSError
-            When the file cannot be written.
+            If the file cannot be written.
         """
-        from .io import save
-
         save(self, path)
 
     @classmethod
     @abstractmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        """Make an estimator of what a file holds."""
+        """Make a fitted estimator from the contents of a file."""
 
     @abstractmethod
     def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
-        """Give what a file holds of this estimator."""
+        """Return the contents of a file of this estimator."""

@@ -1,4 +1,4 @@
-"""Blocks that are pulled while the one before them is worked on."""
+"""Prefetches one block of a stream in a thread."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any, Self
 import numpy.typing as npt
 
 
-class Ahead:
-    """An iterator of blocks that a thread of its own pulls from, one block ahead of who reads.
+class Prefetch:
+    """An iterator over blocks that prefetches one block in a thread.
 
-    The thread belongs to Python and is a daemon: one that hangs in an iterator of the user keeps neither an
-    interrupted call nor the end of the program waiting.
+    The thread is a daemon: if it hangs in an iterator of the user, neither Ctrl-C nor the end of the program
+    waits for it.
 
     Parameters
     ----------
     blocks : iterator of ndarray
-        Only the thread touches it from now on, and closes it at the end if it can be closed.
+        Only the thread uses it from now on. The thread closes a generator at the end.
     """
 
     def __init__(self, blocks: Iterator[npt.NDArray[Any]]) -> None:
         self._blocks = blocks
-        # Room for one block beside the one that is worked on.
+        # One block is prefetched while the caller works on another.
         self._room = threading.Semaphore(1)
         self._pulled: queue.SimpleQueue[npt.NDArray[Any] | BaseException] = queue.SimpleQueue()
         self._closed = False
-        # What ended the blocks, raised again at the next call.
+        # The exception that ended the iterator; every later call raises it again.
         self._end: BaseException | None = None
-        # A fork has no thread but the one that forked.
+        # The thread does not exist in a forked process.
         self._process = os.getpid()
         threading.Thread(target=self._pull, name="shoal-read-ahead", daemon=True).start()
 
@@ -39,14 +39,14 @@ class Ahead:
         try:
             while self._room.acquire() and not self._closed:
                 self._pulled.put(next(self._blocks))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised where blocks are read
+        except BaseException as error:  # noqa: BLE001 - raised again by `poll`
             self._pulled.put(error)
         close = getattr(self._blocks, "close", None)
         if close is not None:
             close()
 
     def poll(self, seconds: float) -> npt.NDArray[Any] | None:
-        """Give the next block, or None when it has not come within so many seconds.
+        """Return the next block, or None if it does not arrive within `seconds`.
 
         Raises
         ------
@@ -55,7 +55,7 @@ class Ahead:
         RuntimeError
             In a process that was forked during the pass.
         BaseException
-            What the iterator raised.
+            The exception that the iterator raised.
         """
         if os.getpid() != self._process:
             raise RuntimeError(
@@ -75,27 +75,27 @@ class Ahead:
         return pulled
 
     def __enter__(self) -> Self:
-        """Give the blocks to loop over."""
+        """Return the iterator."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Pull no more."""
+        """Stop prefetching."""
         self.close()
 
     def __iter__(self) -> Self:
-        """Give itself."""
+        """Return the iterator."""
         return self
 
     def __next__(self) -> npt.NDArray[Any]:
-        """Give the next block, waited for."""
-        # Ctrl-C is seen between two waits.
+        """Wait for the next block and return it."""
+        # Short waits, so that Ctrl-C is handled between them.
         while (block := self.poll(0.05)) is None:
             pass
         return block
 
     def close(self) -> None:
-        """Pull no more; a block that is on its way is dropped."""
+        """Stop prefetching; drop the prefetched block."""
         self._closed = True
-        # In a fork the lock may be held by a thread that is not there.
+        # In a forked process a thread that no longer exists may hold the lock.
         if os.getpid() == self._process:
             self._room.release()

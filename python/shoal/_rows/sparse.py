@@ -1,7 +1,7 @@
-"""Sparse matrices of SciPy, looked through before SciPy's compiled code believes what they say of themselves.
+"""Checks sparse matrices of SciPy, and converts them to CSR.
 
-SciPy checks little when a matrix is made, nothing when its arrays are changed afterwards, and nothing again
-when it is converted: an index out of range is read or written wherever it points.
+SciPy checks little when a matrix is made, and nothing when its arrays change or when it is converted. Its
+compiled code then reads or writes out of bounds for an index out of range.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._params import shown
+from shoal._common.params import shown
 
 
 def is_sparse(rows: Any) -> bool:
-    """Whether rows are a sparse matrix or array of SciPy."""
-    # Not imported here: an object of the package means that it is imported.
+    """Whether `rows` is a sparse matrix or array of SciPy."""
+    # No import: if `rows` is one of its objects, `scipy.sparse` is imported already.
     module = sys.modules.get("scipy.sparse")
     return module is not None and bool(module.issparse(rows))
 
 
 def csr_of(matrix: Any, what: str = "X") -> Any:
-    """Give a sparse matrix of any format as CSR, of which everything lies where it may.
+    """Check a sparse matrix of any format and convert it to CSR.
 
     Parameters
     ----------
     matrix : scipy.sparse matrix or array
-        In any format; CSR is given back as it is.
+        In any format. CSR is returned unchanged.
     what : str
-        What messages call it.
+        Name of the matrix in messages.
 
     Raises
     ------
     ValueError
-        When its arrays contradict each other or its shape.
+        If its arrays contradict each other or its shape.
     """
     kind = shown(getattr(matrix, "format", None))
     try:
@@ -48,27 +48,27 @@ def csr_of(matrix: Any, what: str = "X") -> Any:
         if matrix.format not in CHECKS:
             raise ValueError("this format is not known here: convert it to CSR")
         return CHECKS[matrix.format](matrix, rows, cols)
-    # Of arrays that were replaced by something else, nearly anything may be raised.
+    # Arrays may have been replaced by any object, which can raise nearly any error.
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{what} is a damaged sparse matrix of format {kind}: {error}") from error
 
 
 def vector(name: str, array: Any) -> npt.NDArray[Any]:
-    """Give a one-dimensional array of a matrix."""
+    """Check that `array` is one-dimensional."""
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         raise ValueError(f"{name} must be a 1-D array, got {shown(array)}")
     return array
 
 
 def indices_of(name: str, array: Any) -> npt.NDArray[Any]:
-    """Give a one-dimensional array of integers."""
+    """Check that `array` is one-dimensional and holds integers."""
     if vector(name, array).dtype.kind not in "iu":
         raise ValueError(f"{name} must hold integers, got {array.dtype}")
     return vector(name, array)
 
 
 def within(name: str, what: str, array: Any, end: int, stored: int | None = None) -> None:
-    """Refuse indices of `what` that do not all lie before `end`; only the first `stored` ones count."""
+    """Raise `ValueError` if one of the first `stored` indices of `what` is not in 0 to `end` - 1."""
     indices = indices_of(name, array)[:stored]
     if len(indices) and (int(indices.min()) < 0 or int(indices.max()) >= end):
         at = int(((indices < 0) | (indices >= end)).argmax())
@@ -76,7 +76,7 @@ def within(name: str, what: str, array: Any, end: int, stored: int | None = None
 
 
 def check_compressed(matrix: Any, count: int, end: int, along: str, across: str) -> None:
-    """Check a matrix that is compressed: `count` times `along`, indices of `across` before `end`."""
+    """Check a compressed matrix of `count` `along` (say rows) with indices of `across` below `end`."""
     indptr, stored = indices_of("indptr", matrix.indptr), len(matrix.data)
     if len(matrix.indices) != stored:
         raise ValueError(f"indices and data must have one length, got {len(matrix.indices)} and {stored}")
@@ -131,7 +131,7 @@ def of_dia(matrix: Any, rows: int, cols: int) -> Any:
         raise ValueError(f"offsets must differ, got {shown(offsets)}")
     if data.ndim != 2 or len(data) != len(offsets):
         raise ValueError(f"data must have {len(offsets)} rows for offsets, got shape {data.shape}")
-    # Nothing of the others lies in the matrix, and their sums with the shape may not fit into an index.
+    # Other diagonals lie outside the matrix, and SciPy's index arithmetic may overflow for them.
     inside = (offsets > -rows) & (offsets < cols)
     return type(matrix)((data[inside], offsets[inside]), shape=(rows, cols)).tocsr()
 

@@ -1,40 +1,45 @@
-"""What all estimators that end in centers share: fitting, labelling, distances, files."""
+"""The base class of estimators that fit centers or means."""
 
 from __future__ import annotations
 
 import json
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _params
-from ._base import Clusterer, features_unless_refused, source_of
-from ._blocks import refuse_once
-from ._claims import Arrays, Claims, Texts, floats, need
-from ._core import Source, Step
-from ._results import label_into
-from ._warn import warn
-from .data import DataSource
+from shoal import _core
+from shoal._common import params as _params
+from shoal._common.warn import warn
+from shoal._core import Source, Step
+from shoal._rows.checked import features_unless_refused, source_of
+from shoal._rows.source import DataSource
+from shoal._rows.streams import refuse_once
+from shoal.typing import Metric, Rows, Seeding, Weights
 
-INITS = ("auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||")
-METRICS = ("euclidean", "cosine")
-#: What a run keeps: its kind, arrays and texts.
+from .estimator import Clusterer
+from .saved import Arrays, Claims, Texts, floats, need
+
+INITS: tuple[str, ...] = get_args(Seeding)
+
+METRICS: tuple[str, ...] = get_args(Metric)
+
+#: The state of a run: its kind, arrays and texts.
 State = tuple[str, Arrays, Texts]
+
 #: Keys of `timings_`.
 PHASES = ("seeding", "sweeps", "final")
 
 
 class CenterFitter(Clusterer):
-    """Base of the estimators whose fit is one of centers, whatever they are the centers of.
+    """Base class of the estimators that fit centers of clusters or means of components.
 
-    A method says in `_rules` which parameters it refuses, makes its run in `_make_run`, and adds to
-    `_update`, `_about` and `_recall` the attributes that only it has.
+    A subclass checks its parameters in `_rules` and makes its run in `_make_run`. It sets attributes of its
+    own in `_update`, and saves and restores them in `_about` and `_recall`.
     """
 
     counts_: npt.NDArray[np.float64]
@@ -50,40 +55,38 @@ class CenterFitter(Clusterer):
     n_jobs: Any
     bounds_memory: Any
     _centers: npt.NDArray[Any] | None
-    #: Whose centers they are, until somebody asks for them: to copy them takes as long as to move them.
+    #: The run that holds the centers until they are accessed: copying them takes as long as moving them.
     _centers_of: Any
-    #: Methods without such a parameter know this one.
-    metric: str = "euclidean"
-    #: The parameter that says how many centers there are.
-    _count = "n_clusters"
+    #: For methods without this parameter.
+    metric: Metric = "euclidean"
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
-    #: Whether a fit can do with rows that can be read once.
+    #: Whether a single pass over the rows is enough for a fit.
     _one_pass = False
 
     @property
     def _k(self) -> Any:
-        """Number of centers that is asked for."""
+        """Value of the parameter for the number of centers."""
         return getattr(self, self._count)
 
     # ---------------------------------------------------------------- fitting
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Cluster the rows of X.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            An array (any strides and real type), a list, a numeric frame, a memory map, a sparse matrix or
-            array of SciPy, the path of a file or an object of another library that :func:`shoal.open` takes,
-            a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh iterator of
-            blocks for each pass; an iterator, where one pass is enough. NaN and infinity are refused. Of a
-            sparse matrix only what it stores is worked on; CSR is read in place, other formats are converted
-            with a warning.
+            An array (any strides and real type), a list, a numeric data frame, a memory map, a sparse matrix
+            or array of SciPy, the path of a file or an object of another library that :func:`shoal.open`
+            takes, a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh iterator
+            of blocks for each pass. An iterator, if the method makes a single pass. NaN and infinity raise
+            ``ValueError``. CSR matrices are read in place, without their zeros. Other sparse formats are
+            converted with a warning.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1. For a stream of unknown length an
-            array, whose length shows to be right at the end of the first pass.
+            Weight of every row: finite, at least 0, not all 0. None means 1. For a stream of unknown length,
+            an array, whose length is checked at the end of the first pass.
 
         Returns
         -------
@@ -93,25 +96,25 @@ class CenterFitter(Clusterer):
         Raises
         ------
         ValueError
-            For parameters, shapes or values that are refused; the message names them.
+            If parameters, shapes or values are invalid. The message lists all invalid parameters.
         TypeError
-            For values that are no numbers.
+            If values are not numbers.
         OSError
-            When a file cannot be read.
+            If a file cannot be read.
         KeyboardInterrupt
-            On Ctrl-C, within a tile's work; what the last whole step left stays usable.
+            On Ctrl-C, within the time of one tile. The estimator keeps the state of the last complete step.
         """
         for _ in self.iter_fit(X, sample_weight):
             pass
         return self
 
-    def iter_fit(self, X: Any, sample_weight: Any = None) -> Iterator[Step]:
+    def iter_fit(self, X: Rows, sample_weight: Weights = None) -> Iterator[Step]:
         """Cluster the rows of X, one step per ``next()``.
 
-        After each, `cluster_centers_`, `counts_`, `history_` and the like are those of the step; `labels_`
-        and `inertia_` are made on access. Leaving the loop early leaves a usable estimator. Parameters and X
-        are checked at once. ``fit(X)`` is the whole of this iterator. It ends early where the loop calls
-        another method that learns.
+        After each step, `cluster_centers_`, `counts_`, `history_` and similar attributes are current.
+        `labels_` and `inertia_` are computed on access. Breaking out of the loop leaves a usable estimator.
+        ``fit(X)`` exhausts this iterator. Parameters and X are checked when the method is called. Calling
+        another fitting method inside the loop ends it early.
 
         Parameters
         ----------
@@ -121,8 +124,8 @@ class CenterFitter(Clusterer):
         Yields
         ------
         shoal.Step
-            What the step did. `objective` is the inertia of the rows that it visited, about the centers
-            before it moved them.
+            Figures of the step. `objective` is the inertia of the rows that the step visited, for the centers
+            before the step moved them.
 
         Raises
         ------
@@ -134,9 +137,9 @@ class CenterFitter(Clusterer):
         return self._iterate(self._make_run(source, rows, weights), source, weights)
 
     def _taken(
-        self, X: Any, sample_weight: Any
+        self, X: Rows, sample_weight: Weights
     ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
-        """Check parameters and rows of a fit: the source, as functions of the user take it, and weights."""
+        """Check parameters, rows and weights of a fit; return source, rows for callables, and weights."""
         self._check()
         if not self._one_pass:
             refuse_once(X, type(self).__name__)
@@ -152,7 +155,7 @@ class CenterFitter(Clusterer):
     def _go_on(
         self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
     ) -> Iterator[Step]:
-        """Iterate over what is left of the fit that `state` was kept of; the rest is what `_taken` gave."""
+        """Iterate over the remaining steps of a checkpoint; the other arguments come from `_taken`."""
         self._by_callable = self._same_features(state[2])
         return self._iterate(self._resumed_run(source, rows, weights, state), source, weights)
 
@@ -160,16 +163,16 @@ class CenterFitter(Clusterer):
     def _resumed_run(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
     ) -> Any:
-        """Make the run that goes on from what another one has kept."""
+        """Make a run that continues from a checkpoint."""
 
     def _check(self) -> None:
-        """Refuse parameters of a wrong type or range, all together."""
+        """Raise one error for all parameters of a wrong type or value."""
         problems = _params.Problems()
         self._rules(problems)
         problems.refuse()
 
     def _rules(self, problems: _params.Problems) -> None:
-        """Note what is wrong with the parameters that all methods have; a method adds its own."""
+        """Check the parameters that all methods share; subclasses add their own."""
         p = _params
         problems.check(p.whole, self._count, self._k, 1)
         if isinstance(self.init, str) and self.init not in INITS:
@@ -184,18 +187,15 @@ class CenterFitter(Clusterer):
 
     @abstractmethod
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
-        """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
+        """Make the run of a fit; `rows` is the source as callables of the user take it."""
 
     @property
     def _first(self) -> Any:
-        """What chooses the first centers: the name of a seeding, an array or a callable."""
+        """The name of a seeding, an array, or a callable that chooses the initial centers."""
         return self.init
 
     def _seeding(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
-        """Give the name of a seeding and the centers that go with it, as runs take them.
-
-        A callable of the user is called for them here.
-        """
+        """Return the name of the seeding, and the centers if they come from an array or a callable."""
         centers = self._first
         if isinstance(centers, str):
             return centers, None
@@ -205,12 +205,12 @@ class CenterFitter(Clusterer):
         return "given", self._given(centers, source)
 
     def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
-        """Check first centers that the user gives."""
+        """Check initial centers of the user."""
         return _params.centers("init", centers, source.compute, (int(self._k), source.shape[1]))
 
     @property
     def cluster_centers_(self) -> npt.NDArray[Any]:
-        """Centers, an array of shape (n_clusters, n_features), in the type that rows are computed in."""
+        """Centers, an array of shape (n_clusters, n_features) of the compute type."""
         if self.__dict__.get("_centers") is None:
             run = self.__dict__.get("_centers_of")
             if run is None:
@@ -231,7 +231,7 @@ class CenterFitter(Clusterer):
         self._centers = self._centers_of = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays, the centers among them."""
+        """Pickle plain values and arrays, including the centers."""
         state = super().__getstate__()
         if state.get("_centers_of") is not None:
             state["_centers"], state["_centers_of"] = self.cluster_centers_, None
@@ -246,12 +246,12 @@ class CenterFitter(Clusterer):
             self.init_ = "callable"
         else:
             self.init_ = run.init if isinstance(self._first, str) else "array"
-        # Those of an earlier step.
+        # Labels and inertia of an earlier step are outdated.
         self._labels = self._inertia = None
 
     def _complete(self, run: Any) -> None:
         super()._complete(run)
-        # A step whose last pass was interrupted had moved the centers already.
+        # A step that was interrupted in its last pass had already moved the centers.
         self.cluster_centers_ = run.centers()
         self.n_iter_ = run.n_iter
         self.counts_ = run.counts()
@@ -269,7 +269,7 @@ class CenterFitter(Clusterer):
         self._warn_if_few()
 
     def _warn_if_few(self) -> None:
-        """Warn of clusters without rows."""
+        """Warn if clusters are empty."""
         found = int(np.count_nonzero(self.counts_))
         if found < self._k:
             warn(
@@ -279,15 +279,15 @@ class CenterFitter(Clusterer):
             )
 
     def _warn_if_boundless(self, asked: str) -> None:
-        """Warn that memory had no room for the bounds `asked` for."""
+        """Warn that `bounds_memory` is too small for the bounds that `asked` needs."""
         warn(
             f"bounds_memory={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
             "measured. The result is the same.",
             RuntimeWarning,
         )
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[np.int32]:
-        """Cluster the rows of X and give their labels.
+    def fit_predict(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> npt.NDArray[np.int32]:
+        """Cluster the rows of X and return their labels.
 
         Parameters
         ----------
@@ -302,23 +302,23 @@ class CenterFitter(Clusterer):
         refuse_once(X, f"{type(self).__name__}.fit_predict")
         fitted = self.fit(X, sample_weight=sample_weight)
         if fitted.__dict__.get("_labels") is None:
-            # It was told to make none.
+            # With compute_labels=False.
             labels: npt.NDArray[np.int32] = fitted.predict(X)
             return labels
         return fitted.labels_
 
-    def _fitted_rows(self, X: Any) -> Source:
+    def _fitted_rows(self, X: Rows) -> Source:
         check_is_fitted(self, "cluster_centers_")
         return self._rows(X, reset=False)
 
     def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what this estimator can do."""
+        """Return the tags of scikit-learn: sparse input is allowed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
-    def _energy(self, X: Any) -> float:
-        """Give the sum of squared distances of rows to their nearest centers."""
+    def _energy(self, X: Rows) -> float:
+        """Compute the inertia of rows for the current centers."""
         source = self._fitted_rows(X)
         centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
         return _core.inertia(source, centers, None, None, self.metric, threads)
@@ -326,7 +326,7 @@ class CenterFitter(Clusterer):
     def _labelled(
         self, part: Source, first_row: int, with_distances: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
-        """Label rows that are counted from `first_row` on; give their distances too, if asked for."""
+        """Label rows whose numbers begin at `first_row`, and compute their distances if asked for."""
         threads = _params.threads(self.n_jobs, tell=False)
         if not with_distances:
             return _core.predict(part, self.cluster_centers_, self.metric, threads, first_row), None
@@ -355,11 +355,11 @@ class CenterFitter(Clusterer):
         return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
 
     def _about(self) -> dict[str, Any]:
-        """Give what a file holds of a fit that only this method has, as JSON takes it."""
+        """Return attributes of this method for a file, as JSON values."""
         return {}
 
     def _recall(self, about: Claims) -> None:
-        """Take back what `_about` gave."""
+        """Restore what `_about` returned."""
 
     @classmethod
     def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
@@ -382,131 +382,3 @@ class CenterFitter(Clusterer):
         model._inertia = about.figure("inertia", optional=True)
         model._recall_history(arrays, about)
         return model
-
-
-class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, CenterFitter):
-    """Base of the estimators that end in the centers of clusters."""
-
-    # The one of ClusterMixin would come first.
-    fit_predict = CenterFitter.fit_predict
-
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None) -> npt.NDArray[Any]:
-        """Cluster the rows of X and give their distances to the centers.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_clusters)
-            As :meth:`transform`.
-        """
-        refuse_once(X, f"{type(self).__name__}.fit_transform")
-        return self.fit(X, sample_weight=sample_weight)._distances(X)
-
-    def predict(self, X: Any, out: Any = None, distances: Any = None) -> npt.NDArray[np.int32]:
-        """Label rows with their nearest centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`, an iterator too; computed in the type of the centers.
-        out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go: an array, or a file that ends in ``.npy``, ``.csv`` (with the column
-            ``label``), ``.txt`` (a label in every line) or ``.parquet`` (with the column ``label``; extra
-            ``arrow``). The file appears whole or not at all and is written block by block, so that the
-            labels of any number of rows take no memory.
-        distances : ndarray of shape (n_samples,), float64, or path, optional
-            Where the Euclidean distance of every row to its center goes, likewise (the column is
-            ``distance``); with ``metric="cosine"`` that of the normalised row.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), int32
-            The nearest center of every row; the lower index wins a tie. This is `out` where that is an array,
-            and a read-only memory map where it is a path: of the ``.npy`` file, or of a nameless copy beside
-            a file of another format.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            Before :meth:`fit`.
-        ValueError, TypeError, OSError
-            As :meth:`fit`, and for another number of features; for an array of another type or length, and a
-            file of another suffix or that cannot be written, before a row is read where that can be told.
-            What an array holds after an error is undefined.
-        MemoryError
-            When the result is larger than memory.
-        """
-        if out is not None or distances is not None:
-            check_is_fitted(self, "cluster_centers_")
-            return label_into(self, X, out, distances)
-        source = self._fitted_rows(X)
-        return _core.predict(
-            source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
-        )
-
-    def transform(self, X: Any) -> npt.NDArray[Any]:
-        """Give the distances of rows to all centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_clusters), of the type of the centers
-            Euclidean distances (not squared); with ``metric="cosine"`` those of the normalised rows. This is
-            ``n * k`` values.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError, MemoryError
-            As :meth:`predict`.
-        """
-        return self._distances(X)
-
-    def _distances(self, X: Any) -> npt.NDArray[Any]:
-        source = self._fitted_rows(X)
-        return _core.transform(
-            source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
-        )
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Give minus the inertia of rows about the centers.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`predict`.
-        y : ignored
-        sample_weight : array-like of shape (n_samples,), float or None
-            As for :meth:`fit`.
-
-        Returns
-        -------
-        float
-            Minus the weighted sum of squared distances of the rows to their nearest centers.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError
-            As :meth:`predict`.
-        """
-        source = self._fitted_rows(X)
-        weights = _params.weights(sample_weight, source.shape[0])
-        threads = _params.threads(self.n_jobs, tell=False)
-        return -_core.inertia(source, self.cluster_centers_, weights, None, self.metric, threads)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.cluster_centers_)
-
-    def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what this estimator can do."""
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -1,4 +1,4 @@
-"""Figures as lines of text."""
+"""Aligned tables of text."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     Parameters
     ----------
     head : sequence of str
-        Names of the columns.
+        Column names.
     body : sequence of sequences of str
-        Lines.
+        One sequence of cells per line.
 
     Returns
     -------
     str
-        Lines of equal width.
+        The table, with columns of equal width.
     """
     lines = [head, *body]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]

@@ -1,4 +1,4 @@
-"""Files by their names: those that are read, and those that appear whole or not at all."""
+"""Files: regular ones to read, and files that are written to a temporary name and renamed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, Self, TypeGuard
@@ -14,21 +14,21 @@ from typing import IO, Any, Self, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from shoal import _core
 
 SPECIAL = "is a device, a pipe or a socket, which no file can replace"
 
-#: The name of a file as users give it; `bytes` need not be UTF-8.
+#: The path of a file as users pass it; `bytes` need not be UTF-8.
 Name = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 def is_name(obj: Any) -> TypeGuard[Name]:
-    """Whether an object is the name of a file."""
+    """Whether an object is the path of a file."""
     return isinstance(obj, (str, bytes, os.PathLike))
 
 
 def open_regular(name: str) -> IO[bytes]:
-    """Open a file to read it; a pipe would wait for its other end, and a device may have no end.
+    """Open a regular file for reading; refuse pipes, devices and folders.
 
     Parameters
     ----------
@@ -43,9 +43,9 @@ def open_regular(name: str) -> IO[bytes]:
     Raises
     ------
     OSError
-        When the file cannot be opened.
+        If the file cannot be opened.
     ValueError
-        When it is no regular file.
+        If it is not a regular file: a pipe would block, and a device may have no end.
     """
     path = Path(name)
     kind = path.stat().st_mode
@@ -57,14 +57,14 @@ def open_regular(name: str) -> IO[bytes]:
 
 
 def is_special(path: Path) -> bool:
-    """Whether `path` is something that a file must not take the place of, for example ``/dev/null``."""
+    """Whether `path` is a device, pipe or socket, such as ``/dev/null``, which must not be replaced."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def check_place(path: Name) -> None:
-    """Refuse a name that no file can take, before any work is done for it.
+    """Raise if a file cannot be written, before any work is done for it.
 
-    A file is created in the folder and removed again: permissions do not tell everything.
+    Permissions do not tell everything, so a temporary file is created in the folder and removed again.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def check_place(path: Name) -> None:
     Raises
     ------
     OSError
-        When its folder does not exist or takes no files, or something is there that is no regular file.
+        If its folder does not exist or is not writable, or if the path exists and is not a regular file.
     """
     name = Path(os.fsdecode(path))
     if name.is_dir():
@@ -84,14 +84,14 @@ def check_place(path: Name) -> None:
     if not name.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(name))
     with contextlib.suppress(FileNotFoundError):
-        # A name that is too long.
+        # Raises if the name is too long.
         name.lstat()
     WholeFile(name).close()
 
 
 @contextlib.contextmanager
-def named_errors(name: Path) -> Iterator[None]:
-    """Let errors of the system tell `name`, not that of a temporary file, or none."""
+def named_errors(name: Path) -> Generator[None]:
+    """Make errors of the operating system name `name` instead of a temporary file."""
     try:
         yield
     except OSError as error:
@@ -101,15 +101,15 @@ def named_errors(name: Path) -> Iterator[None]:
 
 
 class WholeFile:
-    """A file to write to that takes its name once it is whole and on the disk.
+    """A file that is written to a temporary name, flushed to disk, then renamed.
 
-    Whatever comes before :meth:`finish`, a kill too, leaves an older file of that name as it was. A kill
-    leaves the temporary file behind until another file of that name is written.
+    An older file of that name stays unchanged until :meth:`finish`, also if the process is killed. A killed
+    process leaves the temporary file behind until another file of that name is written.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file; one that exists is replaced at the end, at once.
+        The file. An existing file is replaced at the end, atomically.
 
     Attributes
     ----------
@@ -119,22 +119,22 @@ class WholeFile:
     Raises
     ------
     OSError
-        When the file cannot be written.
+        If the file cannot be written.
     """
 
     def __init__(self, path: Name) -> None:
         self._name = Path(os.fsdecode(path))
         self._temporary = _core.TemporaryFile(self._name)
-        # The file exists: opening it creates none if somebody has removed it.
+        # "r+b" does not create the file if it was removed in between.
         with self.named_errors():
             self.file: IO[bytes] = Path(self._temporary.name).open("r+b")  # noqa: SIM115 - closed by close
 
     def named_errors(self) -> contextlib.AbstractContextManager[None]:
-        """Let errors of the system tell the name that the user knows, not the temporary one."""
+        """Make errors of the operating system name the final file."""
         return named_errors(self._name)
 
     def prepare(self) -> None:
-        """Put everything on the disk, so that only the name is missing; nothing can be written any more."""
+        """Flush to disk and close; only the rename is left."""
         if self.file.closed:
             return
         with self.named_errors():
@@ -143,7 +143,7 @@ class WholeFile:
             self.file.close()
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the temporary file."""
         try:
             self.prepare()
             self._temporary.finish()
@@ -152,29 +152,29 @@ class WholeFile:
             raise
 
     def close(self) -> None:
-        """Leave nothing of a file that is not finished."""
-        # What is still to be written may fail once more.
+        """Remove the temporary file, unless it was renamed."""
+        # Flushing may fail again.
         with contextlib.suppress(OSError):
             self.file.close()
         self._temporary.close()
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return the file."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the file."""
         self.close()
 
 
 @contextlib.contextmanager
-def whole(path: Name) -> Iterator[IO[bytes]]:
-    """Give a :class:`WholeFile` to write to, which takes its name at the end of the block.
+def whole(path: Name) -> Generator[IO[bytes]]:
+    """Open a :class:`WholeFile` for writing, and rename it at the end of the block.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file; one that exists is replaced at the end, at once.
+        The file. An existing file is replaced at the end, atomically.
 
     Yields
     ------
@@ -184,7 +184,7 @@ def whole(path: Name) -> Iterator[IO[bytes]]:
     Raises
     ------
     OSError
-        When the file cannot be written.
+        If the file cannot be written.
     """
     with WholeFile(path) as writer:
         with writer.named_errors():
@@ -193,21 +193,21 @@ def whole(path: Name) -> Iterator[IO[bytes]]:
 
 
 def write_npy(path: Name, values: npt.NDArray[Any]) -> None:
-    """Write an array to an ``.npy`` file, which appears whole or not at all.
+    """Write an array to an ``.npy`` file, by way of a temporary file.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file; one that exists is replaced.
+        The file. An existing file is replaced.
     values : ndarray
-        Any shape; no Python objects.
+        An array of any shape, without Python objects.
 
     Raises
     ------
     OSError
-        When the file cannot be written.
+        If the file cannot be written.
     """
     with whole(path) as file:
-        # To a file as such NumPy writes by a call whose errors do not say why.
+        # NumPy writes to real files by a call whose errors give no reason.
         to: Any = SimpleNamespace(write=file.write)
         np.lib.format.write_array(to, np.ascontiguousarray(values), allow_pickle=False)

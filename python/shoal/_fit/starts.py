@@ -1,4 +1,4 @@
-"""Exact k-means from several starts whose first centers a callable of the user chooses."""
+"""Restarts of `KMeans` with a callable `init`."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
-from ._centers import PHASES, State
-from ._claims import Arrays, Claims, Texts, floats, need, part, put
-from ._core import Run, Step
+from shoal import _core
+from shoal._core import Run, Step
 
-#: The text that only a checkpoint of these has.
+from .centers import PHASES, State
+from .saved import Arrays, Claims, Texts, floats, need, part, put
+
+#: The text that marks a checkpoint of `Starts`.
 STARTS = "starts"
-#: Makes a start with the user's callable.
+#: Starts a run with the callable of the user.
 Maker = Callable[[np.random.RandomState], Run]
-#: What a step consists of.
+#: Fields of a step.
 COUNTS = ("iteration", "rows_seen", "batch_size", "n_changed", "n_distances")
 FIGURES = ("objective", "center_shift", "elapsed")
 
 
 class Starts:
-    """Starts that a callable of the user makes, one after the other; the lowest inertia wins."""
+    """Runs from several initial centers, one after the other; the lowest inertia wins."""
 
     def __init__(self, make: Maker | None, n_init: int, random_state: np.random.RandomState) -> None:
         self._make = make
@@ -33,15 +34,15 @@ class Starts:
         self._current: Run | None = None
         self._best: Run | None = None
         self._steps: list[Step] = []
-        """Those of the starts before the present one."""
-        self._spent = dict.fromkeys(PHASES, 0.0)
-        """Seconds of the starts that lost."""
+        """Steps of the runs before the current one."""
+        self._spent: dict[str, float] = dict.fromkeys(PHASES, 0.0)
+        """Seconds of the runs that lost."""
         self._before: Any = random_state.get_state(legacy=True)
-        """The random state that the present start began with."""
+        """Random state before the current run."""
         self._stopped = False
 
     def step(self) -> Step | None:
-        """One sweep of the present start; None when all are over."""
+        """Make one sweep of the current run; return None after the last run."""
         if self._stopped:
             return None
         if self._current is None:
@@ -55,7 +56,7 @@ class Starts:
             self._before = self._random_state.get_state(legacy=True)
             self._current = self._make(self._random_state)
             self._left -= 1
-        # None: its end was reached before, but an interrupt kept it from being told.
+        # None: the run ended before, but an interrupt came before its last step was reported.
         step = self._current.step() or self._current.history()[-1]
         if self._steps:
             step = step.after(self._steps[-1])
@@ -70,19 +71,19 @@ class Starts:
         return self._steps[-1]
 
     def history(self) -> list[Step]:
-        """Give all steps so far."""
+        """Return all steps so far."""
         now = [] if self._current is None else self._current.history()
         if now and now[-1].stop_reason is not None and not self._stopped:
-            # An interrupt kept this end from being told: it will be.
+            # An interrupt came before this last step was reported. `step` will report it.
             now = now[:-1]
         return self._steps + ([step.after(self._steps[-1]) for step in now] if self._steps else now)
 
     def write_checkpoint(self, path: str, arrays: Arrays, meta: Texts) -> None:
-        """Write all that the next step depends on, and more arrays and texts."""
+        """Write a checkpoint with the given arrays and texts added."""
         current, left = self._current, self._left
         state: Any = self._random_state.get_state(legacy=True)
         if current is not None and not current.history():
-            # As good as not begun.
+            # Without a step the run begins anew.
             current, left, state = None, left + 1, self._before
         keys, at, has_gauss, gauss = state[1:]
         reason = self._steps[-1].stop_reason if self._steps and not self._stopped else None
@@ -103,7 +104,7 @@ class Starts:
 
     @classmethod
     def resumed(cls, make: Maker | None, resume: Callable[[State], Run], state: State) -> Starts:
-        """Go on from what `write_checkpoint` wrote."""
+        """Restore the runs from a checkpoint."""
         kind, arrays, texts = state
         about = Claims.read(texts, STARTS)
         keys = arrays.get("starts.keys", np.empty(0))
@@ -133,10 +134,10 @@ class Starts:
         return starts
 
     def know_rows(self) -> None:
-        """Do nothing: what is kept of a start looks at its rows."""
+        """Do nothing: each run samples the rows for its checkpoint itself."""
 
     def stop(self, reason: str) -> None:
-        """End after the last step; what was kept before `finish` can be resumed."""
+        """End after the last step. A checkpoint written before `finish` can be resumed."""
         if self._current is not None:
             self._current.stop(reason)
         elif self._steps:
@@ -144,7 +145,7 @@ class Starts:
         self._stopped = True
 
     def _let_go(self) -> None:
-        """Drop the present start, but for the seconds that it took."""
+        """Drop the current run; keep its timings."""
         if self._current is not None:
             for phase, seconds in self._current.timings().items():
                 self._spent[phase] += seconds
@@ -158,11 +159,11 @@ class Starts:
 
     @property
     def algorithm(self) -> str:
-        """How sweeps find the nearest centers."""
+        """The algorithm that finds the nearest centers."""
         return self._shown.algorithm
 
     def finish(self) -> None:
-        """Make labels and inertia those of the centers; a start on its way does not count any more."""
+        """Compute labels and inertia of the best run; drop an unfinished one."""
         self._steps = self.history()
         if self._best is None:
             self._current, self._best = None, self._current
@@ -171,7 +172,7 @@ class Starts:
         self._shown.finish()
 
     def centers(self) -> npt.NDArray[Any]:
-        """Centers of the best start that is over, else of the present one."""
+        """Centers of the best finished run, else of the current one."""
         return self._shown.centers()
 
     def counts(self) -> npt.NDArray[np.float64]:
@@ -187,16 +188,16 @@ class Starts:
         return self._shown.inertia()
 
     def timings(self) -> dict[str, float]:
-        """Seconds by phase, of all starts."""
+        """Seconds by phase, over all runs."""
         runs = [run.timings() for run in (self._best, self._current) if run is not None]
         return {phase: sum((run[phase] for run in runs), spent) for phase, spent in self._spent.items()}
 
     @property
     def n_iter(self) -> int:
-        """Sweeps of the start."""
+        """Number of sweeps of the run."""
         return self._shown.n_iter
 
     @property
     def init(self) -> str:
-        """How the first centers came."""
+        """The seeding of the run."""
         return self._shown.init

@@ -1,4 +1,4 @@
-"""Which file the suffix of an output names, and how values are written to it, block by block."""
+"""Output files of one value per row: .npy, .csv, .txt and .parquet, written block by block."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ._files import Name, WholeFile, check_place, named_errors, write_npy
+from .files import Name, WholeFile, check_place, named_errors, write_npy
 
-#: Rows of a row group of a Parquet file, and the most that are turned into text at a time.
+#: Rows per row group of a Parquet file, and rows that are converted to text at a time.
 GROUP_ROWS, TEXT_ROWS = 1 << 20, 1 << 16
 
-#: Suffixes of files of one value a row, of arrays, of several arrays, of pictures.
+#: Suffixes of files of one value per row, of one array, of several arrays, of pictures.
 VALUES = (".npy", ".csv", ".txt", ".parquet")
 ARRAYS = (".npy",)
 BUNDLES = (".npz",)
 PICTURES = (".png",)
-#: A model or a checkpoint may have any suffix but those of other files.
+#: A model or a checkpoint may have any suffix except those in `OTHERS`.
 MODELS = (".safetensors",)
-#: What files of these suffixes are is known to everybody.
+#: Suffixes of other well-known formats.
 OTHERS = (
     *VALUES,
     *BUNDLES,
@@ -36,21 +36,21 @@ OTHERS = (
 
 
 def check_suffix(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
-    """Refuse a name whose suffix says that the file is something else than what will be written.
+    """Raise `ValueError` if the suffix of an output belongs to another format.
 
     Parameters
     ----------
     argument : str
-        The parameter or option that the name came as.
+        Name of the parameter or option, for messages.
     path : str, bytes or os.PathLike
         The file that will be written.
     allowed : tuple of str
-        Suffixes of such files.
+        The allowed suffixes.
 
     Raises
     ------
     ValueError
-        For another suffix; for models, one of another known format.
+        If the suffix is not allowed. Models may also have an unknown suffix.
     """
     name = os.fsdecode(path)
     suffix = Path(name).suffix.lower()
@@ -62,7 +62,7 @@ def check_suffix(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
 
 
 class Output(ABC):
-    """A file of one value a row, which appears whole or not at all."""
+    """A file of one value per row, written to a temporary name and renamed."""
 
     @abstractmethod
     def append(self, values: npt.NDArray[Any]) -> None:
@@ -70,22 +70,22 @@ class Output(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Put everything on the disk, so that only the name is missing."""
+        """Flush to disk; only the rename is left."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the temporary file."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave nothing of a file that is not finished."""
+        """Remove the temporary file, unless it was renamed."""
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return the file."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the file."""
         self.close()
 
 
@@ -97,7 +97,7 @@ class NpyOutput(Output):
         self._write_header()
 
     def _write_header(self) -> None:
-        """Write the header, which NumPy makes as long for any number of rows."""
+        """Write the header, whose length does not depend on the number of rows."""
         header = io.BytesIO()
         of_array = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._rows,)}
         np.lib.format.write_array_header_1_0(header, of_array)
@@ -112,23 +112,23 @@ class NpyOutput(Output):
         self._rows += len(values)
 
     def prepare(self) -> None:
-        """Put everything on the disk, so that only the name is missing."""
+        """Flush to disk; only the rename is left."""
         if not self._whole.file.closed:
             self._write_header()
         self._whole.prepare()
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the temporary file."""
         self.prepare()
         self._whole.finish()
 
     def close(self) -> None:
-        """Leave nothing of a file that is not finished."""
+        """Remove the temporary file, unless it was renamed."""
         self._whole.close()
 
 
 class TextOutput(Output):
-    """A text file with a value in every line; floating-point values are written so that none is changed."""
+    """A text file with one value per line; floating-point values are written exactly."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any]) -> None:
         self._whole = WholeFile(path)
@@ -136,7 +136,7 @@ class TextOutput(Output):
     def append(self, values: npt.NDArray[Any]) -> None:
         """Write the next values."""
         for first in range(0, len(values), TEXT_ROWS):
-            # The shortest text that gives the same number back.
+            # `repr` is the shortest text that reads back as the same number.
             lines = map(repr, values[first : first + TEXT_ROWS].tolist())
             self._write("\n".join(lines) + "\n")
 
@@ -145,20 +145,20 @@ class TextOutput(Output):
             self._whole.file.write(text.encode("ascii"))
 
     def prepare(self) -> None:
-        """Put everything on the disk, so that only the name is missing."""
+        """Flush to disk; only the rename is left."""
         self._whole.prepare()
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the temporary file."""
         self._whole.finish()
 
     def close(self) -> None:
-        """Leave nothing of a file that is not finished."""
+        """Remove the temporary file, unless it was renamed."""
         self._whole.close()
 
 
 class CsvOutput(TextOutput):
-    """A text file whose first line is the name of its only column."""
+    """A text file with the column name in its first line."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any]) -> None:
         super().__init__(path, column, dtype)
@@ -169,7 +169,7 @@ class ParquetOutput(Output):
     """A Parquet file of one column, in row groups of a million rows."""
 
     def __init__(self, path: str, column: str, dtype: np.dtype[Any]) -> None:
-        from .formats.stream import required
+        from shoal.formats.stream import required
 
         self._pa = required("pyarrow", "arrow", path)
         parquet = required("pyarrow.parquet", "arrow", path)
@@ -180,7 +180,7 @@ class ParquetOutput(Output):
         self._writer = parquet.ParquetWriter(self._whole.file, self._schema)
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Take the next values, and write the row groups that they fill."""
+        """Buffer the next values, and write full row groups."""
         while self._rows + len(values) >= GROUP_ROWS:
             room = GROUP_ROWS - self._rows
             self._take(values[:room])
@@ -190,7 +190,7 @@ class ParquetOutput(Output):
 
     def _take(self, values: npt.NDArray[Any]) -> None:
         if len(values):
-            # A copy: the block may be written over.
+            # Copied: the caller may reuse the block.
             self._waiting.append(np.array(values))
             self._rows += len(values)
 
@@ -202,7 +202,7 @@ class ParquetOutput(Output):
             self._waiting, self._rows = [], 0
 
     def prepare(self) -> None:
-        """Put everything on the disk, so that only the name is missing."""
+        """Flush to disk; only the rename is left."""
         if not self._whole.file.closed:
             self._write()
             with self._whole.named_errors():
@@ -210,18 +210,18 @@ class ParquetOutput(Output):
         self._whole.prepare()
 
     def finish(self) -> None:
-        """Give the file its name."""
+        """Rename the temporary file."""
         self.prepare()
         self._whole.finish()
 
     def close(self) -> None:
-        """Leave nothing of a file that is not finished."""
-        # Its own end would be written when it is collected: to a file that is closed then.
+        """Remove the temporary file, unless it was renamed."""
+        # Otherwise the writer writes its footer to a closed file when it is garbage-collected.
         self._writer.is_open = False
         self._whole.close()
 
 
-#: What writes files of one value a row, by suffix.
+#: Classes of output files, by suffix.
 WRITERS: dict[str, Any] = {
     ".npy": NpyOutput,
     ".csv": CsvOutput,
@@ -231,16 +231,16 @@ WRITERS: dict[str, Any] = {
 
 
 def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike) -> Output:
-    """Make the file that the suffix of `path` names; what cannot be written is refused now.
+    """Open an output file, whose suffix gives the format.
 
     Parameters
     ----------
     argument : str
-        The parameter that the name came as.
+        Name of the parameter, for messages.
     path : str, bytes or os.PathLike
-        The file; one that exists is replaced at the end.
+        The file. An existing file is replaced at the end.
     column : str
-        What the values are called where a file has names for its columns.
+        Name of the column, in formats that have column names.
     dtype : dtype
         Type of all values.
 
@@ -251,11 +251,11 @@ def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike) -> Outp
     Raises
     ------
     ValueError
-        For a suffix that names no such file.
+        If the suffix is not one of ``.npy``, ``.csv``, ``.txt`` and ``.parquet``.
     OSError
-        When the file cannot be written.
+        If the file cannot be written.
     ImportError
-        When a package is missing that the file needs.
+        If a package that the format needs is missing.
     """
     check_suffix(argument, path, VALUES)
     check_place(path)
@@ -265,7 +265,7 @@ def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike) -> Outp
 
 
 def write_values(argument: str, path: Name, column: str, values: npt.NDArray[Any]) -> None:
-    """Write values that are in memory, as :func:`output` does block by block."""
+    """Write an array to a file, whose suffix gives the format."""
     if Path(os.fsdecode(path)).suffix.lower() == ".npy":
         write_npy(path, values)
         return
@@ -275,12 +275,12 @@ def write_values(argument: str, path: Name, column: str, values: npt.NDArray[Any
 
 
 class Mapped:
-    """Values in a nameless file beside an output, mapped: a result of any size in little memory.
+    """A memory map of values in an anonymous temporary file, for results larger than memory.
 
     Parameters
     ----------
     path : Path
-        The output; errors name it.
+        The output file. The temporary file is in the same folder; errors name the output file.
     dtype : dtype
         Type of all values.
     """
@@ -292,13 +292,13 @@ class Mapped:
             self._file = tempfile.TemporaryFile(dir=path.parent, prefix=".shoal-")  # noqa: SIM115
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Put the next values there."""
+        """Write the next values."""
         with named_errors(self._path):
             self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
         self._rows += len(values)
 
     def finish(self) -> npt.NDArray[Any]:
-        """Map them; the file is gone when nothing reads the array any more."""
+        """Return the memory map; the file disappears with the array."""
         with named_errors(self._path):
             self._file.flush()
             if not self._rows:
@@ -306,5 +306,5 @@ class Mapped:
             return np.memmap(self._file, dtype=self._dtype, mode="r", shape=(self._rows,))
 
     def close(self) -> None:
-        """Let go of the file; what is mapped stays readable."""
+        """Close the file; the memory map stays readable."""
         self._file.close()

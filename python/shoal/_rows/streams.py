@@ -1,4 +1,4 @@
-"""Streams of blocks as users give them: an iterator, or a callable that returns a fresh one for each pass."""
+"""Streams of blocks: an iterator, or a callable that returns a fresh one for each pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 #: Blocks of rows, in order.
 Blocks = Iterator[npt.NDArray[Any]]
-#: Gives an array of numbers of anything that holds rows.
+#: Converts a block of any kind to an array of numbers.
 AsRows = Callable[[Any], npt.NDArray[Any]]
 
 READ_ONCE = (
@@ -26,12 +26,12 @@ def is_once(X: Any) -> bool:
 
 
 def is_stream(X: Any) -> bool:
-    """Whether X is an iterator, or makes one."""
+    """Whether X is an iterator, or a callable that returns one."""
     return is_once(X) or callable(X)
 
 
 def refuse_once(X: Any, who: str) -> None:
-    """Refuse rows that can be read once, before any is read, for `who` reads them more often."""
+    """Raise `ValueError` if X can be read only once: `who` needs several passes."""
     if is_once(X) or getattr(X, "access", None) == "once":
         raise ValueError(
             f"{who} reads its rows more than once, which an iterator does not allow: pass a callable that "
@@ -40,13 +40,13 @@ def refuse_once(X: Any, who: str) -> None:
 
 
 class Single:
-    """Blocks that can be had once."""
+    """Blocks of a single pass."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks: Blocks | None = blocks
 
     def __call__(self) -> Blocks:
-        """Give them; the second time is refused."""
+        """Return the blocks; a second call raises `ValueError`."""
         blocks, self._blocks = self._blocks, None
         if blocks is None:
             raise ValueError(READ_ONCE)
@@ -54,14 +54,14 @@ class Single:
 
 
 class Fresh:
-    """What a callable of the user gives for each pass, which must not be the same iterator again."""
+    """Calls a callable of the user for each pass; raises if it returns the same iterator twice."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._last: Callable[[], Any] = lambda: None
 
     def __call__(self) -> Iterator[Any]:
-        """Give an iterator for one more pass."""
+        """Return an iterator for another pass."""
         made = self._make()
         if not isinstance(made, Iterable):
             raise TypeError(f"X() must return an iterator of blocks of rows, got {type(made).__name__}")
@@ -79,7 +79,7 @@ class Fresh:
 
 
 def converted(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[Any]]:
-    """Give blocks of anything as arrays of their own; a generator is closed at the end."""
+    """Convert blocks to arrays that the caller owns; close a generator at the end."""
     try:
         for i, block in enumerate(given):
             try:
@@ -88,7 +88,7 @@ def converted(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[An
                 raise TypeError(f"block {i} of X: {error}") from error
             except ValueError as error:
                 raise ValueError(f"block {i} of X: {error}") from error
-            # The next block is asked for while this one is worked on, and may be written over it.
+            # Copied: the iterator may reuse the memory for the next block, which is prefetched.
             yield np.array(rows)
     finally:
         if isinstance(given, Generator):
@@ -96,7 +96,7 @@ def converted(given: Iterator[Any], as_rows: AsRows) -> Generator[npt.NDArray[An
 
 
 def begun(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Generator[npt.NDArray[Any]]]:
-    """Give the first block that has rows, and all blocks with those put back that were read for it."""
+    """Return the first block with rows, and an iterator over all blocks including those read so far."""
     read: list[npt.NDArray[Any]] = []
     for block in blocks:
         read.append(block)
@@ -108,7 +108,7 @@ def begun(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Genera
 def put_back(
     read: list[npt.NDArray[Any]], blocks: Generator[npt.NDArray[Any]]
 ) -> Generator[npt.NDArray[Any]]:
-    """Give blocks that were read, and then those that follow."""
+    """Yield the blocks read so far, then the rest."""
     try:
         while read:
             yield read.pop(0)
@@ -118,20 +118,20 @@ def put_back(
 
 
 class Passes:
-    """The blocks of a stream, for each pass anew: all of one width and type, and as many rows as announced.
+    """The passes of a stream. Checks width, type and number of rows of each.
 
-    Every consumer of a stream, in Python or in the compiled half, reads it through this class.
+    All code that reads a stream, in Python or Rust, reads it through this class.
 
     Parameters
     ----------
     make : callable
-        Gives the blocks of one pass.
+        Returns the blocks of one pass.
     cols, dtype
-        Columns and type of every block that has rows.
+        Number of columns and type of every block that has rows.
     rows : int or None
-        Rows of every pass, if they are known.
+        Number of rows of every pass, if known.
     name : str
-        What messages call the rows.
+        Name of the rows in messages.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Passes:
     ) -> None:
         self._make, self._cols, self._dtype, self._rows = make, cols, dtype, rows
         self._name = name
-        # Of the first pass that went to its end.
+        # Rows of the first complete pass.
         self._found: int | None = None
 
     def __call__(self) -> Generator[npt.NDArray[Any]]:
@@ -183,7 +183,7 @@ class Passes:
 
 
 def recut(blocks: Blocks, rows: int) -> Generator[npt.NDArray[Any]]:
-    """Give the same rows in blocks of `rows` each, but for the last."""
+    """Yield the same rows in blocks of `rows` each; the last block may have fewer."""
     waiting: list[npt.NDArray[Any]] = []
     found = 0
     for block in blocks:

@@ -1,4 +1,4 @@
-"""What the estimators share that take batches: `partial_fit`, and the state that it leaves."""
+"""The base class of estimators with `partial_fit`."""
 
 from __future__ import annotations
 
@@ -10,56 +10,60 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from . import _params
-from ._base import source_of
-from ._centers import CenterClusterer, State
-from ._claims import Claims, need, part, put
-from ._core import Run, Source, Step
-from .data import DataSource
+from shoal._common import params as _params
+from shoal._core import Run, Source, Step
+from shoal._rows.checked import source_of
+from shoal._rows.source import DataSource
+from shoal.typing import Rows, Weights
 
-#: Before the names of what a file holds of a state.
+from .centers import State
+from .clusterer import CenterClusterer
+from .saved import Claims, need, part, put
+
+#: Prefix of the names of a state in a file.
 PREFIX = "state."
 
 
 class StreamClusterer(CenterClusterer):
-    """Base of the estimators with `partial_fit`.
+    """Base class of the estimators that also learn from batches.
 
-    A method says in `_begin` what makes its runs, and in `_options` with which parameters.
+    A subclass sets `_begin`, the Rust function that makes its runs, and `_options`, its parameters.
     """
 
-    #: Makes a run, in the compiled half.
+    #: The Rust function that makes a run.
     _begin: Callable[..., Run]
 
     n_steps_: int
     compute_labels: Any
     _stream: Run | None
-    #: The parameters that `_stream` goes by.
+    #: The parameters that `_stream` was made with.
     _made_with: dict[str, Any] | None
     _state: State | None
-    #: The last batch, its weights, and by what its rows are known again.
+    #: The last batch, its weights, and a fingerprint of its rows.
     _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
         """Learn from one batch of rows, of any size.
 
-        The first batch chooses the centers, once: `n_init` and `init_size` count for :meth:`fit` alone. A
-        first batch with fewer rows than clusters is kept until there are enough. Continues from a previous
-        :meth:`fit`. Uses the current parameter values. Memory does not grow with the number of batches:
-        `history_` stays that of the fit. If a batch raises, the estimator does not change.
+        The first batch initializes the centers. (`n_init` and `init_size` apply to :meth:`fit` only.) A first
+        batch with fewer rows than clusters is kept until there are enough rows. Later batches continue from
+        the previous state, also after :meth:`fit`, with the current parameter values. Memory does not grow
+        with the number of batches: `history_` stays that of the last fit. If a batch raises, the estimator
+        does not change.
 
-        `labels_` and `inertia_` are then those of this batch about the centers that it has moved. They are
-        made when they are first asked for, in a pass over the batch, which is not copied: ask before its
-        array is filled with other rows. Pickling makes them too. With ``compute_labels=False`` there are
-        none, and nothing is kept.
+        Afterwards `labels_` and `inertia_` are those of this batch for the updated centers. They are computed
+        on first access, or when the estimator is pickled, in a pass over the batch. The batch is not copied:
+        access them before you overwrite its array. With ``compute_labels=False`` they do not exist, and the
+        batch is not kept.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`; later batches are computed in the type of the first. Of a stream, an iterator
-            too, each block is a batch: those before one that fails have been learned.
+            As for :meth:`fit`. Later batches are computed in the type of the first. Each block of a stream or
+            an iterator is one batch. If a block raises, the blocks before it have been learned.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1, as it must be for a stream.
+            Weight of every row: finite, at least 0, not all 0. None means 1. Must be None for a stream.
 
         Returns
         -------
@@ -69,7 +73,7 @@ class StreamClusterer(CenterClusterer):
         Raises
         ------
         ValueError, TypeError, OSError, KeyboardInterrupt
-            As :meth:`fit`, and for another number of features than before.
+            As for :meth:`fit`. Also if the number of features differs from that of earlier batches.
         """
         self._check()
         rows = self._checked(X, reset=self._stream_at_hand() is None)
@@ -77,8 +81,8 @@ class StreamClusterer(CenterClusterer):
             return self._take_blocks(rows, sample_weight)
         return self._learn(rows, sample_weight)
 
-    def _learn(self, rows: Any, sample_weight: Any) -> Self:
-        """Learn from one batch, whose features were checked."""
+    def _learn(self, rows: Any, sample_weight: Weights) -> Self:
+        """Learn from one batch with checked features."""
         stream = self._stream_at_hand()
         source = source_of(rows)
         weights = _params.weights(sample_weight, source.shape[0])
@@ -96,32 +100,32 @@ class StreamClusterer(CenterClusterer):
         return self
 
     def _warn_of(self, step: Step) -> None:
-        """Warn of what a batch came to, where a method knows something to warn of."""
+        """Warn about the result of a batch; for subclasses."""
 
-    def _take_blocks(self, rows: DataSource, sample_weight: Any) -> Self:
-        """Go on with the blocks of a stream, each a batch."""
+    def _take_blocks(self, rows: DataSource, sample_weight: Weights) -> Self:
+        """Learn from the blocks of a stream, one batch each."""
         if sample_weight is not None:
             raise ValueError(
                 "sample_weight does not go with a stream here: call partial_fit with each of its blocks, and "
                 "the weights of that block"
             )
         first = 0
-        with rows._ahead() as blocks:
+        with rows._prefetched() as blocks:
             for block in blocks:
                 try:
                     self._learn(block, None)
                 except ValueError as error:
-                    # It counts the rows of the block.
+                    # The message counts rows from the beginning of the block.
                     raise ValueError(f"block of X from row {first} on: {error}") from error
                 first += len(block)
         return self
 
     @abstractmethod
     def _options(self) -> dict[str, Any]:
-        """Give the parameters that a run goes by, as the compiled half takes them."""
+        """Return the parameters of a run for the Rust function."""
 
     def _options_for(self, source: Source | None) -> dict[str, Any]:
-        """Give the same for the rows of a fit."""
+        """Return the parameters for the rows of a fit."""
         return self._options()
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
@@ -133,17 +137,17 @@ class StreamClusterer(CenterClusterer):
         return self._from(state, source, weights)
 
     def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
-        """Make the run that takes batches, for the first of them or from a state."""
+        """Make the run that takes batches, from the first batch or from a state."""
         if source is not None:
             return self._begun(source, rows, None, stream=True)
         assert state is not None
         return self._from(state, None, None)
 
     def _from(self, state: State, source: Source | None, weights: npt.NDArray[np.float64] | None) -> Run:
-        """Make a run that goes on from a state."""
+        """Make a run that continues from a state."""
         return self._begin(
             source,
-            # Centers that were given are in the state already.
+            # The state holds the centers already.
             seeding=self._seeding_by_name(),
             centers=None,
             seed=0,
@@ -175,18 +179,18 @@ class StreamClusterer(CenterClusterer):
     def _seeding_of_fit(
         self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
     ) -> tuple[str, npt.NDArray[Any] | None]:
-        """Give the seeding of a fit, which may be another one than that of a first batch."""
+        """Return the seeding of a fit, which may differ from that of a first batch."""
         return self._seeding(source, rows, seed)
 
     def _seeding_by_name(self) -> str:
         return self.init if isinstance(self.init, str) else "auto"
 
     def _settings(self) -> dict[str, Any]:
-        """Give all that a run of batches goes by, to see whether it has changed."""
+        """Return all parameters of a run of batches, to detect changes."""
         return {"seeding": self._seeding_by_name(), **self._options()}
 
     def _stream_at_hand(self) -> Run | None:
-        """Give the run that takes the next batch, if anything came before."""
+        """Return the run that takes the next batch; None before the first one."""
         known = len(self.__dict__.get("counts_", ()))
         if known not in (0, self.n_clusters):
             raise ValueError(
@@ -200,7 +204,7 @@ class StreamClusterer(CenterClusterer):
         return None if state is None else self._make_stream(None, None, state)
 
     def _state_at_hand(self) -> State | None:
-        """Give what the next batch depends on, if anything came before."""
+        """Return the state that the next batch starts from; None before the first one."""
         for run in (self.__dict__.get("_stream"), self.__dict__.get("_run")):
             if run is not None:
                 state: State | None = run.state()
@@ -209,10 +213,10 @@ class StreamClusterer(CenterClusterer):
         return kept
 
     def _go_on_with(self, stream: Run, begun: bool) -> None:
-        """Take over what a run knows after a batch; `begun` says that it has centers."""
+        """Update the estimator after a batch; `begun` says that the run has centers."""
         self._stream, self._state, self._made_with = stream, None, self._settings()
         self._batch = None
-        # Those of the rows of a fit do not belong to the centers any more.
+        # Labels of an earlier fit do not belong to the new centers.
         self._run = self._visited = None
         if begun:
             self._update(stream, None)
@@ -234,7 +238,7 @@ class StreamClusterer(CenterClusterer):
                 "have changed since partial_fit. Use predict(X) or score(X) instead."
             )
         labels, inertia = self._measure(source, weights)
-        # One of them may have been assigned.
+        # The user may have assigned one of them.
         self._labels = labels if self._labels is None else self._labels
         self._inertia = inertia if self._inertia is None else self._inertia
         return self.__dict__["_" + name]
@@ -258,9 +262,9 @@ class StreamClusterer(CenterClusterer):
         self._warn_if_few()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays: labels of the last batch, and what the next batch depends on."""
+        """Pickle plain values and arrays, with the labels of the last batch and the state."""
         if self.__dict__.get("_batch") is not None:
-            # The rows stay behind. Where they have changed there are no labels here either.
+            # The rows are not pickled. If they have changed, there are no labels.
             with suppress(AttributeError):
                 self._needing_a_pass("labels")
         state = super().__getstate__()

@@ -1,4 +1,4 @@
-"""Parameters as users give them, checked and made what the compiled half takes."""
+"""Checks parameters and converts them for the Rust code."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
+from shoal import _core
 
 UNITS = {
     "": 1,
@@ -28,38 +28,38 @@ UNITS = {
 
 #: The largest count that fits the columns of ``history_``.
 MOST = 2**63 - 1
-#: The most bytes that the compiled half can be told.
+#: The largest number of bytes that fits the Rust code's type, a 64-bit integer.
 MOST_BYTES = 2**64 - 1
-#: As many threads as a pool can have.
+#: The largest number of threads that a pool can have.
 MOST_THREADS = 2**16 - 1
 LONGEST_SHOWN = 100
-#: The default of parameters that are amounts of memory.
+#: Default of all memory parameters.
 DEFAULT_MEMORY = "1GB"
 
-#: What :func:`shoal.config_context` sets: threads that ``n_jobs=None`` stands for, bytes that budgets have.
+#: Set by :func:`shoal.config_context`: threads for ``n_jobs=None``, bytes for memory parameters.
 N_THREADS: ContextVar[int | None] = ContextVar("N_THREADS", default=None)
 MEMORY: ContextVar[int | None] = ContextVar("MEMORY", default=None)
 
 
 class ParameterError(ValueError, TypeError):
-    """One or more parameters are of the wrong type or outside their range; all of them are listed."""
+    """One or more parameters have a wrong type or value; the message lists all of them."""
 
 
 class Problems:
-    """What is wrong with parameters, collected so that all of it is said at once."""
+    """Collects the problems of all parameters, to raise them as one error."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
 
     def check(self, rule: Callable[..., object], *given: Any, **more: Any) -> None:
-        """Note what `rule` refuses."""
+        """Call `rule` and record the problem if it raises `ParameterError`."""
         try:
             rule(*given, **more)
         except ParameterError as error:
             self._found.append(str(error))
 
     def add(self, problem: str) -> None:
-        """Note a problem."""
+        """Record a problem."""
         self._found.append(problem)
 
     def refuse(self) -> None:
@@ -69,29 +69,29 @@ class Problems:
 
 
 def shown(value: Any) -> str:
-    """Give a value as one short line, for messages."""
+    """Format a value as one short line, for messages."""
     try:
         text = " ".join(repr(value).split())
     except ValueError:
-        # Python does not print integers of thousands of digits.
+        # `repr` raises for integers of thousands of digits.
         return "an integer of thousands of digits"
     return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Whether `value` is an integer; True and False are not."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
 
 
-def is_real(value: Any) -> bool:
-    """Whether `value` is a real number, infinite ones and NaN included; True and False are not."""
+def is_real(value: Any) -> TypeGuard[float]:
+    """Whether `value` is a real number, infinity or NaN; True and False are not."""
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
         value, (bool, np.bool_)
     )
 
 
-def is_number(value: Any) -> bool:
-    """Whether `value` is a real number that a float can hold, and finite."""
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether `value` is a finite real number in the range of float64."""
     try:
         return is_real(value) and math.isfinite(value)
     except OverflowError:
@@ -99,7 +99,7 @@ def is_number(value: Any) -> bool:
 
 
 def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "") -> int:
-    """Give `value` as an int, if it is one of `least` to `most`; `other` says what else may be given."""
+    """Check that `value` is an integer from `least` to `most`; messages begin with `other`."""
     if not is_whole(value) or value < least:
         raise ParameterError(f"{name} must be {other}an integer of at least {least}, got {shown(value)}")
     if value > most:
@@ -108,14 +108,14 @@ def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "
 
 
 def at_least_0(name: str, value: Any) -> float:
-    """Give `value` as a float, if it is a finite number of at least 0."""
+    """Check that `value` is a finite number of at least 0."""
     if not is_number(value) or value < 0:
         raise ParameterError(f"{name} must be a finite number of at least 0, got {shown(value)}")
     return float(value)
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
-    """Give `value`, if it is one of the texts allowed; those of a later version are refused as such."""
+    """Check that `value` is one of the allowed strings; `later` ones are reserved."""
     if isinstance(value, str) and value in allowed:
         return value
     known = ", ".join(allowed)
@@ -132,9 +132,9 @@ def verbosity(value: Any) -> bool:
 
 
 def memory(name: str, value: Any) -> int:
-    """Bytes of a memory budget.
+    """Convert a memory budget to bytes.
 
-    ``"1GB"``, the default of all budgets, stands for what :func:`shoal.config_context` sets.
+    ``"1GB"``, the default of all budgets, means the budget of :func:`shoal.config_context` if there is one.
     """
     set_for_all = MEMORY.get()
     if isinstance(value, str) and value == DEFAULT_MEMORY and set_for_all is not None:
@@ -143,7 +143,7 @@ def memory(name: str, value: Any) -> int:
 
 
 def n_bytes(name: str, value: Any) -> int:
-    """Bytes of an amount of memory such as ``"1GB"``, ``"500 MiB"`` or a number of bytes."""
+    """Convert an amount of memory such as ``"1GB"``, ``"500 MiB"`` or an int to bytes."""
     amount = -1
     if is_whole(value):
         amount = int(value)
@@ -161,7 +161,7 @@ def n_bytes(name: str, value: Any) -> int:
 
 
 def check_callbacks(problems: Problems, callbacks: Any) -> None:
-    """Note what is wrong with callbacks: any iterable of callables will do."""
+    """Record a problem if `callbacks` is not None or an iterable of callables."""
     if isinstance(callbacks, (str, bytes)) or not (callbacks is None or hasattr(callbacks, "__iter__")):
         problems.add(f"callbacks must be None or a list of callables, got {shown(callbacks)}")
     elif isinstance(callbacks, (list, tuple)):
@@ -171,13 +171,13 @@ def check_callbacks(problems: Problems, callbacks: Any) -> None:
 
 
 def threads(n_jobs: Any, *, tell: bool = True) -> int | None:
-    """Give the number of threads; None is as many as this process may use.
+    """Return the number of threads; None means all that this process may use.
 
-    With `tell` a number that is too large warns.
+    With `tell=True`, warn if the number is too large.
     """
     if n_jobs is None:
         given = N_THREADS.get()
-        # A variable that is no number is refused with the parameters, however short the work is.
+        # Raises for an invalid environment variable, also if the work is too small for threads.
         return _core.requested_threads() if given is None else given
     if not is_whole(n_jobs) or n_jobs == 0:
         raise ParameterError(f"n_jobs must be None, -1 or a number of threads, got {shown(n_jobs)}")
@@ -189,20 +189,20 @@ def threads(n_jobs: Any, *, tell: bool = True) -> int | None:
         return max(1, _core.available_threads() + 1 + int(n_jobs))
     most: int = _core.at_most_threads(n_jobs)
     if n_jobs > most and tell:
-        from ._warn import warn
+        from .warn import warn
 
         warn(f"n_jobs={n_jobs} is more than {most} threads, the most that are used here", RuntimeWarning)
     return most
 
 
 def seed(random_state: Any) -> int:
-    """Give 64 random bits: an int itself, eight bytes drawn from anything else."""
+    """Return a 64-bit seed: `random_state` itself if it is an int, else 8 bytes drawn from it."""
     if is_whole(random_state):
         if not 0 <= random_state < 2**64:
             raise ParameterError(f"random_state must be within 0..2**64 - 1, got {shown(random_state)}")
         return int(random_state)
     if random_state is None or random_state is np.random:
-        # The generator that numpy.random.seed sets, as in scikit-learn.
+        # The global generator that `numpy.random.seed` seeds, as in scikit-learn.
         random_state = np.random.mtrand._rand
     if not isinstance(random_state, (np.random.RandomState, np.random.Generator)):
         raise ParameterError(
@@ -212,12 +212,12 @@ def seed(random_state: Any) -> int:
 
 
 def random_state_of(bits: int) -> np.random.RandomState:
-    """Give the NumPy generator for 64 random bits, to hand to functions of the user."""
+    """Return a NumPy generator seeded with 64 bits, for callables of the user."""
     return np.random.RandomState(bits) if bits < 2**32 else np.random.RandomState(np.random.MT19937(bits))
 
 
 def weights(sample_weight: Any, rows: int | None) -> npt.NDArray[np.float64] | None:
-    """Give weights as the compiled half takes them; it checks the values, and the length if it is unknown."""
+    """Convert weights to float64; the Rust code checks the values, and the length for a stream."""
     if sample_weight is None:
         return None
     given = _array("sample_weight", sample_weight)
@@ -241,7 +241,7 @@ def weights(sample_weight: Any, rows: int | None) -> npt.NDArray[np.float64] | N
 
 
 def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None, int]) -> npt.NDArray[Any]:
-    """Give centers as a C-order array of `dtype`, if they are finite and of that shape."""
+    """Check centers for shape and finite values, and convert them to a C-order array of `dtype`."""
     given = _array(name, value)
     if given.dtype.kind == "c":
         raise ValueError(f"{name} must be real, got complex numbers")
@@ -266,7 +266,7 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
 
 
 def _array(name: str, value: Any) -> npt.NDArray[Any]:
-    """Give an array of any type; what is none, for example a list of uneven lists, is refused by name."""
+    """Convert `value` to an array of any type; errors, as for a ragged list, name the parameter."""
     try:
         return np.asarray(value)
     except (TypeError, ValueError) as error:
@@ -274,7 +274,7 @@ def _array(name: str, value: Any) -> npt.NDArray[Any]:
 
 
 def _numbers(name: str, given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Give an array in C order of `dtype`; what holds no numbers is refused by name."""
+    """Convert an array to `dtype` in C order; errors, as for text, name the parameter."""
     try:
         return np.ascontiguousarray(given, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:

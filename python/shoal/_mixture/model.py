@@ -1,25 +1,28 @@
-"""What a fitted mixture of Gaussians says of rows: components, shares, densities, criteria, samples."""
+"""A fitted mixture of Gaussians: labels, responsibilities, densities, criteria and samples."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _params
-from ._centers import CenterFitter
-from ._core import Source
-from ._results import label_into
+from shoal import _core
+from shoal._common import params as _params
+from shoal._core import Source
+from shoal._fit.centers import CenterFitter
+from shoal._fit.results import label_into
+from shoal.typing import Covariance, PathName, Rows, Search, Weights
 
-SEARCHES = ("exact", "neighbors")
+COVARIANCES: tuple[str, ...] = get_args(Covariance)
+SEARCHES: tuple[str, ...] = get_args(Search)
 
 
 class MixtureOfGaussians(DensityMixin, CenterFitter):
-    """Base of the estimators that end in a mixture of Gaussians: all that its parameters are enough for."""
+    """Base of the Gaussian mixtures: everything that needs only the fitted parameters."""
 
     covariances_: Any
     weights_: npt.NDArray[np.float64]
@@ -37,8 +40,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
             )
         return self.cluster_centers_
 
-    def _mixture(self, search: str = "exact") -> _core.Mixture:
-        """Give the compiled half of the model."""
+    def _mixture(self, search: Search = "exact") -> _core.Mixture:
+        """Return the compiled model."""
         walks = _params.one_of("search", search, SEARCHES) == "neighbors"
         return _core.Mixture(
             self.cluster_centers_,
@@ -50,34 +53,39 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         )
 
     def predict(
-        self, X: Any, out: Any = None, distances: Any = None, *, search: str = "exact"
+        self,
+        X: Rows,
+        out: npt.NDArray[np.int32] | PathName | None = None,
+        distances: npt.NDArray[np.float64] | PathName | None = None,
+        *,
+        search: Search = "exact",
     ) -> npt.NDArray[np.int32]:
         """Label rows with their most likely components.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`, an iterator too; computed in the type of the means.
+            As for :meth:`fit`; an iterator is allowed too. Computed in the type of the means.
         out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go, as for :meth:`KMeans.predict`.
+            Where to write the labels, as for :meth:`shoal.KMeans.predict`.
         distances : ndarray of shape (n_samples,), float64, or path, optional
-            Where the Euclidean distances of rows to the means of their components go, likewise; with
-            ``covariance_type="tied_spherical"`` only.
+            Where to write the Euclidean distance of every row to the mean of its component; only with
+            ``covariance_type="tied_spherical"``.
         search : {"exact", "neighbors"}, default="exact"
-            ``"neighbors"`` looks only at some components, and at the neighbours of the nearest of these:
-            faster for thousands of components, and not always right.
+            ``"neighbors"`` evaluates only some components, and the neighbors of the nearest of these. It is
+            faster for thousands of components, but may miss the most likely component.
 
         Returns
         -------
         ndarray of shape (n_samples,), int32
-            The component of the largest density at every row; the lower index wins a tie.
+            The component with the largest density at every row; the lower index wins a tie.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before :meth:`fit`.
         ValueError, TypeError, OSError, MemoryError
-            As :meth:`KMeans.predict`.
+            As :meth:`shoal.KMeans.predict`.
         """
         model = self._mixture_for(search)
         if out is None and distances is None:
@@ -85,11 +93,14 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
                 self._fitted_rows(X), search != "exact", _params.threads(self.n_jobs, tell=False)
             )
         if search != "exact":
-            raise ValueError(f"search={search!r} gives labels in memory: leave out and distances away")
+            raise ValueError(
+                f"search must be 'exact' with out or distances, got {search!r}. "
+                "Omit out and distances to get the labels in memory."
+            )
         if distances is not None and self.covariance_type != "tied_spherical":
             raise ValueError(
-                "distances are those to the nearest mean, which is not that of the most likely component "
-                f"with covariance_type={self.covariance_type!r}"
+                f"distances must be None with covariance_type={self.covariance_type!r}: the mean of the most "
+                "likely component is not always the nearest one. Use covariance_type='tied_spherical'."
             )
         return label_into(self, X, out, distances)
 
@@ -100,25 +111,25 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
             return super()._labelled(part, first_row, with_distances)
         return self._mixture().predict(part, False, _params.threads(self.n_jobs, tell=False), first_row), None
 
-    def predict_proba(self, X: Any, dense: bool = False, *, search: str = "exact") -> Any:
-        """Give the shares that components have in rows.
+    def predict_proba(self, X: Rows, dense: bool = False, *, search: Search = "exact") -> Any:
+        """Compute the responsibilities of the components for each row.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
             As for :meth:`predict`.
         dense : bool, default=False
-            Whether to give an array, as :class:`sklearn.mixture.GaussianMixture` does. It takes ``8 *
-            n_samples * n_components`` bytes, 8 GB for 1,000,000 rows and 1000 components; the sparse matrix
-            takes at most ``12 * n_samples * n_active``.
+            Whether to return an array, as :class:`sklearn.mixture.GaussianMixture` does. An array takes ``8 *
+            n_samples * n_components`` bytes, 8 GB for 1,000,000 rows and 1000 components. The sparse matrix
+            takes at most ``12 * n_samples * n_active`` bytes.
         search : {"exact", "neighbors"}, default="exact"
             As for :meth:`predict`.
 
         Returns
         -------
         scipy.sparse.csr_array or ndarray of shape (n_samples, n_components), float64
-            For every row at most `n_active` shares above 0, those of the components of the largest densities,
-            which add up to 1.
+            Each row has at most `n_active` values above 0, for the components with the largest densities.
+            They sum to 1.
 
         Raises
         ------
@@ -139,12 +150,12 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         found.sort_indices()
         return found
 
-    def _mixture_for(self, search: str) -> _core.Mixture:
+    def _mixture_for(self, search: Search) -> _core.Mixture:
         check_is_fitted(self, "cluster_centers_")
         return self._mixture(search)
 
-    def score_samples(self, X: Any) -> npt.NDArray[np.float64]:
-        """Give the log density of every row.
+    def score_samples(self, X: Rows) -> npt.NDArray[np.float64]:
+        """Compute the log density of every row.
 
         Parameters
         ----------
@@ -154,7 +165,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Returns
         -------
         ndarray of shape (n_samples,), float64
-            The logarithm of the density, over all components.
+            Logarithm of the density, over all components.
 
         Raises
         ------
@@ -164,21 +175,22 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         model = self._mixture_for("exact")
         return model.log_densities(self._fitted_rows(X), _params.threads(self.n_jobs, tell=False))
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Give the mean log density of rows.
+    def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
+        """Compute the mean log density of rows.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
             As for :meth:`predict`.
         y : ignored
+            Present for scikit-learn compatibility.
         sample_weight : array-like of shape (n_samples,), float or None
             As for :meth:`fit`.
 
         Returns
         -------
         float
-            The mean of :meth:`score_samples` by weight.
+            Weighted mean of :meth:`score_samples`.
 
         Raises
         ------
@@ -188,13 +200,13 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         total, weight = self._log_likelihood(X, sample_weight)
         return total / weight
 
-    def _log_likelihood(self, X: Any, sample_weight: Any) -> tuple[float, float]:
+    def _log_likelihood(self, X: Rows, sample_weight: Weights) -> tuple[float, float]:
         model, source = self._mixture_for("exact"), self._fitted_rows(X)
         weights = _params.weights(sample_weight, source.shape[0])
         return model.log_likelihood(source, weights, _params.threads(self.n_jobs, tell=False))
 
-    def bic(self, X: Any, sample_weight: Any = None) -> float:
-        """Give the Bayesian information criterion; the lower the better.
+    def bic(self, X: Rows, sample_weight: Weights = None) -> float:
+        """Compute the Bayesian information criterion; lower is better.
 
         Parameters
         ----------
@@ -204,8 +216,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Returns
         -------
         float
-            The number of free parameters times the logarithm of the weight of all rows, less twice their log
-            likelihood.
+            The number of free parameters times the logarithm of the total weight, minus twice the
+            log-likelihood.
 
         Raises
         ------
@@ -215,8 +227,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         total, weight = self._log_likelihood(X, sample_weight)
         return float(self._n_free() * math.log(weight) - 2 * total)
 
-    def aic(self, X: Any, sample_weight: Any = None) -> float:
-        """Give the Akaike information criterion; the lower the better.
+    def aic(self, X: Rows, sample_weight: Weights = None) -> float:
+        """Compute the Akaike information criterion; lower is better.
 
         Parameters
         ----------
@@ -226,7 +238,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Returns
         -------
         float
-            Twice the number of free parameters, less twice the log-likelihood of all rows.
+            Twice the number of free parameters, minus twice the log-likelihood of all rows.
 
         Raises
         ------
@@ -236,13 +248,13 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return float(2 * self._n_free() - 2 * self._log_likelihood(X, sample_weight)[0])
 
     def _n_free(self) -> int:
-        """Count the free parameters."""
+        """Return the number of free parameters."""
         k, d = self.cluster_centers_.shape
         free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
         return int(free[self.covariance_type])
 
     def sample(self, n_samples: int = 1) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
-        """Draw rows from the mixture.
+        """Draw random rows from the mixture.
 
         Parameters
         ----------
@@ -252,23 +264,23 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         Returns
         -------
         X : ndarray of shape (n_samples, n_features), of the type of the means
-            The rows, component by component.
+            The rows, ordered by component.
         labels : ndarray of shape (n_samples,), int32
-            The component of each.
+            The component of each row.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before :meth:`fit`.
         ValueError, TypeError
-            For another number of rows.
+            If `n_samples` is not a positive integer.
         """
         check_is_fitted(self, "cluster_centers_")
         n = _params.whole("n_samples", n_samples, 1)
         rng = _params.random_state_of(_params.seed(self.random_state))
         counts = rng.multinomial(n, self.weights_ / self.weights_.sum())
         labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        # A column, or as many as there are features.
+        # One column per feature for "diag", else a single column.
         variances = np.asarray(self.covariances_, dtype=np.float64).reshape(-1, 1)
         if self.covariance_type == "diag":
             variances = self.covariances_

@@ -1,9 +1,10 @@
-"""Spectral clustering of a graph: labels to begin with, from its leading eigenvectors."""
+"""Spectral clustering of an affinity: the start of ``init="spectral"``."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,18 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from sklearn.exceptions import ConvergenceWarning
 
-from .kmeans import KMeans
+from shoal.kmeans import KMeans
 
-#: Residual of an eigenvector, relative to its eigenvalue: far below what tells clusters apart.
+#: Computes the labels of a spectral start; the signature is that of `spectral_labels`.
+Spectral = Callable[..., npt.NDArray[np.int32] | None]
+
+#: Residual of an eigenvector relative to its eigenvalue, far below the differences between clusters.
 TOLERANCE = 1e-4
-#: Rows up to which all eigenvectors are found at once, which is faster; and where a fourth of all is wanted.
+#: Up to so many rows a dense solver is faster; up to the second number if a fourth of all vectors is wanted.
 DENSE_ROWS, DENSE_ROWS_OF_MANY = 400, 4000
-#: Components with fewer rows than this share of a mean cluster are no cluster, and get no eigenvector.
+#: A component with fewer rows than this share of the mean cluster size gets no eigenvector.
 TOO_SMALL = 0.1
-#: Starts of k-means on the eigenvectors: it is quick, and its seeds differ more than its results should.
+#: Starts of k-means on the eigenvectors. They are cheap, and single starts vary too much.
 STARTS = 5
 
 
@@ -30,9 +34,9 @@ def spectral_labels(
 ) -> npt.NDArray[np.int32] | None:
     """Cluster the rows of a symmetric affinity by its leading eigenvectors.
 
-    They are those of ``D**-1/2 W D**-1/2``, each row scaled to length 1 (Ng, Jordan and Weiss, 2001), under
-    our k-means. The eigenvalue 1 has an eigenvector for every connected component, which is known and
-    given, so that the solver finds the others whatever their number.
+    The eigenvectors of ``D**-1/2 W D**-1/2``, each row scaled to length 1, are clustered by
+    :class:`~shoal.KMeans` (Ng, Jordan and Weiss, 2001). The eigenvalue 1 has one eigenvector per connected
+    component. These eigenvectors are known, so the solver only looks for the others.
 
     Parameters
     ----------
@@ -43,14 +47,14 @@ def spectral_labels(
     seed : int
         Seed of k-means.
     n_jobs : int or None
-        Threads of k-means. Eigenvectors are found by one thread, so that they do not depend on its number.
+        Threads of k-means. One thread computes the eigenvectors, so that they do not depend on `n_jobs`.
 
     Returns
     -------
     labels : ndarray of shape (n_samples,), int32, or None
-        -1 for rows of components that are too small to be a cluster, and for rows of further components
-        where there are more of them than clusters. None where most rows lie in components that are too
-        small: the graph does not say which of them belong together.
+        -1 marks rows of components that are too small to be a cluster, and, with more large components
+        than clusters, rows of all but the largest ones. None if most rows lie in components that are too
+        small: the graph does not tell which of these components belong together.
     """
     n, k = affinity.shape[0], n_clusters
     labels = np.full(n, -1, dtype=np.int32)
@@ -63,7 +67,7 @@ def spectral_labels(
     if sizes[large].sum() < n / 2:
         return None
     if len(large) >= k:
-        # Of equal sizes the first.
+        # The stable sort prefers the first of equally large components.
         largest = large[np.argsort(-sizes[large], kind="stable")[:k]]
         for label, part in enumerate(np.sort(largest)):
             labels[parts == part] = label
@@ -76,18 +80,18 @@ def spectral_labels(
 
 
 def embedding(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
-    """Give `k` leading eigenvectors of the normalized affinity, its rows scaled to length 1."""
+    """Return the `k` leading eigenvectors of the normalized affinity, each row scaled to length 1."""
     from threadpoolctl import threadpool_limits
 
     n = W.shape[0]
     degrees = np.asarray(W.sum(axis=1), dtype=np.float64).ravel()
-    # A row without neighbours is a component, whose eigenvector is 1 there.
+    # A row without neighbors is a component of its own, with eigenvector 1.
     degrees[degrees <= 0] = 1.0
     scale = diags(1 / np.sqrt(degrees))
     A = csr_matrix(scale @ W @ scale)
     n_parts, parts = connected_components(W, directed=False)
     known = np.sqrt(degrees / np.bincount(parts, weights=degrees)[parts])
-    # The order in which threads add up would show in the last bits.
+    # With several threads the order of summation would change the last bits.
     with threadpool_limits(1, user_api="blas"):
         if n <= DENSE_ROWS or n <= min(DENSE_ROWS_OF_MANY, 4 * k):
             vectors = np.linalg.eigh(A.toarray())[1][:, : -k - 1 : -1]
@@ -101,7 +105,7 @@ def embedding(W: csr_matrix, k: int) -> npt.NDArray[np.float64]:
 
 
 def leading(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]:
-    """Give the eigenvectors of the largest eigenvalues of `A` that are orthogonal to `U`, which has some."""
+    """Return `count` eigenvectors of the largest eigenvalues of `A`, orthogonal to the known ones in `U`."""
     n = A.shape[0]
     if count == 0:
         return np.empty((n, 0))
@@ -109,7 +113,7 @@ def leading(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]
 
     def product(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         y = A @ x
-        # Those of the eigenvalue 1 get -1, below all that is asked for.
+        # Shifts the known eigenvalue 1 to -1, below all eigenvalues of interest.
         y -= U @ (2.0 * (transposed @ x))
         return np.asarray(y)
 
@@ -122,19 +126,19 @@ def leading(A: csr_matrix, U: csr_matrix, count: int) -> npt.NDArray[np.float64]
         values, vectors = eigsh(operator, k=count, which="LA", v0=first, tol=TOLERANCE, **given)
     except ArpackNoConvergence as error:
         raise ValueError(
-            f'init="spectral" found {len(error.eigenvalues)} of {count} eigenvectors of the affinity: use '
-            "another init, or more neighbours"
+            f'init="spectral" found only {len(error.eigenvalues)} of {count} eigenvectors of the affinity. '
+            "Use another init, or increase n_neighbors."
         ) from error
-    # Orders of equal parts differ between versions.
+    # Versions of SciPy differ in the order of equal eigenvalues.
     found: npt.NDArray[np.float64] = vectors[:, np.argsort(-values, kind="stable")]
     return found
 
 
 def grouped(rows: npt.NDArray[np.float64], k: int, seed: int, n_jobs: int | None) -> npt.NDArray[np.int32]:
-    """Label rows by k-means; every cluster has a row."""
+    """Label rows by k-means, so that every cluster has at least one row."""
     model = KMeans(k, n_init=STARTS, random_state=seed, n_jobs=n_jobs)
     with warnings.catch_warnings():
-        # Fewer distinct rows than clusters.
+        # Raised for fewer distinct rows than clusters; the loop below fills empty clusters.
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = model.fit(np.ascontiguousarray(rows)).labels_.copy()
     sizes = np.bincount(labels, minlength=k)

@@ -1,4 +1,4 @@
-"""One value for every row, as rows come: into an array of the caller, into a file, or into memory."""
+"""Results with one value per row: in memory, in an array of the caller, or in a file."""
 
 from __future__ import annotations
 
@@ -12,45 +12,47 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from . import _params
-from ._core import Source
-from ._files import Name, is_name
-from ._outputs import Mapped, output
-from .data import DataSource, array_source, file_of, is_same_file, refuse_over, source_of_values
+from shoal._common import params as _params
+from shoal._common.files import Name, is_name
+from shoal._common.outputs import Mapped, output
+from shoal._core import Source
+from shoal._rows.arrays import array_source, source_of_values
+from shoal._rows.overwriting import file_of, is_same_file, refuse_over
+from shoal._rows.source import DataSource
 
-#: Rows that are worked on together, of a source that could be read as a whole.
+#: Rows per part of a source with random access.
 PART_ROWS = 1 << 20
-#: What the values are called in a file that has names for its columns.
+#: Column names in files that have them, by parameter.
 COLUMNS = {"out": "label", "distances": "distance"}
 
 
 class Results(ABC):
-    """Where values go, in row order."""
+    """A destination for values in row order."""
 
     @abstractmethod
     def expect(self, rows: int) -> None:
-        """Prepare for so many values, or refuse them."""
+        """Prepare for a number of values; raise if they do not fit."""
 
     @abstractmethod
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Take the next values."""
+        """Store the next values."""
 
-    def prepare(self) -> None:  # noqa: B027 - optional: for outputs whose end may fail
-        """Do all that may fail, but change no file that is there."""
+    def prepare(self) -> None:  # noqa: B027 - optional
+        """Do everything that may fail, without replacing an existing file."""
 
     @abstractmethod
     def finish(self) -> npt.NDArray[Any]:
-        """Give all of them."""
+        """Return all values."""
 
-    def close(self) -> None:  # noqa: B027 - whoever has something to let go of
-        """Let go of what was not finished."""
+    def close(self) -> None:  # noqa: B027 - optional
+        """Release what was not finished."""
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return the destination."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
+        """Close the destination."""
         self.close()
 
 
@@ -64,11 +66,11 @@ class InMemory(Results):
         """Any number will do."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Keep them."""
+        """Store the next values."""
         self._parts.append(values)
 
     def finish(self) -> npt.NDArray[Any]:
-        """Give one array."""
+        """Return all values as one array."""
         return np.concatenate(self._parts)
 
 
@@ -86,12 +88,12 @@ class InArray(Results):
         self._filled = 0
 
     def expect(self, rows: int) -> None:
-        """Refuse any other number than there is room for."""
+        """Raise unless the array has as many values."""
         if rows != len(self._array):
             raise ValueError(f"{self._name} has {len(self._array)} values, X has {rows} rows")
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Copy them."""
+        """Copy the next values."""
         end = self._filled + len(values)
         if end > len(self._array):
             raise ValueError(f"{self._name} has {len(self._array)} values, X has more rows")
@@ -99,16 +101,16 @@ class InArray(Results):
         self._filled = end
 
     def prepare(self) -> None:
-        """Refuse an array that is not full."""
+        """Raise unless the array is full."""
         self.expect(self._filled)
 
     def finish(self) -> npt.NDArray[Any]:
-        """Give the array."""
+        """Return the array."""
         return self._array
 
 
 class InFile(Results):
-    """Values in a file, which appears whole or not at all, and a memory map of them if they are `read`."""
+    """Values in a file; with `read`, also a memory map of them."""
 
     def __init__(self, name: str, path: Name, dtype: npt.DTypeLike, *, read: bool) -> None:
         with ExitStack() as stack:
@@ -126,29 +128,29 @@ class InFile(Results):
         """Any number will do."""
 
     def put(self, values: npt.NDArray[Any]) -> None:
-        """Write them."""
+        """Write the next values."""
         self._output.append(values)
         if self._copy is not None:
             self._copy.append(values)
 
     def prepare(self) -> None:
-        """Put the values on the disk, under no name yet."""
+        """Flush the values to disk; only the rename is left."""
         self._output.prepare()
         if self._copy is not None:
             self._values = self._copy.finish()
 
     def finish(self) -> npt.NDArray[Any]:
-        """Give the file its name, and map the values."""
+        """Rename the file and return the memory map."""
         self._output.finish()
         return np.load(self._path, mmap_mode="r") if self._map_itself else self._values
 
     def close(self) -> None:
-        """Leave nothing of an unfinished file."""
+        """Remove an unfinished file."""
         self._opened.close()
 
 
 def results(name: str, given: Any, dtype: npt.DTypeLike) -> Results:
-    """Say where values go that the parameter `name` asks for."""
+    """Open the destination `given` for the parameter `name`."""
     if given is None:
         return InMemory(dtype)
     if is_name(given):
@@ -163,7 +165,7 @@ def results(name: str, given: Any, dtype: npt.DTypeLike) -> Results:
 
 
 def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
-    """Refuse files and arrays for results that would replace the rows, or each other."""
+    """Raise if results would overwrite the rows or each other, in files or arrays."""
     names = {
         argument: os.fsdecode(given)
         for argument, given in (("out", out), ("distances", distances))
@@ -184,10 +186,10 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
 
 
 def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.int32]:
-    """Label rows with the centers of `model`, block by block; with `distances` those to the center too."""
+    """Label rows with the centers of `model`, block by block, to `out`; distances go to `distances`."""
     refuse_mixed(X, out, distances)
     with ExitStack() as stack:
-        # Outputs that cannot be written are refused before a row is read.
+        # Raises for outputs that cannot be written before any row is read.
         labels = stack.enter_context(results("out", out, np.int32))
         sq_roots = None
         if distances is not None:
@@ -212,11 +214,11 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
                 work(source._source.slice(start, min(n, start + PART_ROWS)), start)
         else:
             first = 0
-            with source._ahead() as blocks:
+            with source._prefetched() as blocks:
                 for block in blocks:
                     work(array_source(block), first)
                     first += len(block)
-        # Both are whole on the disk before one of them replaces an older file.
+        # Both are complete on disk before either replaces an existing file.
         made = [labels] if sq_roots is None else [labels, sq_roots]
         for each in made:
             each.prepare()

@@ -1,4 +1,4 @@
-"""Rows that can only be read in their order, for what wants them at any place: by way of a temporary file."""
+"""Copies streams to a temporary file, for algorithms that need random access."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import _core
-from ._base import opened
-from ._blocks import refuse_once
-from .writing import write
+from shoal import _core
+from shoal.writing import write
+
+from .opening import opened
+from .streams import refuse_once
 
 __all__ = ["at_any_place"]
 
 
 def at_any_place(X: Any, who: str) -> Any:
-    """Give X, or where it can only be read in its order (and not just once) a mapped copy in a file.
+    """Return X, or a mapped copy if X is a re-readable stream.
 
-    The file lies in the folder of temporary files, and is gone when nothing reads it any more. `who` is what
-    a message names.
+    The copy is a temporary file, which is removed once nothing reads it. Messages name `who`.
     """
     refuse_once(X, who)
     rows = opened(X)
@@ -29,14 +29,14 @@ def at_any_place(X: Any, who: str) -> Any:
     refuse_once(rows, who)
     if rows.access == "random":
         return rows
-    # A process that is killed leaves its folder to the next one that makes such a copy.
+    # If this process is killed, the next one that makes such a copy removes the folder.
     folder = _core.TemporaryFolder(Path(tempfile.gettempdir()) / "copied-rows")
     try:
         copy = write(rows, Path(folder.name) / "rows.npy")
         copy._header = rows._header
         return copy
     finally:
-        # What is mapped stays readable without a name, but not everywhere.
+        # POSIX systems keep mapped files readable after their removal.
         if os.name == "posix":
             folder.close()
         else:

@@ -1,20 +1,20 @@
-"""How work on rows that is no fit is watched: by a line on stderr, by callbacks."""
+"""Progress and callbacks of coresets, which have no fit."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
-from . import _params
-from ._core import Step
-from .callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
+from shoal._common import params as _params
+from shoal._core import Step
+from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
 
 
 def watchers_of(callbacks: Any) -> list[Any]:
-    """List callbacks, if they are ones that can watch a coreset being made."""
+    """Return the callbacks as a list; raise for those that need a fit."""
     given = [] if callbacks is None else list(callbacks)
     for callback in given:
         if not callable(callback):
@@ -28,8 +28,8 @@ def watchers_of(callbacks: Any) -> list[Any]:
 
 
 @contextmanager
-def watched(label: str, who: Any, progress: Any, callbacks: Any) -> Iterator[Callable[[int], bool]]:
-    """Tell those who watch of each number of rows that was worked on; whether one of them wants an end."""
+def watched(label: str, who: Any, progress: Any, callbacks: Any) -> Generator[Callable[[int], bool]]:
+    """Yield a function that reports progress in rows to the callbacks; it returns True to stop."""
     watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks)
     begun, steps, seen = time.monotonic(), 0, 0
 
