@@ -48,7 +48,7 @@ BANNED = {
     r"knows nothing": "does not depend on",
     r"what (is|are|was|were) (kept|made|asked|due)": "the noun",
     r"lets? (everybody|everyone) watch": "calls the observers",
-    r"wants? (a|an|the|no|one)": "needs",
+    r"wants (a|an|the|no)": "needs",
     r"shall": "must, should, will",
     r"larger than memory by": "times the memory",
     # American spelling.
