@@ -14,8 +14,10 @@ BIN := $(VENV)/bin
 RUST_VERSION := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 RUST_FILES := $(shell find src -name '*.rs' 2>/dev/null)
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
-# Cargo profile of the module in .venv: `develop` compiles faster, `release` is that of the wheel.
-PROFILE ?= develop
+# Inputs of the compiled module.
+MODULE_FILES := $(RUST_FILES) Cargo.toml Cargo.lock pyproject.toml
+# Python tests that take a few seconds together.
+QUICK := $(patsubst %,tests/python/test_%.py,lint metrics readme reference row_counts seeding unit_weights vectors)
 # The kernel tests run again under these instruction sets, which are below the best one of the machine.
 ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2)
 
@@ -57,15 +59,20 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt
 	@touch $@
 
-$(VENV)/.built: $(RUST_FILES) Cargo.toml Cargo.lock pyproject.toml $(VENV)/.run | check-tools
-	$(BIN)/maturin develop --profile $(PROFILE) --locked
-	@touch $@
+# Tests take any up-to-date module. The profile `develop` compiles faster than `release`, but its kernels are slower.
+$(VENV)/.built: $(MODULE_FILES) $(VENV)/.run | check-tools
+	$(BIN)/maturin develop --profile develop --locked
+	@rm -f $(VENV)/.built-release; touch $@
+
+$(VENV)/.built-release: $(MODULE_FILES) $(VENV)/.run | check-tools
+	$(BIN)/maturin develop --release --locked
+	@touch $(VENV)/.built $@
 
 venv: $(VENV)/.dev ## The virtual environment .venv with all locked packages for development.
 
-build: $(VENV)/.built ## The Python module, compiled into .venv (editable). PROFILE=release: as in the wheel.
+build: $(VENV)/.built-release ## The Python module, compiled into .venv (editable) at full speed, as in the wheel.
 
-demo: $(VENV)/.built ## Set-up on a fresh machine, then `shoal demo`.
+demo: $(VENV)/.built-release ## Set-up on a fresh machine, then `shoal demo`.
 	$(BIN)/shoal demo
 
 # ---------------------------------------------------------------- checks

@@ -1,7 +1,7 @@
 """Check the license, the source and the minimum Rust version of every dependency of the crate.
 
-Usage: ``python tests/dependencies.py``. The allowed licenses are those of ``deny.toml``. The exit status is 1 if a
-dependency breaks a rule.
+Usage: ``python tests/dependencies.py``. The allowed licenses are those of ``deny.toml``. The exit status is 1 if
+a dependency breaks a rule.
 """
 
 import json
@@ -54,7 +54,14 @@ def problems(packages: list[dict[str, Any]], licenses: set[str], rust: str) -> l
 
 def main() -> int:
     """Print what is wrong."""
-    cargo = [os.environ.get("CARGO", "cargo"), "metadata", "--locked", "--all-features", "--format-version", "1"]
+    cargo = [
+        os.environ.get("CARGO", "cargo"),
+        "metadata",
+        "--locked",
+        "--all-features",
+        "--format-version",
+        "1",
+    ]
     packages = json.loads(subprocess.run(cargo, cwd=ROOT, check=True, capture_output=True).stdout)["packages"]
     licenses = set(tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))["licenses"]["allow"])
     rust = tomllib.loads((ROOT / "Cargo.toml").read_text(encoding="utf-8"))["package"]["rust-version"]

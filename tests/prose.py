@@ -1,7 +1,7 @@
 """Find phrases that our style bans, in Markdown, docstrings, comments and messages.
 
-Usage: ``python tests/prose.py [--counts] [PATH ...]``. Without paths, the whole repository is searched. Text in
-backticks and in fenced code is skipped. The exit status is 1 if a phrase was found.
+Usage: ``python tests/prose.py [--counts] [PATH ...]``. Without paths, the whole repository is searched. Text
+in backticks and in fenced code is skipped. The exit status is 1 if a phrase was found.
 """
 
 import argparse
@@ -30,7 +30,7 @@ BANNED = {
     r"same bits": "bit-identical",
     r"(is|are|be|been|being|was|were) refused": "raises an error; must be ...",
     r"on (its|their) way": "during the fit; before it ends",
-    r"of each (row|cluster|center|component|point|sample|feature|thread|tile|block)": "per-row, per-cluster, ...",
+    r"of each (row|cluster|center|component|point|sample|feature|thread|tile|block)": "per-row, ...",
     r"beside(s)? (other|others|work|each other)": "on a shared machine; next to",
     r"held out beside": "held-out rows, validation set",
     r"(next|present) one is (asked|worked)": "prefetch one block",
