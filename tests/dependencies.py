@@ -1,7 +1,7 @@
 """Check the license, the source and the minimum Rust version of every dependency of the crate.
 
-Usage: ``python tests/dependencies.py``. The allowed licenses are those of ``deny.toml``. The exit status is 1 if
-a dependency breaks a rule.
+Usage: ``python tests/dependencies.py``. The allowed licenses are those of ``deny.toml``. The exit status is
+1 if a dependency breaks a rule.
 """
 
 import json
