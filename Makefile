@@ -59,7 +59,7 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt
 	@touch $@
 
-# Tests take any up-to-date module. The profile `develop` compiles faster than `release`, but its kernels are slower.
+# Tests take any up-to-date module. The profile `develop` compiles incrementally, with kernels that may be some percent slower.
 $(VENV)/.built: $(MODULE_FILES) $(VENV)/.run | check-tools
 	$(BIN)/maturin develop --profile develop --locked
 	@rm -f $(VENV)/.built-release; touch $@
