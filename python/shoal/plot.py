@@ -115,7 +115,7 @@ def require_matplotlib() -> None:
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
-        raise ValueError("curves need matplotlib: pip install 'shoal[plot]'")
+        raise ValueError("curves need matplotlib: pip install 'shoal-cluster[plot]'")
 
 
 @dataclass(frozen=True)

@@ -431,7 +431,7 @@ def test_without_matplotlib_nothing_is_begun(capsys, rows, tmp_path, monkeypatch
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setattr(shoal.KMeans, "iter_fit", lambda *_: pytest.fail("work was begun"))
     text = failure(capsys, *verb, rows, "-k", 3, "--quiet", "--plot", tmp_path / "p.png")
-    assert text == "shoal: error: curves need matplotlib: pip install 'shoal[plot]'"
+    assert text == "shoal: error: curves need matplotlib: pip install 'shoal-cluster[plot]'"
 
 
 # ---------------------------------------------------------------- as a program

@@ -710,7 +710,7 @@ def test_a_file_that_becomes_another_between_two_passes(tmp_path):
 def test_packages_that_are_missing(package, extra, name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     (tmp_path / name).touch()
-    with pytest.raises(ImportError, match=rf"{name} needs {package}: pip install 'shoal\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf"{name} needs {package}: pip install 'shoal-cluster\[{extra}\]'"):
         shoal.open(tmp_path / name)
 
 

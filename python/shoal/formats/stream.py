@@ -73,7 +73,7 @@ def required(package: str, extra: str, what: str) -> Any:
         return import_module(package)
     except ImportError as error:
         missing = package.partition(".")[0]
-        raise ImportError(f"{what} needs {missing}: pip install 'shoal[{extra}]'") from error
+        raise ImportError(f"{what} needs {missing}: pip install 'shoal-cluster[{extra}]'") from error
 
 
 def chunk_limit(given: Any) -> int:
