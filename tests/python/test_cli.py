@@ -123,7 +123,7 @@ def test_raw_files(capsys, tmp_path):
     text = failure(capsys, "info", tmp_path / "rows.bin", "--shape", "40,5", "--dtype", "u1")
     assert "200 bytes" in text
     failure(capsys, "info", tmp_path / "rows.bin", "--shape", "40,0", "--dtype", "u1", status=2)
-    assert "no type 'u9'" in failure(
+    assert "number type such as u1, i2, float32, float64 or bfloat16, got 'u9'" in failure(
         capsys, "info", tmp_path / "rows.bin", "--shape", "40,4", "--dtype", "u9", status=2
     )
 
@@ -139,6 +139,7 @@ def test_settings_are_checked(capsys, rows):
     fit = ["fit", rows, "-k", 3, "--quiet"]
     text = failure(capsys, *fit, "--set", "n_clustres=3", status=2)
     assert "no parameter 'n_clustres'" in text
+    assert text.endswith(". Did you mean 'n_clusters'?")
     for name in ("n_init", "tol", "metric", "bounds_memory"):
         assert name in text
     assert "callbacks" not in text
@@ -182,7 +183,9 @@ def test_empty_names(capsys, rows):
 
 
 def test_unknown_methods_are_refused(capsys, rows):
-    assert "no method 'means'" in failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
+    text = failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
+    assert "must be one of kmeans, minibatch, " in text
+    assert text.endswith("got 'means'. Did you mean 'kmeans'?")
 
 
 def test_wrong_usage(capsys, rows):

@@ -176,7 +176,7 @@ def test_other_numbers_of_rows_held_out(capsys, rows):
     assert (found["fitted_rows"], found["validation_rows"]) == (2000, 1000)
     for count in (0, -1, 3000, 3001):
         text = failure(capsys, "compare", rows, "-k", 4, "--methods", "kmeans", "--held-out", count, status=2)
-        assert "--held-out must lie between 1 and 2999" in text
+        assert "--held-out must be between 1 and 2999" in text
         assert text.endswith(f"got {count}")
 
 
@@ -192,7 +192,7 @@ def test_rows_of_another_file_judge(capsys, rows, tmp_path):
     failure(capsys, *args, "--validation", tmp_path / "judges.npy", "--held-out", 5, status=2)
     np.save(tmp_path / "judges.npy", X[:, :2])
     text = failure(capsys, *args, "--quiet", "--validation", tmp_path / "judges.npy")
-    assert "3 columns, those to score 2" in text
+    assert "--validation must have as many columns as DATA, 3, got 2" in text
 
 
 def test_rows_in_an_order_that_means_something(capsys, tmp_path):
@@ -204,7 +204,7 @@ def test_rows_in_an_order_that_means_something(capsys, tmp_path):
     done = program(*args)
     assert done.returncode == 0
     assert re.fullmatch(
-        r"shoal: warning: the mean squared distance of scored rows is .* --shuffle.*\n", done.stderr
+        r"shoal: warning: the mean squared distance is .* for scored rows .* --shuffle.*\n", done.stderr
     )
     status, out, err = run(capsys, *args, "--shuffle", "--json")
     assert (status, err) == (0, "")
@@ -252,7 +252,7 @@ def test_settings_are_checked(capsys, rows, two):
     assert "given twice" in failure(capsys, *args, "tol=0", "--set", "kmeans.tol=1", status=2)
     assert "no parameter 'callbacks'" in failure(capsys, *args, "kmeans.callbacks=3", status=2)
     assert "NAME=VALUE" in failure(capsys, *args, "tol", status=2)
-    assert "no method 'mine'" in failure(capsys, *args, "mine.tol=1", status=2)
+    assert "got 'mine'" in failure(capsys, *args, "mine.tol=1", status=2)
     text = failure(capsys, "compare", rows, "-k", 3, "--methods", "kmeans", "--set", "vrkm.tol=1", status=2)
     assert "vrkm is not among the methods to compare: kmeans" in text
 
@@ -280,10 +280,10 @@ def test_given_centers_are_the_start_of_every_method(capsys, rows, two, tmp_path
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        ("kmeans,means", "no method 'means'"),
-        ("", "no method ''"),
-        ("kmeans,", "no method ''"),
-        ("kmeans,kmeans", "kmeans is named twice"),
+        ("kmeans,means", "got 'means'. Did you mean 'kmeans'?"),
+        ("", "got ''"),
+        ("kmeans,", "got ''"),
+        ("kmeans,kmeans", "kmeans is given twice"),
     ],
 )
 def test_names_of_methods(capsys, rows, names, why):
@@ -300,7 +300,8 @@ def test_methods_that_this_version_lacks(capsys, rows):
 def test_methods_without_centers_are_not_compared(capsys, rows, monkeypatch):
     monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "kmodes": methods.Method("KMeans")})
     text = failure(capsys, "compare", rows, "-k", 3, "--methods", "kmodes", status=2)
-    assert "kmodes has no energy to compare; those that have: kmeans" in text
+    assert "must be some of kmeans" in text
+    assert "got kmodes, which has no energy to compare" in text
 
 
 def test_options_that_a_method_lacks(capsys, rows, monkeypatch):
@@ -414,7 +415,7 @@ def test_the_picture_of_a_fit(capsys, rows, tmp_path, monkeypatch):
     assert found["inertia"] == model.inertia_
     status, out, _ = run(capsys, "fit", rows, "-k", 10, *more[2:], "--quiet")
     assert status == 0
-    assert f"{found['validation_energy']:.9g} a row ({tmp_path / 'judges.npy'})" in out
+    assert f"{found['validation_energy']:.9g} per row ({tmp_path / 'judges.npy'})" in out
 
 
 def test_pictures_of_energies_that_are_all_the_same(tmp_path):

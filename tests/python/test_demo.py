@@ -96,7 +96,7 @@ def test_a_difference_is_a_failure(monkeypatch, capsys, tmp_path, shown):
         assert cli.main(["demo", "--compare", "--quiet"]) == 1
         out, err = capsys.readouterr()
         assert "DIFFERS" in out
-        assert err == "shoal: error: the result differs from scikit-learn's\n"
+        assert err == "shoal: error: the result differs from the result of scikit-learn\n"
 
 
 def test_the_default_folder_stays(monkeypatch, capsys, tmp_path):

@@ -282,9 +282,9 @@ def test_keys(tmp_path):
             assert source.shape == rows.shape
             assert source.dtype == rows.dtype
             assert (np.concatenate(list(source.blocks())) == rows).all()
-        with pytest.raises(ValueError, match=rf"{name}: holds 2 arrays, name one with key=: '\S+', '\S+'"):
+        with pytest.raises(ValueError, match=rf"{name}: holds 2 arrays. Choose one with key=: '\S+', '\S+'"):
             shoal.open(tmp_path / name)
-        with pytest.raises(ValueError, match=rf"{name}: there is no array 'Z'; there are: '\S+', '\S+'"):
+        with pytest.raises(ValueError, match=rf"{name}: key must be one of '\S+', '\S+', got 'Z'"):
             shoal.open(tmp_path / name, key="Z")
 
 
@@ -461,37 +461,40 @@ def test_stored_arrays_are_not_loaded(tmp_path, monkeypatch):
 
 
 BAD = {
-    "nulls": (pa.table({"a": [1.0, 2.0], "b": [3.0, None]}), "column 'b' holds a null at row 1"),
+    "nulls": (
+        pa.table({"a": [1.0, 2.0], "b": [3.0, None]}),
+        "column 'b' must not hold missing values, got a null at row 1",
+    ),
     "null vectors": (
         pa.table({"v": pa.array([[1, 2], [3, 4], None], pa.list_(pa.int8(), 2))}),
-        "column 'v' holds a null at row 2",
+        "column 'v' must not hold missing values, got a null at row 2",
     ),
     "nulls in vectors": (
         pa.table({"v": pa.array([[1, 2], [3, None]], pa.list_(pa.int8(), 2))}),
-        "column 'v' holds a null at row 1",
+        "column 'v' must not hold missing values, got a null at row 1",
     ),
     "strings": (
         pa.table({"a": [1.0, 2.0], "s": ["x", "y"]}),
-        "column 's' is of type (large_)?string; choose",
+        "column 's' is of type (large_)?string. Choose",
     ),
     "ragged": (pa.table({"r": [[1.0], [2.0, 3.0]]}), "column 'r' is of type .*list<.*>, lists of any length"),
     "nested": (
         pa.table({"n": pa.array([[[1.0], [2.0]]], pa.list_(pa.list_(pa.float32(), 1), 2))}),
-        "column 'n' holds vectors of type fixed_size_list<.*: rows are real numbers",
+        "column 'n' must hold vectors of real numbers, got vectors of type fixed_size_list<",
     ),
-    "struct": (pa.table({"t": [{"x": 1.0}]}), r"column 't' is of type struct<x: double>; choose"),
+    "struct": (pa.table({"t": [{"x": 1.0}]}), r"column 't' is of type struct<x: double>. Choose"),
     "dates": (
         pa.table({"d": pa.array([0], pa.timestamp("s"))}),
-        r"column 'd' is of type timestamp\[\w+\]; choose",
+        r"column 'd' is of type timestamp\[\w+\]. Choose",
     ),
     "decimals": (pa.table({"d": pa.array([1], pa.decimal128(5))}), "column 'd' is of type decimal128"),
     "dictionary": (
         pa.table({"k": pa.array(["x", "y", "x"]).dictionary_encode()}),
-        "column 'k' is of type dictionary<.*>; choose",
+        "column 'k' is of type dictionary<.*>. Choose",
     ),
     "beside vectors": (
         vectors(made("int8"), a=np.arange(203)),
-        "column 'v' holds vectors, and there are other columns beside it; choose",
+        "column 'v' holds vectors, so it must be the only column, got 2 columns. Choose",
     ),
 }
 
@@ -518,18 +521,18 @@ def test_columns_that_are_not_there(tmp_path):
         pa.table({"a": [1.0], "A": [2.0]}).rename_columns(["a", "a"]), tmp_path / "two.parquet"
     )
     refused = [
-        ({"columns": ["c0", "z"]}, "x.parquet", "x.parquet: there is no column 'z'; there are: 'c0', 'c1', "),
-        ({"columns": [3]}, "x.parquet", "x.parquet: there is no column 3; there are: 'c0', "),
-        ({"columns": ["c0", "c0"]}, "x.parquet", "x.parquet: columns names 'c0' twice"),
-        ({"columns": []}, "x.parquet", "x.parquet: there are no columns"),
+        ({"columns": ["c0", "z"]}, "x.parquet", "x.parquet: columns must be among 'c0', 'c1', .*, got 'z'"),
+        ({"columns": [3]}, "x.parquet", "x.parquet: columns must be among 'c0', .*, got 3"),
+        ({"columns": ["c0", "c0"]}, "x.parquet", "x.parquet: columns must be distinct, got 'c0' twice"),
+        ({"columns": []}, "x.parquet", "x.parquet: has no columns"),
         ({"key": "c0"}, "x.parquet", "x.parquet: key='c0' does not belong to .parquet files"),
         (
             {"shape": (1, 1), "dtype": "u1"},
             "x.parquet",
             "an .parquet file has its own shape",
         ),
-        ({}, "x.arrow", "x.arrow: there are no columns"),
-        ({}, "two.parquet", "two.parquet: several columns are called 'a'"),
+        ({}, "x.arrow", "x.arrow: has no columns"),
+        ({}, "two.parquet", "two.parquet: has several columns with the name 'a'"),
     ]
     for given, name, text in refused:
         with pytest.raises(ValueError, match=text):
@@ -573,20 +576,26 @@ def test_parts_that_do_not_fit_together(tmp_path):
     [
         (
             lambda p: hdf5_file(p / "x.h5", np.zeros(3)),
-            r"x\.h5\['/X'\]: rows are a 2-D array, got shape \(3,\)",
+            r"x\.h5\['/X'\]: must be a 2-D array, got shape \(3,\)",
         ),
-        (lambda p: hdf5_file(p / "x.h5", np.zeros((0, 3))), "0 rows of 3 columns are nothing to work on"),
+        (
+            lambda p: hdf5_file(p / "x.h5", np.zeros((0, 3))),
+            "must have at least one row and one column, got 0 x 3",
+        ),
         (
             lambda p: hdf5_file(p / "x.h5", np.zeros((2, 3), complex)),
-            "holds complex128: rows are real numbers",
+            "must hold real numbers, got complex128",
         ),
-        (lambda p: hdf5_file(p / "x.h5", np.array([[b"ab"]])), "holds .*S2.*: rows are real numbers"),
+        (lambda p: hdf5_file(p / "x.h5", np.array([[b"ab"]])), "must hold real numbers, got .*S2"),
         (
             lambda p: zarr_store(p / "x.zarr", np.zeros((1, 2, 3))),
-            r"rows are a 2-D array, got shape \(1, 2, 3\)",
+            r"must be a 2-D array, got shape \(1, 2, 3\)",
         ),
-        (lambda p: tensor_file(p / "x.safetensors", np.zeros(3)), r"rows are a 2-D tensor, got shape \(3,\)"),
-        (lambda p: tensor_file(p / "x.safetensors", np.zeros((2, 2), "complex64")), "holds 'C64': rows are"),
+        (lambda p: tensor_file(p / "x.safetensors", np.zeros(3)), r"must be a 2-D tensor, got shape \(3,\)"),
+        (
+            lambda p: tensor_file(p / "x.safetensors", np.zeros((2, 2), "complex64")),
+            "type must be one of BOOL, .*, got 'C64'",
+        ),
         (lambda p: tensor_file(p / "x.safetensors", np.zeros((0, 2))), "nothing to work on"),
     ],
 )
@@ -710,7 +719,7 @@ def test_a_file_that_becomes_another_between_two_passes(tmp_path):
 def test_packages_that_are_missing(package, extra, name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     (tmp_path / name).touch()
-    with pytest.raises(ImportError, match=rf"{name} needs {package}: pip install 'shoal\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf"{name} needs {package}: pip install 'shoal-cluster\[{extra}\]'"):
         shoal.open(tmp_path / name)
 
 
@@ -807,5 +816,5 @@ def test_command_line(tmp_path):
         check=False,
     )
     assert refused.returncode == 1
-    assert "x.parquet: column 'v' holds vectors, and there are other columns" in refused.stderr
+    assert "x.parquet: column 'v' holds vectors, so it must be the only column" in refused.stderr
     shutil.rmtree(tmp_path)
