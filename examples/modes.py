@@ -2,8 +2,8 @@
 
     python examples/modes.py modes.png [data.npz]
 
-Each mode is a row of the data, so it looks like a digit. A mean is a blurred average. The default data are the
-images that ship with the package. An .npz file must have a member X.
+Each mode is a row of the data, so it looks like a digit. A mean is a blurred average. The default data are
+the images that ship with the package. An .npz file must have a member X.
 """
 
 import sys

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import csv
 import datetime as dt
 import importlib.metadata
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +83,52 @@ def description(packages: Iterable[str]) -> dict[str, str]:
         "commit": commit,
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
+
+
+def announce(head: dict[str, str]) -> None:
+    """Print the head of a result."""
+    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+
+
+def announced(packages: Iterable[str]) -> dict[str, str]:
+    """Describe this run as :func:`description` does, and print the description."""
+    head = description(packages)
+    announce(head)
+    return head
+
+
+# ---------------------------------------------------------------- command line
+
+
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """Make a parser whose help shows the docstring of a program with its line breaks."""
+    return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def add_options(
+    to: argparse.ArgumentParser, *, quick: str, threads: bool = False, worker: Sequence[str] | bool = False
+) -> None:
+    """Add the options that most programs share.
+
+    Parameters
+    ----------
+    to : argparse.ArgumentParser
+        The parser.
+    quick : str
+        What ``--quick`` changes.
+    threads : bool
+        Whether to add ``--threads``; the default is all cores.
+    worker : sequence of str or bool
+        Values of the hidden option ``--worker``, or True for a flag; False for programs without workers.
+    """
+    if threads:
+        to.add_argument("--threads", type=int, default=cores(), help="default: all cores")
+    to.add_argument("--csv", help="file for the table (default: a new one in benches/results/<processor>/)")
+    to.add_argument("--quick", action="store_true", help=quick)
+    if worker is True:
+        to.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    elif worker:
+        to.add_argument("--worker", choices=list(worker), help=argparse.SUPPRESS)
 
 
 # ---------------------------------------------------------------- data
@@ -226,6 +274,16 @@ class Worker:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+@contextlib.contextmanager
+def closing(workers: Iterable[Worker]) -> Iterator[None]:
+    """Close all workers at the end of a block, also those that were added to a view within the block."""
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.close()
 
 
 def serve(handler: Callable[..., Any]) -> None:

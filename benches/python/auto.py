@@ -235,9 +235,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="+", metavar="NAME", help="default: all sets in SHOAL_DATA")
     parser.add_argument("--clusters", nargs="+", type=int, default=list(CLUSTERS))
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, common.cores()}))
@@ -259,38 +257,33 @@ def main() -> None:
         with path.open(encoding="utf-8", newline="") as file:
             table = list(csv.DictReader(line for line in file if not line.startswith("#")))
     done = {(row["data"], int(row["k"]), int(row["threads"])) for row in table}
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     path.parent.mkdir(parents=True, exist_ok=True)
     workers = {at: common.Worker(__file__, args.clock, threads=at) for at in args.threads}
     columns: list[str] = list(table[0]) if table else []
     begun = time.perf_counter()
-    try:
-        with path.open("a", encoding="utf-8", newline="") as file:
-            file.writelines(f"# {key}: {value}\n" for key, value in head.items())
-            for name in args.data or sets():
-                shown = []
-                for k in args.clusters:
-                    for at in args.threads:
-                        if (name, k, at) in done:
-                            continue
-                        args.at = at
-                        line = measure(name, k, workers[at], args)
-                        if line is None:
-                            continue
-                        writer = csv.DictWriter(file, columns or list(line), lineterminator="\n")
-                        if not columns:
-                            columns = list(line)
-                            writer.writeheader()
-                        writer.writerow(line)
-                        file.flush()
-                        shown.append(line)
-                table += shown
-                if shown:
-                    print("\n" + common.table(shown, COLUMNS), flush=True)
-    finally:
-        for worker in workers.values():
-            worker.close()
+    with common.closing(workers.values()), path.open("a", encoding="utf-8", newline="") as file:
+        file.writelines(f"# {key}: {value}\n" for key, value in head.items())
+        for name in args.data or sets():
+            shown = []
+            for k in args.clusters:
+                for at in args.threads:
+                    if (name, k, at) in done:
+                        continue
+                    args.at = at
+                    line = measure(name, k, workers[at], args)
+                    if line is None:
+                        continue
+                    writer = csv.DictWriter(file, columns or list(line), lineterminator="\n")
+                    if not columns:
+                        columns = list(line)
+                        writer.writeheader()
+                    writer.writerow(line)
+                    file.flush()
+                    shown.append(line)
+            table += shown
+            if shown:
+                print("\n" + common.table(shown, COLUMNS), flush=True)
     print(f"\n{time.perf_counter() - begun:.0f} s")
     print("\n".join(summary(table)))
     print(f"kept as {path}")

@@ -288,9 +288,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     own = ["auto", "lloyd", "yinyang", "hamerly", "elkan", "exponion"]
     parser.add_argument(
         "--data", nargs="+", metavar="NAME:K[:f32|f64]", help="default: the sets with targets"
@@ -300,10 +298,12 @@ def main() -> None:
     parser.add_argument("--by-sweep", action="store_true", help="milliseconds of single sweeps")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds, a start each (default 3)")
     parser.add_argument("--sweeps", type=int, default=1000, help="most sweeps of a fit (default 1000)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="5,000 rows, 1 round, 50 sweeps, nothing kept")
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    common.add_options(
+        parser,
+        quick="5,000 rows, 1 round, 50 sweeps, no result file",
+        threads=True,
+        worker=["shoal", "sklearn"],
+    )
     args = parser.parse_args()
     if args.worker:
         # Of empty clusters, which all the methods have alike.
@@ -319,12 +319,11 @@ def main() -> None:
     methods = args.methods or (["auto", "lloyd"] if args.grid else [*own, *PEERS])
     grid = [f"{name}:{k}" for name in GRID_SETS for k in GRID_CLUSTERS]
     specs = args.data or (grid if args.grid else list(TARGETS))
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     libraries = dict.fromkeys(library_of(method)[0] for method in methods)
     workers = {name: common.Worker(__file__, name, threads=args.threads) for name in libraries}
     rows = []
-    try:
+    with common.closing(workers.values()):
         if args.by_sweep:
             columns = {"data": "", "k": "d", "sweep": "", "changed": ".4f"}
             columns |= {f"{method} ms": ".2f" for method in methods}
@@ -340,9 +339,6 @@ def main() -> None:
             print("\n" + common.table(part, COLUMNS))
             print("\n".join(verdicts(part, grid=args.grid)), flush=True)
             rows += part
-    finally:
-        for worker in workers.values():
-            worker.close()
     lines = verdicts(rows, grid=args.grid)
     print("\nin all:\n" + "\n".join(lines))
     head |= {f"target {number}": line for number, line in enumerate(lines, 1)}

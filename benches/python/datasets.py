@@ -9,7 +9,6 @@ alone, but for the rounding of matrix products, which may differ by one in a gre
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib.util
 import itertools
@@ -174,9 +173,7 @@ def parts_of(name: str, *, quick: bool = False, seed: int = 0) -> tuple[np.ndarr
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("sets", nargs="*", metavar="SET", help=f"some of: {', '.join(SETS)} (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows")

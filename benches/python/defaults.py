@@ -327,14 +327,11 @@ PARTS: dict[str, tuple[Callable[[argparse.Namespace], tuple[Table, list[str]]], 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--seeds", type=int, default=5, help="starts (default 5; 3 more of `vrkm`)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, 1 start, nothing kept")
+    common.add_options(parser, quick="a tenth of the rows, 1 start, no result file")
     args = parser.parse_args()
     if args.quick:
         args.seeds = 1
@@ -342,8 +339,7 @@ def main() -> None:
         parser.error("at least 1 start")
     # Of empty clusters, and of clusters that starve.
     warnings.simplefilter("ignore")
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     table: Table = []
     for name in args.parts:
         measure, columns = PARTS[name]

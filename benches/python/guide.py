@@ -173,23 +173,18 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--data", nargs="+", metavar="NAME:K", default=SETS)
     parser.add_argument("--rows", type=int, default=60_000, help="most rows of a set (default 60,000)")
     parser.add_argument("--rounds", type=int, default=3, help="seeds (default 3)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="3,000 rows, 1 round, nothing kept")
+    common.add_options(parser, quick="3,000 rows, 1 round, no result file", threads=True)
     args = parser.parse_args()
     if args.quick:
         args.rows, args.rounds = 3_000, 1
     # Of runs that end at max_iter, and of empty clusters.
     warnings.simplefilter("ignore")
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     path = args.csv or str(common.results("guide", "csv"))
     table, lines = [], []
     for part in args.part:

@@ -77,11 +77,9 @@ def fits(args: argparse.Namespace) -> list[dict[str, Any]]:
             bound = ROW_BYTES.get(how, 16) * n + 8 * int(k) * d + 64e6
             for threads in sorted({1, args.threads}):
                 worker = common.Worker(__file__, threads=threads)
-                try:
+                with common.closing([worker]):
                     worker.call("import")
                     (inertia, sweeps), peak = worker.watched("fit", how, str(path), int(k), args.sweeps)
-                finally:
-                    worker.close()
                 row = {"what": f"fit, {how}", "data": name, "n": n, "d": d, "k": int(k), "threads": threads}
                 use = {"sweeps": sweeps, "MB": peak / 1e6, "bound MB": bound / 1e6, "of bound": peak / bound}
                 copies = {"file MB": n * d / 1e6, "as f32 MB": 4 * n * d / 1e6, "inertia": inertia}
@@ -131,9 +129,7 @@ IMPORT_COLUMNS = {"what": "", "ms": ".0f", "ms over sklearn": "+.0f", "ms over s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument(
         "--data", default="sift_bsds_trainval:256", metavar="NAME:K", help="a set of type uint8"
     )
@@ -142,11 +138,8 @@ def main() -> None:
     )
     parser.add_argument("--sweeps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=15, help="rounds of the imports (default 15)")
-    parser.add_argument("--threads", type=int, default=common.cores())
     parser.add_argument("--folder", help="where the file is written (default: the system's temporary folder)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="200,000 rows, 3 rounds, nothing kept")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    common.add_options(parser, quick="200,000 rows, 3 rounds, no result file", threads=True, worker=True)
     args = parser.parse_args()
     if args.worker:
         common.serve(handler)
@@ -157,8 +150,7 @@ def main() -> None:
         args.rows, args.rounds, args.sweeps = min(args.rows, 200_000), 3, 1
     if not common.anonymous(os.getpid()):
         raise SystemExit("this system does not tell anonymous memory (RssAnon in /proc/self/status)")
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     rows = imports(args.rounds)
     print("\n" + common.table(rows, IMPORT_COLUMNS), flush=True)
     more = fits(args)

@@ -149,9 +149,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument(
         "--data",
         nargs="*",
@@ -162,10 +160,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200, help="batches (default 200)")
     parser.add_argument("--batch", type=int, default=1024, help="rows of a batch (default 1024)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of fits (default 5)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20 batches, 1 round, nothing kept")
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    common.add_options(
+        parser, quick="20 batches, 1 round, no result file", threads=True, worker=["shoal", "sklearn"]
+    )
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler(args.worker))
@@ -174,21 +171,16 @@ def main() -> None:
         parser.error(f"at least 1 step, round and row, and 1 to {common.cores()} threads")
     if args.quick:
         args.steps, args.rounds = min(args.steps, 20), 1
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     workers = {peer: common.Worker(__file__, peer, threads=args.threads) for peer in ("shoal", "sklearn")}
     rows = []
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            parts = [lambda spec=spec: rates(spec, workers, args, folder) for spec in args.data]
-            for part in [*parts, lambda: growth(workers, args, folder)]:
-                found = part()
-                print("\n" + common.table(found, COLUMNS), flush=True)
-                rows += found
-    finally:
-        for worker in workers.values():
-            worker.close()
+    with common.closing(workers.values()), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parts = [lambda spec=spec: rates(spec, workers, args, folder) for spec in args.data]
+        for part in [*parts, lambda: growth(workers, args, folder)]:
+            found = part()
+            print("\n" + common.table(found, COLUMNS), flush=True)
+            rows += found
     common.keep("minibatch", head, rows, args.csv, args.quick)
 
 

@@ -252,17 +252,13 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     default = ["sift_bsds_trainval:1024", "mnist_70k:256", "cover_286k:50", "uk_accidents_lnglat_140k:100"]
     parser.add_argument("--data", nargs="+", default=default, metavar="NAME:K[:f32|f64]")
     parser.add_argument("--peers", nargs="+", default=list(FITS), choices=list(FITS))
     parser.add_argument("--sweeps", type=int, default=5, help="sweeps that are timed (default 5)")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20,000 rows, 2 rounds, nothing kept")
+    common.add_options(parser, quick="20,000 rows, 2 rounds, no result file", threads=True)
     parser.add_argument("--worker", choices=list(FITS), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -277,16 +273,13 @@ def main() -> None:
     workers, missing = start_workers(args.peers, args.threads)
     for line in missing:
         head[line.split(":")[0]] = line.split(": ", 1)[1]
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    common.announce(head)
     rows = []
-    try:
+    with common.closing(workers.values()):
         for spec in args.data:
             part = measure(spec, workers, args)
             print("\n" + common.table(part, COLUMNS), flush=True)
             rows += part
-    finally:
-        for worker in workers.values():
-            worker.close()
     common.keep("peers", head, rows, args.csv, args.quick)
 
 

@@ -122,16 +122,13 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="+", default=["sift_bsds_trainval:1024"], metavar="NAME:K[:f32|f64]")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
     parser.add_argument("--sweeps", type=int, default=5, help='sweeps after init="auto" (default 5)')
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20,000 rows, 1 round, nothing kept")
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    common.add_options(
+        parser, quick="20,000 rows, 1 round, no result file", threads=True, worker=["shoal", "sklearn"]
+    )
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler(args.worker))
@@ -140,18 +137,14 @@ def main() -> None:
         parser.error(f"at least 1 sweep and 1 round, and 1 to {common.cores()} threads")
     if args.quick:
         args.rounds = 1
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     workers = {peer: common.Worker(__file__, peer, threads=args.threads) for peer in ("shoal", "sklearn")}
     rows = []
-    try:
+    with common.closing(workers.values()):
         for spec in args.data:
             part = measure(spec, workers, args)
             print("\n" + common.table(part, COLUMNS), flush=True)
             rows += part
-    finally:
-        for worker in workers.values():
-            worker.close()
     common.keep("seeding", head, rows, args.csv, args.quick)
 
 

@@ -190,12 +190,10 @@ def sweeps(worker: common.Worker, args: argparse.Namespace, folder: Path) -> lis
 def peak(held: Path, path: Path, args: argparse.Namespace) -> int:
     """Anonymous memory of a sweep over a file, in a process that has not read any before."""
     worker = common.Worker(__file__, threads=args.threads)
-    try:
+    with common.closing([worker]):
         worker.call("begin")
         worker.call("hold", str(held), args.clusters)
         return worker.watched("sweep", str(path), args.clusters)[1]
-    finally:
-        worker.close()
 
 
 def fits(worker: common.Worker, args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
@@ -235,20 +233,15 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--gigabytes", type=float, default=1.0, help="of rows in each file (default 1)")
     parser.add_argument("--clusters", type=int, default=256, help="of a sweep (default 256)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the warm fit (default 1,000,000)")
     parser.add_argument("--fit-clusters", type=int, default=1024, help="of the warm fit (default 1024)")
     parser.add_argument("--sweeps", type=int, default=5, help="of the warm fit (default 5)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
-    parser.add_argument("--threads", type=int, default=common.cores())
     parser.add_argument("--folder", help="where the files are made (default: that of temporary files)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20 MB, 1 round, nothing kept")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    common.add_options(parser, quick="20 MB, 1 round, no result file", threads=True, worker=True)
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler())
@@ -257,19 +250,16 @@ def main() -> None:
         parser.error(f"more than 0 gigabytes, at least 1 round, and 1 to {common.cores()} threads")
     if args.quick:
         args.gigabytes, args.rounds, args.rows = 0.02, 1, 20_000
-    head = common.description(["numpy", "pyarrow", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "pyarrow", "shoal"])
     rows = []
     worker = common.Worker(__file__, threads=args.threads)
-    try:
+    with common.closing([worker]):
         worker.call("begin")
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
             for part in (sweeps, fits):
                 found = part(worker, args, Path(folder))
                 print("\n" + common.table(found, COLUMNS), flush=True)
                 rows += found
-    finally:
-        worker.close()
     common.keep("sources", head, rows, args.csv, args.quick)
 
 

@@ -214,37 +214,30 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", default="news20_counts", help="the data set (default news20_counts)")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float64")
     parser.add_argument("-k", type=int, nargs="*", default=[20, 200], help="clusters (default 20 200)")
     parser.add_argument("--steps", type=int, default=30, help="batches (default 30)")
     parser.add_argument("--batch", type=int, default=1024, help="rows of a batch (default 1024)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="5 batches, 1 round, nothing kept")
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    common.add_options(
+        parser, quick="5 batches, 1 round, no result file", threads=True, worker=["shoal", "sklearn"]
+    )
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler(args.worker))
         return
     if args.quick:
         args.steps, args.rounds = min(args.steps, 5), 1
-    head = common.description(["numpy", "scipy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "scipy", "shoal", "scikit-learn"])
     workers = {peer: common.Worker(__file__, peer, threads=args.threads) for peer in ("shoal", "sklearn")}
     rows = []
-    try:
+    with common.closing(workers.values()):
         for k in args.k:
             found = measure(workers, args, k)
             print("\n" + common.table(found, COLUMNS), flush=True)
             rows += found
-    finally:
-        for worker in workers.values():
-            worker.close()
     common.keep("sparse", head, rows, args.csv, args.quick)
 
 

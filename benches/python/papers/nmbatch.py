@@ -496,9 +496,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="+", default=list(datasets.SETS), choices=list(datasets.SETS))
     every = [*MAIN, *(method for method in SHOAL if method not in MAIN)]
     parser.add_argument(
@@ -510,13 +508,11 @@ def main() -> None:
         "--variant-seeds", type=int, default=5, help="starts of the other rho and of no bounds (default 5)"
     )
     parser.add_argument("--seconds", type=float, default=40.0, help="most time of a run (default 40)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
     parser.add_argument("--curves", help="where to keep the curves (default: likewise)")
     parser.add_argument("--plots", help="folder of the figures (default: likewise)")
-    parser.add_argument(
-        "--quick", action="store_true", help="a tenth of the rows, 2 seeds, 2 s, nothing kept"
+    common.add_options(
+        parser, quick="a tenth of the rows, 2 seeds, 2 s, no result file", worker=["shoal", "sklearn"]
     )
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         # Of empty clusters, where rows are equal.
@@ -530,13 +526,13 @@ def main() -> None:
     head = common.description(["numpy", "shoal", "scikit-learn"])
     processes = {library: common.Worker(__file__, library, threads=1) for library in ("shoal", "sklearn")}
     table, curves = [], []
-    try:
+    with common.closing(processes.values()):
         known = {method: worker for worker in processes.values() for method in worker.call("ready")}
         workers = {method: known[method] for method in every if method in args.methods and method in known}
         missing = [method for method in args.methods if method not in known]
         if missing:
             head["missing"] = ", ".join(missing)
-        print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+        common.announce(head)
         for name in args.data:
             runs = measure(name, workers, args)
             part = summary(name, runs)
@@ -548,9 +544,6 @@ def main() -> None:
             curves += curve_rows(name, runs)
             if args.plots or not args.quick:
                 picture(common.results(f"nmbatch-{name}", "png", folder=args.plots), name, runs)
-    finally:
-        for worker in processes.values():
-            worker.close()
     common.keep("nmbatch", head, table, args.csv, args.quick)
     common.keep("nmbatch-curves", head, curves, args.curves, args.quick)
 

@@ -506,9 +506,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], tuple[list[dict[str, Any]], list
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--starts", type=int, default=100, help="random starts (default 100)")
     parser.add_argument(
@@ -521,11 +519,8 @@ def main() -> None:
         "--methods", nargs="+", choices=METHODS, default=METHODS, help="of `digits` and `mnist`"
     )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
     parser.add_argument("--plots", help="folder of the figure (default: likewise)")
-    parser.add_argument(
-        "--quick", action="store_true", help="a tenth of the rows, 3 starts, 1 trial, nothing kept"
-    )
+    common.add_options(parser, quick="a tenth of the rows, 3 starts, 1 trial, no result file")
     args = parser.parse_args()
     if args.quick:
         args.starts, args.trials = min(args.starts, 3), 1
@@ -533,8 +528,7 @@ def main() -> None:
         parser.error("at least 1 start and 1 trial")
     # Of empty clusters, and of steps that are too long on purpose.
     warnings.simplefilter("ignore")
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     table: list[dict[str, Any]] = []
     for name in args.parts:
         part, lines = PARTS[name](args)

@@ -141,9 +141,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="*", default=list(CASES), metavar="NAME:K:CHAIN")
     parser.add_argument("--methods", nargs="+", default=[PLAIN, "afk-mc2"], metavar="NAME")
     parser.add_argument("--growth", default="sift_bsds_trainval:20", metavar="NAME:CHAIN")
@@ -151,10 +149,7 @@ def main() -> None:
     parser.add_argument("--plain-centers", type=int, default=8000, help="most for k-means++ (default 8000)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
     parser.add_argument("--sweeps", type=int, default=30, help="of Lloyd's algorithm (default 30)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20,000 rows, 1 round, nothing kept")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    common.add_options(parser, quick="20,000 rows, 1 round, no result file", threads=True, worker=True)
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler())
@@ -165,19 +160,16 @@ def main() -> None:
         parser.error(f"ratios are taken with {PLAIN}")
     if args.quick:
         args.rounds, args.centers = 1, []
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     rows = []
     worker = common.Worker(__file__, threads=args.threads)
-    try:
+    with common.closing([worker]):
         for case in args.data:
             part = compared(case, worker, args)
             print("\n" + common.table(part, COLUMNS), flush=True)
             rows += part
         if args.centers:
             rows += growth(worker, args)
-    finally:
-        worker.close()
     common.keep("seeding", head, rows, args.csv, args.quick)
 
 

@@ -644,7 +644,7 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 def main() -> None:
     """Run the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = common.parser(__doc__)
     parser.add_argument(
         "--part", choices=("graph", "quality", "monotone", "growth", "defaults", "all"), default="all"
     )

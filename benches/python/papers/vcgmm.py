@@ -520,9 +520,7 @@ EXPERIMENTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("experiment", choices=list(EXPERIMENTS), nargs="?", default="methods")
     parser.add_argument("--data", nargs="+", metavar="NAME:K", help="sets and numbers of components")
     parser.add_argument("--seeds", type=int, help="seeds of a method (default 5, of defaults 3)")
@@ -537,9 +535,8 @@ def main() -> None:
         help="begin no further seed of a set after so long (default: never, of defaults 20)",
     )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
     parser.add_argument("--plots", help="folder of the figures (default: likewise)")
-    parser.add_argument("--quick", action="store_true", help="4000 rows, 1 seed, nothing kept")
+    common.add_options(parser, quick="4000 rows, 1 seed, no result file")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -552,19 +549,16 @@ def main() -> None:
     if args.quick:
         args.seeds = 1
     head = common.description(["numpy", "shoal", "scikit-learn"]) | {"threads": str(args.threads)}
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    common.announce(head)
     kind = f"vcgmm-{args.experiment}" + ("" if args.threads == 1 else f"-{args.threads}-threads")
     path = args.csv or (None if args.quick else str(common.results(kind, "csv")))
     args.keep = lambda table: common.keep(kind, head, table, path, args.quick) if path else None
     workers = {}
-    try:
+    with common.closing(workers.values()):
         for library in ("shoal", "sklearn"):
             arguments = (library, "--threads", str(args.threads))
             workers[library] = common.Worker(__file__, *arguments, threads=args.threads)
         table = EXPERIMENTS[args.experiment](workers, args)
-    finally:
-        for worker in workers.values():
-            worker.close()
     common.keep(kind, head, table, path, args.quick)
     if args.experiment in ("methods", "growth") and (args.plots or not args.quick):
         draw = picture if args.experiment == "methods" else growth_picture

@@ -517,9 +517,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--data", nargs="+", help="sets and clusters, as name:k (default: those of the part)")
     parser.add_argument("--seeds", type=int, default=3, help="starts of `speed` (default 3)")
@@ -535,7 +533,7 @@ def main() -> None:
     parser.add_argument(
         "--csv", help="where to keep the table of the one part (default: benches/results/<processor>/)"
     )
-    parser.add_argument("--quick", action="store_true", help="2000 rows, few starts, nothing kept")
+    parser.add_argument("--quick", action="store_true", help="2000 rows, few starts, no result file")
     parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -546,7 +544,7 @@ def main() -> None:
         args.rounds = 1
     head = common.description(["numpy", "shoal", "scikit-learn"])
     head["threads"] = str(args.threads)
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    common.announce(head)
     core = common.blas_core()
     workers = {
         "shoal": common.Worker(__file__, "shoal", threads=args.threads),
@@ -558,7 +556,7 @@ def main() -> None:
     programs = {
         "speed": speed, "inner": inner, "variants": variants, "quality": quality, "rates": rates, "doc": doc,
     }  # fmt: skip
-    try:
+    with common.closing(workers.values()):
         for part in args.parts:
             table, lines = [], []
             for spec in args.data or sets[part]:
@@ -572,9 +570,6 @@ def main() -> None:
             print("\n".join(lines), flush=True)
             about = head | {f"{part}, {number}": line for number, line in enumerate(lines, 1)}
             common.keep(f"vrkm-{part}", about, table, args.csv, args.quick)
-    finally:
-        for worker in workers.values():
-            worker.close()
 
 
 if __name__ == "__main__":
