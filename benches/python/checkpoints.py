@@ -1,7 +1,7 @@
-"""What it costs to keep a fit on its way: its time with a checkpoint every few seconds and without.
+"""The cost of checkpoints: the time of a fit with a checkpoint every few seconds and without.
 
-Fits from the same start run in turns, with and without. The share is that of the seconds that writing took,
-the flush to the disk included, in the whole fit; the ratio is that of whole fits, which is noisier.
+Fits from the same start are interleaved, with and without checkpoints. The share is the time of writing,
+including the flush to disk, divided by the time of the whole fit. The ratio of whole fits is noisier.
 
     python benches/python/checkpoints.py
 """
@@ -34,7 +34,7 @@ COLUMNS = {
 
 
 def estimator(method: str, k: int, seconds: float, callbacks: list[Any]) -> Any:
-    """A fit that goes on for about so many seconds."""
+    """Choose a fit that takes about the given seconds."""
     import shoal
 
     kept = [*callbacks, shoal.callbacks.Deadline(seconds)]
@@ -90,7 +90,7 @@ def main() -> None:
                 kept = time.perf_counter() - begun
                 steps = len(model.history_)
                 begun = time.perf_counter()
-                # As many steps as that one made.
+                # The same number of steps as the first fit.
                 plain = estimator(method, args.clusters, 1e9, [lambda _, step, n=steps: step.iteration >= n])
                 plain.fit(X)
                 seconds.append(kept)

@@ -1,6 +1,7 @@
-"""A lightweight coreset of a file of uint8 vectors, against reading the file twice.
+"""A lightweight coreset of a file of uint8 vectors, compared with reading the file twice.
 
-Cold and from the page cache. `ratio` is the time of the coreset over that of two passes of plain read().
+Both run with a cold page cache and a warm one. `ratio` is the time of the coreset divided by the time of two
+passes of plain read().
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import sources
 
 
 class Handler:
-    """The worker's side: commands of the parent; each gives seconds."""
+    """The worker: commands that return seconds."""
 
     def __call__(self, command: str, *args: Any) -> Any:
-        """Do one of the methods below."""
+        """Run one of the methods below."""
         return getattr(self, command)(*args)
 
     def read(self, path: str, cold: bool) -> float:
-        """Read a file twice and do nothing with it."""
+        """Read a file twice without using the bytes."""
         spent = 0.0
         for _ in range(2):
             if cold:
@@ -34,7 +35,7 @@ class Handler:
         return spent
 
     def coreset(self, path: str, cold: bool, m: int, seed: int) -> tuple[float, float]:
-        """Draw a coreset; the second number is what its weights add up to."""
+        """Draw a coreset; also return the sum of its weights."""
         import shoal
 
         if cold:

@@ -1,8 +1,8 @@
-"""Time of k-means++ against scikit-learn's, and of ``init="auto"`` in sweeps.
+"""Time of k-means++ compared with scikit-learn, and of ``init="auto"`` in sweeps.
 
-Plain k-means++ on both sides: one candidate a center (``n_local_trials=1`` in scikit-learn). Interleaved
-runs, a new random state in every round; ratios are taken within a round. Both draw with their own generators,
-so that the centers differ; the sum of squared distances to them is shown for that.
+Both run plain k-means++ with one candidate per center (``n_local_trials=1`` in scikit-learn). Runs are
+interleaved with a new random state in every round, and ratios are taken within a round. The generators
+differ, so the centers differ too. The sum of squared distances to the centers is shown for comparison.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -37,7 +37,7 @@ class Handler:
         self._X = np.load(rows)
 
     def seed(self, k: int, random_state: int) -> tuple[float, np.ndarray]:
-        """Seconds and centers."""
+        """Return seconds and centers."""
         if self._peer == "shoal":
             import shoal
 
@@ -53,7 +53,7 @@ class Handler:
         return time.perf_counter() - t, np.asarray(centers)
 
     def auto(self, k: int, sweeps: int, random_state: int) -> tuple[float, float, str]:
-        """Seconds of the seeding, seconds of a sweep, and what was chosen."""
+        """Return the seconds of the seeding, the seconds of a sweep, and the chosen method."""
         import shoal
 
         params = {"init": "auto", "max_iter": sweeps, "tol": 0.0, "algorithm": "lloyd"}
@@ -65,7 +65,7 @@ class Handler:
 
 
 def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of the table for one data set."""
+    """Measure the rows of the table for one data set."""
     name, X, k = common.load(spec)
     if args.quick:
         X = np.ascontiguousarray(X[: max(20_000, 20 * k)])
@@ -77,7 +77,7 @@ def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
     times: dict[str, list[float]] = {peer: [] for peer in workers}
     sums: dict[str, list[float]] = {peer: [] for peer in workers}
     auto = []
-    # Round 0 warms up.
+    # Round 0 is a warm-up.
     for turn in range(args.rounds + 1):
         for peer, worker in workers.items():
             seconds, centers = worker.call("seed", k, turn)

@@ -1,7 +1,7 @@
-"""An external shuffle of a file of uint8 vectors, against sequential passes that read it and write it again.
+"""An external shuffle of a file of uint8 vectors, compared with sequential passes that copy the file.
 
-`passes` is the time of the shuffle over that of one such pass, with the file out of the page cache and the
-written one on the disk; `MB` is anonymous memory beyond what the process had before.
+`passes` is the time of the shuffle divided by the time of one copy. The file is not in the page cache at the
+start, and the output is flushed to disk. `MB` is anonymous memory beyond that of the process before.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import sources
 
 
 class Handler:
-    """The worker's side: commands of the parent; each gives seconds."""
+    """The worker: commands that return seconds."""
 
     def __call__(self, command: str, *args: Any) -> Any:
-        """Do one of the methods below."""
+        """Run one of the methods below."""
         return getattr(self, command)(*args)
 
     def begin(self) -> None:
-        """Import what is used."""
+        """Import the packages."""
         import shoal.writing  # noqa: F401
 
     def copy(self, path: str, out: str) -> float:
-        """Read a file and write it again."""
+        """Copy a file."""
         sources.forget(path)
         begun = time.perf_counter()
         with Path(path).open("rb", buffering=0) as file, Path(out).open("wb", buffering=0) as to:
