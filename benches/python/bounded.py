@@ -35,7 +35,7 @@ PEERS = ("sklearn-lloyd", "sklearn-elkan")
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many times as long as "auto" should take: plain sweeps, and the faster of scikit-learn's."""
+    """Targets: times of plain sweeps and of the faster method of scikit-learn, divided by that of "auto"."""
 
     lloyd: float
     sklearn: float | None = None

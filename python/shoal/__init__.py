@@ -66,8 +66,8 @@ __all__ = [
     "write",
 ]
 
-#: Module and name of every public object. Objects are imported on first access, because the packages that many
-#: of them need take seconds to import, which would slow down ``shoal --help``.
+#: Module and name of every public object. Objects are imported on first access, because the packages that
+#: many of them need take seconds to import, which would slow down ``shoal --help``.
 _HOMES = {
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
