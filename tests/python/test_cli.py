@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 import shoal
+from command_line import failure, program, run
 from shoal import _files, cli
 from shoal.cli import arguments
 
@@ -23,39 +24,6 @@ def rows(tmp_path):
     path = tmp_path / "rows.npy"
     np.save(path, X)
     return path
-
-
-def run(capsys, *args):
-    """Exit status, stdout, stderr."""
-    try:
-        status = cli.main([str(arg) for arg in args])
-    except SystemExit as stop:
-        status = stop.code
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def failure(capsys, *args, status=1):
-    """The message of a command that must fail; it is one line and nothing is printed."""
-    found, out, err = run(capsys, *args)
-    assert (found, out) == (status, "")
-    last = err.splitlines()[-1]
-    if status == 1:
-        assert err == last + "\n"
-        assert last.startswith("shoal: error: ")
-    return last
-
-
-def program(*args, **kwargs):
-    """Run in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "shoal", *map(str, args)],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=120,
-        **kwargs,
-    )
 
 
 # ---------------------------------------------------------------- fit

@@ -4,14 +4,13 @@ import argparse
 import itertools
 import json
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import shoal
-from shoal import cli, plot
+from command_line import failure, program, run
+from shoal import plot
 from shoal.cli import compare, methods
 from shoal.cli.curve import EnergyCurve
 
@@ -36,34 +35,6 @@ def two(monkeypatch):
     other = methods.Method("KMeans", {"algorithm": "lloyd"})
     monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "vrkm": other})
     return "kmeans,vrkm"
-
-
-def run(capsys, *args):
-    """Exit status, stdout, stderr."""
-    try:
-        status = cli.main([str(arg) for arg in args])
-    except SystemExit as stop:
-        status = stop.code
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def failure(capsys, *args, status=1):
-    """The last line of a command that must fail, and prints nothing."""
-    found, out, err = run(capsys, *args)
-    assert (found, out) == (status, "")
-    return err.splitlines()[-1]
-
-
-def program(*args):
-    """Run in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "shoal", *map(str, args)],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=120,
-    )
 
 
 def result_of(capsys, *args):

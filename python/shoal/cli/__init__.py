@@ -124,10 +124,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("shoal: interrupted", file=sys.stderr)
         return 130
     except UsageError as error:
-        args.parser.error(str(error))
+        command: argparse.ArgumentParser = args.parser
+        command.error(str(error))
     except BrokenPipeError:
         # The reader has closed the pipe. Python would flush again at exit and print an error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         if was_interrupted(error):

@@ -18,9 +18,9 @@ def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
     # The errors of h5py do not name a missing file.
     open_regular(name).close()
     with told_of(name), h5py.File(name, "r") as file:
-        array = None if key is None else file.get(key)
-        if not isinstance(array, h5py.Dataset):
-            array = file[chunked.one_of(name, key, data_sets(h5py, file))]
+        if key is None or not isinstance(file.get(key), h5py.Dataset):
+            key = chunked.one_of(name, key, data_sets(h5py, file))
+        array = file[key]
         found: str = array.name
 
         @contextmanager

@@ -24,10 +24,10 @@ def open_zarr(name: str, key: str | None, limit: int) -> Stream:
             if key is not None:
                 raise ValueError(f"{name}: is a single array, so key must be None, got {key!r}")
             return stream_of(stored, name, limit)
-        array = None if key is None else stored.get(key)
-        if not isinstance(array, zarr.Array):
+        if key is None or not isinstance(stored.get(key), zarr.Array):
             arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
-            array = stored[chunked.one_of(name, key, arrays)]
+            key = chunked.one_of(name, key, arrays)
+        array = stored[key]
         return stream_of(array, f"{name}[{array.path!r}]", limit)
 
 
