@@ -243,7 +243,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, common.cores()}))
     parser.add_argument("--seconds", type=float, default=0.6, help="of a plain fit, about (default 0.6)")
     parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
-    parser.add_argument("--csv", help="where to keep the table, or one to go on with")
+    parser.add_argument("--csv", help="file for the table; an existing one is continued")
     parser.add_argument("--worker", choices=["wall", "processor"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:

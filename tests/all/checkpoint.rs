@@ -1,5 +1,4 @@
-//! Checkpointed and resumed fits: every method, resumed after every step, ends with bit-identical results. Damaged or mismatched checkpoints are
-//! refused.
+//! Checkpointed fits resume after every step to bit-identical results, for every method. Damaged or mismatched checkpoints raise errors.
 
 use proptest::prelude::*;
 use shoal::centers::CenterMethod;
@@ -349,7 +348,7 @@ proptest! {
                 Array::from_bytes(dtype, &shape, bytes).unwrap()
             };
             checkpoint.arrays.insert(name.clone(), damaged);
-            // The checkpoint is refused, or the fit resumes to finite centers; see `resume`.
+            // Resuming fails, or the fit resumes to finite centers; see `resume`.
             drop(resume(method, &checkpoint, &values, 2));
         }
     }

@@ -23,7 +23,7 @@ const ROWS: [[f32; 2]; 6] = [[0.0, 0.1], [0.2, 0.0], [0.1, 0.1], [5.0, 5.1], [5.
 
 /// The message of the error that a call must give.
 fn refused(result: Result<KMeansModel>) -> String {
-    result.expect_err("this has to be refused").to_string()
+    result.expect_err("the call must fail").to_string()
 }
 
 fn file(folder: &tempfile::TempDir, name: &str, values: &[f32], cols: usize) -> Mapped {
@@ -388,10 +388,10 @@ fn results_larger_than_memory() {
             _: usize,
             _: &mut dyn FnMut(Block<'_, f32>) -> Result<ControlFlow<()>>,
         ) -> Result<()> {
-            unreachable!("the result is refused first")
+            unreachable!("the size of the result is checked first")
         }
         fn gather(&self, _: &[u64], _: &mut Vec<f32>) -> Result<()> {
-            unreachable!("the result is refused first")
+            unreachable!("the size of the result is checked first")
         }
     }
     let model = KMeans::params(3).fit(&ROWS).unwrap();

@@ -36,7 +36,7 @@ impl Naive<'_> {
         &self.rows[i * self.d..][..self.d]
     }
 
-    /// The nearest center of each row, the lowest index first, and the number of ties. In a tie within `band`, the label `theirs` is used,
+    /// The nearest center per row, the lowest index first, and the number of ties. In a tie within `band`, the label `theirs` is used,
     /// so that a rounding difference does not separate the two runs.
     fn label(&self, centers: &[f64], theirs: &[u32]) -> (Vec<u32>, usize) {
         let mut taken_over = 0;

@@ -253,7 +253,7 @@ def outcomes(folder, kind, count):
             look(damaged)
             end = "read"
         except ValueError as error:
-            # An intact file with a NaN is refused by its consumer, whose message does not name the file.
+            # For an intact file with a NaN the consumer raises an error that does not name the file.
             named = damaged.name in str(error) or "NaN and infinity are refused" in str(error)
             end = "refused" if named else f"names no file: {error}"
         except BaseException:  # noqa: BLE001 - any other error is a finding

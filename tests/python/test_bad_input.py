@@ -373,7 +373,7 @@ def opened(path):
 
 
 def read_or_refused(read, path):
-    """Return the content of a damaged file, or None if it is refused by name."""
+    """Return the content of a damaged file, or None if an error names the file."""
     try:
         return read(path)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Damaged states and checkpoints are refused, or give finite centers."""
+"""Damaged states and checkpoints raise errors, or give finite centers."""
 
 from __future__ import annotations
 

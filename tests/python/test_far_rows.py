@@ -28,7 +28,7 @@ def blobs(far, unit=1.0, offset=0.0, columns=2, dtype="float32"):
 
 
 def seeds(X, labels):
-    """The first row of each cluster."""
+    """Return the first row per cluster."""
     return np.stack([X[labels == j][0] for j in range(4)])
 
 

@@ -461,7 +461,7 @@ def test_stopping_rules():
         scaled = TruncatedGaussianMixture(12, stopping=stopping, **params).fit(X * 1024.0)
         assert scaled.n_iter_ == model.n_iter_
         np.testing.assert_allclose(scaled.means_, 1024 * model.means_, rtol=1e-9)
-    # Repeated columns, which sharpen the bound of each row, do not matter to the default rule either.
+    # Repeated columns, which sharpen the per-row bounds, do not matter to the default rule either.
     X = blobs(3000, 2, 11, spread=9.0)
     given = {"init": X[:12], "n_active": 1, "n_neighbors": 12, "explore": 0, "random_state": 0}
     one = TruncatedGaussianMixture(12, **given).fit(X)

@@ -339,7 +339,7 @@ def about_quality(rows: list[dict[str, Any]]) -> list[str]:
                 best = max(runs, key=lambda row: row["nmi"])
                 zero = [row for row in on if row["what"] == variant and row["weight"] == 0]
                 zero = [row for row in zero if row["start"] == best["start"]]
-                who = f"{data}, {m} neighbours: {variant} from {best['start']} at {best['weight']:g}"
+                who = f"{data}, {m} neighbors: {variant} from {best['start']} at {best['weight']:g}"
                 who += f" has NMI {best['nmi']:.3f}"
                 who += f" ({best['collapsed']} of {best['runs']} runs collapsed)"
                 for name, other in others + [("K-modes", row) for row in zero]:
@@ -348,7 +348,7 @@ def about_quality(rows: list[dict[str, Any]]) -> list[str]:
                 if data == "mnist_70k":
                     nmi, acc = PAPER[variant]
                     top = max(runs, key=lambda row: row["best nmi"] + row["best acc"])
-                    text = f"{data}, {m} neighbours: {variant} from {top['start']} at {top['weight']:g}, "
+                    text = f"{data}, {m} neighbors: {variant} from {top['start']} at {top['weight']:g}, "
                     text += "best seeds "
                     text += f"{top['best nmi']:.2f}/{top['best acc']:.2f} (paper: {nmi:.2f}/{acc:.2f})"
                     lines.append(verdict(top["best nmi"] >= nmi and top["best acc"] >= acc, text))
@@ -663,7 +663,7 @@ def main() -> None:
     )
     parser.add_argument("--weights", nargs="+", type=float, default=list(WEIGHTS))
     parser.add_argument("--neighbors", type=int, default=5, help="of the graph part")
-    parser.add_argument("--graphs", nargs="+", type=int, default=[5, 4], help="neighbours, quality part")
+    parser.add_argument("--graphs", nargs="+", type=int, default=[5, 4], help="neighbors, quality part")
     parser.add_argument("--trials", type=int, default=1000, help="graphs of the monotone part")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--shift-seeds", type=int, default=3, help="of mean-shift modes on the largest sets")

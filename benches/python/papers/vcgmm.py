@@ -475,7 +475,7 @@ def picture(path: Path, table: list[dict[str, Any]]) -> None:
                 style,
                 label=kind if mine else None,
             )
-        axes.axhline(1.0, color="grey", linewidth=0.8)
+        axes.axhline(1.0, color="gray", linewidth=0.8)
         axes.set_yscale("log")
         axes.set_title(name, fontsize="small")
         axes.set_xlabel("relative error, %")
@@ -500,8 +500,8 @@ def growth_picture(path: Path, table: list[dict[str, Any]]) -> None:
         k = np.array([line["components"] for line in lines])
         seconds = np.array([line["s an iteration"] for line in lines])
         axes.plot(k, seconds, "o-", label=f"truncated EM, {rows}")
-        axes.plot(k, seconds[0] * k / k[0], "--", color="grey")
-    axes.plot([], [], "--", color="grey", label="in proportion")
+        axes.plot(k, seconds[0] * k / k[0], "--", color="gray")
+    axes.plot([], [], "--", color="gray", label="in proportion")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xlabel("components")
