@@ -332,7 +332,10 @@ impl Options {
                 }
             }
         }
-        assert!(results.iter().all(|r| *r == results[0]), "results must be bit-identical for any number of threads");
+        assert!(
+            results.iter().all(|r| *r == results[0]),
+            "results must be bit-identical for any number of threads"
+        );
         println!("\nThreads. KMeans, {} {n} x {d}, k={k}: median seconds of a sweep, interleaved.", T::NAME);
         println!("{:>7} {:>10} {:>8} {:>10}", "threads", "seconds", "speed-up", "efficiency");
         csv.push_str("table,threads,n,d,k,seconds_a_sweep,speedup\n");
