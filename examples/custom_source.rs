@@ -1,6 +1,7 @@
-//! A source of one's own: rows that are computed when they are asked for, and never lie in memory as a whole. A source yields blocks; a
-//! block has a reader that workers call for a tile at a time, from many threads. Every block but the last has a whole number of tiles, and
-//! a tile with the same rows must always have the same values. Because any row can be computed, this source has random access.
+//! A user-defined source whose rows are computed on demand and never all in memory.
+//!
+//! A source yields blocks. Each block has a reader that many threads call, one tile at a time. Every block except the last must have a
+//! whole number of tiles, and the same rows must always have the same values. This source can compute any row, so it has random access.
 
 use std::ops::{ControlFlow, Range};
 
@@ -45,7 +46,7 @@ impl DataSource<f32> for Rings {
         Access::Random
     }
 
-    // One block of all rows will do, since tiles are made on demand.
+    // Tiles are computed on demand, so a single block for all rows needs no memory.
     fn for_each_block(
         &self,
         _tile_rows: usize,
@@ -56,7 +57,7 @@ impl DataSource<f32> for Rings {
 
     fn gather(&self, rows: &[u64], out: &mut Vec<f32>) -> Result<()> {
         if let Some(beyond) = rows.iter().find(|&&row| row >= self.rows) {
-            return Err(Error::Shape(format!("row {beyond} is not there")));
+            return Err(Error::Shape(format!("row {beyond} is out of range")));
         }
         Self::fill(rows.iter().copied(), out);
         Ok(())

@@ -1,4 +1,4 @@
-"""The compiled half of shoal; private."""
+"""The compiled extension module of shoal; private."""
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The types that the package declares, seen by a type checker."""
+"""The declared types of the package, checked by a type checker."""
 
 import subprocess
 import sys
@@ -71,7 +71,7 @@ def check(text, folder):
     pytest.importorskip("mypy")
     path = folder / "snippet.py"
     path.write_text(text)
-    # Untyped packages below shoal are none of this test's business.
+    # Untyped packages that shoal imports are not checked.
     settings = folder / "mypy.ini"
     settings.write_text(
         "[mypy]\nstrict = true\nfollow_untyped_imports = false\n"
@@ -83,19 +83,19 @@ def check(text, folder):
     return result.returncode, result.stdout
 
 
-def test_right_use_passes(tmp_path):
+def test_correct_code_passes(tmp_path):
     status, said = check(SNIPPET, tmp_path)
     assert status == 0, said
 
 
-def test_wrong_use_is_found(tmp_path):
+def test_errors_are_found(tmp_path):
     status, said = check(WRONG, tmp_path)
     assert status == 1, said
     for line in range(4, 10):
         assert f"snippet.py:{line}: error" in said
 
 
-def test_the_package_says_that_it_is_typed():
+def test_the_package_is_marked_as_typed():
     import shoal
 
     folder = Path(shoal.__file__).parent
