@@ -54,12 +54,16 @@ def blas_core() -> str | None:
     return "Haswell" if "avx2" in flags else None
 
 
+# Distributions whose name is not that of the module.
+DISTRIBUTIONS = {"shoal": "shoal-cluster"}
+
+
 def versions(packages: Iterable[str]) -> str:
     """Return ``name version`` for each package."""
     found = []
     for name in packages:
         try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
+            found.append(f"{name} {importlib.metadata.version(DISTRIBUTIONS.get(name, name))}")
         except importlib.metadata.PackageNotFoundError:
             # Not installed, or found through PYTHONPATH only.
             found.append(f"{name} unknown")
