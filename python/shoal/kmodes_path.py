@@ -284,9 +284,14 @@ def _fit_all(
 ) -> list[_Fit]:
     """Fit every weight to the same rows, with one graph and one start."""
     fitted: list[_Fit] = []
-    given: dict[str, Any] = {"affinity": "precomputed", "bandwidth": begun.bandwidth_}
+    params: dict[str, Any] = {
+        **model.get_params(),
+        "affinity": "precomputed",
+        "bandwidth": begun.bandwidth_,
+    }
     for weight in grid:
-        one = LaplacianKModes(**{**model.get_params(), **given, "laplacian_weight": weight})
+        params["laplacian_weight"] = weight
+        one = LaplacianKModes(**params)
         with warnings.catch_warnings():
             # The table has a column for collapses.
             warnings.simplefilter("ignore", ConvergenceWarning)
