@@ -214,7 +214,8 @@ class BackwardEulerKMeans(StreamClusterer):
 
     _kind = "backward-euler-kmeans"
 
-    _begin = staticmethod(_core.backward_euler)
+    _method = "backward-euler"
+    _auto = ("step_size", "step_decay", "polish")
     _one_pass = True
     #: The base class reads it; this method has no such stopping rule.
     tol = 0.0
@@ -277,19 +278,8 @@ class BackwardEulerKMeans(StreamClusterer):
         if not _is_auto(self.polish) and not isinstance(self.polish, (bool, np.bool_)):
             problems.add(f"polish must be 'auto', True or False, got {p.shown(self.polish)}")
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "n_clusters": int(self.n_clusters),
-            "batch_size": int(self.batch_size),
-            "step_size": None if _is_auto(self.step_size) else float(self.step_size),
-            "step_decay": None if _is_auto(self.step_decay) else float(self.step_decay),
-            "averaging": float(self.averaging),
-            "n_inner": int(self.n_inner),
-            "max_iter": int(self.max_iter),
-            "step_cap": _cap(self.step_cap),
-            "polish": None if _is_auto(self.polish) else bool(self.polish),
-            "threads": _params.threads(self.n_jobs, tell=False),
-        }
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        return {"step_cap": _cap(self.step_cap)}
 
     def _taken(
         self, X: Rows, sample_weight: Weights

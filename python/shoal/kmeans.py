@@ -176,6 +176,7 @@ class KMeans(CenterClusterer):
     """
 
     _kind = "kmeans"
+    _method = "kmeans"
     _iterations = "sweeps"
 
     algorithm_: str
@@ -227,7 +228,7 @@ class KMeans(CenterClusterer):
         seed = _params.seed(self.random_state)
         n_init = self._n_starts()
         if isinstance(self.init, str):
-            return self._start(source, weights, self.init, None, n_init, seed)
+            return self._start(source, weights, self.init, n_init, seed)
         if not callable(self.init):
             if n_init != 1:
                 warn(
@@ -235,7 +236,7 @@ class KMeans(CenterClusterer):
                     f"n_init={n_init}.",
                     RuntimeWarning,
                 )
-            return self._start(source, weights, "given", self._given(self.init, source), 1, seed)
+            return self._start(source, weights, self._given(self.init, source), 1, seed)
         return Starts(self._maker(source, rows, weights, seed), n_init, _params.random_state_of(seed))
 
     def _resumed_run(
@@ -245,10 +246,9 @@ class KMeans(CenterClusterer):
             make = self._maker(source, rows, weights, 0)
             if not callable(self.init):
                 make = None
-            resume = partial(self._start, source, weights, "auto", None, 1, 0)
+            resume = partial(self._start, source, weights, "auto", 1, 0)
             return Starts.resumed(make, resume, state)
-        seeding, centers = self._seeding(source, rows, 0)
-        return self._start(source, weights, seeding, centers, self._n_starts(), 0, state)
+        return self._start(source, weights, self._seeding(source, rows, 0), self._n_starts(), 0, state)
 
     def _n_starts(self) -> int:
         if self.n_init != "auto":
@@ -260,29 +260,14 @@ class KMeans(CenterClusterer):
         self,
         source: Source,
         weights: npt.NDArray[np.float64] | None,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
+        init: str | npt.NDArray[Any],
         n_init: int,
         seed: int,
         state: State | None = None,
     ) -> Run:
         """Return a run of `n_init` starts, from the beginning or from a stored state."""
-        return _core.kmeans(
-            source,
-            n_clusters=int(self.n_clusters),
-            seeding=seeding,
-            centers=centers,
-            n_init=n_init,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            metric=self.metric,
-            algorithm=self.algorithm,
-            bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
-            seed=seed,
-            threads=_params.threads(self.n_jobs, tell=False),
-            weights=weights,
-            state=state,
-        )
+        params = self._run_params(init, seed, n_init=n_init)
+        return _core.start(self._method, source, params, weights=weights, state=state)
 
     def _maker(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, seed: int
@@ -292,7 +277,7 @@ class KMeans(CenterClusterer):
 
         def make(random_state: np.random.RandomState) -> Run:
             centers = self._given(chosen(rows, int(self.n_clusters), random_state=random_state), source)
-            return self._start(source, weights, "given", centers, 1, seed)
+            return self._start(source, weights, centers, 1, seed)
 
         return make
 

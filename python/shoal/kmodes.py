@@ -218,6 +218,9 @@ class LaplacianKModes(StoredKModes):
     """
 
     _kind = "laplacian-kmodes"
+    _method = "kmodes"
+    _hidden = ("gaussian",)
+    _auto = ("laplacian_weight", "bandwidth")
 
     def __init__(
         self,
@@ -414,14 +417,13 @@ class LaplacianKModes(StoredKModes):
         return self._iterate_over(self._start(source, rows, 0, None, state), source, rows)
 
     def _start(self, source: Source, rows: Any, seed: int, affinity: Any, state: State | None) -> ModesRun:
-        seeding = self.init if isinstance(self.init, str) and not self._is_spectral else "k-means++"
-        centers = None
+        init = self.init if isinstance(self.init, str) and not self._is_spectral else "k-means++"
         if state is None and not isinstance(self.init, str):
-            centers = self.init
-            if callable(centers):
-                centers = centers(rows, int(self.n_clusters), random_state=_params.random_state_of(seed))
+            init = self.init
+            if callable(init):
+                init = init(rows, int(self.n_clusters), random_state=_params.random_state_of(seed))
             shape = (int(self.n_clusters), source.shape[1])
-            seeding, centers = "given", _params.centers("init", centers, source.compute, shape)
+            init = _params.centers("init", init, source.compute, shape)
         parts = None
         if affinity is not None:
             parts = (
@@ -429,30 +431,14 @@ class LaplacianKModes(StoredKModes):
                 affinity.indices.astype(np.int32),
                 affinity.data.astype(np.float64),
             )
-        most, memory = (source.shape[0] or 1) - 1, self.responsibilities_memory
-        return _core.kmodes(
-            source,
-            n_clusters=int(self.n_clusters),
-            laplacian_weight=None if isinstance(self.laplacian_weight, str) else float(self.laplacian_weight),
-            mode_update=self.mode_update,
+        most = (source.shape[0] or 1) - 1
+        params = self._run_params(
+            init,
+            seed,
             n_neighbors=max(1, min(int(self.n_neighbors), most)),
-            bandwidth=None if isinstance(self.bandwidth, str) else float(self.bandwidth),
             gaussian=self.affinity == "gaussian",
-            diagonal_shift=None if isinstance(self.diagonal_shift, str) else float(self.diagonal_shift),
-            on_collapse=self.on_collapse,
-            normalize=bool(self.normalize),
-            seeding=seeding,
-            centers=centers,
-            max_iter=int(self.max_iter),
-            graph_method=self.graph_method,
-            responsibilities_memory=None
-            if memory is None
-            else _params.memory("responsibilities_memory", memory),
-            seed=seed,
-            threads=_params.threads(self.n_jobs, tell=False),
-            affinity=parts,
-            state=state,
         )
+        return _core.start_modes(source, params, parts, state=state)
 
     def _check(self) -> None:
         """Raise one error that lists every parameter of a wrong type or range."""

@@ -163,7 +163,7 @@ class MiniBatchKMeans(StreamClusterer):
     _kind = "minibatch-kmeans"
     _iterations = "sweeps"
 
-    _begin = staticmethod(_core.minibatch)
+    _method = "minibatch"
 
     _one_pass = True
 
@@ -287,7 +287,7 @@ class MiniBatchKMeans(StreamClusterer):
 
     def _seeding_of_fit(
         self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[str, npt.NDArray[Any] | None]:
+    ) -> str | npt.NDArray[Any]:
         starts = self._n_starts()
         if self.init_size is not None and self.init_size < self.n_clusters:
             warn(
@@ -316,7 +316,8 @@ class MiniBatchKMeans(StreamClusterer):
             found = _core.inertia(sample, centers, sample_weights, None, self.metric, threads)
             if best is None or found < least:
                 best, least = centers, found
-        return "given", best
+        assert best is not None
+        return best
 
     def _validation_rows(
         self, source: Source, weights: npt.NDArray[np.float64] | None, random_state: np.random.RandomState
@@ -333,19 +334,8 @@ class MiniBatchKMeans(StreamClusterer):
             picked = weighted[picked]
         return some_rows(source, picked), None if weights is None else weights[picked]
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "n_clusters": int(self.n_clusters),
-            "batch_size": int(self.batch_size),
-            "max_iter": int(self.max_iter),
-            "tol": float(self.tol),
-            "max_no_improvement": None if self.max_no_improvement is None else int(self.max_no_improvement),
-            "reassignment_ratio": float(self.reassignment_ratio),
-            "half_life": None if self.half_life is None else float(self.half_life),
-            "n_init": self._n_starts(),
-            "init_size": self._seeding_rows(),
-            "threads": _params.threads(self.n_jobs, tell=False),
-        }
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        return {"n_init": self._n_starts(), "init_size": self._seeding_rows()}
 
     def _step_limit(self) -> int | None:
         if self._visited is None:

@@ -222,6 +222,8 @@ class TruncatedGaussianMixture(StoredMixture):
     """
 
     _kind = "gaussian-mixture"
+    _method = "mixture"
+    _auto = ("explore",)
 
     _count = "n_components"
     #: Whether all variances lie at their lower limit.
@@ -370,33 +372,10 @@ class TruncatedGaussianMixture(StoredMixture):
     ) -> Run:
         """Make a run, from the beginning or from a stored state."""
         # The state of a single start already holds its first means; several starts still draw theirs.
-        first = ("auto", None) if state is not None and self._n_starts() == 1 else None
-        seeding, centers = first or self._seeding(source, rows, seed)
-        size: Any = self.coreset_size
-        share = isinstance(size, (float, np.floating))
-        return _core.mixture(
-            source,
-            n_components=int(self.n_components),
-            n_active=int(self.n_active),
-            n_neighbors=int(self.n_neighbors),
-            explore=None if isinstance(self.explore, str) else int(self.explore),
-            coreset_rows=None if share or size is None else int(size),
-            coreset_share=float(size) if share else None,
-            covariance=self.covariance_type,
-            seeding=seeding,
-            centers=centers,
-            chain=int(self.chain_length),
-            start=self.start,
-            n_initial_e_steps=int(self.n_initial_e_steps),
-            n_init=self._n_starts(),
-            stopping=self.stopping,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            seed=seed,
-            threads=_params.threads(self.n_jobs, tell=False),
-            weights=weights,
-            state=state,
-        )
+        drawn = state is not None and self._n_starts() == 1
+        init = "auto" if drawn else self._seeding(source, rows, seed)
+        params = self._run_params(init, seed, n_init=self._n_starts(), chain_length=int(self.chain_length))
+        return _core.start(self._method, source, params, weights=weights, state=state)
 
     def _forget(self) -> None:
         super()._forget()

@@ -173,7 +173,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     _kind = "nested-kmeans"
 
-    _begin = staticmethod(_core.nested)
+    _method = "nested"
     _unlimited = True
     shuffle: Any
 
@@ -229,20 +229,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
         if not isinstance(self.shuffle, (bool, np.bool_)):
             problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "n_clusters": int(self.n_clusters),
-            "batch_size": int(self.batch_size),
-            "rho": float(self.rho),
-            "bounds": self.bounds,
-            "bounds_memory": _params.memory("bounds_memory", self.bounds_memory),
-            "buffer_memory": _params.memory("buffer_memory", self.buffer_memory),
-            "max_iter": None if self.max_iter is None else int(self.max_iter),
-            "tol": float(self.tol),
-            "shuffle": bool(self.shuffle),
-            "threads": _params.threads(self.n_jobs, tell=False),
-        }
-
     def _warn_of_small_batches(self, n: int | None = None) -> None:
         """Warn if batches have fewer rows than clusters; `n` is the number of rows."""
         k = int(self.n_clusters)
@@ -253,9 +239,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
                 RuntimeWarning,
             )
 
-    def _options_for(self, source: Source | None) -> dict[str, Any]:
+    def _options(self, source: Source | None) -> dict[str, Any]:
         in_order = source is not None and source.access != "random"
-        return self._options() | ({"shuffle": False} if in_order else {})
+        return {"shuffle": False} if in_order else {}
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         if self.shuffle and source.access != "random":

@@ -169,6 +169,9 @@ class VarianceReducedKMeans(CenterClusterer):
 
     learning_rate_: float
     #: Whether every step computes all distances; for tests and benchmarks.
+    _method = "variance-reduced"
+    _hidden = ("search_always",)
+    _auto = ("learning_rate",)
     _search_always = False
 
     def __init__(
@@ -223,43 +226,23 @@ class VarianceReducedKMeans(CenterClusterer):
         self,
         source: Source,
         weights: npt.NDArray[np.float64] | None,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
+        init: str | npt.NDArray[Any],
         seed: int,
         state: State | None = None,
     ) -> Run:
         """Return a run, from the beginning or from a stored state."""
-        steps = _params.is_whole(self.epoch_size)
-        share = _params.is_number(self.epoch_size) and not steps
-        return _core.variance_reduced(
-            source,
-            n_clusters=int(self.n_clusters),
-            seeding=seeding,
-            centers=centers,
-            variant=self.variant,
-            learning_rate=None if isinstance(self.learning_rate, str) else float(self.learning_rate),
-            epoch_share=float(self.epoch_size) if share else None,
-            epoch_steps=int(self.epoch_size) if steps else None,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            polish=bool(self.polish),
-            search_always=self._search_always,
-            seed=seed,
-            threads=_params.threads(self.n_jobs, tell=False),
-            weights=weights,
-            state=state,
-        )
+        params = self._run_params(init, seed, search_always=self._search_always)
+        return _core.start(self._method, source, params, weights=weights, state=state)
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         seed = _params.seed(self.random_state)
-        seeding, centers = self._seeding(source, rows, seed)
-        return self._start(source, weights, seeding, centers, seed)
+        return self._start(source, weights, self._seeding(source, rows, seed), seed)
 
     def _resumed_run(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
     ) -> Run:
         # The state holds the seed and the centers.
-        return self._start(source, weights, "auto", None, 0, state)
+        return self._start(source, weights, "auto", 0, state)
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)

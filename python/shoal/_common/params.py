@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from numbers import Integral, Real
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -283,3 +284,20 @@ def _numbers(name: str, given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.ND
 
 def _not_finite(value: Any) -> str:
     return "NaN" if math.isnan(value) else str(value)
+
+
+def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
+    """Return the parameter `name` as the compiled half takes it.
+
+    Plain numbers replace those of NumPy, a byte count replaces a text such as ``"1GB"``, and with `auto`
+    None replaces ``"auto"``.
+    """
+    if auto and isinstance(value, str) and value == "auto":
+        return None
+    if name.endswith("_memory") and value is not None:
+        return memory(name, value)
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value

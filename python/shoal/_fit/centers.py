@@ -194,15 +194,15 @@ class CenterFitter(Clusterer):
         """The name of a seeding, an array, or a callable that chooses the initial centers."""
         return self.init
 
-    def _seeding(self, source: Source, rows: Any, seed: int) -> tuple[str, npt.NDArray[Any] | None]:
-        """Return the name of the seeding, and the centers if they come from an array or a callable."""
+    def _seeding(self, source: Source, rows: Any, seed: int) -> str | npt.NDArray[Any]:
+        """Return the name of the seeding, or the centers of an array or a callable."""
         centers = self._first
         if isinstance(centers, str):
-            return centers, None
+            return centers
         if callable(centers):
             random_state = _params.random_state_of(seed)
             centers = centers(rows, int(self._k), random_state=random_state)
-        return "given", self._given(centers, source)
+        return self._given(centers, source)
 
     def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
         """Check initial centers of the user."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator
 
+from shoal import _core
 from shoal._common import params as _params
 from shoal._common.params import verbosity
 from shoal._common.warn import warn
@@ -74,6 +75,13 @@ class Clusterer(BaseEstimator, ABC):
     #: The kind in files of the estimator: ``{_kind}-model`` or ``{_kind}-checkpoint``.
     _kind: ClassVar[str]
 
+    #: The method of the compiled half.
+    _method: ClassVar[str]
+    #: Parameters of the method that are no parameters of the estimator.
+    _hidden: ClassVar[tuple[str, ...]] = ()
+    #: Parameters whose ``"auto"`` is None in the compiled half.
+    _auto: ClassVar[tuple[str, ...]] = ()
+
     #: Name of the parameter for the number of clusters.
     _count: ClassVar[str] = "n_clusters"
     #: Name of `n_iter_` in `repr`.
@@ -94,6 +102,14 @@ class Clusterer(BaseEstimator, ABC):
     def _checked(self, X: Rows, *, reset: bool) -> Any:
         """Return `X` as an array of numbers, a CSR matrix or a `DataSource`, checked as by `_rows`."""
         return checked_rows(self, X, reset=reset)
+
+    def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
+        """Return the parameters of a run: those of the estimator, and `other` in place of some."""
+        given = {"init": init, "random_state": seed, "n_jobs": _params.threads(self.n_jobs, tell=False)} | other
+        for name in _core.parameters(self._method):
+            if name not in given and name not in self._hidden:
+                given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
+        return given
 
     # ---------------------------------------------------------------- the loop
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
+from shoal import _core
 from shoal._common import params as _params
 from shoal._core import Run, Source, Step
 from shoal._rows.checked import source_of
@@ -27,11 +26,8 @@ PREFIX = "state."
 class StreamClusterer(CenterClusterer):
     """Base class of the estimators that also learn from batches.
 
-    A subclass sets `_begin`, the Rust function that makes its runs, and `_options`, its parameters.
+    A subclass sets `_method`, the method of the compiled half, and may override `_options`.
     """
-
-    #: The Rust function that makes a run.
-    _begin: Callable[..., Run]
 
     n_steps_: int
     compute_labels: Any
@@ -120,13 +116,9 @@ class StreamClusterer(CenterClusterer):
                 first += len(block)
         return self
 
-    @abstractmethod
-    def _options(self) -> dict[str, Any]:
-        """Return the parameters of a run for the Rust function."""
-
-    def _options_for(self, source: Source | None) -> dict[str, Any]:
-        """Return the parameters for the rows of a fit."""
-        return self._options()
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        """Return the parameters of a run over `source` that differ from those of the estimator."""
+        return {}
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         return self._begun(source, rows, weights, stream=False)
@@ -145,40 +137,24 @@ class StreamClusterer(CenterClusterer):
 
     def _from(self, state: State, source: Source | None, weights: npt.NDArray[np.float64] | None) -> Run:
         """Make a run that continues from a state."""
-        return self._begin(
-            source,
-            # The state holds the centers already.
-            seeding=self._seeding_by_name(),
-            centers=None,
-            seed=0,
-            weights=weights,
-            stream=False,
-            state=state,
-            **self._options_for(source),
-        )
+        # The state holds the centers already.
+        params = self._run_params(self._seeding_by_name(), 0, **self._options(source))
+        return _core.start(self._method, source, params, weights=weights, state=state)
 
     def _begun(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
     ) -> Run:
         seed = _params.seed(self.random_state)
         if stream:
-            seeding, centers = self._seeding(source, rows, seed)
+            init = self._seeding(source, rows, seed)
         else:
-            seeding, centers = self._seeding_of_fit(source, rows, seed, weights)
-        return self._begin(
-            source,
-            seeding=seeding,
-            centers=centers,
-            seed=seed,
-            weights=weights,
-            stream=stream,
-            state=None,
-            **self._options_for(source),
-        )
+            init = self._seeding_of_fit(source, rows, seed, weights)
+        params = self._run_params(init, seed, **self._options(source))
+        return _core.start(self._method, source, params, weights=weights, stream=stream)
 
     def _seeding_of_fit(
         self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[str, npt.NDArray[Any] | None]:
+    ) -> str | npt.NDArray[Any]:
         """Return the seeding of a fit, which may differ from that of a first batch."""
         return self._seeding(source, rows, seed)
 
@@ -187,7 +163,7 @@ class StreamClusterer(CenterClusterer):
 
     def _settings(self) -> dict[str, Any]:
         """Return all parameters of a run of batches, to detect changes."""
-        return {"seeding": self._seeding_by_name(), **self._options()}
+        return self._run_params(self._seeding_by_name(), 0, **self._options(None))
 
     def _stream_at_hand(self) -> Run | None:
         """Return the run that takes the next batch; None before the first one."""
