@@ -524,7 +524,7 @@ def test_the_command_line_keeps_what_it_has_when_it_is_told_to_stop(number, meth
     assert whole.stdout
     other = subprocess.run([*safe, "--seed", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert other.returncode == 1
-    assert "random_state=0, not 1" in other.stderr
+    assert "random_state must be 0, as in the checkpoint, got 1" in other.stderr
 
 
 def test_the_command_line_needs_a_file_to_go_on_from(tmp_path, capsys):
