@@ -425,8 +425,6 @@ class TruncatedGaussianMixture(StoredMixture):
         labels = self._mixture().predict(source, False, threads)
         return labels, _core.inertia(source, self.cluster_centers_, weights, labels, "euclidean", threads)
 
-    # ---------------------------------------------------------------- what was found
-
     @property
     def n_distances_(self) -> int:
         """Number of distances computed by the seeding and the searches."""

@@ -143,7 +143,7 @@ def test_one_pass_methods_accept_iterators():
             batches.partial_fit(block)
         np.testing.assert_array_equal(batches.cluster_centers_, streamed.cluster_centers_)
         assert batches.n_steps_ == streamed.n_steps_
-        with pytest.raises(ValueError, match=r"sample_weight does not go with a stream"):
+        with pytest.raises(ValueError, match=r"sample_weight must be None for a stream"):
             streamed.partial_fit(blocks(), sample_weight=np.ones(len(X)))
         with pytest.raises(OddError):
             streamed.partial_fit(failing(2)())

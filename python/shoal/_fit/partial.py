@@ -102,8 +102,8 @@ class StreamClusterer(CenterClusterer):
         """Learn from the blocks of a stream, one batch each."""
         if sample_weight is not None:
             raise ValueError(
-                "sample_weight does not go with a stream here: call partial_fit with each of its blocks, and "
-                "the weights of that block"
+                "sample_weight must be None for a stream. Use partial_fit with each block and the weights of "
+                "the block instead."
             )
         first = 0
         with rows._prefetched() as blocks:
