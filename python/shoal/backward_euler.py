@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
-from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Source, Step

@@ -8,7 +8,6 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Run, Source, Step

@@ -105,7 +105,11 @@ class Clusterer(BaseEstimator, ABC):
 
     def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
         """Return the parameters of a run: those of the estimator, and `other` in place of some."""
-        given = {"init": init, "random_state": seed, "n_jobs": _params.threads(self.n_jobs, tell=False)} | other
+        given = {
+            "init": init,
+            "random_state": seed,
+            "n_jobs": _params.threads(self.n_jobs, tell=False),
+        } | other
         for name in _core.parameters(self._method):
             if name not in given and name not in self._hidden:
                 given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
