@@ -417,7 +417,7 @@ class LaplacianKModes(StoredKModes):
         return self._iterate_over(self._start(source, rows, 0, None, state), source, rows)
 
     def _start(self, source: Source, rows: Any, seed: int, affinity: Any, state: State | None) -> ModesRun:
-        init = self.init if isinstance(self.init, str) and not self._is_spectral else "k-means++"
+        init: Any = self.init if isinstance(self.init, str) and not self._is_spectral else "k-means++"
         if state is None and not isinstance(self.init, str):
             init = self.init
             if callable(init):
