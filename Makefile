@@ -1,5 +1,5 @@
-# `make help` lists what there is to make. What a target needs (virtual environment, locked packages, the compiled module) is made
-# first, and only again when its inputs change: the stamps lie in the virtual environment.
+# `make help` lists the targets. A target first makes what it needs (virtual environment, locked packages, compiled module), and
+# only if the inputs have changed: the stamps are in the virtual environment.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,7 +14,11 @@ BIN := $(VENV)/bin
 RUST_VERSION := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 RUST_FILES := $(shell find src -name '*.rs' 2>/dev/null)
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
-# Instruction sets below the machine's best that the kernel tests run again under.
+# Inputs of the compiled module.
+MODULE_FILES := $(RUST_FILES) Cargo.toml Cargo.lock pyproject.toml
+# Python tests that take a few seconds together.
+QUICK := $(patsubst %,tests/python/test_%.py,lint metrics readme reference row_counts seeding unit_weights vectors)
+# The kernel tests run again under these instruction sets, which are below the best one of the machine.
 ISAS := scalar $(shell grep -qsw avx2 /proc/cpuinfo && echo avx2)
 
 export VIRTUAL_ENV := $(abspath $(VENV))
@@ -22,7 +26,7 @@ export PYO3_PYTHON := $(VIRTUAL_ENV)/bin/python
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport CONDA_PREFIX PYTHONHOME PYTHONPATH
 
-.PHONY: help check-tools venv build demo test test-rust test-python lint fmt bench wheel neon asan clean package
+.PHONY: help check-tools venv build demo check test test-rust test-python lint lint-rust lint-python msrv fmt bench wheel neon asan clean package
 
 help: ## This list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
@@ -55,46 +59,75 @@ $(VENV)/.dev: requirements-dev.txt $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt
 	@touch $@
 
-$(VENV)/.built: $(RUST_FILES) Cargo.toml Cargo.lock pyproject.toml $(VENV)/.run | check-tools
+# Tests take any up-to-date module. The profile `develop` compiles incrementally, with kernels that may be some percent slower.
+$(VENV)/.built: $(MODULE_FILES) $(VENV)/.run | check-tools
+	$(BIN)/maturin develop --profile develop --locked
+	@rm -f $(VENV)/.built-release; touch $@
+
+$(VENV)/.built-release: $(MODULE_FILES) $(VENV)/.run | check-tools
 	$(BIN)/maturin develop --release --locked
-	@touch $@
+	@touch $(VENV)/.built $@
 
-venv: $(VENV)/.dev ## The virtual environment .venv with everything that development needs, locked.
+venv: $(VENV)/.dev ## The virtual environment .venv with all locked packages for development.
 
-build: $(VENV)/.built ## The Python module, compiled in release mode into .venv (editable).
+build: $(VENV)/.built-release ## The Python module, compiled into .venv (editable) at full speed, as in the wheel.
 
-demo: $(VENV)/.built ## All the set-up on a fresh machine, then `shoal demo`.
+demo: $(VENV)/.built-release ## Set-up on a fresh machine, then `shoal demo`.
 	$(BIN)/shoal demo
 
 # ---------------------------------------------------------------- checks
 
-test: test-rust test-python ## All the set-up, then every test, Rust and Python.
+check: $(VENV)/.dev $(VENV)/.built ## Format, clippy, types, style and the quick tests; run it before each commit.
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --quiet --features python -- -D warnings
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/python tests/prose.py
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet $(QUICK)
 
-test-rust: | check-tools ## Unit, integration and documentation tests; kernels under every instruction set.
+test: test-rust test-python ## Set-up on a fresh machine, then all tests, Rust and Python.
+
+# Examples are not built here: they have no tests, and `make lint` checks their types.
+test-rust: | check-tools ## Unit, integration and documentation tests; kernels under each instruction set.
 ifdef NEXTEST
-	$(CARGO) nextest run --locked
+	$(CARGO) nextest run --locked --lib --tests
 	for isa in $(ISAS); do echo "SHOAL_ISA=$$isa"; SHOAL_ISA=$$isa $(CARGO) nextest run --locked --lib kernel::; done
 else
-	$(CARGO) test --locked --lib --bins --tests --examples
+	$(CARGO) test --locked --lib --tests
 	for isa in $(ISAS); do echo "SHOAL_ISA=$$isa"; SHOAL_ISA=$$isa $(CARGO) test --locked --lib kernel::; done
 endif
-	$(CARGO) check --locked --no-default-features
 	$(CARGO) test --locked --doc
 
-test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Whole-size tests: `.venv/bin/python -m pytest -m slow`.
+test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Tests on complete data sets: `.venv/bin/python -m pytest -m slow`.
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
-lint: $(VENV)/.dev $(VENV)/.built ## Formatting, clippy, rustdoc, ruff, mypy, and the stubs against the module.
+lint: lint-rust lint-python ## Formatting, clippy, rustdoc, licenses, ruff, mypy, pyright, style, and the stubs against the module.
+
+lint-rust: msrv | check-tools
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(CARGO) clippy --locked --all-targets --features python -- -D warnings
+	$(CARGO) clippy --locked --features python -- -D warnings
+	$(CARGO) check --locked --no-default-features
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --quiet
+	$(PYTHON) tests/dependencies.py
+	@if hash cargo-deny 2>/dev/null; then $(CARGO) deny --all-features check; \
+	else echo 'cargo-deny is not installed: advisories are not checked'; fi
+
+lint-python: $(VENV)/.dev $(VENV)/.built
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/prose.py
 	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/python -m mypy.stubtest shoal._core --mypy-config-file pyproject.toml
 
-fmt: $(VENV)/.dev ## Formats Rust and Python.
+msrv: | check-tools ## Compile with the oldest supported Rust, if it is installed; clippy checks the standard library in any case.
+	@if rustup toolchain list 2>/dev/null | grep -q '^$(RUST_VERSION)'; \
+	then rustup run $(RUST_VERSION) $(CARGO) check --locked --target-dir target/msrv; \
+	else echo 'Rust $(RUST_VERSION) is not installed: only clippy checks the minimum version (rustup toolchain install $(RUST_VERSION))'; fi
+
+fmt: $(VENV)/.dev ## Format Rust and Python.
 	$(CARGO) fmt
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -111,24 +144,24 @@ bench: | check-tools ## Rust benchmarks; those against other libraries: CONTRIBU
 
 # ---------------------------------------------------------------- release
 
-wheel: $(VENV)/.run | check-tools ## Source archive and abi3 wheel in dist/, then the wheel tried out where there is no Rust.
+wheel: $(VENV)/.run | check-tools ## Source archive and abi3 wheel in dist/; the wheel is tested without Rust on the PATH.
 	rm -rf dist
 	$(BIN)/maturin build --release --locked --sdist --out dist
 	away=$$(mktemp -d); trap 'rm -rf "$$away"' EXIT; \
 	path=$$(tr : '\n' <<<"$$PATH" | while read -r dir; do [ -x "$$dir/cargo" ] || printf '%s:' "$$dir"; done); \
 	$(PYTHON) -m venv "$$away/venv"; \
-	wheel=$$(echo "$$PWD"/dist/shoal-*-abi3-*.whl); cd "$$away"; export PATH="$$away/venv/bin:$${path%:}"; \
+	wheel=$$(echo "$$PWD"/dist/shoal_cluster-*-abi3-*.whl); cd "$$away"; export PATH="$$away/venv/bin:$${path%:}"; \
 	unset VIRTUAL_ENV PYO3_PYTHON; \
 	if hash cargo 2>/dev/null; then echo "cargo is still on the PATH: $$PATH" >&2; exit 1; fi; \
 	python -m pip install --quiet --only-binary :all: "$$wheel[plot]"; shoal demo
 
-package: | check-tools ## The crate as it would be published, and a program outside the workspace that uses it.
+package: | check-tools ## The crate as published, and a program outside of the workspace that uses it.
 	rm -rf target/package
 	$(CARGO) package --locked
-	crate=$$(echo target/package/shoal-*/); cp -r tests/embed Cargo.lock "$$crate/tests/"; \
+	crate=$$(echo target/package/shoal-cluster-*/); cp -r tests/embed Cargo.lock "$$crate/tests/"; \
 	mv "$$crate/tests/Cargo.lock" "$$crate/tests/embed/"; \
 	$(CARGO) run --target-dir target/embed --manifest-path "$$crate/tests/embed/Cargo.toml"
 
-clean: ## Removes everything that the other targets make.
+clean: ## Remove what the other targets make.
 	rm -rf target dist $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis python/shoal/_core*.so
 	find python tests benches examples -name __pycache__ -prune -exec rm -rf {} +

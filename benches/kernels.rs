@@ -1,8 +1,8 @@
-//! Rates of the kernels: see `benches/README.md`.
+//! Speed of the kernels; see `benches/README.md`.
 //!
-//! Without arguments: the tables. With a name or a part of one: the criterion groups that match it.
+//! Without arguments it prints the tables. With a name or part of a name it runs the criterion groups that match.
 
-// The multiply-add loops that measure the peak and the pass over the library's product are written with intrinsics.
+// The loops that measure the peak, and the pass over the product of the library, use intrinsics.
 #![allow(unsafe_code, missing_docs)]
 
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ use shoal::{KMeans, MatRef, Seeding};
 
 const DIMS: [usize; 13] = [2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 768, 1024, 3072];
 const CENTERS: [usize; 5] = [8, 64, 256, 1024, 4096];
-/// Rows that the library multiplies at a time; the better one counts.
+/// Rows per product of the `gemm` crate; the faster one counts.
 const BLOCKS: [usize; 2] = [768, 3072];
-/// Rows come in multiples of this, so that neither side has a tail.
+/// Numbers of rows are multiples of this, so that neither side has a remainder.
 const GRAIN: usize = 192;
 
 const HELP: &str = "\
@@ -50,7 +50,7 @@ fn main() {
         }
     };
     if options.smoke {
-        // `--test`, or `cargo test --benches`: that everything runs, not how fast.
+        // `--test`, or `cargo test --benches`: a smoke run that measures nothing.
         options.tables::<f32>();
         options.tables::<f64>();
         groups(&mut Criterion::default().configure_from_args());
@@ -74,7 +74,7 @@ struct Options {
     dims: Vec<usize>,
     centers: Vec<usize>,
     rounds: usize,
-    /// Operations of one timing.
+    /// Operations per timing.
     work: f64,
     grid: bool,
     threads: bool,
@@ -189,7 +189,7 @@ fn cpu() -> String {
 
 // ---------------------------------------------------------------- one thread: grid
 
-/// What the rounds of one instruction set gave.
+/// Results of all rounds of one instruction set.
 #[derive(Default)]
 struct Rounds {
     rate: Vec<f64>,
@@ -241,14 +241,14 @@ impl Options {
             }
             let library_rate = flops * calls as f64 / t.elapsed().as_secs_f64();
             for (centers, (&isa, found)) in packed.iter().zip(self.isas.iter().zip(&mut all)) {
-                // Before the kernel: it also takes the core to the clock that these vectors run at.
+                // The peak comes first, so that the core already runs at the clock of these vectors when the kernel starts.
                 let peak = peak::<T>(isa, if self.smoke { 1 } else { 50_000 });
                 let t = Instant::now();
                 for _ in 0..calls {
                     nearest(black_box(rows), centers, &mut ours, &mut scratch);
                 }
                 let rate = flops * calls as f64 / t.elapsed().as_secs_f64();
-                // Round 0 warms up.
+                // Round 0 is a warm-up.
                 if round == 0 {
                     found.differing = ours.iter().zip(&theirs).filter(|(a, b)| a != b).count();
                 } else {
@@ -287,7 +287,7 @@ fn median(values: &[f64]) -> f64 {
     if n == 0 { f64::NAN } else { f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]) }
 }
 
-/// Uniform values in -0.5..0.5.
+/// Uniform values from -0.5 to 0.5.
 struct Noise(u64);
 
 impl Noise {
@@ -332,7 +332,10 @@ impl Options {
                 }
             }
         }
-        assert!(results.iter().all(|r| *r == results[0]), "the same bits for every number of threads");
+        assert!(
+            results.iter().all(|r| *r == results[0]),
+            "results must be bit-identical for any number of threads"
+        );
         println!("\nThreads. KMeans, {} {n} x {d}, k={k}: median seconds of a sweep, interleaved.", T::NAME);
         println!("{:>7} {:>10} {:>8} {:>10}", "threads", "seconds", "speed-up", "efficiency");
         csv.push_str("table,threads,n,d,k,seconds_a_sweep,speedup\n");
@@ -345,18 +348,18 @@ impl Options {
     }
 }
 
-// ---------------------------------------------------------------- the yardstick
+// ---------------------------------------------------------------- the gemm baseline
 
-/// `|c|^2 - 2 x.c` of a block of rows by the `gemm` crate, then a pass that finds the smallest of each row.
+/// `|c|^2 - 2 x.c` for a block of rows by the `gemm` crate, and then a pass that finds the smallest value per row.
 struct Library<T> {
     block: usize,
-    /// The product center by center, so that the pass has rows in its lanes; else row by row.
+    /// Whether the product is stored center by center, so that vectors of the pass hold rows; otherwise row by row.
     by_center: bool,
     product: Vec<T>,
     norms: Vec<T>,
 }
 
-/// Whether the library's rate is one that AVX2 cannot reach.
+/// Whether the speed of `gemm` is above the limit of AVX2.
 struct Path {
     rate: f64,
     avx2_peak: f64,
@@ -399,7 +402,7 @@ impl Library<f32> {
 }
 
 impl<T: Real> Library<T> {
-    /// Tries the block sizes and layouts, and keeps the fastest.
+    /// Measures all block sizes and layouts, and returns the fastest.
     fn fit(x: &[T], c: &[T], d: usize, labels: &mut [u32]) -> Self {
         let norms =
             c.chunks_exact(d).map(|c| T::from_f64(c.iter().map(|v| v.to_f64() * v.to_f64()).sum())).collect();
@@ -408,7 +411,7 @@ impl<T: Real> Library<T> {
         for block in BLOCKS {
             for by_center in [false, true] {
                 (this.block, this.by_center) = (block, by_center);
-                // A slow candidate is not tried twice.
+                // A slow candidate is measured only once.
                 for _ in 0..2 {
                     let t = Instant::now();
                     this.run(x, c, d, labels);
@@ -473,20 +476,20 @@ fn multiply<T: Real>(x: &[T], c: &[T], d: usize, by_center: bool, product: &mut 
 
 // ---------------------------------------------------------------- vectors
 
-/// A compute type, with the two loops that need intrinsics.
+/// A compute type, and its two loops with intrinsics.
 trait Real: Compute + Own {
-    /// Multiply-add rate of one core, operations a second.
+    /// Multiply-add speed of one core in operations per second.
     fn peak(isa: Isa, turns: usize) -> f64;
-    /// Index of the smallest `norms[j] + product[row, j]` of every row, the lowest among equals.
+    /// Index of the smallest `norms[j] + product[row, j]` per row, the lowest index among equals.
     fn smallest(product: &[Self], norms: &[Self], by_center: bool, labels: &mut [u32]);
 }
 
-/// The best of a few bursts of a tenth of a millisecond each: another process may have had the core during one.
+/// The best of several bursts of a tenth of a millisecond, because another process can interrupt a burst.
 fn peak<T: Real>(isa: Isa, turns: usize) -> f64 {
     (0..8).map(|_| T::peak(isa, turns)).fold(0.0, f64::max)
 }
 
-/// Portable: any number of rows and centers.
+/// Portable version for any number of rows and centers.
 fn smallest_plain<T: Real>(product: &[T], norms: &[T], by_center: bool, labels: &mut [u32]) {
     let (n, k) = (labels.len(), norms.len());
     for (i, label) in labels.iter_mut().enumerate() {
@@ -502,7 +505,7 @@ fn smallest_plain<T: Real>(product: &[T], norms: &[T], by_center: bool, labels: 
 }
 
 fn peak_plain(turns: usize) -> f64 {
-    // No vectors are asked for; what the compiler makes of eight chains.
+    // Eight chains without intrinsics, as the compiler vectorizes them.
     let (a, b) = (black_box(0.999f64), black_box(0.001));
     let mut acc = [1.0f64; 8];
     let t = Instant::now();
@@ -541,7 +544,7 @@ macro_rules! loops {
                 (2 * CHAINS * LANES * turns) as f64 / seconds
             }
 
-            /// A multiple of 4 rows and of `LANES` centers, the product row by row.
+            /// For a multiple of 4 rows and of `LANES` centers, with the product row by row.
             #[target_feature(enable = $features)]
             pub(super) fn by_row(product: &[$t], norms: &[$t], labels: &mut [u32]) {
                 let k = norms.len();
@@ -578,7 +581,7 @@ macro_rules! loops {
                 }
             }
 
-            /// A multiple of 4 `LANES` rows, the product center by center.
+            /// For a multiple of 4 `LANES` rows, with the product center by center.
             #[target_feature(enable = $features)]
             pub(super) fn by_center(product: &[$t], norms: &[$t], labels: &mut [u32]) {
                 let n = labels.len();
@@ -682,7 +685,7 @@ macro_rules! real {
         impl Real for $t {
             fn peak(isa: Isa, turns: usize) -> f64 {
                 match isa {
-                    // SAFETY: whoever asks has made sure that this processor has the instruction set.
+                    // SAFETY: the caller has checked that this processor has the instruction set.
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx512 => unsafe { $wide::peak(turns) },
                     // SAFETY: as above.
@@ -732,12 +735,12 @@ real!(f64, f64_512, f64_256);
 
 fn groups(criterion: &mut Criterion) {
     let isas = Isa::available();
-    // The kernel at the shapes that the targets name.
+    // The kernel at the shapes with performance targets.
     for &isa in &isas {
         rates::<f32>(criterion, &format!("nearest/{isa}/f32"), isa, &[64, 128, 256, 768], &[1024], 1536);
         rates::<f64>(criterion, &format!("nearest/{isa}/f64"), isa, &[64, 128, 256, 768], &[1024], 1536);
     }
-    // `tuning::ROWS_IN_LANES_DIM`.
+    // Around `tuning::ROWS_IN_LANES_DIM`.
     rates::<f32>(
         criterion,
         "low-d",
@@ -746,14 +749,14 @@ fn groups(criterion: &mut Criterion) {
         &[64, 1024],
         1536,
     );
-    // `tuning::STRIP_ROWS`: rows of one call below it make strips of that length.
+    // Around `tuning::STRIP_ROWS`: calls with fewer rows than a strip make one strip.
     for rows in [48, 96, 144, 192, 384] {
         rates::<f32>(criterion, &format!("strip/{rows}"), Isa::active(), &[32, 128, 768], &[1024], rows);
     }
     criterion.final_summary();
 }
 
-/// A group of `nearest` on `rows` rows; criterion's throughput is in operations, so `Gelem/s` is GFLOP/s.
+/// A group of `nearest` on `rows` rows. Criterion counts operations as elements, so `Gelem/s` is GFLOP/s.
 fn rates<T: Real>(
     criterion: &mut Criterion,
     name: &str,

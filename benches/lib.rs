@@ -1,1 +1,1 @@
-//! Benches only; see `README.md`.
+//! An empty library: this package only holds benchmarks. See `README.md`.

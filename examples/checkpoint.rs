@@ -1,4 +1,4 @@
-//! A fit that is kept in a file after some steps, and gone on with from there, as after a crash.
+//! Checkpoints a fit after five steps and resumes it from the file, as after a crash.
 //!
 //! ```text
 //! cargo run --release --example checkpoint
@@ -23,6 +23,6 @@ fn main() -> shoal::Result<()> {
     while again.advance(&rows)?.is_some() {}
     let (resumed, whole) = (again.into_model(), params.fit(&rows)?);
     assert_eq!(resumed.centers::<f32>(), whole.centers::<f32>());
-    println!("{} sweeps, inertia {}: as if nothing had happened", resumed.n_iter(), resumed.inertia());
+    println!("{} sweeps, inertia {}, identical to an uninterrupted fit", resumed.n_iter(), resumed.inertia());
     std::fs::remove_file(&path).map_err(|source| shoal::Error::Io { path, source })
 }

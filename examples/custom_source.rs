@@ -62,7 +62,7 @@ impl DataSource<f32> for Rings {
 
     fn gather(&self, rows: &[u64], out: &mut Vec<f32>) -> Result<()> {
         if let Some(beyond) = rows.iter().find(|&&row| row >= self.rows) {
-            return Err(Error::Shape(format!("row {beyond} is not there")));
+            return Err(Error::Shape(format!("row {beyond} is out of range")));
         }
         Self::fill(rows.iter().copied(), out);
         Ok(())

@@ -1,13 +1,14 @@
-//! Clusters a few thousand points in memory and prints the centers: the shortest way through the crate. Rows can be a slice of arrays, as
-//! here, a flat slice with a number of columns (`data::Dense`), an `ndarray` view or a file. The data are three clouds, so three centers
-//! have to lie in their middles.
+//! Clusters 3,000 points in memory and prints the centers: the shortest complete program.
+//!
+//! Rows can be a slice of arrays, as here, a flat slice with a number of columns (`data::Dense`), an `ndarray` view or a file. The data are
+//! three spirals, and the program checks that each center lies in the middle of a spiral.
 
 use shoal::{KMeans, Seeding};
 
 const MIDDLES: [[f64; 2]; 3] = [[0.0, 0.0], [10.0, 0.0], [5.0, 8.0]];
 
 fn main() -> shoal::Result<()> {
-    // A spiral around each of the three middles.
+    // A spiral around each of the three points.
     let rows: Vec<[f64; 2]> = (0..3000)
         .map(|i| {
             let ([x, y], turn) = (MIDDLES[i % 3], i as f64);

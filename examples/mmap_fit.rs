@@ -1,6 +1,8 @@
-//! Writes a `.npy` file of bytes and clusters it where it lies. The file is memory-mapped: its rows become `f32` a tile at a time, so that
-//! the fit needs a few bytes a row beside the file, however wide the rows are. Labels go into a `.npy` file too, which NumPy reads with
-//! `numpy.load`. Files written by `npy::Writer` appear under their names only when they are whole.
+//! Writes a `.npy` file of bytes and clusters it without loading it into memory.
+//!
+//! The file is memory-mapped, and its rows are converted to `f32` one tile at a time. The fit needs a few bytes per row beside the file, for
+//! any number of columns. The labels are written to a second `.npy` file, which `numpy.load` can read. `npy::Writer` writes to a temporary
+//! file and renames it when it is complete.
 
 use shoal::KMeans;
 use shoal::data::{DataSource, Dtype, npy};
@@ -11,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("vectors.npy");
 
-    // Four kinds of rows: bytes around 30, 90, 150 and 210.
+    // Four clusters: bytes around 30, 90, 150 and 210.
     let mut writer = npy::Writer::create(&path, Dtype::U8, COLUMNS)?;
     for block in 0..20u32 {
         let values: Vec<u8> = (0..1000 * COLUMNS as u32)
@@ -27,19 +29,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rows = npy::open(&path)?;
     assert_eq!(DataSource::<f32>::rows(&rows), Some(20_000));
     let model = KMeans::params(4).rng_seed(1).fit(&rows)?;
-    println!(
-        "{} sweeps, inertia {:.0}, first centers by {}",
-        model.n_iter(),
-        model.inertia(),
-        model.seeded_by()
-    );
+    println!("{} sweeps, inertia {:.0}, seeded by {}", model.n_iter(), model.inertia(), model.seeded_by());
 
     let mut labels = npy::Writer::create_1d(folder.path().join("labels.npy"), Dtype::I32)?;
     let values: Vec<i32> = model.predict(&rows)?.into_iter().map(u32::cast_signed).collect();
     labels.append_values(&values)?;
     labels.finish()?;
 
-    // Every cluster is one kind.
+    // The fit finds the four clusters.
     assert_eq!(model.cluster_weights(), [5000.0; 4]);
     assert!(values.iter().enumerate().all(|(row, &label)| label == values[row % 4]));
     Ok(())

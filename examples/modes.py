@@ -1,9 +1,9 @@
-"""Modes beside means: the digits of MNIST that stand for clusters, above the means of k-means.
+"""Draw the modes of Laplacian K-modes above the means of k-means, for the digits of MNIST.
 
-    python examples/modes.py modes.png
+    python examples/modes.py modes.png [data.npz]
 
-Modes of Laplacian K-modes are rows of the data; means look like nothing that was ever written. Runs on the
-images that come with the package; with the name of an .npz file behind the picture's, on its member X.
+Each mode is a row of the data, so it looks like a digit. A mean is a blurred average. The default data are
+the images that ship with the package. An .npz file must have a member X.
 """
 
 import sys
@@ -16,7 +16,7 @@ from shoal.plot import centers_picture, write_png
 
 
 def main(picture: str, data: str | None = None) -> None:
-    """Cluster digits both ways and draw what stands for the clusters."""
+    """Cluster the digits with both methods, and draw modes and means."""
     path = data or files("shoal") / "_data" / "mnist_test.npz"
     with np.load(path) as archive:
         images = archive["X"] if "X" in archive.files else archive[archive.files[0]]

@@ -1,5 +1,5 @@
-//! Rows that come in chunks: mini-batches over a stream that can be read once, an exact fit of one that can be made again, and the same
-//! rows in random order on disk.
+//! Clusters streams of chunks: mini-batches over a one-pass stream, an exact fit over a re-readable stream, and an exact fit over a
+//! shuffled copy on disk.
 //!
 //! ```sh
 //! cargo run --release --example stream
@@ -8,7 +8,7 @@
 use shoal::data::{Chunks, Dtype, Shuffler, npy};
 use shoal::{Executor, KMeans, MiniBatch};
 
-/// Chunks of 1000 rows of two columns, about ten places.
+/// 100 chunks of 1,000 rows with two columns, in ten clusters.
 fn chunks() -> impl Iterator<Item = shoal::Result<shoal::data::Chunk<f32>>> {
     (0..100u16).map(|chunk| {
         let rows = (0..1000u16).flat_map(move |row| {
@@ -23,7 +23,7 @@ fn main() -> shoal::Result<()> {
     let once = Chunks::once(2, chunks());
     let model = MiniBatch::params(10).rng_seed(7).compute_labels(false).fit(&once)?;
     println!(
-        "mini-batches: {} clusters with rows",
+        "mini-batches: {} clusters are not empty",
         model.cluster_weights().iter().filter(|&&w| w > 0.0).count()
     );
 

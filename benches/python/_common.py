@@ -1,7 +1,9 @@
-"""What the benchmarks share: data, worker processes, tables, and where results are kept."""
+"""Shared parts of the benchmarks: data sets, command line, worker processes, tables and result files."""
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import csv
 import datetime as dt
 import importlib.metadata
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ NARROW = {"uint8", "int8", "int16", "uint16", "float16", "float32"}
 
 
 def cpu_info() -> tuple[str, set[str]]:
-    """Name of the processor and its flags."""
+    """Return the name of the processor and its flags."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     name = re.search(r"^model name\s*:\s*(.*)$", text, re.MULTILINE)
@@ -40,32 +42,36 @@ def cpu_info() -> tuple[str, set[str]]:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def blas_core() -> str | None:
-    """What ``OPENBLAS_CORETYPE`` has to be: old OpenBLAS wheels do not know new processors."""
+    """Return the value for ``OPENBLAS_CORETYPE``: old OpenBLAS wheels do not detect new processors."""
     flags = cpu_info()[1]
     if "avx512f" in flags:
         return "SkylakeX"
     return "Haswell" if "avx2" in flags else None
 
 
+# Distributions whose name is not that of the module.
+DISTRIBUTIONS = {"shoal": "shoal-cluster"}
+
+
 def versions(packages: Iterable[str]) -> str:
-    """``name version`` of the packages that are there."""
+    """Return ``name version`` for each package."""
     found = []
     for name in packages:
         try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
+            found.append(f"{name} {importlib.metadata.version(DISTRIBUTIONS.get(name, name))}")
         except importlib.metadata.PackageNotFoundError:
-            # Not installed, or found on PYTHONPATH only.
+            # Not installed, or found through PYTHONPATH only.
             found.append(f"{name} unknown")
     return ", ".join(found)
 
 
 def description(packages: Iterable[str]) -> dict[str, str]:
-    """Machine, versions, commit and command: the head of every result."""
+    """Describe machine, versions, commit and command, for the head of a result."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     try:
         commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
@@ -83,13 +89,60 @@ def description(packages: Iterable[str]) -> dict[str, str]:
     }
 
 
+def announce(head: dict[str, str]) -> None:
+    """Print the head of a result."""
+    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+
+
+def announced(packages: Iterable[str]) -> dict[str, str]:
+    """Describe this run as :func:`description` does, and print the description."""
+    head = description(packages)
+    announce(head)
+    return head
+
+
+# ---------------------------------------------------------------- command line
+
+
+def parser(about: str | None) -> argparse.ArgumentParser:
+    """Make a parser whose help shows the docstring of a program with its line breaks."""
+    return argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def add_options(
+    to: argparse.ArgumentParser, *, quick: str, threads: bool = False, worker: Sequence[str] | bool = False
+) -> None:
+    """Add the options that most programs share.
+
+    Parameters
+    ----------
+    to : argparse.ArgumentParser
+        The parser.
+    quick : str
+        What ``--quick`` changes.
+    threads : bool
+        Whether to add ``--threads``; the default is all cores.
+    worker : sequence of str or bool
+        Values of the hidden option ``--worker``, or True for a flag; False for programs without workers.
+    """
+    if threads:
+        to.add_argument("--threads", type=int, default=cores(), help="default: all cores")
+    to.add_argument("--csv", help="file for the table (default: a new one in benches/results/<processor>/)")
+    to.add_argument("--quick", action="store_true", help=quick)
+    if worker is True:
+        to.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    elif worker:
+        to.add_argument("--worker", choices=list(worker), help=argparse.SUPPRESS)
+
+
 # ---------------------------------------------------------------- data
 
 
 def load(spec: str) -> tuple[str, np.ndarray, int]:
-    """Name, rows as they are computed, and k of ``name:k`` or ``name/member:k``, ``:f32`` or ``:f64`` behind.
+    """Read a data set ``name:k`` or ``name/member:k``, optionally followed by ``:f32`` or ``:f64``.
 
-    The name is that of an ``.npz`` with a member ``X`` in the folder ``$SHOAL_DATA``, or an ``.npy`` file.
+    Returns the name, the rows in their compute type, and k. The name is that of an ``.npz`` file with a
+    member ``X`` in the folder ``$SHOAL_DATA``, or the path of an ``.npy`` file.
     """
     name, *rest = spec.split(":")
     if not rest or not rest[0].isdigit():
@@ -102,7 +155,7 @@ def load(spec: str) -> tuple[str, np.ndarray, int]:
 
 
 def raw(name: str) -> np.ndarray:
-    """The rows of a data set as they are stored."""
+    """Read the rows of a data set in their stored type."""
     if name.endswith(".npy"):
         return np.load(name)
     folder = os.environ.get("SHOAL_DATA")
@@ -117,7 +170,7 @@ def raw(name: str) -> np.ndarray:
 
 
 def distinct_rows(X: np.ndarray, k: int, seed: int = 0) -> np.ndarray:
-    """The first k distinct rows of a random order: the starting centers of everybody."""
+    """Return the first k distinct rows of a random order, the initial centers for all libraries."""
     seen: set[bytes] = set()
     chosen = []
     for i in np.random.default_rng(seed).permutation(len(X)):
@@ -131,7 +184,7 @@ def distinct_rows(X: np.ndarray, k: int, seed: int = 0) -> np.ndarray:
 
 
 def objective(X: np.ndarray, centers: np.ndarray) -> float:
-    """Sum of squared distances of all rows to their nearest centers, differences and sums in float64."""
+    """Sum the squared distances of all rows to their nearest centers in float64."""
     C = np.asarray(centers, dtype=np.float64)
     shift = C.mean(axis=0)
     moved = C - shift
@@ -149,7 +202,7 @@ def objective(X: np.ndarray, centers: np.ndarray) -> float:
 
 
 class Worker:
-    """A process with its own thread pools and settings, kept alive; it answers commands."""
+    """A worker process with its own thread pools and settings that answers commands until it is closed."""
 
     def __init__(
         self, script: str | Path, *args: str, threads: int, env: dict[str, str] | None = None
@@ -165,7 +218,7 @@ class Worker:
         )
 
     def send(self, *command: Any) -> None:
-        """Hand over a command."""
+        """Send a command."""
         data = pickle.dumps(command)
         pipe = self._process.stdin
         assert pipe is not None
@@ -176,7 +229,7 @@ class Worker:
             raise RuntimeError("the worker has died") from None
 
     def receive(self) -> Any:
-        """Wait for the answer; what failed over there is raised here."""
+        """Wait for the answer; raise an error if the command failed."""
         pipe = self._process.stdout
         assert pipe is not None
         head = pipe.read(8)
@@ -188,14 +241,15 @@ class Worker:
         return value
 
     def call(self, *command: Any) -> Any:
-        """Send and receive."""
+        """Send a command and wait for the answer."""
         self.send(*command)
         return self.receive()
 
     def watched(self, *command: Any) -> tuple[Any, int]:
-        """As call, with the peak of anonymous memory during the command, in bytes beyond what it found.
+        """Call, and measure the peak of anonymous memory in bytes beyond the memory before the call.
 
-        The peak is sampled from here, so that code that holds the interpreter's lock is seen too.
+        This process samples the peak, so that it also sees code that holds the interpreter lock of the
+        worker.
         """
         before = anonymous(self._process.pid)
         peak = before
@@ -228,14 +282,27 @@ class Worker:
             self._process.wait()
 
 
+@contextlib.contextmanager
+def closing(workers: Iterable[Worker]) -> Iterator[None]:
+    """Close all workers at the end of a block.
+
+    A view such as ``dict.values()`` includes workers that are added within the block.
+    """
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.close()
+
+
 def serve(handler: Callable[..., Any]) -> None:
     """Answer commands until the pipe closes; the worker's side of `Worker`."""
     threads = int(os.environ["SHOAL_BENCH_THREADS"])
     if hasattr(os, "sched_setaffinity"):
-        # The same cores for everybody; also what bounds pools that know no variable (TBB).
+        # The same cores for every library. This also limits pools that read no environment variable (TBB).
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what libraries print must not get between the answers
+    os.dup2(2, 1)  # output of libraries must not mix with the answers
     while len(head := sys.stdin.buffer.read(8)) == 8:
         command = pickle.loads(sys.stdin.buffer.read(struct.unpack("<Q", head)[0]))
         try:
@@ -248,7 +315,7 @@ def serve(handler: Callable[..., Any]) -> None:
 
 
 def anonymous(pid: int) -> int:
-    """Anonymous resident memory of a process in bytes; 0 where the system does not tell."""
+    """Return the anonymous resident memory of a process in bytes; 0 if the system does not report it."""
     try:
         text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
@@ -261,7 +328,7 @@ def anonymous(pid: int) -> int:
 
 
 def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
-    """Rows as text; `columns` maps names to format specifications."""
+    """Format rows as text; `columns` maps column names to format specifications."""
 
     def cell(row: dict[str, Any], name: str) -> str:
         value = row.get(name)
@@ -277,7 +344,9 @@ def table(rows: list[dict[str, Any]], columns: dict[str, str]) -> str:
 
 
 def results(kind: str, suffix: str, folder: str | None = None) -> Path:
-    """A new file ``<date>-<kind>.<suffix>``, under ``benches/results/<processor>`` unless told where."""
+    """Return an unused path ``<date>-<kind>.<suffix>`` in `folder`, by default
+    ``benches/results/<processor>``.
+    """
     slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)|@", " ", cpu_info()[0].lower())).strip("-")
     stem = f"{dt.datetime.now(tz=dt.UTC).date()}-{kind}"
     path = (RESULTS / slug if folder is None else Path(folder)) / f"{stem}.{suffix}"
@@ -289,7 +358,7 @@ def results(kind: str, suffix: str, folder: str | None = None) -> Path:
 
 
 def keep(kind: str, head: dict[str, str], rows: list[dict[str, Any]], to: str | None, quick: bool) -> None:
-    """Write rows as CSV, where `results` says unless told otherwise."""
+    """Write rows as CSV to the path `to`, by default to a new file of `results`."""
     if quick and to is None:
         print("not kept (--quick); --csv PATH keeps it")
         return
@@ -305,5 +374,5 @@ def keep(kind: str, head: dict[str, str], rows: list[dict[str, Any]], to: str | 
 
 
 def median(values: Iterable[float]) -> float:
-    """The median as a Python float."""
+    """Return the median as a Python float."""
     return float(np.median(list(values)))

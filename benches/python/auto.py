@@ -1,22 +1,23 @@
-"""Whole fits of exact k-means: ``algorithm="auto"`` against the best of the algorithms that it chooses among.
+"""Whole fits of exact k-means: ``algorithm="auto"`` compared with the best of its algorithms.
 
-Every set of the folder ``$SHOAL_DATA`` (of suites the members with at least 1,000 rows) is fitted with every
-number of clusters and every algorithm, from the same k-means++ centers, with the default tolerance. Fits run
-one after the other (A B C A B C ...), once unmeasured before all others, and the median of the rounds counts;
-an algorithm that takes more than 1.4 times as long as the fastest in the first round is not measured again.
-All must come to the same inertia, to the last bit; the run fails where they do not.
+Every set of the folder ``$SHOAL_DATA`` (of suites, the members with at least 1,000 rows) is fitted with every
+number of clusters and every algorithm, from the same k-means++ centers and with the default tolerance. Fits
+are interleaved (A B C A B C ...) after a warm-up, and the median over the rounds counts. An algorithm that
+takes more than 1.4 times as long as the fastest in the first round is not measured again. All algorithms must
+end with bit-identical inertia, otherwise the run fails.
 
-A plain fit is expected to take ``--seconds`` at most with one thread: where 300 sweeps over all rows would
-take longer, there are fewer sweeps, down to 50, then fewer rows (a random part), down to 20,000, then
-fewer sweeps again, down to 20. The columns ``n`` and ``most sweeps`` say so.
+A plain fit should take at most ``--seconds`` with one thread. If 300 sweeps over all rows would take longer,
+the number of sweeps is reduced to at least 50, then the number of rows (a random sample) to at least 20,000,
+then the number of sweeps again to at least 20. The columns ``n`` and ``most sweeps`` show the result.
 
-The thresholds in ``src/tuning.rs`` were set on the sets in `TUNED`, the costs in ``src/kmeans/costs.rs`` on
-single sweeps of these and some others; what is not in `TUNED` is for validation. Each line of the table is
-kept as soon as it is there, and a run that finds lines in its ``--csv`` goes on behind them.
+The thresholds in ``src/tuning.rs`` were tuned on the sets in `TUNED`, and the costs in
+``src/kmeans/costs.rs`` on single sweeps of these and some other sets. All sets that are not in `TUNED` are
+for validation. Each line of the table is saved at once, and a run whose ``--csv`` exists continues after its
+last line.
 
     python benches/python/auto.py --csv auto.csv                          # the whole table, 25 minutes
     python benches/python/auto.py --csv auto.csv --threads 1 --seconds 0.2 --clusters 20 50 100 1024
-    python benches/python/auto.py --csv auto.csv --clock processor --threads 1    # beside other work
+    python benches/python/auto.py --csv auto.csv --clock processor --threads 1    # on a busy machine
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import numpy as np
 
 OWN = ("lloyd", "yinyang", "elkan", "hamerly", "exponion")
 CLUSTERS = (8, 20, 50, 100, 128, 256, 1024)
-#: Sets whose figures set thresholds.
+#: Sets on which thresholds were tuned.
 TUNED = {
     "wordvec_ppmi_svd100",
     "letter_20k",
@@ -48,22 +49,23 @@ TUNED = {
     "gagolews_a/sipu/birch1",
     "gagolews_a/other/chameleon_t7_10k",
 }
-#: Rows of the smallest member of a suite, and rows for each cluster at least.
+#: Minimum number of rows of a member of a suite, and minimum number of rows per cluster.
 LEAST_ROWS, ROWS_A_CLUSTER = 1_000, 4
-#: Rows, and sweeps with all and with fewer rows, that a set is not cut below.
+#: Minimum number of rows, and minimum numbers of sweeps with all rows and with fewer rows.
 CUT_ROWS, CUT_SWEEPS, LEAST_SWEEPS = 20_000, 50, 20
-#: Algorithms so much slower than the fastest are measured once.
+#: Algorithms that are slower than the fastest by this factor are measured once.
 HOPELESS = 1.4
-#: Rounds: at least, at most, and so many that the fastest fit takes so many seconds in all.
+#: Minimum and maximum number of rounds, and the total seconds of the fastest fits that the rounds should
+#: reach.
 ROUNDS, MOST_ROUNDS, ENOUGH = 3, 25, 0.3
-#: What "auto" may take, relative to the best.
+#: The target for the time of "auto", relative to the best.
 WANTED = 1.05
 
 # ---------------------------------------------------------------- data
 
 
 def sets() -> list[str]:
-    """The names of all sets, small ones first."""
+    """List the names of all sets, small ones first."""
     folder = Path(os.environ.get("SHOAL_DATA") or ".")
     found: list[tuple[int, str]] = []
     for path in sorted(folder.glob("*.npz")):
@@ -81,7 +83,7 @@ def sets() -> list[str]:
 
 
 def load(name: str) -> Any:
-    """The rows of a set as they are computed: an array or a sparse matrix."""
+    """Read the rows of a set in their compute type, as an array or a sparse matrix."""
     stem, _, member = name.partition("/")
     with np.load(Path(os.environ["SHOAL_DATA"]) / f"{stem}.npz") as archive:
         if "indptr" in archive.files:
@@ -95,12 +97,12 @@ def load(name: str) -> Any:
 
 
 def plain_seconds(n: int, d: int, k: int) -> float:
-    """About what a plain sweep takes with one thread."""
+    """Estimate the seconds of a plain sweep with one thread."""
     return n * (20 + 0.5 * d + k * (0.2 + 0.0125 * d)) * 1e-9
 
 
 def cut(n: int, d: int, k: int, seconds: float) -> tuple[int, int]:
-    """Rows and sweeps of a fit that takes about so long."""
+    """Choose the numbers of rows and sweeps for a fit of about the given seconds."""
     sweeps = int(np.clip(seconds / plain_seconds(n, d, k), min(CUT_SWEEPS, 300), 300))
     if plain_seconds(n, d, k) * sweeps > seconds:
         n = min(n, max(CUT_ROWS, ROWS_A_CLUSTER * k, int(seconds / plain_seconds(1, d, k) / sweeps)))
@@ -112,7 +114,7 @@ def cut(n: int, d: int, k: int, seconds: float) -> tuple[int, int]:
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, clock: str) -> None:
         self._clock = time.process_time if clock == "processor" else time.perf_counter
@@ -123,14 +125,14 @@ class Handler:
         return getattr(self, command)(*args)
 
     def prepare(self, name: str, k: int, seconds: float) -> tuple[int, int, int, str, int] | None:
-        """Read rows, choose first centers; rows, columns, stored rows, type and sweeps, or nothing."""
+        """Read rows and choose initial centers; return rows, columns, stored rows, type, sweeps, or None."""
         import shoal
 
         if name != self._name:
             self._name, self._all = name, load(name)
         X: Any = self._all
         stored, d = X.shape
-        # Stored values are what a sparse sweep costs.
+        # The cost of a sparse sweep depends on the stored values.
         values = d if isinstance(X, np.ndarray) else max(1, X.nnz // stored)
         n, sweeps = cut(stored, values, k, seconds)
         if n < stored:
@@ -145,7 +147,7 @@ class Handler:
         return n, d, stored, {"float32": "f32", "float64": "f64"}[X.dtype.name], sweeps
 
     def fit(self, algorithm: str, sweeps: int) -> tuple[float, int, float, str]:
-        """Seconds, sweeps, inertia, and what "auto" ended with."""
+        """Return seconds, sweeps, inertia, and the algorithm that "auto" ended with."""
         import shoal
 
         model = shoal.KMeans(
@@ -165,21 +167,21 @@ class Handler:
 
 
 def measure(name: str, k: int, worker: common.Worker, args: argparse.Namespace) -> dict[str, Any] | None:
-    """One line of the table."""
+    """Measure one line of the table."""
     about = worker.call("prepare", name, k, args.seconds)
     if about is None:
         return None
     n, d, stored, kind, most_sweeps = about
     methods = ["auto", *OWN]
     for method in methods:
-        # Memory and caches wake up.
+        # Warm up memory and caches.
         worker.call("fit", method, 3)
     times: dict[str, list[float]] = {method: [] for method in methods}
     ends: set[tuple[int, float]] = set()
     used, rounds, running = "", ROUNDS, methods
     turn = 0
     while turn < rounds:
-        # Another one begins each round.
+        # Rotate the order in each round.
         for method in running[turn % len(running) :] + running[: turn % len(running)]:
             seconds, sweeps, inertia, ended = worker.call("fit", method, most_sweeps)
             times[method].append(seconds)
@@ -202,7 +204,7 @@ def measure(name: str, k: int, worker: common.Worker, args: argparse.Namespace) 
 
 
 def summary(table: list[dict[str, Any]]) -> list[str]:
-    """How often "auto" takes as long as wanted at most, and where it is worst."""
+    """Summarize how often "auto" reaches the target, and where it is slowest."""
     lines = []
     for threads in sorted({int(row["threads"]) for row in table}):
         for part in ("tuned", "validation"):
@@ -235,19 +237,17 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="+", metavar="NAME", help="default: all sets in SHOAL_DATA")
     parser.add_argument("--clusters", nargs="+", type=int, default=list(CLUSTERS))
     parser.add_argument("--threads", nargs="+", type=int, default=sorted({1, common.cores()}))
     parser.add_argument("--seconds", type=float, default=0.6, help="of a plain fit, about (default 0.6)")
     parser.add_argument("--clock", choices=["wall", "processor"], default="wall")
-    parser.add_argument("--csv", help="where to keep the table, or one to go on with")
+    parser.add_argument("--csv", help="file for the table; an existing one is continued")
     parser.add_argument("--worker", choices=["wall", "processor"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        # Of empty clusters, and of fits that are cut short.
+        # Warnings of empty clusters and of fits that are cut short.
         warnings.simplefilter("ignore")
         common.serve(Handler(args.worker))
         return
@@ -259,38 +259,33 @@ def main() -> None:
         with path.open(encoding="utf-8", newline="") as file:
             table = list(csv.DictReader(line for line in file if not line.startswith("#")))
     done = {(row["data"], int(row["k"]), int(row["threads"])) for row in table}
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     path.parent.mkdir(parents=True, exist_ok=True)
     workers = {at: common.Worker(__file__, args.clock, threads=at) for at in args.threads}
     columns: list[str] = list(table[0]) if table else []
     begun = time.perf_counter()
-    try:
-        with path.open("a", encoding="utf-8", newline="") as file:
-            file.writelines(f"# {key}: {value}\n" for key, value in head.items())
-            for name in args.data or sets():
-                shown = []
-                for k in args.clusters:
-                    for at in args.threads:
-                        if (name, k, at) in done:
-                            continue
-                        args.at = at
-                        line = measure(name, k, workers[at], args)
-                        if line is None:
-                            continue
-                        writer = csv.DictWriter(file, columns or list(line), lineterminator="\n")
-                        if not columns:
-                            columns = list(line)
-                            writer.writeheader()
-                        writer.writerow(line)
-                        file.flush()
-                        shown.append(line)
-                table += shown
-                if shown:
-                    print("\n" + common.table(shown, COLUMNS), flush=True)
-    finally:
-        for worker in workers.values():
-            worker.close()
+    with common.closing(workers.values()), path.open("a", encoding="utf-8", newline="") as file:
+        file.writelines(f"# {key}: {value}\n" for key, value in head.items())
+        for name in args.data or sets():
+            shown = []
+            for k in args.clusters:
+                for at in args.threads:
+                    if (name, k, at) in done:
+                        continue
+                    args.at = at
+                    line = measure(name, k, workers[at], args)
+                    if line is None:
+                        continue
+                    writer = csv.DictWriter(file, columns or list(line), lineterminator="\n")
+                    if not columns:
+                        columns = list(line)
+                        writer.writeheader()
+                    writer.writerow(line)
+                    file.flush()
+                    shown.append(line)
+            table += shown
+            if shown:
+                print("\n" + common.table(shown, COLUMNS), flush=True)
     print(f"\n{time.perf_counter() - begun:.0f} s")
     print("\n".join(summary(table)))
     print(f"kept as {path}")

@@ -1,18 +1,17 @@
-"""Whole fits of exact k-means to convergence: bounded sweeps against plain ones, and against scikit-learn's.
+"""Whole fits of exact k-means to convergence: bounded sweeps compared with plain sweeps and scikit-learn.
 
-All begin at the same random distinct rows, others in every round, and stop when no label changes. The fits of
-a round run one after the other (A B C A B C ...), and ratios are taken within a round. Fits of less than half
-a second are repeated up to ten times in every round, and the fastest of them counts. The methods of shoal
-must come to the same inertia after the same number of sweeps, to the last bit; the run fails where they do
-not.
+All methods start from the same random distinct rows, which differ in every round, and stop when no label
+changes. Fits are interleaved (A B C A B C ...), and ratios are taken within a round. Fits of less than half a
+second are repeated up to ten times in every round, and the fastest counts. The methods of shoal must take the
+same number of sweeps and end with bit-identical inertia, otherwise the run fails.
 
-    python benches/python/bounded.py                    # the sets that have a target
+    python benches/python/bounded.py                    # the sets with targets
     python benches/python/bounded.py --grid             # "auto" against plain sweeps, many sets and k
     python benches/python/bounded.py --by-sweep --methods auto lloyd exponion --data cover_286k:50 --threads 1
 
-``--by-sweep`` gives the milliseconds of single sweeps, and the share of all distances that they measured,
-beside the share of the labels that changed before them: where bounds begin to pay. All rounds have the same
-start, and the least of them counts.
+``--by-sweep`` shows the milliseconds of single sweeps and the share of all distances that they measured, next
+to the share of labels that changed in the sweep before. It shows from which sweep on bounds save time. All
+rounds have the same start, and the fastest counts.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from typing import Any
 import _common as common
 import numpy as np
 
-#: A fit shorter than this many seconds is repeated in each round, at most so often, and the fastest counts.
+#: A shorter fit than this many seconds is repeated up to this many times per round, and the fastest counts.
 LONG_ENOUGH, MOST_REPEATS = 0.5, 10
 PEERS = ("sklearn-lloyd", "sklearn-elkan")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many times as long as "auto" should take: plain sweeps, and the faster of scikit-learn's."""
+    """Targets: times of plain sweeps and of the faster method of scikit-learn, divided by that of "auto"."""
 
     lloyd: float
     sklearn: float | None = None
@@ -76,14 +75,14 @@ GRID_SETS = (
     "bsds_pixels_rgb",
 )
 GRID_CLUSTERS = (8, 64, 1024)
-#: "Never below": what is lost where bounds do not help.
+#: The lowest ratio that counts as not slower, where bounds do not help.
 NEVER_BELOW = 0.95
 
 # ---------------------------------------------------------------- the worker's side
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, library: str) -> None:
         self._library = library
@@ -114,7 +113,7 @@ class Handler:
     def fit(
         self, algorithm: str, start: np.ndarray, sweeps: int
     ) -> tuple[float, int, float, int | None, str]:
-        """Seconds, sweeps, inertia, distances measured, and what "auto" ended with."""
+        """Return seconds, sweeps, inertia, measured distances, and the algorithm that "auto" ended with."""
         params = {"init": start, "n_init": 1, "max_iter": sweeps, "tol": 0.0, "algorithm": algorithm}
         if self._library == "sklearn":
             from sklearn.cluster import KMeans
@@ -132,7 +131,7 @@ class Handler:
     def sweeps(
         self, algorithm: str, start: np.ndarray, sweeps: int
     ) -> tuple[list[float], list[int], list[int]]:
-        """Seconds of each sweep, the labels that it changed, and the distances that it measured."""
+        """Return for each sweep the seconds, the changed labels, and the measured distances."""
         import shoal
 
         params = {"init": start, "n_init": 1, "max_iter": sweeps, "tol": 0.0, "algorithm": algorithm}
@@ -142,7 +141,7 @@ class Handler:
 
 
 def library_of(method: str) -> tuple[str, str]:
-    """Library and algorithm of a method."""
+    """Return the library and the algorithm of a method."""
     return ("sklearn", method.removeprefix("sklearn-")) if method in PEERS else ("shoal", method)
 
 
@@ -152,7 +151,7 @@ def library_of(method: str) -> tuple[str, str]:
 def measure(
     spec: str, methods: list[str], workers: dict[str, common.Worker], args: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """The rows of the table for one data set."""
+    """Measure the rows of the table for one data set."""
     name, X, k = common.load(spec)
     if args.quick:
         X = np.ascontiguousarray(X[: max(5_000, 5 * k)])
@@ -173,7 +172,7 @@ def measure(
             for method in known:
                 library, algorithm = library_of(method)
                 if turn == again == 0:
-                    # Threads, kernels and caches wake up.
+                    # Warm up threads, kernels and caches.
                     workers[library].call("fit", algorithm, start, 1)
                 if again < repeats[method]:
                     fits[method].append(workers[library].call("fit", algorithm, start, args.sweeps))
@@ -220,7 +219,7 @@ def measure(
 def by_sweep(
     spec: str, methods: list[str], worker: common.Worker, args: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Milliseconds of single sweeps, the least of the rounds."""
+    """Measure the milliseconds of single sweeps, the minimum over the rounds."""
     name, X, k = common.load(spec)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.npy"
@@ -234,7 +233,7 @@ def by_sweep(
         for method in methods:
             seconds, changed, measured[method] = worker.call("sweeps", method, start, args.sweeps)
             least[method] = np.minimum(least.get(method, np.inf), seconds)
-    # The first ones, then some.
+    # The first sweeps, then a selection.
     shown = sorted(
         {*range(12), *range(12, len(changed), max(1, len(changed) // 24))} & set(range(len(changed)))
     )
@@ -252,7 +251,7 @@ def by_sweep(
 
 
 def verdicts(table: list[dict[str, Any]], *, grid: bool) -> list[str]:
-    """Which targets are reached."""
+    """List which targets are reached."""
     lines = []
     for row in table:
         if row["method"] != "auto" or "lloyd/this" not in row:
@@ -288,9 +287,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     own = ["auto", "lloyd", "yinyang", "hamerly", "elkan", "exponion"]
     parser.add_argument(
         "--data", nargs="+", metavar="NAME:K[:f32|f64]", help="default: the sets with targets"
@@ -300,13 +297,15 @@ def main() -> None:
     parser.add_argument("--by-sweep", action="store_true", help="milliseconds of single sweeps")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds, a start each (default 3)")
     parser.add_argument("--sweeps", type=int, default=1000, help="most sweeps of a fit (default 1000)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="5,000 rows, 1 round, 50 sweeps, nothing kept")
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    common.add_options(
+        parser,
+        quick="5,000 rows, 1 round, 50 sweeps, no result file",
+        threads=True,
+        worker=["shoal", "sklearn"],
+    )
     args = parser.parse_args()
     if args.worker:
-        # Of empty clusters, which all the methods have alike.
+        # Warnings of empty clusters, which all methods have alike.
         warnings.simplefilter("ignore")
         common.serve(Handler(args.worker))
         return
@@ -319,12 +318,11 @@ def main() -> None:
     methods = args.methods or (["auto", "lloyd"] if args.grid else [*own, *PEERS])
     grid = [f"{name}:{k}" for name in GRID_SETS for k in GRID_CLUSTERS]
     specs = args.data or (grid if args.grid else list(TARGETS))
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     libraries = dict.fromkeys(library_of(method)[0] for method in methods)
     workers = {name: common.Worker(__file__, name, threads=args.threads) for name in libraries}
     rows = []
-    try:
+    with common.closing(workers.values()):
         if args.by_sweep:
             columns = {"data": "", "k": "d", "sweep": "", "changed": ".4f"}
             columns |= {f"{method} ms": ".2f" for method in methods}
@@ -340,9 +338,6 @@ def main() -> None:
             print("\n" + common.table(part, COLUMNS))
             print("\n".join(verdicts(part, grid=args.grid)), flush=True)
             rows += part
-    finally:
-        for worker in workers.values():
-            worker.close()
     lines = verdicts(rows, grid=args.grid)
     print("\nin all:\n" + "\n".join(lines))
     head |= {f"target {number}": line for number, line in enumerate(lines, 1)}

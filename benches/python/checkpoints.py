@@ -1,14 +1,13 @@
-"""What it costs to keep a fit on its way: its time with a checkpoint every few seconds and without.
+"""The cost of checkpoints: the time of a fit with a checkpoint every few seconds and without.
 
-Fits from the same start run in turns, with and without. The share is that of the seconds that writing took,
-the flush to the disk included, in the whole fit; the ratio is that of whole fits, which is noisier.
+Fits from the same start are interleaved, with and without checkpoints. The share is the time of writing,
+including the flush to disk, divided by the time of the whole fit. The ratio of whole fits is noisier.
 
     python benches/python/checkpoints.py
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -35,7 +34,7 @@ COLUMNS = {
 
 
 def estimator(method: str, k: int, seconds: float, callbacks: list[Any]) -> Any:
-    """A fit that goes on for about so many seconds."""
+    """Choose a fit that takes about the given seconds."""
     import shoal
 
     kept = [*callbacks, shoal.callbacks.Deadline(seconds)]
@@ -48,9 +47,7 @@ def estimator(method: str, k: int, seconds: float, callbacks: list[Any]) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--columns", type=int, default=32)
     parser.add_argument("--clusters", type=int, default=256)
@@ -61,8 +58,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--methods", nargs="+", default=["kmeans", "minibatch", "nested"])
     parser.add_argument("--folder", help="where checkpoints are written (default: a temporary folder)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="50,000 rows, 1 round, 2 s, nothing kept")
+    common.add_options(parser, quick="50,000 rows, 1 round, 2 s, no result file")
     args = parser.parse_args()
     if args.quick:
         args.rows, args.rounds, args.seconds, args.every = 50_000, 1, 2.0, 0.5
@@ -77,8 +73,7 @@ def main() -> None:
             self.spent += time.perf_counter() - begun
             self.written += 1
 
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     generator = np.random.default_rng(0)
     centers = generator.normal(size=(args.clusters, args.columns)).astype(np.float32)
     X = generator.normal(size=(args.rows, args.columns)).astype(np.float32)
@@ -95,7 +90,7 @@ def main() -> None:
                 kept = time.perf_counter() - begun
                 steps = len(model.history_)
                 begun = time.perf_counter()
-                # As many steps as that one made.
+                # The same number of steps as the first fit.
                 plain = estimator(method, args.clusters, 1e9, [lambda _, step, n=steps: step.iteration >= n])
                 plain.fit(X)
                 seconds.append(kept)

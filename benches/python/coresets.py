@@ -1,11 +1,11 @@
-"""A lightweight coreset of a file of uint8 vectors, against reading the file twice.
+"""A lightweight coreset of a file of uint8 vectors, compared with reading the file twice.
 
-Cold and from the page cache. `ratio` is the time of the coreset over that of two passes of plain read().
+Both run with a cold page cache and a warm one. `ratio` is the time of the coreset divided by the time of two
+passes of plain read().
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -17,14 +17,14 @@ import sources
 
 
 class Handler:
-    """The worker's side: commands of the parent; each gives seconds."""
+    """The worker: commands that return seconds."""
 
     def __call__(self, command: str, *args: Any) -> Any:
-        """Do one of the methods below."""
+        """Run one of the methods below."""
         return getattr(self, command)(*args)
 
     def read(self, path: str, cold: bool) -> float:
-        """Read a file twice and do nothing with it."""
+        """Read a file twice without using the bytes."""
         spent = 0.0
         for _ in range(2):
             if cold:
@@ -35,7 +35,7 @@ class Handler:
         return spent
 
     def coreset(self, path: str, cold: bool, m: int, seed: int) -> tuple[float, float]:
-        """Draw a coreset; the second number is what its weights add up to."""
+        """Draw a coreset; also return the sum of its weights."""
         import shoal
 
         if cold:
@@ -61,17 +61,12 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--gigabytes", type=float, default=12.0, help="of rows in the file (default 12)")
     parser.add_argument("--samples", type=int, default=65_536, help="rows of the coreset (default 65,536)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
-    parser.add_argument("--threads", type=int, default=common.cores())
     parser.add_argument("--folder", help="where the file is made (default: that of temporary files)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20 MB, 1 round, nothing kept")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    common.add_options(parser, quick="20 MB, 1 round, no result file", threads=True, worker=True)
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler())
@@ -80,33 +75,29 @@ def main() -> None:
         parser.error(f"more than 0 gigabytes, at least 1 round, and 1 to {common.cores()} threads")
     if args.quick:
         args.gigabytes, args.rounds, args.samples = 0.02, 1, 100
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     n, d = max(1, int(args.gigabytes * 1e9) // sources.COLUMNS_OF_ROWS), sources.COLUMNS_OF_ROWS
     rows = []
     worker = common.Worker(__file__, threads=args.threads)
-    try:
-        with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-            path = Path(folder) / "rows.npy"
-            sources.write("npy", path, n)
-            worker.call("coreset", str(path), False, args.samples, 0)
-            for what, cold in (("cold file", True), ("file in the page cache", False)):
-                reading, drawing = [], []
-                for turn in range(args.rounds):
-                    reading.append(worker.call("read", str(path), cold))
-                    seconds, weight = worker.call("coreset", str(path), cold, args.samples, turn)
-                    if not np.isclose(weight, n, rtol=0.1):
-                        raise SystemExit(f"the weights add up to {weight}, there are {n} rows")
-                    drawing.append(seconds)
-                ratios = [d / r for r, d in zip(reading, drawing, strict=True)]
-                row = {"what": what, "n": n, "d": d, "m": args.samples, "threads": args.threads}
-                row |= {"reading twice": common.median(reading), "coreset": common.median(drawing)}
-                row |= {"ratio": common.median(ratios), "ratio low": min(ratios), "ratio high": max(ratios)}
-                row["GB/s"] = 2 * path.stat().st_size / 1e9 / row["coreset"]
-                rows.append(row)
-                print("\n" + common.table([row], COLUMNS), flush=True)
-    finally:
-        worker.close()
+    with common.closing([worker]), tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        path = Path(folder) / "rows.npy"
+        sources.write("npy", path, n)
+        worker.call("coreset", str(path), False, args.samples, 0)
+        for what, cold in (("cold file", True), ("file in the page cache", False)):
+            reading, drawing = [], []
+            for turn in range(args.rounds):
+                reading.append(worker.call("read", str(path), cold))
+                seconds, weight = worker.call("coreset", str(path), cold, args.samples, turn)
+                if not np.isclose(weight, n, rtol=0.1):
+                    raise SystemExit(f"the weights add up to {weight}, there are {n} rows")
+                drawing.append(seconds)
+            ratios = [d / r for r, d in zip(reading, drawing, strict=True)]
+            row = {"what": what, "n": n, "d": d, "m": args.samples, "threads": args.threads}
+            row |= {"reading twice": common.median(reading), "coreset": common.median(drawing)}
+            row |= {"ratio": common.median(ratios), "ratio low": min(ratios), "ratio high": max(ratios)}
+            row["GB/s"] = 2 * path.stat().st_size / 1e9 / row["coreset"]
+            rows.append(row)
+            print("\n" + common.table([row], COLUMNS), flush=True)
     common.keep("coresets", head, rows, args.csv, args.quick)
 
 

@@ -1,15 +1,14 @@
-"""Large sets made of small ones, as the experiments of papers want them: made once, kept as ``.npy`` files.
+"""Large data sets for the experiments of papers, made from small ones and cached as ``.npy`` files.
 
-They lie in the folder ``$SHOAL_BENCH_CACHE``, else in ``.cache/shoal-bench`` of the user's home, never in the
-repository. Rows are in a random order; the last ones are for validation. What a set holds depends on its seed
-alone, but for the rounding of matrix products, which may differ by one in a grey value between machines.
+The files are in the folder ``$SHOAL_BENCH_CACHE``, by default in ``~/.cache/shoal-bench``, never in the
+repository. Rows are in random order, and the last rows are for validation. The contents depend on the seed
+only, except for the rounding of matrix products: a gray value can differ by one between machines.
 
     python benches/python/datasets.py deformed-mnist --picture digits.png
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib.util
 import itertools
@@ -24,10 +23,10 @@ import _common as common
 import numpy as np
 
 SIDE = 28
-#: Digits that are deformed together; a part of what the seed means.
+#: Digits that are deformed in one block. The random numbers depend on it.
 BLOCK = 1024
-#: Largest turn in degrees, change of scale, slant, and shift in pixels; the standard deviation of the elastic
-#: displacement in pixels, and that of the Gaussian that smooths it.
+#: Maximum rotation in degrees, change of scale, shear, and shift in pixels; the standard deviation of the
+#: elastic displacement in pixels, and that of the Gaussian that smooths it.
 TURN, SCALE, SLANT, SHIFT = 10.0, 0.1, 0.1, 1.5
 ELASTIC, SMOOTH = 1.0, 4.0
 
@@ -36,9 +35,9 @@ ELASTIC, SMOOTH = 1.0, 4.0
 
 
 def smoother(side: int, width: float) -> np.ndarray:
-    """The matrix that smooths a line by a Gaussian, such that white noise of variance 1 keeps its variance.
+    """Return a matrix that smooths a line with a Gaussian and keeps the variance of white noise.
 
-    On both sides of a matrix it smooths an image.
+    Multiplied from both sides, it smooths an image.
     """
     at = np.arange(side)
     weights = np.exp(-0.5 * ((at[:, None] - at[None]) / width) ** 2)
@@ -46,9 +45,10 @@ def smoother(side: int, width: float) -> np.ndarray:
 
 
 def deform(digits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Each of the digits (m, side, side) under an affine and an elastic deformation of its own.
+    """Deform each of the digits (m, side, side) by an affine and an elastic map of its own.
 
-    A pixel of the result takes what lies at its displaced place, between four pixels; outside all is 0.
+    A pixel of the result is interpolated between the four pixels around its source position. Pixels outside
+    the image are 0.
     """
     m, side, _ = digits.shape
     turn = np.deg2rad(rng.uniform(-TURN, TURN, m))
@@ -65,7 +65,7 @@ def deform(digits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     place = np.moveaxis(ELASTIC * (smooth @ noise @ smooth.T), 0, -1)
     place += (grid.reshape(-1, 2) @ np.swapaxes(turned @ bent, 1, 2)).reshape(m, side, side, 2)
     place += shift[:, None, None, :] + middle
-    # A frame of zeros, so that what lies outside is read there.
+    # A frame of zeros for positions outside the image.
     framed = np.zeros((m, side + 2, side + 2), dtype=np.float32)
     framed[:, 1:-1, 1:-1] = digits
     place = np.clip(place + 1.0, 0.0, side + 0.999)
@@ -79,7 +79,7 @@ def deform(digits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def deformed_mnist(rows: int, seed: int) -> Iterator[np.ndarray]:
-    """Blocks of digits of MNIST, drawn at random, each deformed."""
+    """Yield blocks of random digits of MNIST, each deformed."""
     digits = common.raw("mnist_70k").reshape(-1, SIDE, SIDE)
     for number, begin in enumerate(range(0, rows, BLOCK)):
         rng = np.random.default_rng([seed, number])
@@ -91,7 +91,7 @@ def deformed_mnist(rows: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def color_patches(rows: int, seed: int) -> Iterator[np.ndarray]:
-    """Blocks of 6 x 6 color patches of photographs, by the loader that comes with the data sets."""
+    """Yield blocks of 6 x 6 color patches of photographs, from the loader of the data folder."""
     folder = os.environ.get("SHOAL_DATA")
     loader = Path(folder or ".") / "load.py"
     if not folder or not loader.exists():
@@ -105,7 +105,7 @@ def color_patches(rows: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def scaled_kddcup(rows: int, seed: int) -> Iterator[np.ndarray]:
-    """The network connections in a random order, every column of mean 0 and variance 1, or constant 0."""
+    """Yield the network connections in random order, with columns of mean 0 and variance 1, or constant 0."""
     X = common.raw("kddcup99_10pct_494k").astype(np.float64)
     spread = X.std(axis=0)
     scaled = ((X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
@@ -114,7 +114,7 @@ def scaled_kddcup(rows: int, seed: int) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True)
 class Made:
-    """How a set is made: blocks of so many rows, the last of which are for validation."""
+    """A data set: its source of blocks, the number of rows, and how many of the last are for validation."""
 
     blocks: Callable[[int, int], Iterator[np.ndarray]]
     rows: int
@@ -132,13 +132,13 @@ SETS = {
 
 
 def cache() -> Path:
-    """The folder that sets are kept in."""
+    """Return the folder of the cached sets."""
     given = os.environ.get("SHOAL_BENCH_CACHE")
     return Path(given) if given else Path.home() / ".cache" / "shoal-bench"
 
 
 def path_of(name: str, *, quick: bool = False, seed: int = 0) -> Path:
-    """The file of a set, which is made now if it is not there; with `quick` a tenth of the rows."""
+    """Return the file of a set, and make it first if it is missing; with `quick`, a tenth of the rows."""
     made = SETS[name]
     rows = made.rows // 10 if quick else made.rows
     folder = cache()
@@ -166,7 +166,7 @@ def path_of(name: str, *, quick: bool = False, seed: int = 0) -> Path:
 
 
 def parts_of(name: str, *, quick: bool = False, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Rows to fit and rows for validation, mapped."""
+    """Return the rows to fit and the validation rows, both memory-mapped."""
     made = SETS[name]
     rows: Any = np.load(path_of(name, quick=quick, seed=seed), mmap_mode="r")
     last = made.validation // 10 if quick else made.validation
@@ -174,9 +174,7 @@ def parts_of(name: str, *, quick: bool = False, seed: int = 0) -> tuple[np.ndarr
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("sets", nargs="*", metavar="SET", help=f"some of: {', '.join(SETS)} (default: all)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows")

@@ -1,15 +1,16 @@
-"""Whether the defaults of three methods deliver: energies against exact k-means, and seconds.
+"""Energies and seconds of three methods with default parameters, compared with exact k-means.
 
-``sbe``: stochastic backward Euler against exact k-means from the same random rows, both until they have
-converged: with the defaults, without the polish, and with the schedule of the paper (first step K, decay
-1 / 1.01, no cap, no polish). Sets that the schedule was chosen on are marked. ``nested``: nested batches from
-random rows, from k-means++ (the default) and from AFK-MC2 on the first batch, and mini-batch k-means: the
-energy in the end, and processor seconds until the energy is within 1% of that end, and within 1% of the
-lowest of all runs. ``vrkm``: variance-reduced k-means with epochs of one step a row and with doubling ones
-against exact k-means from the same random rows, by the number of clusters.
+``sbe``: stochastic backward Euler and exact k-means from the same random rows, until both converge: with the
+defaults, without the polish, and with the schedule of the paper (first step K, decay 1 / 1.01, no cap, no
+polish). Sets on which the schedule was tuned are marked.
+``nested``: nested batches started from random rows, from k-means++ (the default) and from AFK-MC2 on the
+first batch, and mini-batch k-means: the final energy, the processor seconds until the energy is within 1% of
+it, and until it is within 1% of the lowest energy of all runs.
+``vrkm``: variance-reduced k-means with epochs of one step per row and with doubling epochs, and exact k-means
+from the same random rows, for several numbers of clusters.
 
-Seconds are processor time, of one thread unless ``--threads`` says otherwise. Of a set that has more rows
-than the table says, these are drawn at random.
+Seconds are processor time of one thread, unless ``--threads`` says otherwise. Of sets with more rows than in
+the tables below, a random sample is used.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ import _common as common
 import numpy as np
 import shoal
 
-#: Name of a set, clusters, most rows.
+#: Name of a set, clusters, maximum number of rows.
 Sized = tuple[str, int, int]
-#: Sets that the schedule of stochastic backward Euler was chosen on.
+#: Sets on which the schedule of stochastic backward Euler was tuned.
 TUNED: tuple[Sized, ...] = (
     ("mnist_70k", 10, 20_000),
     ("usps_11k", 20, 20_000),
@@ -69,16 +70,16 @@ REDUCED: tuple[tuple[str, int], ...] = (
     ("cover_286k", 20_000),
 )
 CLUSTERS = (20, 50, 100, 256, 1024)
-#: Processor seconds after which a run of `nested` is left.
+#: A run of `nested` is stopped after this many processor seconds.
 MOST_SECONDS = 1.5
-#: Starts of `sbe` begin here: those that the schedule was chosen on lie elsewhere.
+#: The first seed of `sbe`. The schedule was tuned on other seeds.
 FIRST_SEED = 500
 
 Table = list[dict[str, Any]]
 
 
 def rows_of(name: str, most: int, *, quick: bool) -> np.ndarray:
-    """At most so many rows of a set, in the type that they are computed in."""
+    """Read at most a number of rows of a set, in their compute type."""
     stem, _, how = name.partition(", ")
     X = common.raw(stem)
     kind = np.float32 if X.dtype.name in common.NARROW else np.float64
@@ -92,25 +93,25 @@ def rows_of(name: str, most: int, *, quick: bool) -> np.ndarray:
 
 
 def processor() -> float:
-    """Processor seconds of this process so far."""
+    """Return the processor seconds of this process so far."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def timed(model: Any, X: np.ndarray) -> tuple[float, float, float]:
-    """Inertia, processor seconds, and the smallest cluster in parts of the mean one, of a fit."""
+    """Return inertia, processor seconds, and the size of the smallest cluster relative to the mean."""
     begun = processor()
     model.fit(X)
     return model.inertia_, processor() - begun, float(model.counts_.min() / model.counts_.mean())
 
 
 def percent(ours: list[float], theirs: list[float]) -> float:
-    """How much the mean of ours lies above that of theirs."""
+    """Return by how much the mean of ours is above the mean of theirs."""
     return 100 * (float(np.mean(ours)) / float(np.mean(theirs)) - 1)
 
 
 def shown(table: Table, columns: dict[str, str]) -> None:
-    """Print a table at once, as far as it has come."""
+    """Print a table of the results so far."""
     print(common.table(table, columns), file=sys.stderr, flush=True)
 
 
@@ -118,7 +119,7 @@ def shown(table: Table, columns: dict[str, str]) -> None:
 
 
 def sbe(args: argparse.Namespace) -> tuple[Table, list[str]]:
-    """Against exact k-means from the same random rows."""
+    """Compare with exact k-means from the same random rows."""
     table: Table = []
     for name, k, most in (*OTHERS, *TUNED):
         X = rows_of(name, most, quick=args.quick)
@@ -186,14 +187,14 @@ SBE_COLUMNS = {
 
 
 def curve_of(model: Any, X: np.ndarray, held: np.ndarray) -> list[tuple[float, float]]:
-    """Processor seconds and energy on some rows after each step, measured outside the seconds."""
+    """Return processor seconds and energy after each step; measuring the energy does not count."""
     steps, curve, spent, due = model.iter_fit(X), [], 0.0, 0.0
     step: Any = True
     while step is not None:
         begun = processor()
         step = next(steps, None) if spent < MOST_SECONDS else None
         spent += processor() - begun
-        # At each twentieth more of the seconds, and in the end.
+        # After every further 5% of the seconds, and at the end.
         if step is None or spent >= due:
             curve.append((spent, shoal.metrics.inertia(held, model.cluster_centers_)))
             due = 1.05 * spent
@@ -201,12 +202,12 @@ def curve_of(model: Any, X: np.ndarray, held: np.ndarray) -> list[tuple[float, f
 
 
 def until(curve: list[tuple[float, float]], energy: float) -> float:
-    """Seconds until an energy, infinite if it is never reached."""
+    """Return the seconds until an energy is reached; infinite if it never is."""
     return next((seconds for seconds, value in curve if value <= energy), np.inf)
 
 
 def nested(args: argparse.Namespace) -> tuple[Table, list[str]]:
-    """First centers of nested batches, and mini-batches."""
+    """Compare seedings of nested batches, and mini-batches."""
     table: Table = []
     factors = {}
     for name, k, most in NESTED:
@@ -235,7 +236,7 @@ def nested(args: argparse.Namespace) -> tuple[Table, list[str]]:
             table.append(row)
         shown(table[-len(curves) :], NESTED_COLUMNS)
         random, auto, small = (curves[method] for method in ("nested, random", "nested, auto", "minibatch"))
-        # To where the worse of two means ends, and 1% above it.
+        # Down to the higher of the two final means, plus 1%.
         goal = 1.01 * max(np.mean(ends["nested, random"]), np.mean(ends["nested, auto"]))
         seconds = [np.median([until(curve, goal) for curve in runs]) for runs in (random, auto, small)]
         factors[f"{name}, K = {k}"] = seconds
@@ -265,7 +266,7 @@ NESTED_COLUMNS = {
 
 
 def vrkm(args: argparse.Namespace) -> tuple[Table, list[str]]:
-    """Against exact k-means by the number of clusters."""
+    """Compare with exact k-means for several numbers of clusters."""
     table: Table = []
     seeds = range(1 if args.quick else args.seeds + 3)
     for name, most in REDUCED:
@@ -327,23 +328,19 @@ PARTS: dict[str, tuple[Callable[[argparse.Namespace], tuple[Table, list[str]]], 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--seeds", type=int, default=5, help="starts (default 5; 3 more of `vrkm`)")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, 1 start, nothing kept")
+    common.add_options(parser, quick="a tenth of the rows, 1 start, no result file")
     args = parser.parse_args()
     if args.quick:
         args.seeds = 1
     if args.seeds < 1:
         parser.error("at least 1 start")
-    # Of empty clusters, and of clusters that starve.
+    # Warnings of empty and starving clusters.
     warnings.simplefilter("ignore")
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     table: Table = []
     for name in args.parts:
         measure, columns = PARTS[name]

@@ -1,11 +1,11 @@
-"""The tables behind "Which method when" and "Which option when": every method and option at its defaults.
+"""The tables behind "Which method when" and "Which option when": every method and option with defaults.
 
-``methods``: every method of k-means and the mixture, with default parameters. ``inertia`` is relative to
-the mean of ``KMeans`` on that set, over all rows. ``init``, ``n_init``, ``batch_size``, ``tol`` and
-``coreset`` vary one parameter of ``KMeans`` or ``MiniBatchKMeans``.
+``methods``: every method of k-means and the mixture with default parameters. ``inertia`` is over all rows and
+relative to the mean of ``KMeans`` on the set. ``init``, ``n_init``, ``batch_size``, ``tol`` and ``coreset``
+vary one parameter of ``KMeans`` or ``MiniBatchKMeans``.
 
-Every round has its own seed, and the variants take turns within a round. Ratios of time are taken within
-a round; medians are shown. No default of the library was chosen on this table.
+Every round has its own seed, and the variants are interleaved within a round. Ratios of time are taken within
+a round, and medians are shown. No default of the library was chosen from this table.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ SETS = (
     "kddcup99_10pct_494k:23",
     "gagolews_a/sipu/birch1:100",
 )
-#: Columns of these sets have scales that differ by orders of magnitude: each is divided by its deviation.
+#: Columns of these sets have very different scales, so each is divided by its standard deviation.
 SCALED = ("kddcup99_10pct_494k",)
 
 Fit = Callable[[np.ndarray, int, int, int], np.ndarray]
 
 
 def of(name: str, **params: Any) -> Fit:
-    """A fit by the estimator of that name; gives its centers."""
+    """Fit the estimator of the given name; return its centers."""
 
     def fit(X: np.ndarray, k: int, seed: int, threads: int) -> np.ndarray:
         model = getattr(shoal, name)(k, random_state=seed, n_jobs=threads, **params).fit(X)
@@ -51,7 +51,7 @@ def of(name: str, **params: Any) -> Fit:
 
 
 def on_coreset(per_cluster: int, *, streamed: bool = False) -> Fit:
-    """A coreset of so many rows for each cluster, and weighted ``KMeans`` on it."""
+    """Draw a coreset with a number of rows per cluster, and fit weighted ``KMeans`` to it."""
 
     def fit(X: np.ndarray, k: int, seed: int, threads: int) -> np.ndarray:
         m = per_cluster * k
@@ -69,7 +69,7 @@ def on_coreset(per_cluster: int, *, streamed: bool = False) -> Fit:
 
 
 SEEDINGS = ("auto", "k-means++", "plain-k-means++", "afk-mc2", "k-means||", "random")
-#: The first variant of each part is what the others are compared with.
+#: The other variants of a part are compared with its first one.
 PARTS: dict[str, dict[str, Fit]] = {
     "methods": {
         "KMeans": of("KMeans"),
@@ -96,7 +96,7 @@ PARTS: dict[str, dict[str, Fit]] = {
 
 
 def rows_of(spec: str, most: int) -> tuple[str, np.ndarray, int]:
-    """Name, rows and k; at most so many rows, drawn at random."""
+    """Return name, rows and k; at most a number of random rows."""
     name, X, k = common.load(spec)
     if len(X) > most:
         X = X[np.sort(np.random.default_rng(0).permutation(len(X))[:most])]
@@ -106,7 +106,7 @@ def rows_of(spec: str, most: int) -> tuple[str, np.ndarray, int]:
 
 
 def measure(part: str, spec: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of the table for one part and one set."""
+    """Measure the rows of the table for one part and one set."""
     name, X, k = rows_of(spec, args.rows)
     seconds: dict[str, list[float]] = {variant: [] for variant in PARTS[part]}
     inertia: dict[str, list[float]] = {variant: [] for variant in PARTS[part]}
@@ -139,7 +139,7 @@ def measure(part: str, spec: str, args: argparse.Namespace) -> list[dict[str, An
 
 
 def summary(table: list[dict[str, Any]]) -> list[str]:
-    """A line for each variant: its median over the sets, and the sets where it is ahead of the first."""
+    """Summarize each variant: its median over the sets, and the sets where it beats the first variant."""
     lines = []
     for part, variants in PARTS.items():
         for variant in variants:
@@ -173,23 +173,18 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--data", nargs="+", metavar="NAME:K", default=SETS)
     parser.add_argument("--rows", type=int, default=60_000, help="most rows of a set (default 60,000)")
     parser.add_argument("--rounds", type=int, default=3, help="seeds (default 3)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="3,000 rows, 1 round, nothing kept")
+    common.add_options(parser, quick="3,000 rows, 1 round, no result file", threads=True)
     args = parser.parse_args()
     if args.quick:
         args.rows, args.rounds = 3_000, 1
-    # Of runs that end at max_iter, and of empty clusters.
+    # Warnings of runs that end at max_iter and of empty clusters.
     warnings.simplefilter("ignore")
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     path = args.csv or str(common.results("guide", "csv"))
     table, lines = [], []
     for part in args.part:
@@ -198,7 +193,7 @@ def main() -> None:
             print("\n" + common.table(rows, COLUMNS), flush=True)
             table += rows
             lines = summary(table)
-            # An interrupt loses the present set only.
+            # Save after every set, so that an interrupt loses only the current set.
             if not args.quick or args.csv:
                 about = {f"summary {number}": line for number, line in enumerate(lines, 1)}
                 common.keep("guide", head | about, table, path, args.quick)

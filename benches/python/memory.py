@@ -1,9 +1,9 @@
 """Anonymous memory of a fit over a memory-mapped uint8 file, and the time of ``import shoal``.
 
-Anonymous memory (RssAnon) is what a process has allocated, without the pages of mapped files, which the
-system may drop at any time. Each fit runs in a fresh process that has imported shoal; the peak is sampled
-every millisecond from outside. The bound is 16 bytes a row, 8 bytes for each value of the centers, and 64 MB;
-of a mixture on all rows 40 bytes a row (8 for each component that shares it), and on a coreset none.
+Anonymous memory (RssAnon) is memory that a process has allocated, without the pages of mapped files, which
+the system can drop at any time. Each fit runs in a fresh process that has imported shoal. Another process
+samples the peak every millisecond. The bound is 16 bytes per row, 8 bytes per center value, and 64 MB. For a
+mixture on all rows it is 40 bytes per row (8 for each component that shares the row), and on a coreset 0.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any
 import _common as common
 import numpy as np
 
-#: Ways to fit that are not those of k-means, and what they may keep of a row.
+#: Methods other than k-means, and the bytes per row that they may use.
 ROW_BYTES = {"mixture": 40, "mixture, coreset": 0}
 
 # ---------------------------------------------------------------- the worker's side
 
 
 def handler(command: str, *args: Any) -> Any:
-    """Commands of the parent."""
+    """Commands of the worker."""
     import shoal
 
-    # Parts are loaded when they are first used: those of a fit are no part of its own memory.
+    # Modules are loaded on first use. They do not belong to the memory of the fit.
     shoal.KMeans()
     shoal.TruncatedGaussianMixture()
     if command == "import":
@@ -54,7 +54,7 @@ def handler(command: str, *args: Any) -> Any:
 
 
 def write(path: Path, X: np.ndarray, rows: int) -> None:
-    """A file of `rows` rows: those of X over and over."""
+    """Write a file of `rows` rows that repeats the rows of X."""
     out = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(rows, X.shape[1]))
     for start in range(0, rows, len(X)):
         stop = min(rows, start + len(X))
@@ -63,7 +63,7 @@ def write(path: Path, X: np.ndarray, rows: int) -> None:
 
 
 def fits(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Peak of each way to hand over the file."""
+    """Measure the peak for each way to pass the file."""
     name, _, k = args.data.partition(":")
     X = common.raw(name)
     if X.dtype != np.uint8 or not k.isdigit():
@@ -77,11 +77,9 @@ def fits(args: argparse.Namespace) -> list[dict[str, Any]]:
             bound = ROW_BYTES.get(how, 16) * n + 8 * int(k) * d + 64e6
             for threads in sorted({1, args.threads}):
                 worker = common.Worker(__file__, threads=threads)
-                try:
+                with common.closing([worker]):
                     worker.call("import")
                     (inertia, sweeps), peak = worker.watched("fit", how, str(path), int(k), args.sweeps)
-                finally:
-                    worker.close()
                 row = {"what": f"fit, {how}", "data": name, "n": n, "d": d, "k": int(k), "threads": threads}
                 use = {"sweeps": sweeps, "MB": peak / 1e6, "bound MB": bound / 1e6, "of bound": peak / bound}
                 copies = {"file MB": n * d / 1e6, "as f32 MB": 4 * n * d / 1e6, "inertia": inertia}
@@ -90,7 +88,7 @@ def fits(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def imports(rounds: int) -> list[dict[str, Any]]:
-    """Seconds of imports, each in fresh processes, interleaved."""
+    """Measure the seconds of imports, in fresh processes and interleaved."""
     modules = ("numpy", "sklearn", "sklearn.cluster", "shoal")
     code = "import time; t = time.perf_counter(); import {}; print(time.perf_counter() - t)"
     seconds: dict[str, list[float]] = {module: [] for module in modules}
@@ -98,7 +96,7 @@ def imports(rounds: int) -> list[dict[str, Any]]:
     for turn in range(rounds + 1):
         for module in modules:
             command = [sys.executable, "-c", code.format(module)]
-            # As an installed package: with its byte code kept.
+            # As for an installed package, byte code is cached.
             env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
             run = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
             if turn:
@@ -131,9 +129,7 @@ IMPORT_COLUMNS = {"what": "", "ms": ".0f", "ms over sklearn": "+.0f", "ms over s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument(
         "--data", default="sift_bsds_trainval:256", metavar="NAME:K", help="a set of type uint8"
     )
@@ -142,11 +138,8 @@ def main() -> None:
     )
     parser.add_argument("--sweeps", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=15, help="rounds of the imports (default 15)")
-    parser.add_argument("--threads", type=int, default=common.cores())
     parser.add_argument("--folder", help="where the file is written (default: the system's temporary folder)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="200,000 rows, 3 rounds, nothing kept")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    common.add_options(parser, quick="200,000 rows, 3 rounds, no result file", threads=True, worker=True)
     args = parser.parse_args()
     if args.worker:
         common.serve(handler)
@@ -157,8 +150,7 @@ def main() -> None:
         args.rows, args.rounds, args.sweeps = min(args.rows, 200_000), 3, 1
     if not common.anonymous(os.getpid()):
         raise SystemExit("this system does not tell anonymous memory (RssAnon in /proc/self/status)")
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     rows = imports(args.rounds)
     print("\n" + common.table(rows, IMPORT_COLUMNS), flush=True)
     more = fits(args)

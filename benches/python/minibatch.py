@@ -1,8 +1,9 @@
-"""Rows a second of mini-batch k-means against scikit-learn's, and a step at many rows against one at few.
+"""Rows per second of mini-batch k-means and scikit-learn, and a step on many rows compared with few.
 
-``partial_fit`` on the same batches from the same first centers, interleaved batch by batch; ratios are taken
-between neighbours, and their median and quartiles are shown. A step of ``fit`` is measured on mapped files of
-zeros, which are holes and take no disk, of 1 million and of 50 million rows; every page was touched before.
+``partial_fit`` runs on the same batches from the same initial centers, interleaved batch by batch. Ratios are
+taken between neighbors, and their median and quartiles are shown. A step of ``fit`` is measured on mapped
+files of 1 million and of 50 million rows of zeros. The files are sparse and take no disk space, and every
+page is read once before.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Any
 import _common as common
 import numpy as np
 
-#: Rows and columns of the files, and clusters.
+#: Columns of the files, numbers of rows, and clusters.
 SMALL, LARGE, COLUMNS_OF_FILE, CLUSTERS = 1_000_000, 50_000_000, 16, 50
 
 # ---------------------------------------------------------------- the worker's side
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -50,18 +51,18 @@ class Handler:
         self._model.partial_fit(self._X[:batch])
 
     def step(self, start: int, rows: int) -> float:
-        """Seconds of a batch."""
+        """Return the seconds of a batch."""
         batch = self._X[start : start + rows]
         begun = time.perf_counter()
         self._model.partial_fit(batch)
         return time.perf_counter() - begun
 
     def fit(self, rows: str, k: int, steps: int, batch: int) -> float:
-        """Median seconds of a step of `fit`, after as many to warm up."""
+        """Return the median seconds of a step of `fit`, after as many warm-up steps."""
         from shoal import MiniBatchKMeans
 
         X = np.load(rows, mmap_mode="r")
-        # A value of every page: the first time that it is read costs the same, however it is chosen.
+        # Read a value of every page, because the first access to a page costs extra time.
         assert X[:: 4096 // X.strides[0], 0].sum() == 0
         init = np.random.default_rng(0).normal(size=(k, X.shape[1])).astype(X.dtype)
         model = MiniBatchKMeans(
@@ -81,7 +82,7 @@ class Handler:
 def rates(
     spec: str, workers: dict[str, common.Worker], args: argparse.Namespace, folder: Path
 ) -> list[dict[str, Any]]:
-    """The rows of the table for one data set."""
+    """Measure the rows of the table for one data set."""
     if spec.startswith("normal:"):
         d, k = (int(part) for part in spec.split(":")[1:])
         name = "normal"
@@ -109,10 +110,10 @@ def rates(
 
 
 def growth(workers: dict[str, common.Worker], args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """A step at many rows against one at few."""
+    """Compare a step on many rows with a step on few rows."""
     paths = {}
     for n in (SMALL, LARGE):
-        # Never written to: the file is one hole, and read as zeros.
+        # Never written to, so the file is a single hole that reads as zeros.
         path = folder / f"{n}.npy"
         np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, COLUMNS_OF_FILE)).flush()
         paths[n] = str(path)
@@ -149,9 +150,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument(
         "--data",
         nargs="*",
@@ -162,10 +161,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200, help="batches (default 200)")
     parser.add_argument("--batch", type=int, default=1024, help="rows of a batch (default 1024)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of fits (default 5)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20 batches, 1 round, nothing kept")
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    common.add_options(
+        parser, quick="20 batches, 1 round, no result file", threads=True, worker=["shoal", "sklearn"]
+    )
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler(args.worker))
@@ -174,21 +172,16 @@ def main() -> None:
         parser.error(f"at least 1 step, round and row, and 1 to {common.cores()} threads")
     if args.quick:
         args.steps, args.rounds = min(args.steps, 20), 1
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     workers = {peer: common.Worker(__file__, peer, threads=args.threads) for peer in ("shoal", "sklearn")}
     rows = []
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            parts = [lambda spec=spec: rates(spec, workers, args, folder) for spec in args.data]
-            for part in [*parts, lambda: growth(workers, args, folder)]:
-                found = part()
-                print("\n" + common.table(found, COLUMNS), flush=True)
-                rows += found
-    finally:
-        for worker in workers.values():
-            worker.close()
+    with common.closing(workers.values()), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        parts = [lambda spec=spec: rates(spec, workers, args, folder) for spec in args.data]
+        for part in [*parts, lambda: growth(workers, args, folder)]:
+            found = part()
+            print("\n" + common.table(found, COLUMNS), flush=True)
+            rows += found
     common.keep("minibatch", head, rows, args.csv, args.quick)
 
 

@@ -1,9 +1,9 @@
-"""Time of a sweep of k-means against other libraries: same rows, starting centers, sweeps and threads.
+"""Time of a sweep of k-means compared with other libraries: same rows, initial centers, sweeps and threads.
 
-Every library runs in a process of its own; the runs are interleaved (A B C A B C ...), and ratios are taken
-within a round. The time of a sweep is (time of `1 + sweeps` sweeps - time of 1 sweep) / sweeps, which leaves
-out what is done once per fit: checks, copies, a seeding that cannot be switched off, the last labelling.
-Fits of less than half a second are repeated up to ten times in every round, and the fastest of them counts.
+Every library runs in a process of its own. Runs are interleaved (A B C A B C ...), and ratios are taken
+within a round. The time of a sweep is (time of `1 + sweeps` sweeps - time of 1 sweep) / sweeps. This leaves
+out the work that is done once per fit: checks, copies, a seeding that cannot be switched off, the final
+labeling. Fits of less than half a second are repeated up to ten times in every round, and the fastest counts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PACKAGES = {
     "superkmeans": "superkmeans",
     "rustcluster": "rustcluster",
 }
-#: Peers that draw their own starting centers and cannot be given any.
+#: Libraries that draw their own initial centers and accept none.
 OWN_START = {"faiss-super", "superkmeans", "rustcluster"}
-#: Peers that compute in float32 only.
+#: Libraries that compute in float32 only.
 SINGLE = {"faiss", "faiss-super", "superkmeans"}
 
-#: A fit shorter than this many seconds is repeated in each round, at most so often, and the fastest counts.
+#: A shorter fit than this many seconds is repeated up to this many times per round, and the fastest counts.
 LONG_ENOUGH, MOST_REPEATS = 0.5, 10
 
 # ---------------------------------------------------------------- the worker's side
@@ -121,7 +121,7 @@ MODULES = {"sklearn": "sklearn.cluster", "sklearnex": "sklearnex.cluster", "fais
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -137,14 +137,14 @@ class Handler:
         __import__(MODULES.get(self._peer, self._peer))
 
     def data(self, rows: str, start: str) -> str:
-        """Read rows and starting centers; gives the type they are computed in."""
+        """Read rows and initial centers; return the compute type."""
         self._X, self._start = np.load(rows), np.load(start)
         if self._peer in SINGLE:
             self._X, self._start = self._X.astype(np.float32, copy=False), self._start.astype(np.float32)
         return {"float32": "f32", "float64": "f64"}[self._X.dtype.name]
 
     def fit(self, sweeps: int) -> tuple[float, float, int, np.ndarray]:
-        """Seconds, processor seconds, sweeps that were done, centers."""
+        """Return seconds, processor seconds, completed sweeps, and centers."""
         busy = resource.getrusage(resource.RUSAGE_SELF)
         t = time.perf_counter()
         centers, done = FITS[self._peer](self._X, self._start, sweeps, self._threads)
@@ -158,7 +158,7 @@ class Handler:
 
 
 def start_workers(peers: list[str], threads: int) -> tuple[dict[str, common.Worker], list[str]]:
-    """Workers of the peers that can be imported, and why the others cannot."""
+    """Start workers of the libraries that can be imported; also return why the others cannot."""
     core = common.blas_core()
     env = {"OPENBLAS_CORETYPE": core} if core else {}
     workers, missing = {}, []
@@ -174,7 +174,7 @@ def start_workers(peers: list[str], threads: int) -> tuple[dict[str, common.Work
 
 
 def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of the table for one data set."""
+    """Measure the rows of the table for one data set."""
     name, X, k = common.load(spec)
     if args.quick:
         X = np.ascontiguousarray(X[: max(20_000, 20 * k)])
@@ -192,7 +192,7 @@ def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
             found[peer] = row
             try:
                 row["type"] = worker.call("data", rows_file, start_file)
-                # Warms up, and is watched for memory: the watching must not disturb what is timed.
+                # The warm-up measures the memory, because sampling would disturb the timings.
                 (seconds, _, done, centers), peak = worker.watched("fit", 1 + args.sweeps)
             except RuntimeError as error:
                 row["note"] = f"failed: {error}"
@@ -252,17 +252,13 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     default = ["sift_bsds_trainval:1024", "mnist_70k:256", "cover_286k:50", "uk_accidents_lnglat_140k:100"]
     parser.add_argument("--data", nargs="+", default=default, metavar="NAME:K[:f32|f64]")
     parser.add_argument("--peers", nargs="+", default=list(FITS), choices=list(FITS))
     parser.add_argument("--sweeps", type=int, default=5, help="sweeps that are timed (default 5)")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20,000 rows, 2 rounds, nothing kept")
+    common.add_options(parser, quick="20,000 rows, 2 rounds, no result file", threads=True)
     parser.add_argument("--worker", choices=list(FITS), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -277,16 +273,13 @@ def main() -> None:
     workers, missing = start_workers(args.peers, args.threads)
     for line in missing:
         head[line.split(":")[0]] = line.split(": ", 1)[1]
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    common.announce(head)
     rows = []
-    try:
+    with common.closing(workers.values()):
         for spec in args.data:
             part = measure(spec, workers, args)
             print("\n" + common.table(part, COLUMNS), flush=True)
             rows += part
-    finally:
-        for worker in workers.values():
-            worker.close()
     common.keep("peers", head, rows, args.csv, args.quick)
 
 

@@ -1,8 +1,8 @@
-"""Time of k-means++ against scikit-learn's, and of ``init="auto"`` in sweeps.
+"""Time of k-means++ compared with scikit-learn, and of ``init="auto"`` in sweeps.
 
-Plain k-means++ on both sides: one candidate a center (``n_local_trials=1`` in scikit-learn). Interleaved
-runs, a new random state in every round; ratios are taken within a round. Both draw with their own generators,
-so that the centers differ; the sum of squared distances to them is shown for that.
+Both run plain k-means++ with one candidate per center (``n_local_trials=1`` in scikit-learn). Runs are
+interleaved with a new random state in every round, and ratios are taken within a round. The generators
+differ, so the centers differ too. The sum of squared distances to the centers is shown for comparison.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -37,7 +37,7 @@ class Handler:
         self._X = np.load(rows)
 
     def seed(self, k: int, random_state: int) -> tuple[float, np.ndarray]:
-        """Seconds and centers."""
+        """Return seconds and centers."""
         if self._peer == "shoal":
             import shoal
 
@@ -53,7 +53,7 @@ class Handler:
         return time.perf_counter() - t, np.asarray(centers)
 
     def auto(self, k: int, sweeps: int, random_state: int) -> tuple[float, float, str]:
-        """Seconds of the seeding, seconds of a sweep, and what was chosen."""
+        """Return the seconds of the seeding, the seconds of a sweep, and the chosen method."""
         import shoal
 
         params = {"init": "auto", "max_iter": sweeps, "tol": 0.0, "algorithm": "lloyd"}
@@ -65,7 +65,7 @@ class Handler:
 
 
 def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The rows of the table for one data set."""
+    """Measure the rows of the table for one data set."""
     name, X, k = common.load(spec)
     if args.quick:
         X = np.ascontiguousarray(X[: max(20_000, 20 * k)])
@@ -77,7 +77,7 @@ def measure(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
     times: dict[str, list[float]] = {peer: [] for peer in workers}
     sums: dict[str, list[float]] = {peer: [] for peer in workers}
     auto = []
-    # Round 0 warms up.
+    # Round 0 is a warm-up.
     for turn in range(args.rounds + 1):
         for peer, worker in workers.items():
             seconds, centers = worker.call("seed", k, turn)
@@ -122,16 +122,13 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="+", default=["sift_bsds_trainval:1024"], metavar="NAME:K[:f32|f64]")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
     parser.add_argument("--sweeps", type=int, default=5, help='sweeps after init="auto" (default 5)')
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20,000 rows, 1 round, nothing kept")
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    common.add_options(
+        parser, quick="20,000 rows, 1 round, no result file", threads=True, worker=["shoal", "sklearn"]
+    )
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler(args.worker))
@@ -140,18 +137,14 @@ def main() -> None:
         parser.error(f"at least 1 sweep and 1 round, and 1 to {common.cores()} threads")
     if args.quick:
         args.rounds = 1
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     workers = {peer: common.Worker(__file__, peer, threads=args.threads) for peer in ("shoal", "sklearn")}
     rows = []
-    try:
+    with common.closing(workers.values()):
         for spec in args.data:
             part = measure(spec, workers, args)
             print("\n" + common.table(part, COLUMNS), flush=True)
             rows += part
-    finally:
-        for worker in workers.values():
-            worker.close()
     common.keep("seeding", head, rows, args.csv, args.quick)
 
 

@@ -1,12 +1,11 @@
-"""An external shuffle of a file of uint8 vectors, against sequential passes that read it and write it again.
+"""An external shuffle of a file of uint8 vectors, compared with sequential passes that copy the file.
 
-`passes` is the time of the shuffle over that of one such pass, with the file out of the page cache and the
-written one on the disk; `MB` is anonymous memory beyond what the process had before.
+`passes` is the time of the shuffle divided by the time of one copy. The file is not in the page cache at the
+start, and the output is flushed to disk. `MB` is anonymous memory beyond that of the process before.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -18,18 +17,18 @@ import sources
 
 
 class Handler:
-    """The worker's side: commands of the parent; each gives seconds."""
+    """The worker: commands that return seconds."""
 
     def __call__(self, command: str, *args: Any) -> Any:
-        """Do one of the methods below."""
+        """Run one of the methods below."""
         return getattr(self, command)(*args)
 
     def begin(self) -> None:
-        """Import what is used."""
+        """Import the packages."""
         import shoal.writing  # noqa: F401
 
     def copy(self, path: str, out: str) -> float:
-        """Read a file and write it again."""
+        """Copy a file."""
         sources.forget(path)
         begun = time.perf_counter()
         with Path(path).open("rb", buffering=0) as file, Path(out).open("wb", buffering=0) as to:
@@ -49,16 +48,12 @@ class Handler:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--gigabytes", type=float, default=12.0, help="of the file (default 12)")
     parser.add_argument("--memory-limit", default="1GB")
     parser.add_argument("--rounds", type=int, default=1, help="interleaved rounds (default 1)")
     parser.add_argument("--folder", help="where the files are made (default: that of temporary files)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20 MB, 10 MB of memory, nothing kept")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    common.add_options(parser, quick="20 MB, 10 MB of memory, no result file", worker=True)
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler())
@@ -66,22 +61,19 @@ def main() -> None:
     if args.quick:
         args.gigabytes, args.memory_limit = 0.02, "10MB"
     n = max(1, int(args.gigabytes * 1e9) // sources.COLUMNS_OF_ROWS)
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     rows = []
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path, out = Path(folder, "rows.npy"), Path(folder, "out.npy")
         sources.write("npy", path, n)
         for turn in range(args.rounds):
             worker = common.Worker(__file__, threads=common.cores())
-            try:
+            with common.closing([worker]):
                 worker.call("begin")
                 copied = worker.call("copy", str(path), str(out))
                 out.unlink()
                 seconds, peak = worker.watched("shuffle", str(path), str(out), args.memory_limit)
                 out.unlink()
-            finally:
-                worker.close()
             about = {
                 "round": turn + 1,
                 "n": n,

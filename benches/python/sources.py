@@ -1,9 +1,10 @@
-"""One sweep over a file that is not in the page cache, against reading alone and computing alone.
+"""One sweep over a file that is not in the page cache, compared with reading alone and computing alone.
 
-For .npy, Parquet and Arrow IPC files of uint8 vectors (FixedSizeList). Reading alone is plain read() for
-.npy, pyarrow alone for the others; computing alone is the same sweep over rows in memory. The sweep cannot
-be faster than the longer of the two: `ratio` is its time over that. Then a whole fit of a file that is in the
-cache, against the same rows in memory: the same bits, in how much more time.
+The files are .npy, Parquet and Arrow IPC files of uint8 vectors (FixedSizeList). Reading alone is plain
+read() for .npy, and pyarrow alone for the others. Computing alone is the same sweep over rows in memory. The
+sweep cannot be faster than the longer of the two, and `ratio` is its time divided by that time. The last part
+is a whole fit of a cached file compared with the same rows in memory: results must be bit-identical, and the
+ratio of the times is shown.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import numpy as np
 
 KINDS = ("npy", "parquet", "arrow")
 COLUMNS_OF_ROWS = 128
-#: Rows in a piece of a file while it is written, and in a batch of Arrow IPC.
+#: Rows per piece when a file is written, and rows per batch of Arrow IPC.
 PIECE = 1 << 16
-#: At most so many rows are in memory where computing alone is measured; its time grows in proportion.
+#: Maximum number of rows in memory for computing alone; its time is scaled up in proportion.
 IN_MEMORY = 1 << 22
 READ = 8 << 20
 
@@ -31,17 +32,17 @@ READ = 8 << 20
 
 
 class Handler:
-    """Commands of the parent; each gives seconds."""
+    """Commands of the worker; each returns seconds."""
 
     def __init__(self) -> None:
         self._rows: np.ndarray | None = None
 
     def __call__(self, command: str, *args: Any) -> Any:
-        """Do one of the methods below."""
+        """Run one of the methods below."""
         return getattr(self, command)(*args)
 
     def begin(self) -> None:
-        """Import what is used, and start the threads."""
+        """Import the packages, and start the threads."""
         import pyarrow.parquet  # noqa: F401
 
         sweep(np.eye(2), np.eye(2))
@@ -51,28 +52,30 @@ class Handler:
         self._rows = np.array(np.load(path, mmap_mode="r")[:rows])
 
     def read(self, kind: str, path: str) -> float:
-        """Read a file and do nothing with it."""
+        """Read a file without using the bytes."""
         forget(path)
         begun = time.perf_counter()
         {"npy": read_bytes, "parquet": read_parquet, "arrow": read_arrow}[kind](path)
         return time.perf_counter() - begun
 
     def compute(self, k: int) -> float:
-        """Sweep over the rows in memory."""
+        """Run a sweep over the rows in memory."""
         return sweep(self._rows, self._centers(k))
 
     def sweep(self, path: str, k: int) -> float:
-        """Sweep over the file."""
+        """Run a sweep over the file."""
         centers = self._centers(k)
         forget(path)
         return sweep(path, centers)
 
     def _centers(self, k: int) -> np.ndarray:
-        """The first rows: each is nearest to itself, so that no cluster is empty and needs a further pass."""
+        """Return the first rows as centers: each is nearest to itself, so no cluster is empty and needs a
+        further pass.
+        """
         return self._rows[:k].astype(np.float32)
 
     def fit(self, path: str | None, k: int, sweeps: int) -> tuple[float, str]:
-        """Fit the file, or the rows in memory; seconds, and a digest of the result."""
+        """Fit the file or the rows in memory; return seconds and a digest of the result."""
         import shoal
 
         begun = time.perf_counter()
@@ -89,10 +92,10 @@ def threads() -> int:
 
 
 def sweep(rows: Any, centers: np.ndarray) -> float:
-    """Seconds of the first step from given centers: one pass over the rows, where no cluster is empty."""
+    """Return the seconds of the first step from given centers: one pass if no cluster is empty."""
     import shoal
 
-    # The last step would be followed by a further pass.
+    # A last step would add one more pass.
     params = {"init": centers, "n_init": 1, "max_iter": 2, "tol": 0.0, "algorithm": "lloyd"}
     model = shoal.KMeans(len(centers), **params, n_jobs=threads())
     begun = time.perf_counter()
@@ -135,7 +138,7 @@ def read_arrow(path: str) -> None:
 
 
 def write(kind: str, path: Path, rows: int) -> None:
-    """A file of random vectors."""
+    """Write a file of random vectors."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -159,7 +162,7 @@ def write(kind: str, path: Path, rows: int) -> None:
 
 
 def sweeps(worker: common.Worker, args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """The lines of a cold sweep over each kind of file."""
+    """Measure a cold sweep over each kind of file."""
     n = max(1, int(args.gigabytes * 1e9) // COLUMNS_OF_ROWS)
     part = min(n, IN_MEMORY)
     found = []
@@ -188,18 +191,16 @@ def sweeps(worker: common.Worker, args: argparse.Namespace, folder: Path) -> lis
 
 
 def peak(held: Path, path: Path, args: argparse.Namespace) -> int:
-    """Anonymous memory of a sweep over a file, in a process that has not read any before."""
+    """Measure the anonymous memory of a sweep over a file, in a process that has not read any file before."""
     worker = common.Worker(__file__, threads=args.threads)
-    try:
+    with common.closing([worker]):
         worker.call("begin")
         worker.call("hold", str(held), args.clusters)
         return worker.watched("sweep", str(path), args.clusters)[1]
-    finally:
-        worker.close()
 
 
 def fits(worker: common.Worker, args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
-    """The line of a warm fit."""
+    """Measure a warm fit."""
     path = folder / "rows.npy"
     write("npy", path, args.rows)
     worker.call("hold", str(path), args.rows)
@@ -235,20 +236,15 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--gigabytes", type=float, default=1.0, help="of rows in each file (default 1)")
     parser.add_argument("--clusters", type=int, default=256, help="of a sweep (default 256)")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of the warm fit (default 1,000,000)")
     parser.add_argument("--fit-clusters", type=int, default=1024, help="of the warm fit (default 1024)")
     parser.add_argument("--sweeps", type=int, default=5, help="of the warm fit (default 5)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
-    parser.add_argument("--threads", type=int, default=common.cores())
     parser.add_argument("--folder", help="where the files are made (default: that of temporary files)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20 MB, 1 round, nothing kept")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    common.add_options(parser, quick="20 MB, 1 round, no result file", threads=True, worker=True)
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler())
@@ -257,19 +253,16 @@ def main() -> None:
         parser.error(f"more than 0 gigabytes, at least 1 round, and 1 to {common.cores()} threads")
     if args.quick:
         args.gigabytes, args.rounds, args.rows = 0.02, 1, 20_000
-    head = common.description(["numpy", "pyarrow", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "pyarrow", "shoal"])
     rows = []
     worker = common.Worker(__file__, threads=args.threads)
-    try:
+    with common.closing([worker]):
         worker.call("begin")
         with tempfile.TemporaryDirectory(dir=args.folder) as folder:
             for part in (sweeps, fits):
                 found = part(worker, args, Path(folder))
                 print("\n" + common.table(found, COLUMNS), flush=True)
                 rows += found
-    finally:
-        worker.close()
     common.keep("sources", head, rows, args.csv, args.quick)
 
 

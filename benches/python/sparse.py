@@ -1,12 +1,12 @@
-"""K-means on sparse rows against scikit-learn's: sweeps, batches, nested fits, and their inertia.
+"""K-means on sparse rows compared with scikit-learn: sweeps, batches, nested fits, and their inertia.
 
-The rows are counts of words as tf-idf of length 1 (``news20_counts`` in ``$SHOAL_DATA``: members ``data``,
-``indices``, ``indptr`` and ``shape`` of a CSR matrix). Everybody starts from the same rows and works on the
-same matrix. A sweep is what ``max_iter=13`` takes longer than ``max_iter=3``, by ten; a batch is one
-``partial_fit``; both are interleaved, and ratios are taken between neighbours, of which the median and the
-quartiles are shown. Fits of batches are measured against a whole fit of scikit-learn's mini-batches: a whole
-one, and what nested and mini-batches take until the inertia of all rows is as low (looked at from time to
-time, off the clock; nan where it never is).
+The rows are word counts as tf-idf vectors of length 1 (``news20_counts`` in ``$SHOAL_DATA``: members
+``data``, ``indices``, ``indptr`` and ``shape`` of a CSR matrix). All methods start from the same rows and use
+the same matrix. The time of a sweep is (time with ``max_iter=13`` - time with ``max_iter=3``) / 10. A batch
+is one ``partial_fit``. Both are interleaved. Ratios are taken between neighbors, and their median and
+quartiles are shown. Fits with batches are compared with a whole fit of scikit-learn's mini-batches: a whole
+fit of ours, and the time of nested batches and mini-batches until the inertia of all rows is as low.
+Measuring the inertia does not count, and nan means that a fit never gets there.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import numpy as np
 import scipy.sparse as sp
 
 SHORT, LONG = 3, 13
-#: Steps of a fit between two looks at its inertia, and at most.
+#: Steps between two measurements of the inertia, and maximum number of steps.
 LOOK_EVERY, MOST_STEPS = 4, 2_000
-#: What is fitted until it is as good as scikit-learn's.
+#: Fits that run until they are as good as scikit-learn.
 TO_REACH = ("mini-batch", "nested")
 
 
 def tf_idf(name: str, dtype: str) -> sp.csr_matrix:
-    """Counts as tf-idf: smooth inverse frequencies, rows of length 1."""
+    """Convert counts to tf-idf: smooth inverse document frequencies, rows of length 1."""
     folder = os.environ.get("SHOAL_DATA")
     if not folder:
         raise SystemExit("set SHOAL_DATA to the folder that holds the data sets")
@@ -52,7 +52,7 @@ def tf_idf(name: str, dtype: str) -> sp.csr_matrix:
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
@@ -82,14 +82,14 @@ class Handler:
         return Theirs(k, init=self._init, batch_size=batch, n_init=1, **more)
 
     def step(self, start: int, rows: int) -> float:
-        """Seconds of a batch."""
+        """Return the seconds of a batch."""
         batch = self._X[start : start + rows]
         begun = time.perf_counter()
         self._model.partial_fit(batch)
         return time.perf_counter() - begun
 
     def sweep(self, k: int, algorithm: str) -> tuple[float, float]:
-        """Seconds of a sweep, and the inertia after the last one."""
+        """Return the seconds of a sweep, and the final inertia."""
         spent = []
         for limit in (SHORT, LONG):
             if self._peer == "shoal":
@@ -108,14 +108,14 @@ class Handler:
         return (spent[1] - spent[0]) / (LONG - SHORT), float(model.inertia_)
 
     def fit(self, k: int, batch: int) -> tuple[float, float]:
-        """Seconds of a whole fit of mini-batches, and its inertia."""
+        """Return the seconds of a whole fit of mini-batches, and its inertia."""
         model = self._small(k, batch, random_state=0)
         begun = time.perf_counter()
         model.fit(self._X)
         return time.perf_counter() - begun, float(model.inertia_)
 
     def reach(self, what: str, k: int, batch: int, goal: float) -> tuple[float, float]:
-        """Seconds of a fit until its inertia is at most `goal`, and that inertia."""
+        """Return the seconds until the inertia of a fit is at most `goal`, and the inertia."""
         from shoal import NestedMiniBatchKMeans
         from shoal.metrics import inertia
 
@@ -145,7 +145,7 @@ class Handler:
 def against(
     workers: dict[str, common.Worker], seconds: dict[str, list[float]]
 ) -> dict[str, dict[str, float]]:
-    """Median seconds of everybody, and how often shoal's they are."""
+    """Return the median seconds of each library, and the ratios to shoal."""
     found = {}
     for peer in workers:
         ratios = np.array(seconds[peer]) / np.array(seconds["shoal"])
@@ -156,7 +156,7 @@ def against(
 
 
 def measure(workers: dict[str, common.Worker], args: argparse.Namespace, k: int) -> list[dict[str, Any]]:
-    """The rows of the table for one number of clusters."""
+    """Measure the rows of the table for one number of clusters."""
     for worker in workers.values():
         worker.call("begin", args.data, args.dtype, k, args.batch)
     shape = {"data": args.data, "k": k, "dtype": args.dtype, "threads": args.threads}
@@ -214,37 +214,30 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", default="news20_counts", help="the data set (default news20_counts)")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float64")
     parser.add_argument("-k", type=int, nargs="*", default=[20, 200], help="clusters (default 20 200)")
     parser.add_argument("--steps", type=int, default=30, help="batches (default 30)")
     parser.add_argument("--batch", type=int, default=1024, help="rows of a batch (default 1024)")
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="5 batches, 1 round, nothing kept")
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
+    common.add_options(
+        parser, quick="5 batches, 1 round, no result file", threads=True, worker=["shoal", "sklearn"]
+    )
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler(args.worker))
         return
     if args.quick:
         args.steps, args.rounds = min(args.steps, 5), 1
-    head = common.description(["numpy", "scipy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "scipy", "shoal", "scikit-learn"])
     workers = {peer: common.Worker(__file__, peer, threads=args.threads) for peer in ("shoal", "sklearn")}
     rows = []
-    try:
+    with common.closing(workers.values()):
         for k in args.k:
             found = measure(workers, args, k)
             print("\n" + common.table(found, COLUMNS), flush=True)
             rows += found
-    finally:
-        for worker in workers.values():
-            worker.close()
     common.keep("sparse", head, rows, args.csv, args.quick)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 
-# As in `typing`, which would take longer to import than all of this.
+# Not imported from `typing`, which would take longer to import than this whole module.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .streaming_coreset import StreamingCoreset
     from .variance_reduced import VarianceReducedKMeans
     from .versions import show_versions
+    from .writing import shuffle, write
 
 __all__ = [
     "BackwardEulerKMeans",
@@ -66,8 +67,8 @@ __all__ = [
     "write",
 ]
 
-#: Where the names above lie, and what they are called there. They are imported when they are first asked
-#: for: what many of them need takes seconds to import, and ``shoal --help`` should not.
+#: Module and name of every public object. Objects are imported on first access, because the packages that
+#: many of them need take seconds to import, which would slow down ``shoal --help``.
 _HOMES = {
     "Coreset": ("coreset", "Coreset"),
     "BackwardEulerKMeans": ("backward_euler", "BackwardEulerKMeans"),
@@ -111,7 +112,10 @@ _MODULES = (
     "mixture",
     "neighbors",
     "nested",
+    "plot",
     "seeding",
+    "streaming_coreset",
+    "typing",
     "variance_reduced",
     "versions",
     "writing",
@@ -119,7 +123,7 @@ _MODULES = (
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for the first time."""
+    """Import a public object or module on first access."""
     if name in _HOMES:
         home, called = _HOMES[name]
         value = getattr(importlib.import_module(f".{home}", __name__), called)
@@ -132,5 +136,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List what there is, imported or not."""
+    """List all public names, imported or not."""
     return sorted({*globals(), *__all__, *_MODULES})

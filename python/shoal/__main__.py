@@ -1,4 +1,4 @@
-"""The command line as a program: ``shoal``, and ``python -m shoal``."""
+"""Entry point of the command line, for ``shoal`` and ``python -m shoal``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line; Ctrl-C ends it without a traceback from the first import on.
+    """Run the command line; Ctrl-C never prints a traceback, not even during imports.
 
     Returns
     -------
@@ -18,12 +18,12 @@ def main() -> int:
     """
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:
-        # There is nothing to clean up yet, and an exception would come out of an import as any other one.
+        # Nothing needs cleanup yet, and an import could turn KeyboardInterrupt into another error.
         signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     from .cli import main as run
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files need not be text: they are printed as they are.
+        # File names that are not valid UTF-8 are printed unchanged.
         sys.stdout.reconfigure(errors="surrogateescape")
     try:
         signal.signal(signal.SIGINT, usual)

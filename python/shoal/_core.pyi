@@ -1,18 +1,19 @@
-"""The compiled half of shoal; private."""
+"""The compiled extension module of shoal; private."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from ._ahead import Ahead
+from ._rows.prefetch import Prefetch
 
 __all__ = [
     "LightweightCoreset",
     "Mixture",
+    "MixtureRun",
     "ModesRun",
     "NpyWriter",
     "Run",
@@ -25,25 +26,21 @@ __all__ = [
     "at_most_threads",
     "available_isas",
     "available_threads",
-    "backward_euler",
     "first_centers",
     "inertia",
     "isa",
-    "kmeans",
-    "kmodes",
     "kmodes_responsibilities",
     "knn_graph",
     "leftovers",
     "load_model",
-    "minibatch",
-    "mixture",
     "nearest",
-    "nested",
+    "parameters",
     "predict",
     "requested_threads",
     "save_model",
+    "start",
+    "start_modes",
     "transform",
-    "variance_reduced",
     "version",
 ]
 
@@ -67,7 +64,7 @@ class Source:
     def open_raw(path: str, dtype: str, rows: int, cols: int, offset: int = 0) -> Source: ...
     @staticmethod
     def from_stream(
-        make: Callable[[], Ahead], once: bool, cols: int, dtype: str, rows: int | None
+        make: Callable[[], Prefetch], once: bool, cols: int, dtype: str, rows: int | None
     ) -> Source: ...
     @property
     def shape(self) -> tuple[int | None, int]: ...
@@ -226,102 +223,34 @@ class ModesRun(Run):
     def begin_with(self, labels: npt.NDArray[np.int32], name: str, seconds: float) -> None: ...
     def affinity(self) -> list[npt.NDArray[Any]]: ...
 
-def kmeans(
+def parameters(method: str) -> list[str]: ...
+@overload
+def start(
+    method: Literal["mixture"],
     source: Source,
+    params: dict[str, Any],
     *,
-    n_clusters: int,
-    seeding: str,
-    centers: npt.NDArray[Any] | None,
-    n_init: int,
-    max_iter: int,
-    tol: float,
-    metric: str,
-    algorithm: str,
-    bounds_memory: int,
-    seed: int,
-    threads: int | None,
-    weights: npt.NDArray[np.float64] | None,
-    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
-) -> Run: ...
-def minibatch(
+    weights: npt.NDArray[np.float64] | None = None,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None = None,
+    stream: bool = False,
+) -> MixtureRun: ...
+@overload
+def start(
+    method: str,
     source: Source | None,
+    params: dict[str, Any],
     *,
-    n_clusters: int,
-    seeding: str,
-    centers: npt.NDArray[Any] | None,
-    batch_size: int,
-    max_iter: int,
-    tol: float,
-    max_no_improvement: int | None,
-    reassignment_ratio: float,
-    half_life: float | None,
-    n_init: int,
-    init_size: int | None,
-    seed: int,
-    threads: int | None,
-    weights: npt.NDArray[np.float64] | None,
-    stream: bool,
-    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
+    weights: npt.NDArray[np.float64] | None = None,
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None = None,
+    stream: bool = False,
 ) -> Run: ...
-def nested(
-    source: Source | None,
-    *,
-    n_clusters: int,
-    seeding: str,
-    centers: npt.NDArray[Any] | None,
-    batch_size: int,
-    rho: float,
-    bounds: str,
-    bounds_memory: int,
-    buffer_memory: int,
-    max_iter: int | None,
-    tol: float,
-    shuffle: bool,
-    seed: int,
-    threads: int | None,
-    weights: npt.NDArray[np.float64] | None,
-    stream: bool,
-    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
-) -> Run: ...
-def backward_euler(
-    source: Source | None,
-    *,
-    n_clusters: int,
-    seeding: str,
-    centers: npt.NDArray[Any] | None,
-    batch_size: int,
-    step_size: float | None,
-    step_decay: float | None,
-    averaging: float,
-    n_inner: int,
-    max_iter: int,
-    step_cap: float | None,
-    polish: bool | None,
-    seed: int,
-    threads: int | None,
-    weights: npt.NDArray[np.float64] | None,
-    stream: bool,
-    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
-) -> Run: ...
-def variance_reduced(
+def start_modes(
     source: Source,
+    params: dict[str, Any],
+    affinity: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float64]] | None,
     *,
-    n_clusters: int,
-    seeding: str,
-    centers: npt.NDArray[Any] | None,
-    variant: str,
-    learning_rate: float | None,
-    epoch_share: float | None,
-    epoch_steps: int | None,
-    max_iter: int,
-    tol: float,
-    polish: bool,
-    search_always: bool,
-    seed: int,
-    threads: int | None,
-    weights: npt.NDArray[np.float64] | None,
-    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
-) -> Run: ...
+    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None = None,
+) -> ModesRun: ...
 
 @final
 class Mixture:
@@ -345,30 +274,6 @@ class Mixture:
         self, source: Source, weights: npt.NDArray[np.float64] | None, threads: int | None
     ) -> tuple[float, float]: ...
 
-def mixture(
-    source: Source,
-    *,
-    n_components: int,
-    n_active: int,
-    n_neighbors: int,
-    explore: int | None,
-    coreset_rows: int | None,
-    coreset_share: float | None,
-    covariance: str,
-    seeding: str,
-    centers: npt.NDArray[Any] | None,
-    chain: int,
-    start: str,
-    n_initial_e_steps: int,
-    n_init: int,
-    stopping: str,
-    max_iter: int,
-    tol: float,
-    seed: int,
-    threads: int | None,
-    weights: npt.NDArray[np.float64] | None,
-    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
-) -> MixtureRun: ...
 def nearest(
     source: Source,
     centers: npt.NDArray[Any],
@@ -377,28 +282,6 @@ def nearest(
     threads: int | None,
     first_row: int = 0,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]: ...
-def kmodes(
-    source: Source,
-    *,
-    n_clusters: int,
-    laplacian_weight: float | None,
-    mode_update: str,
-    n_neighbors: int,
-    bandwidth: float | None,
-    gaussian: bool,
-    diagonal_shift: float | None,
-    on_collapse: str,
-    normalize: bool,
-    seeding: str,
-    centers: npt.NDArray[Any] | None,
-    max_iter: int,
-    graph_method: str,
-    responsibilities_memory: int | None,
-    seed: int,
-    threads: int | None,
-    affinity: tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.float64]] | None,
-    state: tuple[str, dict[str, npt.NDArray[Any]], dict[str, str]] | None,
-) -> ModesRun: ...
 def kmodes_responsibilities(
     source: Source,
     known: Source,

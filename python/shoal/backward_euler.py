@@ -1,24 +1,25 @@
-"""Stochastic backward Euler k-means: implicit steps so long that they leave poor optima."""
+"""Stochastic backward Euler k-means: long implicit steps that leave poor optima."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 
-from . import _core, _params
-from ._blocks import refuse_once
-from ._claims import Arrays, Texts, floats
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Source, Step
-from ._streams import StreamClusterer
-from ._warn import warn
-from .data import DataSource
+from ._fit.partial import StreamClusterer
+from ._fit.saved import Arrays, Texts, floats
+from ._rows.source import DataSource
+from ._rows.streams import refuse_once
+from .typing import Callbacks, Init, RandomState, Rows, Weights
 
 __all__ = ["BackwardEulerKMeans"]
 
-#: Batches of :meth:`partial_fit` after which clusters that starve are warned of again.
+#: :meth:`partial_fit` warns of starving clusters every so many batches.
 SELDOM = 100
 
 
@@ -27,19 +28,19 @@ def _is_auto(value: Any) -> bool:
 
 
 def _cap(value: Any) -> float | None:
-    """Give the cap of pulls as the compiled half takes it: None for "auto", infinity for no limit."""
+    """Return the cap for the compiled code: None for "auto", infinity for no limit."""
     if _is_auto(value):
         return None
     return np.inf if value is None else float(value)
 
 
 class BackwardEulerKMeans(StreamClusterer):
-    """K-means by stochastic backward Euler: leaves poor optima that Lloyd's algorithm ends in.
+    """K-means by stochastic backward Euler, which leaves poor local optima.
 
-    An outer step is implicit, ``x <- x - step_size * gradient(where it ends)``, and is found by `n_inner`
-    iterations about the fixed `x`, each with the gradient of another mini-batch; the iterates are averaged,
-    and the average is the next `x`. The step size begins so large that a step sees beyond the valley that
-    it starts in, and decays.
+    An outer step is implicit: ``x <- x - step_size * gradient(new x)``. It is solved by `n_inner` iterations
+    around the fixed `x`, each with the gradient of another mini-batch. The iterates are averaged, and the
+    average is the next `x`. The step size starts so large that a step looks beyond the current local optimum,
+    and decays.
 
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
     with the same rows.
@@ -50,136 +51,148 @@ class BackwardEulerKMeans(StreamClusterer):
         Number of clusters, at least 1 and at most the number of rows.
     init : str, array-like or callable, default="random"
         First centers. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy k-means++ on a random sample of
-        3 batches, or of 16 rows a cluster if that is more. With :meth:`partial_fit` they are chosen from the
-        first batch.
-    batch_size : int, default=1000
-        Rows of a batch of :meth:`fit`, at least 1. As many as there are or more: all of them, each once, so
-        that nothing is drawn but the first centers.
-    step_size : "auto" or float, default="auto"
-        The first step size (gamma), finite, at least 0. A cluster with the share `p` of the rows of a batch
-        is pulled to their mean by ``step_size * p`` of its distance, but by no more than `step_cap`.
-        ``"auto"`` is ``3 * n_clusters``: a pull of 3 for clusters of equal size, before the cap. So small
-        that all pulls are below 1, the fit does not leave the valley that it starts in.
-    step_decay : "auto" or float, default="auto"
-        What the step size is multiplied by after every outer step (beta), above 0 and at most 1. ``"auto"``
-        is ``20 ** (-1 / max_iter)``: a twentieth of the step size is left after `max_iter` outer steps.
-    averaging : float, default=0.75
-        The share of the average that stays at each inner iteration (alpha), from 0 to 1. 0: no average, the
-        last iterate is the result.
-    n_inner : int, default=5
-        Inner iterations of an outer step, at least 1, each with a batch of its own.
+        3 batches, or of 16 rows per cluster if that is more. :meth:`partial_fit` chooses the first centers
+        from the first batch.
     max_iter : int, default=150
-        Outer steps of :meth:`fit`, before the sweeps of `polish`. There is no other rule that ends them.
-    step_cap : "auto", float or None, default="auto"
-        The most that the pull of a center may be, above 0; None: no limit. With a cap, `step_size` may be so
-        large that small clusters are pulled as far as large ones. ``"auto"`` is 1.8, and 1.5 with more than 5
-        inner iterations, each of which multiplies what is above 1.
+        Number of outer steps of :meth:`fit`, before the sweeps of `polish`. No other rule ends them.
     polish : "auto" or bool, default="auto"
-        Whether :meth:`fit` goes on with sweeps over all rows, as :class:`~shoal.KMeans` makes them, until
-        they have converged. The result is then an optimum of the exact method, and empty clusters are
-        relocated. ``"auto"``: for all rows but those of an iterator, which can be read once.
-    compute_labels : bool, default=True
-        Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`, and whether
-        they are there after :meth:`partial_fit`.
+        Whether :meth:`fit` continues with sweeps over all rows, as in :class:`~shoal.KMeans`, until they
+        converge. The result is then an optimum of the exact method, and empty clusters are relocated.
+        ``"auto"``: for all rows except those of an iterator, which can be read only once.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit, and
-        at the first :meth:`partial_fit`.
+        An int (0 to 2**64 - 1) makes results repeatable. Every fit, and the first :meth:`partial_fit`, draws
+        64 bits from a generator.
+    Expert parameters
+        The parameters below are needed less often.
+    batch_size : int, default=1000
+        Rows per batch of :meth:`fit`, at least 1. With the number of rows or more, every batch holds each row
+        once, and only the first centers are random.
+    step_size : "auto" or float, default="auto"
+        The first step size (gamma), finite, at least 0. A cluster with the fraction `p` of the rows of a
+        batch is pulled toward their mean by ``step_size * p`` of the distance, but at most by `step_cap`.
+        ``"auto"`` is ``3 * n_clusters``: a pull of 3 for clusters of equal size, before the cap. If all pulls
+        are below 1, the fit does not leave the local optimum in which it starts.
+    step_decay : "auto" or float, default="auto"
+        Factor of the step size after every outer step (beta), above 0 and at most 1. ``"auto"`` is
+        ``20 ** (-1 / max_iter)``: after `max_iter` outer steps the step size is a twentieth of the first one.
+    averaging : float, default=0.75
+        Weight of the previous average in each inner iteration (alpha), from 0 to 1. 0: no averaging, the last
+        iterate is the result.
+    n_inner : int, default=5
+        Inner iterations per outer step, at least 1, each with its own batch.
+    step_cap : "auto", float or None, default="auto"
+        Upper limit of the pull of a center, above 0; None: no limit. With a cap, `step_size` may be so large
+        that small clusters are pulled as far as large ones. ``"auto"`` is 1.8, or 1.5 with more than 5 inner
+        iterations, because each iteration amplifies pulls above 1.
+    compute_labels : bool, default=True
+        Whether :meth:`fit` ends with a pass over all rows that computes `labels_` and `inertia_`, and whether
+        :meth:`partial_fit` provides both.
     n_jobs : int or None, default=None
-        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
-        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
-        depend on it.
+        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
+        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
+        :func:`shoal.config_context`). Results do not depend on it.
     verbose : int, default=0
-        1: a progress bar on stderr.
+        1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every step of :meth:`fit`; a true result ends it. See
+        Called as ``cb(estimator, step)`` after every step of :meth:`fit`. A true result ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the type that rows are computed in: the average of the present outer step, which is that
-        of the last one where none has begun.
+        Centers, in the compute type of the rows: the average of the current outer step, or of the last outer
+        step if no new one has begun.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. After
-        :meth:`partial_fit` those of the last batch, or of the last block of a stream. Not there with
-        ``compute_labels=False``: call :meth:`predict`. Can be assigned, as `inertia_` can.
+        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``. After
+        :meth:`partial_fit`: labels of the last batch, or of the last block of a stream. Not available with
+        ``compute_labels=False``: call :meth:`predict`. Can be assigned, as can `inertia_`.
     inertia_ : float
-        Sum of `sample_weight` times squared distance of the rows to their centers; there where `labels_` is.
-        The objective of the paper is ``inertia_ / (2 * n_samples)``.
+        Weighted sum of squared distances of the rows to their centers; available whenever `labels_` is. The
+        objective of the paper is ``inertia_ / (2 * n_samples)``.
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows of each cluster: those of `labels_` once a fit has made them, of everything that
-        the cluster was ever given before.
+        Weight of the rows in each cluster: according to `labels_` once a fit has computed them, before that
+        over all rows that the cluster ever received.
     step_sizes_ : ndarray of float64
-        The step size of each outer step of the fit. Those of :meth:`partial_fit` are not listed: it may go
-        on for ever. After it alone the array is empty.
+        Step size of each outer step of the fit. Steps of :meth:`partial_fit` are not listed, because their
+        number has no limit. Empty after :meth:`partial_fit` alone.
     n_iter_ : int
-        Outer steps.
+        Number of outer steps.
     n_steps_ : int
-        Batches, each an inner iteration.
+        Number of batches, one per inner iteration.
     history_ : structured ndarray of shape (n_steps,)
-        A row for every outer step of :meth:`fit`, and for every sweep of the polish: ``iteration, rows_seen,
-        batch_size`` (rows of all its batches), ``objective`` (their inertia, of each batch about the iterate
-        that labelled it), ``center_shift, n_changed`` (0: a batch has no labels of before), ``n_distances,
-        elapsed`` and ``stop_reason``.
+        One row per outer step of :meth:`fit` and per sweep of the polish: ``iteration, rows_seen,
+        batch_size`` (rows of all its batches), ``objective`` (sum of the inertias of its batches, each about
+        the iterate that labeled it), ``center_shift, n_changed`` (0 for outer steps, because a batch has no
+        previous labels), ``n_distances, elapsed`` and ``stop_reason``.
     stop_reason_ : str or None
         ``"max-iter"``, ``"diverged"``, ``"callback"``, ``"deadline"``, ``"patience"``, with `polish` also
-        ``"labels-stable"`` and ``"tolerance"``; None while running.
+        ``"labels-stable"`` and ``"tolerance"``; None during the fit.
     timings_ : dict of str to float
         Seconds by phase: ``seeding``, ``sweeps``, ``final``.
     init_ : str
-        How the first centers were chosen, ``"auto"`` resolved.
+        The seeding in use; ``"auto"`` resolved.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, when X has any that are strings.
+        Names of the features, if X has string names.
+
+    See Also
+    --------
+    KMeans : Exact k-means; with k-means++ and several starts the usual alternative.
+    MiniBatchKMeans : For hundreds of clusters, and for streams.
 
     Notes
     -----
-    :meth:`fit` draws rows uniformly and with replacement. With `sample_weight` it draws them by weight, and a
-    drawn row counts 1. Streams are taken in consecutive batches, pass after pass, whose rows count their
-    weight: they should come in random order, or be shuffled by :func:`shoal.shuffle` first. Of an iterator,
-    which gives one pass, the last outer step may have fewer batches.
+    **Rows.** :meth:`fit` draws rows uniformly and with replacement. With `sample_weight` it draws rows in
+    proportion to their weight, and each drawn row counts 1. Streams are cut into consecutive batches, pass
+    after pass, and their rows count their weight. The rows of a stream should be in random order: use
+    :func:`shoal.shuffle` first if they are not. With an iterator, which gives one pass, the last outer step
+    may have fewer batches.
 
-    :meth:`partial_fit` makes one inner iteration, with all rows that it is given as the batch; every
-    `n_inner` calls are an outer step.
+    :meth:`partial_fit` makes one inner iteration whose batch is all rows that it receives. Every `n_inner`
+    calls are one outer step. The step size decays as in a fit of `max_iter` outer steps, and keeps decaying
+    after them; ``step_decay=1`` keeps it constant.
 
-    A center without rows in a batch is pulled by nothing, and is back where the outer step began. The fewer
-    rows a cluster has, the shorter are its steps. A cluster starves when it gets fewer than a hundredth of
-    the mean cluster's rows, over some 100 batches: its center hardly moves any more. A
-    :class:`~sklearn.exceptions.ConvergenceWarning` names such clusters at the end of a fit without polish,
-    and every 100 batches of :meth:`partial_fit`. The same warning says when a cluster never got any row, and
-    when a step size was so large that the centers left the rows behind, a thousand times as far away as rows
-    are spread: that outer step is dropped, the centers before it stay, and the fit ends (``"diverged"``).
+    **Starving clusters.** A center without rows in a batch is not pulled, and returns to its position at the
+    beginning of the outer step. The fewer rows a cluster has, the shorter are its steps. A cluster starves if
+    it gets less than a hundredth of the mean number of rows per cluster over some 100 batches: its center
+    hardly moves any more. A :class:`~sklearn.exceptions.ConvergenceWarning` names these clusters at the end
+    of a fit without polish, and every 100 batches of :meth:`partial_fit`. The same warning is raised if a
+    cluster never got a row.
 
-    Choose it for few clusters and random first centers, when the optimum matters more than time: its long
-    steps leave optima that exact k-means stays in. From the same random rows (3 starts each, 8 to 26
-    clusters, at most 30,000 rows) the mean inertia was at or below that of converged exact k-means on 11 of
-    12 sets that the schedule was not chosen on: by 0.1% to 0.7% on spoken sounds, word vectors, features of
-    images, SIFT descriptors, pixels and records of a bank, by 4% to 20% on skin colors, images of objects,
-    places of accidents and web requests, and by 40% on network connections. It was 1.6% higher on color
-    histograms, and 0.2% higher on terrain, one of six sets that the schedule was chosen on. A fit took 0.9 to
-    6 times the processor time of :class:`~shoal.KMeans`, and more where that took under 0.02 seconds.
+    **Divergence.** The fit raises the same warning if the step size was so large that the centers moved a
+    thousand times as far away as the rows are spread. It drops that outer step, keeps the centers before it,
+    and ends (``"diverged"``).
 
-    Without polish the mean was at or below that of exact k-means on 9 of the 12 sets. Where clusters differ
-    in size by a factor of a thousand (network connections, measurements of the space shuttle) it was 45% to
-    120% higher: keep the polish there. The schedule of the paper is ``step_size=n_clusters,
+    **When to use it.** Choose it for few clusters and random first centers, when the optimum matters more
+    than time: its long steps leave optima in which exact k-means stays. From the same random rows (3 starts
+    each, 8 to 26 clusters, at most 30,000 rows) the mean inertia was at or below that of converged exact
+    k-means on 11 of 12 sets on which the schedule was not chosen: by 0.1% to 0.7% on spoken sounds, word
+    vectors, features of images, SIFT descriptors, pixels and records of a bank, by 4% to 20% on skin colors,
+    images of objects, places of accidents and web requests, and by 40% on network connections. It was 1.6%
+    higher on color histograms, and 0.2% higher on terrain, one of six sets on which the schedule was chosen.
+    A fit took 0.9 to 6 times the processor time of :class:`~shoal.KMeans`, and more where that took under
+    0.02 seconds.
+
+    Without polish the mean was at or below that of exact k-means on 9 of the 12 sets. On sets whose clusters
+    differ in size by a factor of a thousand (network connections, measurements of the space shuttle) it was
+    45% to 120% higher: keep the polish there. The schedule of the paper is ``step_size=n_clusters,
     step_decay=1/1.01, step_cap=None, polish=False``; its mean was at or below that of exact k-means on 2 of
     the 12 sets (``benches/python/defaults.py``).
 
     The alternative is :class:`~shoal.KMeans` with k-means++ and several starts (`n_init`), which ends in an
     exact optimum: 10 such starts are as good on images of digits as the restarts of this class that fit into
-    the same time. Do not choose this class for hundreds of clusters, of which a batch shows few rows each:
-    there :class:`~shoal.MiniBatchKMeans` keeps what it has learned of each.
+    the same time. Do not choose this class for hundreds of clusters, because a batch then holds few rows per
+    cluster: :class:`~shoal.MiniBatchKMeans` keeps what each center has learned.
 
-    An outer step labels ``n_inner * batch_size`` rows, whatever their number: the 150 by default as many as
-    12.5 passes over 60,000 rows. Every sweep of `polish` reads all rows: leave it out (``polish=False``) for
-    many millions of rows, or a stream that is slow to read. With :meth:`partial_fit` the step size decays as
-    in a fit of `max_iter` outer steps, and goes on decaying after these; ``step_decay=1`` keeps it.
+    **Cost.** An outer step labels ``n_inner * batch_size`` rows, for any number of rows. The default 150
+    outer steps label as many rows as 12.5 passes over 60,000 rows. Every sweep of `polish` reads all rows:
+    use ``polish=False`` for many millions of rows, or for a stream that is slow to read. Without polish
+    nothing converges: batches keep the centers moving while the step size is large.
 
-    Memory beyond the rows: about a dozen copies of the centers in float64 and a few for each thread, an
-    eighth of a byte a row with weights, and 4 bytes a row for labels; with `polish` that of
-    :class:`~shoal.KMeans`. Nothing converges by itself: batches keep the centers moving as long as the step
-    size is large.
+    **Memory** beyond the rows: about a dozen copies of the centers in float64 and a few per thread, one
+    eighth of a byte per row with weights, and 4 bytes per row for labels; with `polish` also the memory of
+    :class:`~shoal.KMeans`.
 
     References
     ----------
@@ -198,9 +211,12 @@ class BackwardEulerKMeans(StreamClusterer):
     [6.0, 0.31]
     """
 
-    _begin = staticmethod(_core.backward_euler)
+    _kind = "backward-euler-kmeans"
+
+    _method = "backward-euler"
+    _auto = ("step_size", "step_decay", "polish")
     _one_pass = True
-    #: There is no such rule.
+    #: The base class reads it; this method has no such stopping rule.
     tol = 0.0
 
     step_sizes_: npt.NDArray[np.float64]
@@ -209,20 +225,20 @@ class BackwardEulerKMeans(StreamClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "random",
+        init: Init = "random",
         batch_size: int = 1000,
-        step_size: Any = "auto",
-        step_decay: Any = "auto",
+        step_size: float | Literal["auto"] = "auto",
+        step_decay: float | Literal["auto"] = "auto",
         averaging: float = 0.75,
         n_inner: int = 5,
         max_iter: int = 150,
-        step_cap: Any = "auto",
-        polish: Any = "auto",
+        step_cap: float | Literal["auto"] | None = "auto",
+        polish: bool | Literal["auto"] = "auto",
         compute_labels: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -261,22 +277,11 @@ class BackwardEulerKMeans(StreamClusterer):
         if not _is_auto(self.polish) and not isinstance(self.polish, (bool, np.bool_)):
             problems.add(f"polish must be 'auto', True or False, got {p.shown(self.polish)}")
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "n_clusters": int(self.n_clusters),
-            "batch_size": int(self.batch_size),
-            "step_size": None if _is_auto(self.step_size) else float(self.step_size),
-            "step_decay": None if _is_auto(self.step_decay) else float(self.step_decay),
-            "averaging": float(self.averaging),
-            "n_inner": int(self.n_inner),
-            "max_iter": int(self.max_iter),
-            "step_cap": _cap(self.step_cap),
-            "polish": None if _is_auto(self.polish) else bool(self.polish),
-            "threads": _params.threads(self.n_jobs, tell=False),
-        }
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        return {"step_cap": _cap(self.step_cap)}
 
     def _taken(
-        self, X: Any, sample_weight: Any
+        self, X: Rows, sample_weight: Weights
     ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
         self._check()
         if not _is_auto(self.polish) and self.polish:
@@ -298,11 +303,11 @@ class BackwardEulerKMeans(StreamClusterer):
         if self.stop_reason_ == "diverged":
             self._warn_of_divergence()
         else:
-            # Of those without any row it is said already.
+            # Clusters without any row have a warning of their own.
             self._warn_of_starvation([j for j in run.details()["starved"] if self.counts_[j] > 0])
 
     def _warn_if_few(self) -> None:
-        # Clusters are empty because centers are far away: that is said.
+        # The warning of divergence explains the empty clusters.
         if self.stop_reason_ != "diverged":
             super()._warn_if_few()
 
@@ -317,18 +322,18 @@ class BackwardEulerKMeans(StreamClusterer):
             return
         shown = ", ".join(map(str, starved[:10])) + (", ..." if len(starved) > 10 else "")
         warn(
-            f"{len(starved)} of {self.n_clusters} clusters starve: batches had less than a hundredth of the "
-            f"mean cluster's rows for them, so that their centers hardly moved (clusters {shown}). Begin "
-            "with centers near the rows (init='auto'), or end a fit with sweeps over all rows (polish=True).",
+            f"{len(starved)} of {self.n_clusters} clusters starve: they got less than a hundredth of the "
+            f"mean number of rows per cluster, and their centers hardly moved (clusters {shown}). Use "
+            "init='auto' to begin with centers near the rows, or polish=True to end with full sweeps.",
             ConvergenceWarning,
         )
 
     def _warn_of_divergence(self) -> None:
         warn(
-            f"With step_size={_params.shown(self.step_size)} and n_inner={self.n_inner} the centers left the "
-            f"rows far behind after {self.n_iter_} outer steps. The fit stopped and kept the previous "
-            "centers, which are unreliable. Use a smaller step_size (at most 2 * n_clusters) or n_inner, or "
-            "step_cap=1.",
+            f"With step_size={_params.shown(self.step_size)} and n_inner={self.n_inner} the fit diverged "
+            f"after {self.n_iter_} outer steps: the centers left the rows far behind. The fit stopped and "
+            "kept the previous centers, which are unreliable. Use a smaller step_size (at most "
+            "2 * n_clusters), a smaller n_inner, or step_cap=1.",
             ConvergenceWarning,
         )
 

@@ -1,8 +1,8 @@
-"""Watching a fit, and ending it.
+"""Callbacks that watch a fit and can stop it.
 
-A callback is any callable ``cb(estimator, step) -> bool | None``, called after every step; a true result ends
-the run cleanly. The classes here are ready ones. A callback that is a :class:`Callback` is also told when a
-run begins and ends, so that one object can serve several fits.
+A callback is any callable ``cb(estimator, step) -> bool | None``. It is called after every step; a true
+result ends the fit cleanly. This module has ready callbacks. A callback that derives from :class:`Callback`
+also learns when a fit begins and ends, so that one object can serve several fits.
 
 Examples
 --------
@@ -22,11 +22,12 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any
 
-from ._blocks import refuse_once
+from ._common.files import check_place, is_name
+from ._common.outputs import MODELS, check_suffix
+from ._common.params import ParameterError, is_real, shown, whole
 from ._core import Step
-from ._files import check_place, is_name
-from ._outputs import MODELS, check_suffix
-from ._params import ParameterError, is_real, shown, whole
+from ._rows.streams import refuse_once
+from .typing import PathName, Rows
 
 __all__ = [
     "Callback",
@@ -40,38 +41,38 @@ __all__ = [
 
 
 class Callback(ABC):
-    """Base of the ready callbacks; derive from it to be told of a run's begin and end.
+    """Base of the ready callbacks, with hooks for the begin and the end of a fit.
 
     Attributes
     ----------
     reason : str
-        What ``stop_reason_`` says when this callback ends a run: ``"callback"``, ``"deadline"`` or
+        The value of ``stop_reason_`` if this callback ends a fit: ``"callback"``, ``"deadline"`` or
         ``"patience"``.
     """
 
     reason: str = "callback"
 
     def begin(self, estimator: Any) -> None:  # noqa: B027 - whoever needs it
-        """Prepare for a run that is about to begin."""
+        """Prepare for a fit that is about to begin."""
 
     @abstractmethod
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Look at a step; True ends the run."""
+        """Process a step; True ends the fit."""
 
     def leave(self, estimator: Any) -> None:  # noqa: B027 - as above
-        """Look at what the last whole step left: the run is over, was left, or failed. Then comes its end."""
+        """Process the last complete step, after the fit ended, was left or failed."""
 
     def end(self, estimator: Any) -> None:  # noqa: B027 - as above
-        """Clean up after a run."""
+        """Clean up after a fit; called after `leave`."""
 
 
 class ProgressBar(Callback):
-    """A line on stderr that moves on with every step: by tqdm where it is installed, else plain text.
+    """A progress line on stderr, by tqdm if it is installed, else as plain text.
 
     Parameters
     ----------
     label : str, optional
-        What stands before the figures. Default: the name of the estimator's class.
+        Text before the figures. Default: the class name of the estimator.
     """
 
     def __init__(self, label: str | None = None) -> None:
@@ -80,7 +81,7 @@ class ProgressBar(Callback):
         self._width = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the bar on the screen out of the pickle."""
+        """Return the picklable state, without the bar on the screen."""
         return {"label": self.label, "_bar": None, "_width": 0}
 
     def begin(self, estimator: Any) -> None:
@@ -104,7 +105,7 @@ class ProgressBar(Callback):
             sys.stderr.write("\r" + text.ljust(self._width))
             sys.stderr.flush()
             self._width = len(text)
-        else:
+        elif self._bar is not None:
             self._bar.set_postfix_str(f"objective={step.objective:.6g}", refresh=False)
             self._bar.update(1)
         return None
@@ -120,28 +121,33 @@ class ProgressBar(Callback):
 
 
 class Checkpoint(Callback):
-    """Keep a fit that is on its way in a file, from which :func:`shoal.resume` goes on.
+    """Save an unfinished fit to a file, from which :func:`shoal.resume` continues.
 
-    One safetensors file, written to another name, flushed to the disk and renamed: whatever kills the
-    process, the last whole one is there. It holds labels, sums, counts, positions and the state of all random
-    draws, but neither rows nor bounds. One is written when so much time has gone by since the last one, and
-    one more when the run ends, is left, or fails, by Ctrl-C too: it is that of the last whole step.
+    A checkpoint is one safetensors file. It is written to a temporary file, flushed to disk and renamed, so
+    the last complete checkpoint survives if the process is killed. It holds labels, sums, counts, positions
+    and the state of all random draws, but neither rows nor bounds. A checkpoint is written at regular
+    intervals, and once more when the fit ends, is left, or fails, also by Ctrl-C. The last one is that of the
+    last complete step.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file; one that exists is replaced.
+        The file; an existing file is replaced.
     every : float, default=60.0
-        Seconds between two of them, at least 0.
+        Seconds between two checkpoints, at least 0.
     every_steps : int, optional
-        Write one after so many steps instead, however long they take.
+        Steps between two checkpoints; replaces `every`.
 
     Raises
     ------
     ValueError
-        For an interval that is none; at the begin of a run, for a suffix of another known format.
+        If an interval is invalid, or, when the fit begins, if the suffix belongs to another format.
     OSError
-        At the begin of a run, when there can be no such file, and when it cannot be written.
+        If the file cannot be created when the fit begins, or cannot be written later.
+
+    See Also
+    --------
+    shoal.resume : Resume a fit from a checkpoint.
 
     Examples
     --------
@@ -158,9 +164,7 @@ class Checkpoint(Callback):
     True
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], every: float = 60.0, every_steps: int | None = None
-    ) -> None:
+    def __init__(self, path: PathName, every: float = 60.0, every_steps: int | None = None) -> None:
         if not is_name(path) or not os.fspath(path):
             raise ParameterError(f"path must be the name of a file, got {shown(path)}")
         if not is_real(every) or not every >= 0:
@@ -172,16 +176,16 @@ class Checkpoint(Callback):
         self._steps = 0
 
     def begin(self, estimator: Any) -> None:
-        """See whether there can be such a file."""
+        """Check that the file can be written."""
         check_place(self.path)
         check_suffix("path", self.path, MODELS)
         if estimator._run is not None:
-            # Now, since a stream cannot be read from its beginning while a pass is under way.
+            # Must happen now: a stream cannot be read from its beginning during a pass.
             estimator._run.know_rows()
         self._written, self._steps = time.monotonic(), 0
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Write one when it is time."""
+        """Write a checkpoint if it is due."""
         self._steps += 1
         if self.every_steps is None:
             due = time.monotonic() - self._written >= self.every
@@ -192,7 +196,7 @@ class Checkpoint(Callback):
         return None
 
     def leave(self, estimator: Any) -> None:
-        """Write the last one."""
+        """Write the last checkpoint."""
         if self._steps:
             self._write(estimator)
 
@@ -202,12 +206,12 @@ class Checkpoint(Callback):
 
 
 class Deadline(Callback):
-    """End the run with the first step after some time.
+    """End the fit with the first step after a given time.
 
     Parameters
     ----------
     seconds : float
-        Time to spend in steps (``step.elapsed``), seeding included, in seconds; positive. A step is never cut
+        Time for the steps (``step.elapsed``) including the seeding, in seconds; positive. A step is never cut
         short.
     """
 
@@ -219,18 +223,18 @@ class Deadline(Callback):
         self.seconds = seconds
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Compare the clock."""
+        """Compare the elapsed time with the limit."""
         return step.elapsed >= self.seconds
 
 
 class LogSteps(Callback):
-    """Write every step to a logger.
+    """Log every step.
 
     Parameters
     ----------
     logger : logging.Logger, optional
         Default: the logger ``"shoal"``.
-    level : int
+    level : int, default=logging.INFO
         Level of the messages.
     """
 
@@ -249,7 +253,7 @@ class LogSteps(Callback):
             step.center_shift,
             step.n_changed,
             step.elapsed,
-            f", ended: {step.stop_reason}" if step.stop_reason else "",
+            f", stopped: {step.stop_reason}" if step.stop_reason else "",
         )
         return None
 
@@ -260,21 +264,21 @@ class ValidationCurve(Callback):
     Parameters
     ----------
     X_val : rows
-        Anything that the estimator's ``score`` takes.
-    every : int
-        Score every so many steps only; at least 1. A pass over `X_val` each.
+        Held-out rows: any input of the estimator's ``score``.
+    every : int, default=1
+        Steps between two scores, at least 1. Each score is a pass over `X_val`.
 
     Attributes
     ----------
     iterations_ : list of int
-        The steps scored in the last run.
+        The scored steps of the last fit.
     elapsed_ : list of float
-        Seconds of the run at each.
+        Seconds of the fit at each scored step.
     scores_ : list of float
-        ``estimator.score(X_val)`` at each: minus the inertia for the k-means family.
+        ``estimator.score(X_val)`` at each scored step: minus the inertia for the k-means family.
     """
 
-    def __init__(self, X_val: Any, every: int = 1) -> None:
+    def __init__(self, X_val: Rows, every: int = 1) -> None:
         refuse_once(X_val, type(self).__name__)
         self.X_val = X_val
         self.every = whole("every", every, 1)
@@ -286,16 +290,16 @@ class ValidationCurve(Callback):
         self.scores_: list[float] = []
 
     def begin(self, estimator: Any) -> None:
-        """Forget the last run; refuse an estimator that scores no rows."""
+        """Drop the previous fit; raise `TypeError` if the estimator has no ``score``."""
         if not hasattr(estimator, "score"):
             raise TypeError(
-                f"{type(self).__name__} asks for score(X), which {type(estimator).__name__} does not have: "
-                "its energy is that of the fitted rows alone"
+                f"{type(self).__name__} needs an estimator with score(X), which {type(estimator).__name__} "
+                "does not have"
             )
         self._reset()
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Score the present model."""
+        """Score the current model."""
         if step.iteration % self.every == 0 or step.stop_reason is not None:
             self.iterations_.append(step.iteration)
             self.elapsed_.append(step.elapsed)
@@ -303,16 +307,17 @@ class ValidationCurve(Callback):
         return None
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the scores over the seconds; needs matplotlib.
+        """Plot the scores over the seconds; needs matplotlib.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw. Default: new axes.
+            Where to plot. Default: new axes.
 
         Returns
         -------
         matplotlib.axes.Axes
+            The axes.
         """
         if ax is None:
             import matplotlib.pyplot as plt
@@ -325,26 +330,27 @@ class ValidationCurve(Callback):
 
 
 class EarlyStopping(ValidationCurve):
-    """End the run when held-out rows no longer gain.
+    """End the fit when the score of held-out rows no longer improves.
 
     Parameters
     ----------
     X_val : rows
-        Anything that the estimator's ``score`` takes. Scored after every step: a pass over `X_val` each.
-    patience : int
-        Steps without a gain after which the run ends; at least 1.
-    min_delta : float
-        What the score must rise by to count as a gain, in the units of ``score``; at least 0.
+        Held-out rows: any input of the estimator's ``score``. Scored after every step: a pass over `X_val`
+        each.
+    patience : int, default=10
+        Consecutive steps without an improvement after which the fit ends, at least 1.
+    min_delta : float, default=0.0
+        Smallest increase of the score that counts as an improvement, in the units of ``score``; at least 0.
 
     Attributes
     ----------
     best_score_ : float
-        The best score of the last run.
+        The best score of the last fit.
     """
 
     reason = "patience"
 
-    def __init__(self, X_val: Any, patience: int = 10, min_delta: float = 0.0) -> None:
+    def __init__(self, X_val: Rows, patience: int = 10, min_delta: float = 0.0) -> None:
         super().__init__(X_val)
         self.patience = whole("patience", patience, 1)
         if not (is_real(min_delta) and min_delta >= 0):
@@ -357,7 +363,7 @@ class EarlyStopping(ValidationCurve):
         self._waited = 0
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Score the present model, and compare with the best."""
+        """Score the current model and compare it with the best score."""
         super().__call__(estimator, step)
         if self.scores_[-1] > self.best_score_ + self.min_delta:
             self.best_score_ = self.scores_[-1]

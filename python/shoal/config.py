@@ -1,45 +1,44 @@
-"""What holds for all estimators and functions for a while."""
+"""Settings for all estimators and functions within a ``with`` block."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
-from . import _params
+from ._common import params as _params
+from .typing import Memory
 
 __all__ = ["config_context"]
 
 
 @contextmanager
-def config_context(*, n_threads: int | None = None, memory: str | int | None = None) -> Iterator[None]:
-    """Set threads and memory for everything that runs inside a ``with`` block.
+def config_context(*, n_threads: int | None = None, memory: Memory | None = None) -> Generator[None]:
+    """Set the number of threads and the memory budget within a ``with`` block.
 
     Parameters
     ----------
     n_threads : int, optional
-        Threads where ``n_jobs=None``, in place of ``SHOAL_NUM_THREADS`` and ``OMP_NUM_THREADS``; at least 1.
-        Default: as outside of the block.
+        Number of threads for ``n_jobs=None``, at least 1. Takes precedence over ``SHOAL_NUM_THREADS`` and
+        ``OMP_NUM_THREADS``. Default: no change.
     memory : str or int, optional
         Memory budget for parameters left at ``"1GB"``: `bounds_memory`, `buffer_memory`,
-        `responsibilities_memory` and `memory_limit`. Such as ``"500MB"``, or a number of bytes. An explicit
-        ``"1GB"`` counts as the default: pass ``10**9`` to keep it. Default: as outside of the block.
+        `responsibilities_memory` and `memory_limit`. Text such as ``"500MB"``, or a number of bytes. An
+        explicit ``"1GB"`` counts as the default: pass ``10**9`` to keep it. Default: no change.
 
     Raises
     ------
     ValueError, TypeError
-        For what is no number of threads or amount of memory.
+        If a value is not a valid number of threads or amount of memory.
 
-    Notes
-    -----
-    ``n_jobs=None`` is the number of threads that is set here, else the number in the environment variable
-    ``SHOAL_NUM_THREADS``, else the first one in ``OMP_NUM_THREADS``, which joblib sets for its workers, else
-    all that the process may use. A variable that is empty counts as not set; another one that is no number
-    of threads raises a ValueError. However many are asked for, there are at most 4 threads a core, or 16 if
-    that is more; a larger `n_jobs` warns. Threads end once other numbers of threads are used.
+    Notes ----- ``n_jobs=None`` takes the number of threads that is set here, else the environment variable
+    ``SHOAL_NUM_THREADS``, else the first number in ``OMP_NUM_THREADS``, which joblib sets for its workers,
+    else all cores that the process may use. An empty variable counts as not set; any other value that is not
+    a number of threads raises a ValueError. The number of threads is limited to 4 per core, or to 16 if that
+    is more; a larger `n_jobs` warns. Threads end once other numbers of threads are used.
 
-    The settings are those of the present thread and of tasks of ``asyncio`` begun in the block; threads of
-    Python that are started in it do not have them. A fit that is made step by step keeps what held at its
-    first step.
+    The settings apply to the current thread, and to ``asyncio`` tasks that are started in the block. They do
+    not apply to Python threads that are started in the block. A fit that advances step by step keeps the
+    settings of its first step.
 
     Examples
     --------
@@ -57,7 +56,7 @@ def config_context(*, n_threads: int | None = None, memory: str | int | None = N
     if memory is not None:
         problems.check(_params.n_bytes, "memory", memory)
     problems.refuse()
-    # Both before one is set: to look at the threads may warn, and warnings may be errors.
+    # Compute both before setting one: `threads` may warn, and warnings may be errors.
     amount = None if memory is None else _params.n_bytes("memory", memory)
     threads = None if n_threads is None else _params.threads(n_threads)
     set_memory = None if amount is None else _params.MEMORY.set(amount)

@@ -1,4 +1,4 @@
-"""Few rows with weights that stand for many, drawn in two passes."""
+"""Lightweight coresets: a few weighted rows that represent all rows."""
 
 from __future__ import annotations
 
@@ -8,34 +8,42 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._base import as_source
-from ._blocks import refuse_once
-from ._files import check_place, whole
-from ._outputs import BUNDLES, check_suffix
-from ._sparse import csr_of
-from ._watch import watched
+from . import _core
+from ._common import params as _params
+from ._common.files import check_place, whole
+from ._common.outputs import BUNDLES, check_suffix
+from ._fit.watch import watched
+from ._rows.checked import as_source
+from ._rows.sparse import csr_of
+from ._rows.streams import refuse_once
+from .typing import Callbacks, PathName, RandomState, Rows, Weights
 
 __all__ = ["Coreset", "lightweight_coreset"]
 
-#: What the compiled half gives of a coreset: sparse points are values, columns and beginnings.
+#: Points, weights and indices from the compiled code; sparse points are the three arrays of a CSR matrix.
 Parts = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]]
 
 
 class Coreset(NamedTuple):
-    """Rows with weights that stand for many more: centers cost on them about what they cost on all rows.
+    """Weighted rows that represent many more rows.
 
-    Every estimator that takes weights can be fitted to it: ``KMeans(50).fit(c.points,
-    sample_weight=c.weights)``.
+    For any centers, the weighted k-means cost on the coreset is about the cost on all rows. Every estimator
+    that accepts weights can be fitted to it: ``KMeans(50).fit(c.points, sample_weight=c.weights)``.
 
     Attributes
     ----------
     points : ndarray or scipy.sparse.csr_array of shape (m, n_features), float32 or float64
-        The rows, in the type that they are computed in; sparse where the source is.
+        The rows, in their compute type; sparse if the source is.
     weights : ndarray of shape (m,), float64
-        What each of them stands for; their sum is about the weight of all rows.
+        How many rows each point represents. Their sum is about the weight of all rows.
     indices : ndarray of shape (m,), int64
-        Where they come from: ``X[indices]``. Rows that were drawn more than once come as often.
+        Row numbers of the points in the source: ``X[indices]``. A row that was drawn several times appears
+        several times.
+
+    See Also
+    --------
+    lightweight_coreset : Draw a coreset in two passes.
+    StreamingCoreset : Build a coreset in one pass.
 
     Examples
     --------
@@ -51,23 +59,29 @@ class Coreset(NamedTuple):
     weights: npt.NDArray[np.float64]
     indices: npt.NDArray[np.int64]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the coreset to an ``.npz`` file, which appears whole or not at all.
+    def __repr__(self) -> str:
+        """Show shape, type and total weight, not the arrays."""
+        n, d = self.points.shape
+        kind = "sparse " if hasattr(self.points, "indptr") else ""
+        return f"<Coreset: {n} x {d} {kind}{self.points.dtype}, total weight {self.weights.sum():.6g}>"
 
-        The arrays are `points`, `weights` and `indices`. In place of `points`, sparse rows are `points_data`,
-        `points_indices`, `points_indptr` and `points_shape`.
+    def save(self, path: PathName) -> None:
+        """Write the coreset to an ``.npz`` file.
+
+        The arrays are `points`, `weights` and `indices`. For sparse rows `points_data`, `points_indices`,
+        `points_indptr` and `points_shape` replace `points`.
 
         Parameters
         ----------
         path : str, bytes or os.PathLike
-            The file; one that exists is replaced.
+            The file; an existing file is replaced. It appears whole or not at all.
 
         Raises
         ------
         ValueError
-            For a path that does not end in ``.npz``.
+            If the path does not end in ``.npz``.
         OSError
-            When the file cannot be written.
+            If the file cannot be written.
         """
         check_suffix("path", path, BUNDLES)
         check_place(path)
@@ -81,8 +95,8 @@ class Coreset(NamedTuple):
             np.savez(file, allow_pickle=False, **arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a coreset that :meth:`save` wrote; no code is run by it.
+    def load(cls, path: PathName) -> Self:
+        """Read a coreset that :meth:`save` wrote, without running code from the file.
 
         Parameters
         ----------
@@ -92,14 +106,15 @@ class Coreset(NamedTuple):
         Returns
         -------
         Coreset
+            The coreset.
 
         Raises
         ------
         OSError
-            When the file cannot be read.
+            If the file cannot be read.
         ValueError
-            When it is damaged, holds no coreset, or would take more memory than :func:`shoal.open` allows
-            (`chunk_limit` there; ``SHOAL_CHUNK_LIMIT`` in the environment).
+            If the file is damaged, holds no coreset, or would take more memory than :func:`shoal.open` allows
+            (its parameter `chunk_limit`, or ``SHOAL_CHUNK_LIMIT`` in the environment).
         """
         from .formats.npz import checked_npz
         from .formats.stream import chunk_limit, told_of
@@ -128,64 +143,62 @@ class Coreset(NamedTuple):
 
 
 def lightweight_coreset(
-    X: Any,
+    X: Rows,
     n_samples: int,
     *,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: Weights = None,
+    random_state: RandomState = None,
     n_jobs: int | None = None,
     progress: bool = False,
-    callbacks: Any = None,
+    callbacks: Callbacks = None,
 ) -> Coreset:
-    """Draw a lightweight coreset: rows with weights that stand for all rows, in two passes.
+    """Draw a lightweight coreset: weighted rows that represent all rows.
 
-    Choose it to cluster a file that is too large to be passed over many times. For any centers the
-    weighted sum of squared distances on the coreset is, in expectation, that of all rows. Clusters of few
-    rows near the mean of all data may be missed: they need a larger coreset.
+    Takes two passes. Choose it to cluster a file that is too large for many passes. For any centers, the
+    expected weighted sum of squared distances on the coreset equals the sum on all rows. A small coreset may
+    miss clusters of few rows near the mean of all data.
 
     Parameters
     ----------
     X : rows of shape (n_samples_in, n_features)
-        Anything that :meth:`shoal.KMeans.fit` takes.
+        Any input of :meth:`shoal.KMeans.fit`.
     n_samples : int
-        Rows of the coreset, at least 1. Where X has no more rows, the coreset is all of them, each with its
-        own weight.
+        Rows in the coreset, at least 1. If X has no more rows than this, the coreset is all rows, each with
+        its own weight.
     sample_weight : array-like, float or None
         Weight of every row of X, finite, at least 0, not all 0. None: 1.
     random_state : int, RandomState, Generator or None
         An int makes the draw repeatable.
     n_jobs : int or None
-        Threads; None: as many as for :class:`shoal.KMeans`. The draw does not depend on it.
+        Number of threads, as for :class:`shoal.KMeans`. The draw does not depend on it.
     progress : bool, default=False
-        Whether to show a line on stderr that says how far it is.
+        Whether to show a progress line on stderr.
     callbacks : iterable of callables, optional
-        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`, but for
-        ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which need a fit. `step` counts rows; there
-        is no objective (NaN). A true result ends the work, by a `RuntimeError`.
+        Called as ``callback(None, step)`` after each part of a pass; see :mod:`shoal.callbacks`.
+        ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping`` need a fit and do not work here. `step`
+        counts rows and has no objective (NaN). A true result ends the call with a `RuntimeError`.
 
     Returns
     -------
     Coreset
-        Rows in the order of X, those that were drawn more than once as often.
+        Points in the order of X. A row that was drawn several times appears several times.
 
     Raises
     ------
     ValueError
-        For parameters, shapes or values that are refused.
+        If a parameter, shape or value is invalid.
     TypeError
-        For values that are no numbers.
+        If values are not numbers.
     RuntimeError
-        When a callback ended the work.
+        If a callback ended the call.
 
     See Also
     --------
-    StreamingCoreset : For rows that can be read once.
+    StreamingCoreset : For rows that can be read only once.
 
-    Notes
-    -----
-    Rows are drawn independently with odds ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is the squared
-    distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A row that is drawn
-    stands for ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
+    Notes ----- Rows are drawn independently with probability ``q = w / (2 W) + w d2 / (2 S)``, where ``d2``
+    is the squared distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A drawn row
+    gets the weight ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
 
     References
     ----------
@@ -211,7 +224,7 @@ def lightweight_coreset(
     with watched("lightweight_coreset", None, progress, callbacks) as tell:
         while (rows := run.step()) is not None:
             if tell(rows):
-                raise RuntimeError("a callback ended lightweight_coreset before there was a coreset")
+                raise RuntimeError("a callback ended lightweight_coreset before the coreset was complete")
     return coreset_of(run.result(), source.shape[1])
 
 

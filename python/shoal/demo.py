@@ -1,4 +1,4 @@
-"""The 10,000 test images of MNIST, which ship with the package, clustered where they lie in a file."""
+"""The demo: clusters the 10,000 MNIST test images that ship with the package."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._text import table
+from ._common.text import table
 
 __all__ = ["ATTRIBUTION", "Comparison", "Report", "Row", "load_digits", "run"]
 
-#: Whose the images are, and how they may be used.
+#: Authors and license of the images.
 ATTRIBUTION = (
     "MNIST test images by Yann LeCun, Corinna Cortes and Christopher J. C. Burges "
     "(http://yann.lecun.com/exdb/mnist/), used under CC BY-SA 3.0 "
     "(https://creativecommons.org/licenses/by-sa/3.0/)"
 )
 
-#: Numbers of clusters that are tried.
+#: Numbers of clusters to fit.
 CLUSTERS = (10, 64)
 #: Height and width of an image.
 IMAGE = (28, 28)
 
-#: What `--compare` asks of a run beside scikit-learn's: the difference of the inertias, relative, and the
-#: share of equal labels. Both compute in float64, but add in another order, so that single rows that lie
-#: between two centers may differ.
+#: Tolerances of `--compare` with scikit-learn: relative difference of the inertias, and fraction of equal
+#: labels. Both libraries compute in float64 but sum in different orders, so single rows between two centers
+#: may get different labels.
 INERTIA_WITHIN = 1e-5
 LABELS_EQUAL = 0.999
 
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Figures of two fits from the same starting centers, shoal's and scikit-learn's."""
+    """Figures of two fits from the same first centers, by shoal and scikit-learn."""
 
     clusters: int
     seconds: float
@@ -62,13 +62,13 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two results are the same to rounding."""
+        """Whether the two results are equal up to rounding."""
         return self.equal_labels >= LABELS_EQUAL and self.inertia_difference <= INERTIA_WITHIN
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a run of the demo found and wrote."""
+    """Results and files of a demo run."""
 
     data: Path
     picture: Path
@@ -77,15 +77,16 @@ class Report:
 
     @property
     def agrees(self) -> bool:
-        """Whether all comparisons that were made agree."""
+        """Whether all comparisons agree."""
         return all(comparison.agrees for comparison in self.comparisons)
 
     def as_dict(self) -> dict[str, Any]:
-        """Give plain values, for JSON.
+        """Return the report as plain values, for JSON.
 
         Returns
         -------
         dict
+            The files, the figures of all fits and the comparisons.
         """
         return {
             "data": str(self.data),
@@ -96,11 +97,12 @@ class Report:
         }
 
     def as_text(self) -> str:
-        """Give aligned tables and what was written where.
+        """Return the report as aligned tables, with the names of the files.
 
         Returns
         -------
         str
+            The text.
         """
         parts = [
             table(
@@ -132,24 +134,27 @@ class Report:
                 )
                 for c in self.comparisons
             ]
-            parts += ["\nbeside scikit-learn, both from the same centers and in float64:", table(head, body)]
+            parts += [
+                "\ncompared with scikit-learn, both from the same first centers and in float64:",
+                table(head, body),
+            ]
         parts += [
             f"\npicture of the {CLUSTERS[-1]} centers: {self.picture}",
-            f"images, for experiments of your own: {self.data}",
+            f"images, for your own experiments: {self.data}",
             f"data: {ATTRIBUTION}",
         ]
         return "\n".join(parts)
 
 
 def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
-    """Read the images that ship with the package.
+    """Load the images that ship with the package.
 
     Returns
     -------
     images : ndarray of shape (10000, 784), uint8
-        Each one 28 x 28, row by row; 0 is the background.
+        Images of 28 x 28 pixels, row by row; 0 is the background.
     digits : ndarray of shape (10000,), uint8
-        What they show.
+        The digit on each image.
 
     Examples
     --------
@@ -163,20 +168,21 @@ def load_digits() -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
 
 
 def compare(images: npt.NDArray[np.uint8], clusters: int, n_jobs: int | None = None) -> Comparison:
-    """Run shoal and scikit-learn on the same rows from the same starting centers.
+    """Fit shoal and scikit-learn to the same rows from the same first centers.
 
     Parameters
     ----------
     images : ndarray of shape (n_images, n_pixels), uint8
-        Computed as float64 by both.
+        Both compute in float64.
     clusters : int
         Number of clusters.
     n_jobs : int, optional
-        Threads of shoal.
+        Number of threads of shoal.
 
     Returns
     -------
     Comparison
+        The figures of both fits.
     """
     from sklearn.cluster import KMeans as Reference
 
@@ -204,26 +210,27 @@ def compare(images: npt.NDArray[np.uint8], clusters: int, n_jobs: int | None = N
 def run(
     out: str | os.PathLike[str] | None = None, *, with_sklearn: bool = False, n_jobs: int | None = None
 ) -> Report:
-    """Write the images to a file, cluster it, and draw the centers.
+    """Write the images to a file, cluster the file, and draw the centers.
 
     Parameters
     ----------
     out : str or os.PathLike, optional
-        Folder for the file and the picture; made if it is not there. Default: a new one among the system's
-        temporary folders, which stays.
+        Folder for the file and the picture; created if missing. Default: a new temporary folder, which is
+        not removed.
     with_sklearn : bool, default=False
         Whether to compare with scikit-learn too.
     n_jobs : int, optional
-        Threads; None: as many as for :class:`shoal.KMeans`.
+        Number of threads, as for :class:`shoal.KMeans`.
 
     Returns
     -------
     Report
+        The results and the names of the files.
 
     Raises
     ------
     OSError
-        When a file cannot be written.
+        If a file cannot be written.
 
     Examples
     --------
@@ -231,7 +238,7 @@ def run(
     >>> print(demo.run().as_text())  # doctest: +SKIP
     """
     from . import KMeans, metrics
-    from ._files import write_npy
+    from ._common.files import write_npy
     from .plot import centers_picture, write_png
 
     if out is None:
@@ -243,18 +250,20 @@ def run(
     images, digits = load_digits()
     write_npy(path, images)
 
-    results = []
+    results: list[Row] = []
+    fits: list[KMeans] = []
     for clusters in CLUSTERS:
         begun = time.perf_counter()
         model = KMeans(clusters, random_state=0, n_jobs=n_jobs).fit(path)
         seconds = time.perf_counter() - begun
-        labels = model.labels_
-        nmi = metrics.normalized_mutual_info_score(digits, labels, average_method="arithmetic")
-        purity = metrics.purity(digits, labels)
+        nmi = metrics.normalized_mutual_info_score(digits, model.labels_, average_method="arithmetic")
+        purity = metrics.purity(digits, model.labels_)
+        fits.append(model)
         results.append(Row(clusters, seconds, model.n_iter_, model.inertia_, nmi, purity))
-    # By the digit that most of their images show.
+    model = fits[-1]
+    # Clusters are sorted by the digit of most of their images.
     votes = np.zeros((CLUSTERS[-1], 10), dtype=np.int64)
-    np.add.at(votes, (labels, digits), 1)
+    np.add.at(votes, (model.labels_, digits), 1)
     order = np.lexsort((-votes.max(axis=1), votes.argmax(axis=1)))
     write_png(picture, centers_picture(model.cluster_centers_[order], IMAGE))
     comparisons = [compare(images, clusters, n_jobs) for clusters in CLUSTERS] if with_sklearn else []

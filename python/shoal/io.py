@@ -1,4 +1,4 @@
-"""Models as files."""
+"""Model files and checkpoints: save, load and resume."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import os
 from typing import Any
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from . import _core
-from ._claims import need
-from ._outputs import MODELS, check_suffix
-from ._params import shown
+from ._common.params import shown
+from ._fit.estimator import Clusterer
+from ._fit.models import save
+from ._fit.saved import need
 from .backward_euler import BackwardEulerKMeans
 from .formats.stream import told_of
 from .kmeans import KMeans
@@ -19,89 +19,56 @@ from .kmodes import LaplacianKModes
 from .minibatch import MiniBatchKMeans
 from .mixture import TruncatedGaussianMixture
 from .nested import NestedMiniBatchKMeans
+from .streaming_coreset import KIND as STREAMING_CORESET
 from .streaming_coreset import StreamingCoreset
+from .typing import PathName, Rows, Weights
 from .variance_reduced import VarianceReducedKMeans
 
 __all__ = ["load", "resume", "save"]
 
-#: What can be kept, by the kind that files name.
-KINDS: dict[str, Any] = {
-    "kmeans-model": KMeans,
-    "minibatch-kmeans-model": MiniBatchKMeans,
-    "nested-kmeans-model": NestedMiniBatchKMeans,
-    "gaussian-mixture-model": TruncatedGaussianMixture,
-    "streaming-coreset": StreamingCoreset,
-    "backward-euler-kmeans-model": BackwardEulerKMeans,
-    "variance-reduced-kmeans-model": VarianceReducedKMeans,
-    "laplacian-kmodes-model": LaplacianKModes,
+#: The estimators that files can hold.
+ESTIMATORS: tuple[type[Clusterer], ...] = (
+    KMeans,
+    MiniBatchKMeans,
+    NestedMiniBatchKMeans,
+    TruncatedGaussianMixture,
+    BackwardEulerKMeans,
+    VarianceReducedKMeans,
+    LaplacianKModes,
+)
+#: What reads a saved model, by the kind that the file names.
+KINDS: dict[str, Any] = {f"{cls._kind}-model": cls for cls in ESTIMATORS} | {
+    STREAMING_CORESET: StreamingCoreset
 }
-#: Fits on their way.
-CHECKPOINTS: dict[str, Any] = {
-    "kmeans-checkpoint": KMeans,
-    "minibatch-kmeans-checkpoint": MiniBatchKMeans,
-    "nested-kmeans-checkpoint": NestedMiniBatchKMeans,
-    "backward-euler-kmeans-checkpoint": BackwardEulerKMeans,
-    "variance-reduced-kmeans-checkpoint": VarianceReducedKMeans,
-    "gaussian-mixture-checkpoint": TruncatedGaussianMixture,
-    "laplacian-kmodes-checkpoint": LaplacianKModes,
-}
-#: Parameters of an estimator that only say how its fit is run.
+#: What resumes a checkpoint, by the kind that the file names.
+CHECKPOINTS: dict[str, Any] = {f"{cls._kind}-checkpoint": cls for cls in ESTIMATORS}
+#: Parameters that do not change the result of a fit.
 OF_A_RUN = ("n_jobs", "verbose", "callbacks", "init")
 
 
-def save(estimator: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted estimator to one safetensors file, which appears whole or not at all.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted.
-    path : str, bytes or os.PathLike
-        The file; one that exists is replaced.
-
-    Raises
-    ------
-    sklearn.exceptions.NotFittedError
-        When there are no centers yet.
-    ValueError
-        For a suffix of another known format, such as ``.npy``.
-    OSError
-        When the file cannot be written.
-    """
-    check_is_fitted(
-        estimator,
-        ["cluster_centers_", "modes_"],
-        msg="this %(name)s is not fitted yet: it has no centers to save",
-        all_or_any=any,
-    )
-    check_suffix("path", path, MODELS)
-    # A class derived from one of ours is kept as ours.
-    kind = next(kind for kind, cls in KINDS.items() if isinstance(estimator, cls))
-    arrays, meta = estimator._kept()
-    _core.save_model(os.fsdecode(path), kind, arrays, meta)
-
-
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read an estimator that :meth:`~shoal.KMeans.save` wrote.
-
-    No code is run by it, whatever the file holds.
+def load(path: PathName) -> Any:
+    """Read an estimator from a file, without running code from the file.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file.
+        A file that :meth:`~shoal.KMeans.save` wrote.
 
     Returns
     -------
     estimator
-        Fitted; without `labels_`, which ``predict`` gives, and without callbacks.
+        Fitted; without `labels_`, which ``predict`` computes, and without callbacks.
 
     Raises
     ------
     OSError
-        When the file cannot be read.
+        If the file cannot be read.
     ValueError
-        When it is damaged, of a later format, or no model of shoal.
+        If the file is damaged, of a later format, or not a model of shoal.
+
+    See Also
+    --------
+    resume : Resume an unfinished fit.
 
     Examples
     --------
@@ -116,55 +83,56 @@ def load(path: str | os.PathLike[str]) -> Any:
     name = os.fsdecode(path)
     kind, arrays, meta = _core.load_model(name)
     if kind in CHECKPOINTS:
-        raise ValueError(f"{name}: holds a fit on its way, go on with it by shoal.resume")
+        raise ValueError(f"{name}: holds the checkpoint of an unfinished fit. Use shoal.resume instead.")
     if kind not in KINDS:
-        raise ValueError(
-            f"{name}: holds a {kind!r}, which this version cannot load: it knows {', '.join(KINDS)}"
-        )
+        raise ValueError(f"{name}: must hold a model of this version ({', '.join(KINDS)}), got {kind!r}")
     with told_of(name, "is damaged"):
         return KINDS[kind]._restored(arrays, meta)
 
 
 def resume(
-    path: str | os.PathLike[str], X: Any, *, sample_weight: Any = None, features: Any = None, **run: Any
+    path: PathName, X: Rows, *, sample_weight: Weights = None, features: Any = None, **run: Any
 ) -> Any:
-    """Go on with a fit that :class:`~shoal.callbacks.Checkpoint` has kept, to its end.
+    """Resume a fit from a checkpoint and finish it.
 
-    The result is that of the fit that was never interrupted, bit for bit; only times differ, and the number
-    of distances measured where a method keeps bounds, which begin anew. What ended the fit from outside, a
-    callback or an interrupt, does not end it now. No code is run by the file, whatever it holds.
+    A resumed fit gives bit-identical results. Only times differ, and the number of computed distances for
+    methods with bounds, because bounds are computed anew. A callback or an interrupt that ended the first run
+    has no effect on the resumed one. No code from the file is run.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file.
+        A file that :class:`~shoal.callbacks.Checkpoint` wrote.
     X : rows of shape (n_samples, n_features)
-        The same rows, from the same kind of source: memory and memory-mapped files are one, streams that can
-        be repeated another, an iterator that begins anew a third. Their shape and some of their values are
-        checked; of an iterator only the number of columns, and that it is not too short.
+        The same rows, from the same kind of source: memory and memory-mapped files are one kind, re-readable
+        streams another, an iterator that begins anew a third. Their shape and some of their values are
+        checked; for an iterator, only the number of columns, and that it is not too short.
     sample_weight : array-like of shape (n_samples,), float or None
         The same weights.
     features : rows of shape (n_samples, n_features), optional
-        The same rows, where X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. The affinity is
-        in the file, so that X is not looked at then.
+        The same rows, if X is a precomputed affinity of :class:`~shoal.LaplacianKModes`. The file holds the
+        affinity, so X is not used then.
     **run
-        How it is run from now on: `n_jobs`, `verbose`, `callbacks` (a new
-        :class:`~shoal.callbacks.Checkpoint` among them, to be safe again), and `init`, where it was a
-        callable.
+        How to run the rest of the fit: `n_jobs`, `verbose`, `callbacks` (for example a new
+        :class:`~shoal.callbacks.Checkpoint`), and `init` if it was a callable.
 
     Returns
     -------
     estimator
-        Fitted, with the parameters that it was made with.
+        Fitted, with the parameters of the first run.
 
     Raises
     ------
     OSError
-        When the file cannot be read.
+        If the file cannot be read.
     ValueError
-        When it is damaged, of a later format, no checkpoint, or one of other rows.
+        If the file is damaged, of a later format, not a checkpoint, or belongs to other rows.
     TypeError
-        For a parameter that would change the fit.
+        If a parameter would change the fit.
+
+    See Also
+    --------
+    shoal.callbacks.Checkpoint : Writes checkpoints.
 
     Examples
     --------
@@ -175,36 +143,41 @@ def resume(
     if "init" in run and not callable(run["init"]):
         changed.append("init")
     if changed:
-        raise TypeError(f"{', '.join(changed)} would change the fit: it goes on with the parameters it has")
+        raise TypeError(
+            f"{', '.join(changed)} cannot be changed in a resumed fit. Only n_jobs, verbose, callbacks and a "
+            "callable init can."
+        )
     estimator, state = begun(name)
     if features is not None and getattr(estimator, "affinity", None) != "precomputed":
-        raise TypeError('features are for LaplacianKModes(affinity="precomputed")')
+        raise TypeError('features must be None except for LaplacianKModes(affinity="precomputed")')
     estimator.set_params(**run)
     finish(estimator, name, state, X if features is None else features, sample_weight)
     return estimator
 
 
-def go_on(estimator: Any, path: str | os.PathLike[str], X: Any) -> None:
-    """Go on with a checkpoint in an estimator that must have the parameters that it was kept with."""
+def go_on(estimator: Any, path: PathName, X: Rows) -> None:
+    """Resume a checkpoint in an estimator that must have the same parameters."""
     name = os.fsdecode(path)
     kept, state = begun(name)
     if type(kept) is not type(estimator):
         raise ValueError(
-            f"{name}: holds a fit of a {type(kept).__name__}, not of a {type(estimator).__name__}"
+            f"{name}: must hold a fit of {type(estimator).__name__}, got one of {type(kept).__name__}"
         )
     before, now = (model.get_params(deep=False) for model in (kept, estimator))
     for parameter in sorted(before.keys() - {"n_jobs", "verbose", "callbacks"}):
         was, given = before[parameter], now[parameter]
         if isinstance(was, np.ndarray):
-            # Kept as it was used: in the type that rows are computed in.
+            # Arrays are stored in the compute type of the rows.
             given = np.asarray(given, dtype=was.dtype)
         if not np.array_equal(was, given):
-            raise ValueError(f"{name}: was kept with {parameter}={shown(was)}, not {shown(given)}")
+            raise ValueError(
+                f"{name}: {parameter} must be {shown(was)}, as in the checkpoint, got {shown(given)}"
+            )
     finish(estimator, name, state, X, None)
 
 
-def finish(estimator: Any, name: str, state: Any, X: Any, sample_weight: Any) -> None:
-    """Make the steps that are left; what is wrong with the file names it."""
+def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> None:
+    """Make the remaining steps; errors about the file name it."""
     taken = estimator._taken(X, sample_weight)
     try:
         steps = estimator._go_on(state, *taken)
@@ -214,17 +187,16 @@ def finish(estimator: Any, name: str, state: Any, X: Any, sample_weight: Any) ->
         pass
 
 
-#: Counts of a checkpoint are below this, so that those of the next steps fit the columns of `history_`.
+#: Upper limit of the counts in a checkpoint, so that the next steps do not overflow `history_`.
 MOST_COUNT = 2**62
 
 
 def begun(name: str) -> tuple[Any, Any]:
-    """Read a checkpoint: an estimator with its parameters, and the state of its fit."""
+    """Read a checkpoint; return the unfitted estimator and the state of the fit."""
     kind, arrays, meta = _core.load_model(name)
     if kind not in CHECKPOINTS:
         raise ValueError(
-            f"{name}: holds a {kind!r}, which is no checkpoint of this version: "
-            f"it knows {', '.join(CHECKPOINTS)}"
+            f"{name}: must hold a checkpoint of this version ({', '.join(CHECKPOINTS)}), got {kind!r}"
         )
     with told_of(name, "is damaged"):
         estimator = CHECKPOINTS[kind]._of_params(arrays, meta)

@@ -1,132 +1,159 @@
-"""Exact k-means: sweeps over all rows until nothing changes."""
+"""Exact k-means: sweeps over all rows until the labels settle."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._centers import METRICS, CenterClusterer, State
-from ._claims import Claims
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Run, Source, Step
-from ._starts import STARTS, Maker, Starts
-from ._warn import warn
+from ._fit.centers import METRICS, State
+from ._fit.clusterer import CenterClusterer
+from ._fit.saved import Claims
+from ._fit.starts import STARTS, Maker, Starts
+from .typing import Algorithm, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["KMeans"]
 
-ALGORITHMS = ("auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion")
-#: Starts for `n_init="auto"` where the first centers are drawn blindly, as in scikit-learn.
+ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+#: Starts for `n_init="auto"` with random first centers, as in scikit-learn.
 BLIND_STARTS = 10
 
 
 class KMeans(CenterClusterer):
-    """K-means by sweeps over all rows (Lloyd's algorithm, with or without bounds), exact and deterministic.
+    """Exact k-means by sweeps over all rows (Lloyd's algorithm).
 
-    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
-    with the same rows. Nothing is widened or copied as a whole: rows are read where they lie,
-    small types are converted a tile at a time, and sums are kept in float64.
+    Triangle-inequality bounds skip distance computations without changing any result. Results are
+    bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file with the same
+    rows. Rows are read in place and never widened or copied as a whole: small types are converted one tile
+    at a time, and sums are kept in float64.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
     init : str, array-like or callable, default="auto"
-        First centers. ``"random"`` are distinct rows, ``"k-means++"`` is the greedy form of scikit-learn,
-        ``"plain-k-means++"`` draws one candidate a center, and ``"auto"`` is the greedy form on all rows
-        while that is cheaper than a few sweeps, else on a random sample. ``"afk-mc2"`` and ``"k-mc2"`` are
-        those of :func:`shoal.afkmc2`, for many clusters, ``"k-means||"`` is that of
-        :func:`shoal.kmeans_parallel`, for rows that are dear to read. An array has shape (n_clusters,
-        n_features). A callable is called as ``init(X, n_clusters, random_state=RandomState)`` and gives such
-        an array; it gets X as an array, or as a :class:`~shoal.DataSource` where X is a path or a source.
+        How to choose the first centers.
+
+        - ``"auto"``: greedy k-means++ on all rows while that is cheaper than a few sweeps, else on a random
+          sample.
+        - ``"k-means++"``: greedy k-means++, as in scikit-learn.
+        - ``"plain-k-means++"``: k-means++ with one candidate per center.
+        - ``"random"``: distinct random rows.
+        - ``"afk-mc2"``, ``"k-mc2"``: the Markov chains of :func:`shoal.afkmc2`, for many clusters.
+        - ``"k-means||"``: :func:`shoal.kmeans_parallel`, for rows that are slow to read.
+        - An array of shape (n_clusters, n_features).
+        - A callable, called as ``init(X, n_clusters, random_state=RandomState)``, that returns such an array.
+          It gets X as an array, or as a :class:`~shoal.DataSource` if X is a path or a source.
     n_init : "auto" or int, default="auto"
-        Number of starts, of which the one with the lowest inertia wins. ``"auto"``: 10 for ``init="random"``
-        and a callable, else 1.
-    max_iter : int, default=300
-        Most sweeps of a start; at least 1.
-    tol : float, default=1e-4
-        A start has converged when the squared length of the centers' move is at most `tol` times the mean
-        variance of the features, or when no label changes. 0: only the latter.
-    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion"}, default="auto"
-        How a sweep finds the nearest centers; results do not depend on it, bit for bit. ``"lloyd"``
-        measures all distances. ``"yinyang"`` keeps a bound for every row and every few dozen centers, and
-        measures those that the bounds do not rule out: less and less as centers settle. ``"elkan"`` keeps a
-        bound for every row and center. ``"hamerly"`` keeps one bound a row, and ``"exponion"`` also looks
-        only among the centers near the row's own one, in up to 16 dimensions. ``"auto"`` begins with a plain
-        sweep. It takes bounds as soon as they are expected to pay, by the share of the labels that changed:
-        with more than 16 dimensions ``"elkan"`` (from 160 dimensions on, or for up to 64 clusters) or
-        ``"yinyang"``; with fewer, from 24 clusters on, ``"hamerly"``, ``"exponion"`` or ``"yinyang"``. It
-        counts the distances that bounded sweeps measure, and gives the bounds up for a while where they cost
-        more than they save. No clock takes part. On sparse rows ``"auto"`` uses plain sweeps, because bounds
-        skip almost no distances.
+        Number of starts. The start with the lowest inertia wins. ``"auto"``: 10 for ``init="random"`` and for
+        a callable, else 1.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means: rows are normalised as they are read, centers lie on the unit
+        ``"cosine"`` is spherical k-means: rows are normalized as they are read, and centers lie on the unit
         sphere.
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+    Expert parameters
+        The parameters below are needed less often.
+    max_iter : int, default=300
+        Maximum number of sweeps per start, at least 1.
+    tol : float, default=1e-4
+        A start has converged when the squared length of the center shift is at most `tol` times the mean
+        variance of the features, or when no label changes. 0: only when no label changes.
+    algorithm : {"auto", "lloyd", "elkan", "yinyang", "hamerly", "exponion"}, default="auto"
+        How a sweep finds the nearest centers. Results are bit-identical for all values.
+
+        - ``"lloyd"`` computes all distances.
+        - ``"elkan"`` keeps one bound per row and center.
+        - ``"yinyang"`` keeps one bound per row and group of a few dozen centers. It computes only the
+          distances that the bounds cannot skip, and these become fewer as the centers settle.
+        - ``"hamerly"`` keeps one bound per row.
+        - ``"exponion"`` keeps one bound per row. In up to 16 dimensions it also searches only the centers
+          near the row's current center.
+        - ``"auto"`` begins with a plain sweep. It switches to bounds as soon as they are expected to pay,
+          judged by the share of labels that changed. With more than 16 dimensions it takes ``"elkan"`` (from
+          160 dimensions on, or for up to 64 clusters) or ``"yinyang"``. With fewer dimensions, from 24
+          clusters on, it takes ``"hamerly"``, ``"exponion"`` or ``"yinyang"``. It counts the distances that
+          sweeps with bounds compute, and drops the bounds for a while if they cost more than they save. The
+          choice never depends on a clock. Sparse rows get plain sweeps, because bounds skip almost no
+          distances there.
     bounds_memory : str or int, default="1GB"
-        Most memory that bounds of distances may take, in bytes or as ``"500MB"``: with less, more centers
-        share one, down to none, with a warning where `algorithm` names them. Not used by ``"lloyd"``.
+        Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
+        centers share a bound, down to no bounds at all. A warning says so if `algorithm` names the bounds.
+        Not used by ``"lloyd"``.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
     n_jobs : int or None, default=None
-        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
-        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
-        depend on it.
+        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
+        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
+        :func:`shoal.config_context`). Results do not depend on it.
     verbose : int, default=0
-        1: a progress bar on stderr.
+        1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every sweep; a true result ends the run. See
+        Called as ``cb(estimator, step)`` after every sweep. A true result ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the type that rows are computed in.
+        Centers, in the compute type of the rows.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives.
+        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``.
     inertia_ : float
-        Sum of `sample_weight` times squared distance of the rows to their centers, differences and sums in
-        float64.
+        Weighted sum of squared distances of the rows to their centers; differences and sums in float64.
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows of each cluster: those of `labels_` once the fit is over, of the last sweep before.
+        Weight of the rows in each cluster: according to `labels_` after the fit, according to the last sweep
+        during the fit.
     n_iter_ : int
-        Sweeps of the best start.
+        Number of sweeps of the best start.
     history_ : structured ndarray of shape (n_steps,)
-        A row for every step, of all starts: ``iteration, rows_seen, batch_size, objective, center_shift,
-        n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty while running).
+        One row per step, over all starts: ``iteration, rows_seen, batch_size, objective, center_shift,
+        n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty during the fit).
     stop_reason_ : str or None
-        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"``, ``"patience"``;
-        None while running.
+        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"`` or
+        ``"patience"``; None during the fit.
     timings_ : dict of str to float
-        Seconds by phase, of all starts together: ``seeding``, ``sweeps``, ``final``.
+        Seconds by phase, summed over all starts: ``seeding``, ``sweeps``, ``final``.
     algorithm_, init_ : str
-        What was used, ``"auto"`` resolved.
+        The algorithm and the seeding in use; ``"auto"`` resolved.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, when X has any that are strings.
+        Names of the features, if X has string names.
+
+    See Also
+    --------
+    MiniBatchKMeans : For streams, and for good centers before all rows are read.
+    NestedMiniBatchKMeans : Growing batches, for many rows.
+    BackwardEulerKMeans : For a lower inertia with few clusters.
+    TruncatedGaussianMixture : For densities, soft labels and thousands of clusters.
 
     Notes
     -----
-    A sweep costs about ``2 n k d`` floating-point operations. Memory beyond the rows: a few bytes a row,
-    ``O(k d)``, and a tile for each thread.
+    A sweep without bounds costs about ``2 n k d`` floating-point operations. Memory beyond the rows: a few
+    bytes per row, ``O(k d)``, and one tile per thread, plus the bounds.
 
     An empty cluster gets the row that lies farthest from its center. With fewer distinct rows than clusters
-    some clusters stay empty, with weight 0, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
+    some clusters stay empty, with weight 0, and the fit raises a
+    :class:`~sklearn.exceptions.ConvergenceWarning`.
 
-    Labels compare ``|c|^2 - 2 x.c``, rounded to the type that rows are computed in. Where that type cannot
-    tell the centers apart, distances are measured by difference in float64, which takes many times as long.
-    One case is squares that vanish: in units in which the largest center has a length of about 1, two
-    different centers lie within 1e-17 of the origin (float64: 3e-145), as beside one damaged row of 1e30.
-    Lengths from 1e-9 to 1e9 (float64: 1e-75 to 1e75) are not rescaled. The other case is rounding: two of 16
-    evenly spaced centers (of all, up to 16) are closer than 7e-4 of their distance from the origin (float64:
-    3e-8). Where most centers lie together, their median takes the place of the origin. A row far away from
-    all others therefore does not merge other clusters.
+    Labels compare ``|c|^2 - 2 x.c``, rounded to the compute type. Where this type cannot tell the centers
+    apart, shoal computes distances by differences in float64, which takes many times as long. There are two
+    such cases:
 
-    ``X`` must not be written to, by another thread, during a call.
+    - Squares underflow. In units in which the largest center has a length of about 1, two different centers
+      lie within 1e-17 of the origin (float64: 3e-145), for example next to one damaged row of 1e30. Lengths
+      from 1e-9 to 1e9 (float64: 1e-75 to 1e75) are not rescaled.
+    - Rounding. Two of 16 evenly spaced centers (of all centers, for up to 16) are closer than 7e-4 of their
+      distance from the origin (float64: 3e-8). Where most centers lie close together, their median replaces
+      the origin. A row far away from all others therefore does not merge other clusters.
+
+    No other thread may write to ``X`` during a call.
 
     References
     ----------
@@ -148,24 +175,28 @@ class KMeans(CenterClusterer):
     16.0
     """
 
+    _kind = "kmeans"
+    _method = "kmeans"
+    _iterations = "sweeps"
+
     algorithm_: str
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "auto",
-        n_init: Any = "auto",
+        init: Init = "auto",
+        n_init: int | Literal["auto"] = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
-        algorithm: str = "auto",
-        metric: str = "euclidean",
-        bounds_memory: str | int = "1GB",
+        algorithm: Algorithm = "auto",
+        metric: Metric = "euclidean",
+        bounds_memory: Memory = "1GB",
         copy_x: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -193,11 +224,11 @@ class KMeans(CenterClusterer):
             problems.add(f"copy_x must be True or False, got {p.shown(self.copy_x)}")
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run | Starts:
-        """Make the run that will do the work; `rows` is `source` as functions of the user take it."""
+        """Return the run of a fit; callables of the user get `rows`."""
         seed = _params.seed(self.random_state)
         n_init = self._n_starts()
         if isinstance(self.init, str):
-            return self._start(source, weights, self.init, None, n_init, seed)
+            return self._start(source, weights, self.init, n_init, seed)
         if not callable(self.init):
             if n_init != 1:
                 warn(
@@ -205,7 +236,7 @@ class KMeans(CenterClusterer):
                     f"n_init={n_init}.",
                     RuntimeWarning,
                 )
-            return self._start(source, weights, "given", self._given(self.init, source), 1, seed)
+            return self._start(source, weights, self._given(self.init, source), 1, seed)
         return Starts(self._maker(source, rows, weights, seed), n_init, _params.random_state_of(seed))
 
     def _resumed_run(
@@ -215,10 +246,9 @@ class KMeans(CenterClusterer):
             make = self._maker(source, rows, weights, 0)
             if not callable(self.init):
                 make = None
-            resume = partial(self._start, source, weights, "auto", None, 1, 0)
+            resume = partial(self._start, source, weights, "auto", 1, 0)
             return Starts.resumed(make, resume, state)
-        seeding, centers = self._seeding(source, rows, 0)
-        return self._start(source, weights, seeding, centers, self._n_starts(), 0, state)
+        return self._start(source, weights, self._seeding(source, rows, 0), self._n_starts(), 0, state)
 
     def _n_starts(self) -> int:
         if self.n_init != "auto":
@@ -230,39 +260,24 @@ class KMeans(CenterClusterer):
         self,
         source: Source,
         weights: npt.NDArray[np.float64] | None,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
+        init: str | npt.NDArray[Any],
         n_init: int,
         seed: int,
         state: State | None = None,
     ) -> Run:
-        """Make a run of so many starts, from its beginning or from a state."""
-        return _core.kmeans(
-            source,
-            n_clusters=int(self.n_clusters),
-            seeding=seeding,
-            centers=centers,
-            n_init=n_init,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            metric=self.metric,
-            algorithm=self.algorithm,
-            bounds_memory=_params.memory("bounds_memory", self.bounds_memory),
-            seed=seed,
-            threads=_params.threads(self.n_jobs, tell=False),
-            weights=weights,
-            state=state,
-        )
+        """Return a run of `n_init` starts, from the beginning or from a stored state."""
+        params = self._run_params(init, seed, n_init=n_init)
+        return _core.start(self._method, source, params, weights=weights, state=state)
 
     def _maker(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, seed: int
     ) -> Maker | None:
-        """Give what makes a start from centers that the user's callable chooses."""
+        """Return a function that makes a start from centers of the user's callable."""
         chosen = self.init
 
         def make(random_state: np.random.RandomState) -> Run:
             centers = self._given(chosen(rows, int(self.n_clusters), random_state=random_state), source)
-            return self._start(source, weights, "given", centers, 1, seed)
+            return self._start(source, weights, centers, 1, seed)
 
         return make
 
@@ -272,7 +287,7 @@ class KMeans(CenterClusterer):
 
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)
-        # The first sweep has no bounds yet.
+        # The first sweep never has bounds.
         named = self.algorithm not in ("auto", "lloyd")
         if named and self.algorithm_ == "lloyd" and self.n_iter_ > 1:
             self._warn_if_boundless(f"algorithm={self.algorithm!r}")

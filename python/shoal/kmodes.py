@@ -1,199 +1,205 @@
-"""Laplacian K-modes: clusters that follow the shape of the data, with modes that are rows of it."""
+"""Laplacian K-modes: clusters of any shape, each represented by one of its own rows."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
-import numpy.typing as npt
-from scipy.sparse import csr_matrix, issparse
-from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted
 
-from . import _core, _params
-from ._base import Clusterer, features_unless_refused, source_of
-from ._centers import INITS
-from ._claims import Arrays, Claims, Texts, floats, need
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import ModesRun, Source, Step
-from ._results import label_into
-from ._sparse import csr_of
-from ._spectral import spectral_labels
-from ._spool import at_any_place
-from ._warn import warn
-from .data import DataSource
+from ._fit.centers import INITS, State
+from ._kmodes.file import StoredKModes
+from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
+from ._kmodes.spectral import Spectral, spectral_labels
+from ._rows.checked import features_unless_refused, source_of
+from ._rows.spool import at_any_place
 from .neighbors import METHODS
+from .typing import Affinity, Callbacks, GraphMethod, Init, Memory, ModeUpdate, OnCollapse, RandomState, Rows
 
 __all__ = ["LaplacianKModes"]
 
-MODE_UPDATES = ("byproduct", "mean-shift")
-AFFINITIES = ("knn", "gaussian", "precomputed")
-ON_COLLAPSE = ("restore", "reduce")
+MODE_UPDATES: tuple[str, ...] = get_args(ModeUpdate)
+AFFINITIES: tuple[str, ...] = get_args(Affinity)
+ON_COLLAPSE: tuple[str, ...] = get_args(OnCollapse)
 SPECTRAL = "spectral"
-#: Ways to find a start by their names.
+#: Allowed names for `init`.
 STARTS = (SPECTRAL, *INITS)
-#: Keys of `timings_`.
-PHASES = ("graph", "seeding", "iterations")
-#: What a run keeps: its kind, arrays and texts.
-State = tuple[str, Arrays, Texts]
-#: Finds the labels of a spectral start, as `spectral_labels` does.
-Spectral = Callable[..., npt.NDArray[np.int32] | None]
 
 
-class LaplacianKModes(ClusterMixin, Clusterer):
-    """Scalable Laplacian K-modes (SLK): a mode for every cluster, and one label for rows that are neighbours.
+class LaplacianKModes(StoredKModes):
+    """Scalable Laplacian K-modes (SLK): clusters of any shape, each with a mode.
 
-    The fit minimises ``E = - sum_p k(x_p, mode of p's cluster) + laplacian_weight * sum_pq w_pq [labels
-    of p and q differ]``, with a Gaussian kernel `k` and an affinity `w` of neighbours. Choose it for
-    clusters of any shape whose rows are linked through near neighbours, such as images of digits or
-    objects, and where one row should represent each cluster. Where clusters are round,
-    :class:`~shoal.KMeans` finds them faster.
+    Choose it for clusters of any shape whose rows are linked through near neighbors, such as images of digits
+    or objects, and if one row should represent each cluster. :class:`~shoal.KMeans` finds round clusters
+    faster.
 
-    By default the fit begins with spectral clustering of the neighbour graph. It ends within about 0.01 of
-    the NMI of spectral clustering, above or below, and adds modes and labels for new rows. On images of
-    digits, objects, speech and long texts both are far above k-means. On short texts and on tables of
-    measurements the neighbour graph follows the classes less: there k-means, or ``init="k-means++"``, is
-    better (``benches/python/papers/slk.py --part defaults``).
+    The fit minimizes ``E = - sum_p k(x_p, mode of p's cluster) + laplacian_weight * sum_pq w_pq [labels of p
+    and q differ]`` with a Gaussian kernel `k` and an affinity `w` between neighbors. By default it starts
+    from spectral clustering of the neighbor graph. The labels end within about 0.01 of the NMI of spectral
+    clustering, above or below, and the fit adds modes and labels for new rows.
 
     Parameters
     ----------
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of distinct rows.
     laplacian_weight : "auto" or float, default="auto"
-        How much neighbours count (lambda), at least 0. 0 is K-modes. ``"auto"`` follows from `n_clusters`
-        and the mean row sum of the affinity, `s`. Neighbours can hold a common label from
-        ``c = 2 (k - 1) / (k - 2) ln(k - 1)`` of ``laplacian_weight * s`` on (2 for two clusters). With
-        ``init="spectral"`` the weight is ``2 c / s``, enough for the rows that have half of the mean sum.
-        With every other `init` it is ``max(c, k / 2) / s``: 1 for 10 clusters and five neighbours, 2 for 20,
-        5 for 50. A smaller weight gives nearly the labels of weight 0. Far above it, the largest clusters of
-        a seeded start absorb the others: see `on_collapse`. :func:`shoal.laplacian_path` compares weights
-        without labels.
-    mode_update : {"byproduct", "mean-shift"}, default="byproduct"
-        ``"byproduct"`` (SLK-BO): a mode is the row of which its cluster is most certain, at no cost.
-        ``"mean-shift"`` (SLK-MS): a mode is a mean, shifted to where the rows of its cluster are densest. It
-        is not a row, and the fit is slower. Each row counts in the mean of its own cluster only, by its
-        label: the authors' program does the same, while the paper weights every row by its responsibility.
+        Weight of the neighbors (lambda), at least 0; 0 is K-modes. A weight that is too small gives nearly
+        the labels of weight 0. With a weight that is far too large, the largest clusters of a seeded start
+        absorb the others: see `on_collapse`. :func:`shoal.laplacian_path` compares weights without labels.
+
+        ``"auto"`` follows from `n_clusters` and the mean row sum `s` of the affinity. Neighbors can hold a
+        common label once ``laplacian_weight * s`` is at least ``c = 2 (k - 1) / (k - 2) ln(k - 1)`` (2 for
+        two clusters). With ``init="spectral"`` the weight is ``2 c / s``, enough for the rows whose affinity
+        sum is half of the mean. With any other `init` it is ``max(c, k / 2) / s``: 1 for 10 clusters and five
+        neighbors, 2 for 20, 5 for 50.
     n_neighbors : int, default=5
-        Neighbours of a row in the graph, itself not among them.
-    bandwidth : "auto" or float, default="auto"
-        Width sigma of the kernel ``exp(-|x - m|**2 / (2 sigma**2))``. ``"auto"``: the root of the mean
-        squared distance of neighbours.
-    affinity : {"knn", "gaussian", "precomputed"}, default="knn"
-        ``"knn"``: neighbours weigh 1; ``"gaussian"``: as much as the kernel says. Both are symmetrised by the
-        mean of both directions. ``"precomputed"``: X is the affinity, and the rows are given as `features`.
-    diagonal_shift : "auto" or float, default="auto"
-        What is added to the diagonal of the affinity: inertia, which does not change the best labels.
-        ``"auto"``: none until what is watched rises, from then on, row by row, as much as keeps it from ever
-        rising. 0: as in the paper, where labels may swap for ever.
-    on_collapse : {"restore", "reduce"}, default="restore"
-        What to do when a cluster loses its last row. ``"restore"``: the clusters of the iteration before,
-        and stop. ``"reduce"``: the iteration is made again with 0.8 times the weight, as often as it takes.
-        Both set `collapsed_`.
-    normalize : bool, default=True
-        Whether rows are scaled to length 1 as they are read, as the authors' program does.
+        Number of neighbors of a row in the graph, not counting the row itself.
     init : {"spectral", "k-means++", "plain-k-means++", "random", "auto", "afk-mc2", "k-mc2", "k-means||"}, \
             array-like or callable, default="spectral"
-        The start. ``"spectral"``: the labels of k-means on the `n_clusters` leading eigenvectors of the
-        normalized affinity, each row scaled to length 1. The first modes are the densest rows of these
-        clusters, and each iteration continues from the responsibilities of the iteration before. Connected
-        components with fewer rows than a tenth of ``n_samples / n_clusters`` get no eigenvector; their rows
-        join the nearest mode. With `n_clusters` components or more above that size, the largest ones are
-        the clusters. Where most rows lie in smaller components, as with many duplicates, ``"k-means++"``
-        replaces it with a warning.
+        The start.
 
-        All other starts are first modes, as of :class:`~shoal.KMeans`; an array holds one mode per row. Each
-        iteration then begins with the responsibilities of the modes alone, as in the paper. Of modes that
-        are drawn, one that coincides with another is replaced by the row that is farthest from all.
-        With ``mode_update="byproduct"`` each is replaced by the row of its cluster where the rows are
-        densest. In clusters of more than 1,024 rows that many, evenly spaced, represent all.
-    max_iter : int, default=100
-        Most iterations; at least 1. Each has up to 1,000 updates of all responsibilities.
-    graph_method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
-        How neighbours are found: see :func:`shoal.knn_graph`.
-    responsibilities_memory : str, int or None, default="1GB"
-        Bytes for responsibilities, of which a fit holds three copies. Where all of them take more, the
-        largest of each row are kept, as many as fit, at least two, and the other clusters share what is left
-        equally; then `responsibilities_` is sparse, and the watched energies may rise a little. None: all
-        are kept.
+        ``"spectral"``: the labels of k-means on the `n_clusters` leading eigenvectors of the normalized
+        affinity, each row scaled to length 1. The first modes are the densest rows of these clusters, and
+        each iteration continues from the responsibilities of the previous iteration. Connected components
+        with fewer rows than a tenth of ``n_samples / n_clusters`` get no eigenvector; their rows join the
+        nearest mode. If at least `n_clusters` components are above this size, the largest ones are the
+        clusters. If most rows lie in smaller components, for example because of many duplicates,
+        ``"k-means++"`` is used instead, with a warning.
+
+        All other values choose first modes, as for :class:`~shoal.KMeans`; an array holds one mode per row.
+        Each iteration then begins with the responsibilities of the modes alone, as in the paper. If two drawn
+        modes coincide, one is replaced by the row that is farthest from all modes. With
+        ``mode_update="byproduct"`` each drawn mode is replaced by the row of its cluster where the rows are
+        densest. In a cluster of more than 1,024 rows, that many evenly spaced rows represent all.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
+        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+    Expert parameters
+        The parameters below are needed less often.
+    mode_update : {"byproduct", "mean-shift"}, default="byproduct"
+        ``"byproduct"`` (SLK-BO): a mode is the row with the highest responsibility in its cluster, at no
+        cost. ``"mean-shift"`` (SLK-MS): a mode is a mean, shifted to where the rows of its cluster are
+        densest. It is not a row, and the fit is slower. Each row counts only in the mean of its own cluster,
+        according to its label. The authors' program does the same; the paper weights every row by its
+        responsibility.
+    bandwidth : "auto" or float, default="auto"
+        Width sigma of the kernel ``exp(-|x - m|**2 / (2 sigma**2))``. ``"auto"``: the root of the mean
+        squared distance between neighbors.
+    affinity : {"knn", "gaussian", "precomputed"}, default="knn"
+        ``"knn"``: neighbors have weight 1; ``"gaussian"``: the weight is the kernel of their distance. Both
+        are symmetrized by the mean of both directions. ``"precomputed"``: X is the affinity, and the rows are
+        passed as `features`.
+    diagonal_shift : "auto" or float, default="auto"
+        Value added to the diagonal of the affinity. It slows label changes and does not change the best
+        labels. ``"auto"``: 0 until the monitored energy rises; from then on, per row, as much as prevents it
+        from rising. 0: as in the paper, where labels may alternate forever.
+    on_collapse : {"restore", "reduce"}, default="restore"
+        What to do if a cluster loses its last row. ``"restore"``: return to the clusters of the previous
+        iteration, and stop. ``"reduce"``: repeat the iteration with 0.8 times the weight, as often as needed.
+        Both set `collapsed_`.
+    normalize : bool, default=True
+        Whether to scale rows to length 1 as they are read, as the authors' program does.
+    max_iter : int, default=100
+        Maximum number of iterations, at least 1. Each iteration updates all responsibilities up to 1,000
+        times.
+    graph_method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
+        How to find neighbors: see :func:`shoal.knn_graph`.
+    responsibilities_memory : str, int or None, default="1GB"
+        Memory budget in bytes for the responsibilities, of which a fit holds three copies. If they take more,
+        only the largest of each row are kept: as many as fit, at least two. The other clusters share the rest
+        equally. `responsibilities_` is then sparse, and the monitored energies may rise a little. None: keep
+        all.
     n_jobs : int or None, default=None
-        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
-        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
-        depend on it.
+        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
+        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
+        :func:`shoal.config_context`). Results do not depend on it.
     verbose : int, default=0
-        1: a progress bar on stderr.
+        1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every iteration; a true result ends the run. See
+        Called as ``cb(estimator, step)`` after every iteration. A true result ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,), int32
-        The cluster that is most responsible for each row; the lowest among equals. Not what ``predict(X)``
-        gives, which takes rows as new ones. After a collapse in the first iteration: the labels of the start
-        with ``init="spectral"``, else those of the first modes without a Laplacian.
+        The cluster with the highest responsibility for each row; the lowest index among equals. Differs from
+        ``predict(X)``, which treats X as new rows. After a collapse in the first iteration: the labels of the
+        start with ``init="spectral"``, else those of the first modes without a Laplacian.
     modes_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Modes, of rows of length 1 with `normalize`.
+        Modes; with `normalize`, modes of the normalized rows.
     mode_indices_ : ndarray of shape (n_clusters,), int64
-        The rows that modes are; only with ``mode_update="byproduct"``.
+        Indices of the rows that are modes; only with ``mode_update="byproduct"``.
     responsibilities_ : ndarray or csr_matrix of shape (n_samples, n_clusters), float32 or float64
-        Positive, of sum 1 in each row; 0 and 1 after a collapse in the first iteration of a spectral start.
-        Above `responsibilities_memory` a sparse matrix of the largest ones of
-        each row; what their sum lacks of 1 is shared equally by the other clusters.
+        Positive, with sum 1 in each row; 0 and 1 after a collapse in the first iteration of a spectral start.
+        Above `responsibilities_memory`: a sparse matrix of the largest values of each row. The other clusters
+        share the rest of the sum equally.
     affinity_ : scipy.sparse.csr_matrix of shape (n_samples, n_samples)
         The affinity, symmetric.
     bandwidth_ : float
         Width sigma of the kernel.
     energy_ : float
-        `E` of `labels_` and `modes_`.
+        The energy `E` of `labels_` and `modes_`.
     energies_ : ndarray of shape (n_iter_,)
         The energy after each iteration.
     relaxed_energies_ : list of ndarray
-        Of each iteration, what its updates make smaller: ``sum z log z - sum z k - (laplacian_weight / 2)
-        sum_pq w_pq z_p.z_q``, the shift of the diagonal included, at the beginning and after each update.
+        Per iteration, the monitored energy that its updates decrease, at the beginning and after each update:
+        ``sum z log z - sum z k - (laplacian_weight / 2) sum_pq w_pq z_p.z_q``, including the diagonal shift.
     collapsed_ : bool
         Whether a cluster has lost its last row.
     shifted_ : bool
         Whether ``diagonal_shift="auto"`` was switched on.
     laplacian_weight_ : float
-        The weight in use: what ``"auto"`` chose; lower than the parameter after a collapse, with
-        ``on_collapse="reduce"``.
+        The weight in use, ``"auto"`` resolved. After a collapse with ``on_collapse="reduce"`` it is lower
+        than the parameter.
     graph_method_, graph_recall_ : str, float
-        How neighbours were found, and which share of them.
+        How neighbors were found, and the fraction of true neighbors among them.
     n_iter_ : int
-        Iterations.
+        Number of iterations.
     history_ : structured ndarray of shape (n_iter_,)
-        A row for every iteration; `objective` is the energy.
+        One row per iteration; `objective` is the energy.
     stop_reason_ : str or None
-        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"collapsed"``, ``"callback"``, ``"deadline"``,
-        ``"patience"``; None while running.
+        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"collapsed"``, ``"callback"``, ``"deadline"``
+        or ``"patience"``; None during the fit.
     timings_ : dict of str to float
         Seconds by phase: ``graph``, ``seeding``, ``iterations``.
     init_ : str
-        The start that was made.
+        The start in use.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, when X has any that are strings.
+        Names of the features, if X has string names.
+
+    See Also
+    --------
+    KMeans : Faster, for round clusters.
+    laplacian_path : Compares values of `laplacian_weight` without labels.
+    knn_graph : The neighbor graph.
 
     Notes
     -----
-    Cost: the neighbour graph, see :func:`shoal.knn_graph`, then in each iteration ``n n_clusters d`` for the
-    kernel and ``n n_neighbors n_clusters`` for each of some dozens of updates. ``init="spectral"`` adds some
-    hundred products of the affinity with a vector, each followed by ``n n_clusters`` operations, and five
-    runs of k-means in `n_clusters` columns. Not for rows in streams, not where clusters are round, nor for
+    **When to use it.** On images of digits, objects, speech and long texts, both this class and spectral
+    clustering are far above k-means in NMI. On short texts and on tables of measurements the neighbor graph
+    follows the classes less: k-means, or ``init="k-means++"``, is better there
+    (``benches/python/papers/slk.py --part defaults``). Do not use it for streams, for round clusters, or for
     thousands of clusters.
 
-    Memory beyond the rows: about ``28 n_clusters`` bytes a row for float32 rows (56 for float64; less where
-    the largest responsibilities are kept only), and ``90 n_neighbors`` for the graph, the affinity and its
-    copies. While eigenvectors are found, about ``40 n_clusters`` bytes a row. The rows must be readable at
-    any place: arrays, sparse matrices and files, no streams. `predict` needs the rows of the fit: an array
-    is kept, not copied, and goes along when the model is pickled or saved; so do rows that were read from a
-    file when the model is saved, but not when it is pickled.
+    **Cost.** The neighbor graph (see :func:`shoal.knn_graph`). Then, in each iteration, ``n n_clusters d``
+    for the kernel and ``n n_neighbors n_clusters`` for each of some dozens of updates. ``init="spectral"``
+    adds some hundred products of the affinity with a vector, each followed by ``n n_clusters`` operations,
+    and five runs of k-means in `n_clusters` columns.
+
+    **Memory** beyond the rows: about ``28 n_clusters`` bytes per row for float32 rows (56 for float64; less
+    if only the largest responsibilities are kept), and ``90 n_neighbors`` bytes per row for the graph, the
+    affinity and its copies. Computing the eigenvectors takes about ``40 n_clusters`` bytes per row.
+
+    The fit needs random access to the rows: arrays, sparse matrices and files. :meth:`predict` needs the rows
+    of the fit. The model keeps a reference to an array, and includes the rows when it is pickled or saved.
+    Rows from a file are included when the model is saved, but not when it is pickled.
 
     References
     ----------
@@ -211,40 +217,31 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     True
     """
 
-    modes_: npt.NDArray[Any]
-    mode_indices_: npt.NDArray[np.int64]
-    responsibilities_: Any
-    affinity_: Any
-    bandwidth_: float
-    energies_: npt.NDArray[np.float64]
-    relaxed_energies_: list[npt.NDArray[np.float64]]
-    collapsed_: bool
-    shifted_: bool
-    laplacian_weight_: float
-    n_iter_: int
-    timings_: dict[str, float]
-    init_: str
+    _kind = "laplacian-kmodes"
+    _method = "kmodes"
+    _hidden = ("gaussian",)
+    _auto = ("laplacian_weight", "bandwidth")
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        laplacian_weight: Any = "auto",
-        mode_update: str = "byproduct",
+        laplacian_weight: float | Literal["auto"] = "auto",
+        mode_update: ModeUpdate = "byproduct",
         n_neighbors: int = 5,
-        bandwidth: Any = "auto",
-        affinity: str = "knn",
-        diagonal_shift: Any = "auto",
-        on_collapse: str = "restore",
+        bandwidth: float | Literal["auto"] = "auto",
+        affinity: Affinity = "knn",
+        diagonal_shift: float | Literal["auto"] = "auto",
+        on_collapse: OnCollapse = "restore",
         normalize: bool = True,
-        init: Any = "spectral",
+        init: Init | Literal["spectral"] = "spectral",
         max_iter: int = 100,
-        graph_method: str = "auto",
-        responsibilities_memory: str | int | None = "1GB",
-        random_state: Any = None,
+        graph_method: GraphMethod = "auto",
+        responsibilities_memory: Memory | None = "1GB",
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.laplacian_weight = laplacian_weight
@@ -264,22 +261,22 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         self.verbose = verbose
         self.callbacks = callbacks
 
-    # ---------------------------------------------------------------- fitting
-
-    def fit(self, X: Any, y: Any = None, *, features: Any = None) -> Self:
+    def fit(self, X: Rows, y: Any = None, *, features: Rows | None = None) -> Self:
         """Cluster the rows of X.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
             An array, a list, a numeric frame, a memory map, a sparse matrix, the path of a file, or a
-            :class:`~shoal.DataSource` of one; what can only be read in its order (Parquet, a callable that
-            gives blocks) is written to a temporary file first.
-            With ``affinity="precomputed"`` a sparse matrix of shape (n_samples, n_samples), at least 0, which
-            is symmetrised: `w` for who is near, such as scikit-learn's
-            ``kneighbors_graph(mode="connectivity")``. The graph of :func:`shoal.knn_graph` has distances,
-            under which those who are far would weigh most: set ``graph.data[:] = 1`` first.
+            :class:`~shoal.DataSource`. Sequential sources (Parquet, a callable that returns blocks) are
+            written to a temporary file first.
+
+            With ``affinity="precomputed"``: a sparse matrix of shape (n_samples, n_samples) with values of at
+            least 0, which is symmetrized. Larger values mean nearer rows, as in scikit-learn's
+            ``kneighbors_graph(mode="connectivity")``. The graph of :func:`shoal.knn_graph` holds distances,
+            which would give distant rows the largest weights: set ``graph.data[:] = 1`` first.
         y : ignored
+            Present for scikit-learn compatibility.
         features : rows of shape (n_samples, n_features), optional
             The rows, with ``affinity="precomputed"``.
 
@@ -291,23 +288,23 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         Raises
         ------
         ValueError
-            For parameters, shapes or values that are refused; the message names them.
+            If a parameter, shape or value is invalid. The message names all invalid parameters.
         TypeError
-            For values that are no numbers.
+            If values are not numbers.
         OSError
-            When a file cannot be read.
+            If a file cannot be read.
         KeyboardInterrupt
-            On Ctrl-C; what the last whole iteration left stays usable.
+            On Ctrl-C. The result of the last complete iteration stays usable.
         """
         for _ in self.iter_fit(X, features=features):
             pass
         return self
 
-    def iter_fit(self, X: Any, *, features: Any = None) -> Iterator[Step]:
+    def iter_fit(self, X: Rows, *, features: Rows | None = None) -> Iterator[Step]:
         """Cluster the rows of X, one iteration per ``next()``.
 
-        After each, all fitted attributes are those of the iteration. Leaving the loop early leaves a usable
-        estimator. ``fit(X)`` is the whole of this iterator.
+        After each iteration all fitted attributes are current. Leaving the loop early leaves a usable
+        estimator. Exhausting this iterator equals ``fit(X)``.
 
         Parameters
         ----------
@@ -317,7 +314,7 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         Yields
         ------
         shoal.Step
-            What the iteration did. `objective` is the energy of the labels.
+            The figures of the iteration. `objective` is the energy of the labels.
 
         Raises
         ------
@@ -326,28 +323,37 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         """
         return self._iter_fit(X, features)
 
-    def _iter_fit(self, X: Any, features: Any, spectral: Spectral = spectral_labels) -> Iterator[Step]:
-        """Give the iterations of a fit; `spectral` finds the labels of ``init="spectral"``."""
+    def _iter_fit(
+        self, X: Rows, features: Rows | None, spectral: Spectral = spectral_labels
+    ) -> Iterator[Step]:
+        """Iterate over a fit; `spectral` computes the labels of ``init="spectral"``."""
         self._check()
         with features_unless_refused(self):
             if self.affinity != "precomputed":
                 if features is not None:
                     raise ValueError(
-                        'features are the rows for affinity="precomputed", where X is the affinity'
+                        f'features must be None with affinity={self.affinity!r}. Use affinity="precomputed" '
+                        "to pass the affinity as X and the rows as features."
                     )
                 source, rows = self._taken(X)
-                return self._begun(source, rows, None, spectral)
-            affinity = matrix_of(X)
+                return self._iterate_from_start(source, rows, None, spectral)
+            affinity = checked_affinity(X)
             if features is None:
-                raise ValueError('affinity="precomputed" needs the rows too: fit(affinity, features=rows)')
+                raise ValueError(
+                    'features must be the rows with affinity="precomputed", got None. '
+                    "Use fit(affinity, features=rows)."
+                )
             source, rows = self._taken(features)
             if source.shape[0] != affinity.shape[0]:
                 raise ValueError(
-                    f"X is an affinity of {affinity.shape[0]} rows, and features has {source.shape[0]}"
+                    f"features must have as many rows as the affinity X, {affinity.shape[0]}, "
+                    f"got {source.shape[0]}"
                 )
-            return self._begun(source, rows, affinity, spectral)
+            return self._iterate_from_start(source, rows, affinity, spectral)
 
-    def _begun(self, source: Source, rows: Any, affinity: Any, spectral: Spectral) -> Iterator[Step]:
+    def _iterate_from_start(
+        self, source: Source, rows: Any, affinity: Any, spectral: Spectral
+    ) -> Iterator[Step]:
         self._by_callable = False
         seed = _params.seed(self.random_state)
         run = self._start(source, rows, seed, affinity, None)
@@ -361,9 +367,9 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         seed: int | None = None,
         spectral: Spectral = spectral_labels,
     ) -> Iterator[Step]:
-        """Iterate; with a `seed` from the labels of spectral clustering."""
+        """Iterate over a run; a `seed` asks for a spectral start."""
         if seed is not None:
-            self._begin_with_spectral(run, seed, spectral)
+            self._start_from_spectral_labels(run, seed, spectral)
         self._fit_rows = rows
         yield from self._iterate(run, source, None)
 
@@ -371,32 +377,33 @@ class LaplacianKModes(ClusterMixin, Clusterer):
     def _is_spectral(self) -> bool:
         return isinstance(self.init, str) and self.init == SPECTRAL
 
-    def _begin_with_spectral(self, run: ModesRun, seed: int, spectral: Spectral) -> None:
-        """Give a run the labels of spectral clustering on its own graph."""
+    def _start_from_spectral_labels(self, run: ModesRun, seed: int, spectral: Spectral) -> None:
+        """Give a run the labels of spectral clustering on its own neighbor graph."""
         run.prepare()
-        begun = time.perf_counter()
-        labels = spectral(affinity_of(run), int(self.n_clusters), seed=seed, n_jobs=self.n_jobs)
+        started = time.perf_counter()
+        labels = spectral(affinity_matrix(run), int(self.n_clusters), seed=seed, n_jobs=self.n_jobs)
         if labels is not None:
-            run.begin_with(labels, SPECTRAL, time.perf_counter() - begun)
+            run.begin_with(labels, SPECTRAL, time.perf_counter() - started)
             return
         warn(
-            "most rows lie in components of the neighbour graph that are much smaller than a cluster: "
-            'init="spectral" finds no clusters there, and init="k-means++" is used instead. Duplicate rows '
-            "are a common reason; more neighbours (n_neighbors) may help.",
+            'init="spectral" found no clusters, so init="k-means++" is used: most rows lie in connected '
+            "components of the neighbor graph that are much smaller than a cluster. Duplicate rows are a "
+            "common reason. Increase n_neighbors, or remove duplicate rows.",
             RuntimeWarning,
         )
 
-    def _taken(self, X: Any, sample_weight: Any = None) -> tuple[Source, Any]:
-        """Check parameters and rows of a fit."""
+    def _taken(self, X: Rows, sample_weight: Any = None) -> tuple[Source, Any]:
+        """Check parameters and rows of a fit; return the source and the rows as the user gave them."""
         self._check()
         if sample_weight is not None:
-            raise ValueError("LaplacianKModes takes no sample_weight")
+            raise ValueError("sample_weight must be None for LaplacianKModes")
         rows = self._checked(at_any_place(X, type(self).__name__), reset=True)
         source = source_of(rows)
         n = source.shape[0]
         if self.normalize and source.shape[1] == 1:
             raise ValueError(
-                "rows of n_features=1 are all alike once they have length 1: use normalize=False"
+                "normalize must be False for n_features=1, got True: all rows of one feature are equal once "
+                "scaled to length 1"
             )
         if n is not None and n < self.n_clusters:
             raise ValueError(f"n_samples={n} should be >= n_clusters={self.n_clusters}.")
@@ -405,19 +412,18 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         return source, rows
 
     def _go_on(self, state: State, source: Source, rows: Any) -> Iterator[Step]:
-        """Iterate over what is left of the fit that `state` was kept of; the rest is what `_taken` gave."""
+        """Iterate over the remaining steps of a stored fit; the other arguments come from `_taken`."""
         self._by_callable = self._same_features(state[2])
         return self._iterate_over(self._start(source, rows, 0, None, state), source, rows)
 
     def _start(self, source: Source, rows: Any, seed: int, affinity: Any, state: State | None) -> ModesRun:
-        seeding = self.init if isinstance(self.init, str) and not self._is_spectral else "k-means++"
-        centers = None
+        init: Any = self.init if isinstance(self.init, str) and not self._is_spectral else "k-means++"
         if state is None and not isinstance(self.init, str):
-            centers = self.init
-            if callable(centers):
-                centers = centers(rows, int(self.n_clusters), random_state=_params.random_state_of(seed))
+            init = self.init
+            if callable(init):
+                init = init(rows, int(self.n_clusters), random_state=_params.random_state_of(seed))
             shape = (int(self.n_clusters), source.shape[1])
-            seeding, centers = "given", _params.centers("init", centers, source.compute, shape)
+            init = _params.centers("init", init, source.compute, shape)
         parts = None
         if affinity is not None:
             parts = (
@@ -425,34 +431,19 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 affinity.indices.astype(np.int32),
                 affinity.data.astype(np.float64),
             )
-        most, memory = (source.shape[0] or 1) - 1, self.responsibilities_memory
-        return _core.kmodes(
-            source,
-            n_clusters=int(self.n_clusters),
-            laplacian_weight=None if isinstance(self.laplacian_weight, str) else float(self.laplacian_weight),
-            mode_update=self.mode_update,
+        most = (source.shape[0] or 1) - 1
+        params = self._run_params(
+            init,
+            seed,
             n_neighbors=max(1, min(int(self.n_neighbors), most)),
-            bandwidth=None if isinstance(self.bandwidth, str) else float(self.bandwidth),
             gaussian=self.affinity == "gaussian",
-            diagonal_shift=None if isinstance(self.diagonal_shift, str) else float(self.diagonal_shift),
-            on_collapse=self.on_collapse,
-            normalize=bool(self.normalize),
-            seeding=seeding,
-            centers=centers,
-            max_iter=int(self.max_iter),
-            graph_method=self.graph_method,
-            responsibilities_memory=None
-            if memory is None
-            else _params.memory("responsibilities_memory", memory),
-            seed=seed,
-            threads=_params.threads(self.n_jobs, tell=False),
-            affinity=parts,
-            state=state,
         )
+        return _core.start_modes(source, params, parts, state=state)
 
     def _check(self) -> None:
-        """Refuse parameters of a wrong type or range, all together."""
-        p, problems = _params, _params.Problems()
+        """Raise one error that lists every parameter of a wrong type or range."""
+        p = _params
+        problems = p.Problems()
         problems.check(p.whole, "n_clusters", self.n_clusters, 1)
         weight = self.laplacian_weight
         if not (isinstance(weight, str) and weight == "auto") and not (p.is_number(weight) and weight >= 0):
@@ -492,11 +483,11 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         if self.mode_update == "byproduct":
             self.mode_indices_ = details["mode_rows"]
         self._labels = run.labels()
-        self.responsibilities_ = kept_of(
+        self.responsibilities_ = responsibilities_matrix(
             details["responsibilities"], details["responsibilities_clusters"], len(self.modes_)
         )
         if not hasattr(self, "affinity_"):
-            self.affinity_ = affinity_of(run)
+            self.affinity_ = affinity_matrix(run)
         self.relaxed_energies_, self.energies_ = details["relaxed_energies"], details["energies"]
         self.bandwidth_, self.laplacian_weight_ = details["bandwidth"], details["laplacian_weight"]
         self.graph_method_, self.graph_recall_ = details["graph_method"], details["graph_recall"]
@@ -516,8 +507,8 @@ class LaplacianKModes(ClusterMixin, Clusterer):
         super()._conclude(run)
         if self._blind:
             warn(
-                f"the kernel of bandwidth {self.bandwidth_:g} is 0 for most rows, whatever the mode, so that "
-                "modes have no say: give a larger bandwidth, or scale the rows",
+                f"The kernel with bandwidth {self.bandwidth_:g} is 0 between most rows and every mode: the "
+                "modes have no influence. Increase bandwidth, or scale the rows.",
                 RuntimeWarning,
             )
         elif self.collapsed_:
@@ -527,275 +518,12 @@ class LaplacianKModes(ClusterMixin, Clusterer):
                 else f"{self.laplacian_weight:g}"
             )
             done = (
-                f"its weight was reduced to {self.laplacian_weight_:g}"
+                f"the weight was reduced to {self.laplacian_weight_:g}"
                 if self.on_collapse == "reduce"
-                else "the clusters of the iteration before were restored"
+                else "the clusters of the previous iteration were restored"
             )
             warn(
-                f"a cluster lost its last row with laplacian_weight={weight}: {done}. A "
-                'smaller weight, on_collapse="reduce", init="spectral" or fewer clusters may help.',
+                f"a cluster lost its last row with laplacian_weight={weight}: {done}. Use a smaller "
+                'laplacian_weight, on_collapse="reduce", init="spectral" or fewer clusters.',
                 ConvergenceWarning,
             )
-
-    def _measure(
-        self, source: Source, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[npt.NDArray[np.int32], float]:
-        raise AttributeError("LaplacianKModes has labels after every iteration, and no inertia")
-
-    @property
-    def inertia_(self) -> float:
-        """There is none: modes are no means."""
-        raise AttributeError("'LaplacianKModes' object has no attribute 'inertia_': see energy_")
-
-    @inertia_.setter
-    def inertia_(self, inertia: float) -> None:
-        raise AttributeError("'LaplacianKModes' object has no attribute 'inertia_': see energy_")
-
-    @property
-    def energy_(self) -> float:
-        """The energy of `labels_` and `modes_`."""
-        if "energies_" not in self.__dict__:
-            raise AttributeError("'LaplacianKModes' object has no attribute 'energy_': it is not fitted yet")
-        return float(self.energies_[-1])
-
-    # ---------------------------------------------------------------- using
-
-    def predict(self, X: Any, out: Any = None) -> npt.NDArray[np.int32]:
-        """Label rows that were not in the fit, through their modes and their neighbours that were.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`fit`; computed in the type of the modes.
-        out : ndarray of shape (n_samples,), int32, or path, optional
-            Where the labels go, as for :meth:`KMeans.predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,), int32
-            The most responsible cluster; the lowest among equals.
-
-        Raises
-        ------
-        sklearn.exceptions.NotFittedError
-            Before :meth:`fit`.
-        ValueError, TypeError, OSError
-            As :meth:`fit`, and for another number of features.
-        """
-        self._at_hand()
-        return label_into(self, X, out, None)
-
-    def _labelled(
-        self, part: Source, first_row: int, with_distances: bool
-    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
-        return self._responsible(part).argmax(axis=1).astype(np.int32), None
-
-    def responsibilities(self, X: Any) -> npt.NDArray[Any]:
-        """Give the responsibilities of clusters for rows that were not in the fit.
-
-        Parameters
-        ----------
-        X : rows of shape (n_samples, n_features)
-            As for :meth:`predict`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_clusters)
-            ``softmax(k(x, modes) + laplacian_weight_ * sum of w times the responsibilities of the nearest
-            n_neighbors rows of the fit)``. A neighbour's `w` is 1; the kernel of its distance with
-            ``affinity="gaussian"``; with ``"precomputed"`` the mean sum of a row of `affinity_`, divided by
-            `n_neighbors`, so that new rows are pulled as much as those of the fit.
-
-        Raises
-        ------
-        ValueError, TypeError, OSError
-            As :meth:`predict`.
-        """
-        self._at_hand()
-        return self._responsible(self._rows(X, reset=False))
-
-    def _at_hand(self) -> None:
-        """Refuse what needs the rows of the fit where there are none."""
-        check_is_fitted(self, "modes_")
-        if self._fit_rows is None:
-            raise ValueError(
-                "the rows of the fit, which prediction needs, were in a file and are not at hand"
-            )
-
-    def _responsible(self, source: Source) -> npt.NDArray[Any]:
-        z, n = self.responsibilities_, self.responsibilities_.shape[0]
-        m = min(int(self.n_neighbors), n)
-        kept, clusters = z, np.empty(0, dtype=np.int32)
-        if issparse(z):
-            kept, clusters = z.data.reshape(n, -1), z.indices.astype(np.int32, copy=False)
-        return _core.kmodes_responsibilities(
-            source,
-            source_of(self._fit_rows),
-            self.modes_,
-            (kept, clusters),
-            m,
-            None if self.affinity == "gaussian" else float(self.affinity_.data.sum()) / (n * m),
-            self.bandwidth_,
-            self.laplacian_weight_,
-            bool(self.normalize),
-            _params.threads(self.n_jobs, tell=False),
-        )
-
-    def __sklearn_tags__(self) -> Any:
-        """Say to scikit-learn what this estimator can do."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.input_tags.pairwise = self.affinity == "precomputed"
-        return tags
-
-    # ---------------------------------------------------------------- keeping
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays: rows in a file stay where they are."""
-        state = super().__getstate__()
-        if isinstance(state.get("_fit_rows"), DataSource):
-            state["_fit_rows"] = None
-        return state
-
-    def _compute_type(self) -> npt.DTypeLike:
-        dtype: npt.DTypeLike = self.modes_.dtype
-        return dtype
-
-    def _kept(self) -> tuple[Arrays, Texts]:
-        arrays, texts = self._described()
-        z = self.responsibilities_
-        if issparse(z):
-            arrays["responsibilities_clusters"] = z.indices.astype(np.int32)
-        arrays |= {
-            "modes": self.modes_,
-            "labels": self.labels_,
-            "responsibilities": z.data.reshape(z.shape[0], -1) if issparse(z) else z,
-            "affinity_starts": self.affinity_.indptr.astype(np.int64),
-            "affinity_columns": self.affinity_.indices.astype(np.int32),
-            "affinity_weights": self.affinity_.data,
-            "energies": self.energies_,
-            "watched": np.concatenate([*self.relaxed_energies_, np.empty(0)]),
-            "loops": np.array([len(loop) for loop in self.relaxed_energies_], dtype=np.int64),
-        }
-        if self.mode_update == "byproduct":
-            arrays["mode_indices"] = self.mode_indices_
-        rows = self._fit_rows
-        if isinstance(rows, DataSource):
-            rows = rows._source.read(0, rows.shape[0] or 0)
-        if issparse(rows):
-            arrays |= {"rows": rows.data, "rows_columns": rows.indices, "rows_starts": rows.indptr}
-        elif rows is not None:
-            arrays["rows"] = np.ascontiguousarray(rows)
-        arrays["history"], about = self._kept_history()
-        about |= {
-            "n_iter": self.n_iter_,
-            "bandwidth": self.bandwidth_,
-            "laplacian_weight": self.laplacian_weight_,
-            "collapsed": self.collapsed_,
-            "shifted": self.shifted_,
-            "graph_method": self.graph_method_,
-            "graph_recall": self.graph_recall_,
-            "timings": self.timings_,
-            "init": self.init_,
-            "feature_names": json.loads(texts["features"])["feature_names"],
-        }
-        return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
-
-    @classmethod
-    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
-        about = Claims.read(meta, "fitted")
-        modes = floats(arrays, "modes", (None, None))
-        k, d = modes.shape
-        need(k > 0 and d > 0, f"it has {k} modes of {d} columns")
-        clusters = np.empty(0, dtype=np.int32)
-        z = floats(arrays, "responsibilities", (None, None))
-        n, top = z.shape
-        if "responsibilities_clusters" in arrays:
-            clusters = whole_numbers(arrays, "responsibilities_clusters", n * top, k).astype(np.int32)
-        need(top > 0 and (len(clusters) > 0 or top == k), "its responsibilities do not fit its modes")
-        labels = whole_numbers(arrays, "labels", n, k)
-        starts = whole_numbers(arrays, "affinity_starts", n + 1, None)
-        stored = int(starts[-1])
-        columns = whole_numbers(arrays, "affinity_columns", stored, n)
-        need(bool((np.diff(starts) >= 0).all()) and starts[0] == 0, "its affinity is damaged")
-        weights = floats(arrays, "affinity_weights", (stored,))
-        model = cls._of_params(arrays, meta)
-        model._check()
-        model._forget()
-        model.modes_, model.responsibilities_ = modes, kept_of(z, clusters, k)
-        model._labels = labels.astype(np.int32)
-        model.affinity_ = csr_matrix((weights, columns, starts), shape=(n, n))
-        if model.mode_update == "byproduct":
-            model.mode_indices_ = whole_numbers(arrays, "mode_indices", k, n).astype(np.int64)
-        model.n_features_in_ = d
-        model._recall_names(about)
-        model.energies_ = floats(arrays, "energies", (None,))
-        watched = floats(arrays, "watched", (None,))
-        loops = whole_numbers(arrays, "loops", None, None)
-        need(int(loops.sum()) == len(watched), "its energies do not fit together")
-        model.relaxed_energies_ = np.split(watched, np.cumsum(loops)[:-1]) if len(loops) else []
-        model._fit_rows = kept_rows(arrays, n, d)
-        model.n_iter_ = about.count("n_iter")
-        model.bandwidth_ = about.figure("bandwidth") or 0.0
-        model.laplacian_weight_ = about.figure("laplacian_weight") or 0.0
-        model.collapsed_, model.shifted_ = about.flag("collapsed"), about.flag("shifted")
-        model.graph_method_ = str(about.text("graph_method"))
-        model.graph_recall_ = about.figure("graph_recall") or 0.0
-        model.timings_ = about.figures("timings", PHASES)
-        model.init_ = str(about.text("init"))
-        model._recall_history(arrays, about)
-        return model
-
-
-def affinity_of(run: ModesRun) -> csr_matrix:
-    """Give the affinity of a run as a matrix."""
-    starts, columns, weights = run.affinity()
-    n = len(starts) - 1
-    return csr_matrix((weights, columns, starts), shape=(n, n))
-
-
-def kept_of(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int32], k: int) -> Any:
-    """Give responsibilities as an array, or as a sparse matrix where those of some `clusters` are kept."""
-    if len(clusters) == 0:
-        return kept
-    n, top = kept.shape
-    starts = np.arange(0, n * top + 1, top, dtype=np.int32 if n * top < 2**31 else np.int64)
-    return csr_matrix((kept.ravel(), clusters, starts), shape=(n, k), copy=False)
-
-
-def matrix_of(affinity: Any) -> Any:
-    """Check shape and type of an affinity that the user gives; values are checked where they are used."""
-    matrix = csr_matrix(csr_of(affinity) if issparse(affinity) else np.asarray(affinity))
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f'X must be square with affinity="precomputed", got shape {matrix.shape}')
-    if matrix.dtype.kind not in "biuf":
-        raise TypeError(f'X must hold real numbers with affinity="precomputed", got {matrix.dtype}')
-    return matrix
-
-
-def whole_numbers(
-    arrays: Arrays, name: str, length: int | None, below: int | None
-) -> npt.NDArray[np.integer[Any]]:
-    """Give an array of a file that holds so many whole numbers of at least 0, all below another."""
-    need(name in arrays, f"it lacks the array {name!r}")
-    array = arrays[name]
-    need(array.ndim == 1 and length in (None, len(array)), f"its array {name!r} has shape {array.shape}")
-    need(array.dtype.kind == "i", f"its array {name!r} is of type {array.dtype}")
-    inside = len(array) == 0 or (array.min() >= 0 and (below is None or array.max() < below))
-    need(bool(inside), f"its array {name!r} holds numbers out of range")
-    return array
-
-
-def kept_rows(arrays: Arrays, n: int, d: int) -> Any:
-    """Give the rows of the fit that a file holds, checked; None if it holds none."""
-    if "rows" not in arrays:
-        return None
-    if "rows_starts" not in arrays:
-        rows = arrays["rows"]
-        need(rows.shape == (n, d), f"its array 'rows' has shape {rows.shape}")
-        return rows
-    starts = whole_numbers(arrays, "rows_starts", n + 1, None)
-    need(bool((np.diff(starts) >= 0).all()) and starts[0] == 0, "its rows are damaged")
-    columns = whole_numbers(arrays, "rows_columns", int(starts[-1]), d)
-    need(arrays["rows"].shape == columns.shape, "its rows are damaged")
-    return csr_matrix((arrays["rows"], columns, starts), shape=(n, d))

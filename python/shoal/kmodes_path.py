@@ -1,4 +1,4 @@
-"""A choice of the Laplacian's weight without labels: what a few weights lead to."""
+"""Comparison of several Laplacian weights without labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +14,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.validation import check_array
 
-from . import _params
-from ._base import opened
-from ._spectral import spectral_labels
-from ._spool import at_any_place
-from .data import DataSource, as_rows
-from .kmodes import LaplacianKModes, Spectral
+from ._common import params as _params
+from ._kmodes.spectral import Spectral, spectral_labels
+from ._rows.arrays import as_rows
+from ._rows.opening import opened
+from ._rows.source import DataSource
+from ._rows.spool import at_any_place
+from .kmodes import LaplacianKModes
+from .typing import RandomState, Rows
 
 __all__ = ["PATH_DTYPE", "laplacian_path", "plot_path"]
 
-#: Columns of the table, but for the sizes.
+#: Fields of the table, except the sizes.
 FIELDS: tuple[tuple[str, str], ...] = (
     ("weight", "f8"),
     ("energy", "f8"),
@@ -37,26 +39,26 @@ FIELDS: tuple[tuple[str, str], ...] = (
     ("n_iter", "i8"),
 )
 PATH_DTYPE = np.dtype(list(FIELDS))
-#: Weights to try, as multiples of that of ``"auto"``.
+#: Default weights, as multiples of the weight of ``"auto"``.
 MULTIPLES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
-#: Share of the rows in a resample.
+#: Fraction of the rows in a resample.
 RESAMPLED = 0.8
 
 
 def laplacian_path(
-    X: Any,
+    X: Rows,
     n_clusters: int,
     *,
     weights: Iterable[float] | None = None,
     n_resamples: int = 5,
-    random_state: Any = None,
+    random_state: RandomState = None,
     **params: Any,
 ) -> npt.NDArray[np.void]:
-    """Fit :class:`~shoal.LaplacianKModes` with several weights, and compare what comes of them.
+    """Fit Laplacian K-modes with several weights and tabulate the results.
 
-    Labels are never looked at. A weight is worth choosing where clusters are stable, none is tiny and nothing
-    has collapsed; among those, where the cut falls steeply for a small loss of the kernel term: the energy
-    grows with the weight, and dips where groups of neighbours come together.
+    True labels are never used. A weight is a good choice if the clusters are stable, no cluster is tiny and
+    none has collapsed. Among such weights, prefer one at which the cut falls steeply for a small loss of the
+    kernel term. The energy itself grows with the weight, and dips where groups of neighbors merge.
 
     Parameters
     ----------
@@ -68,35 +70,42 @@ def laplacian_path(
         Weights to try, at least 0. Default: 0, 0.25, 0.5, 0.75, 1, 1.5, 2 and 3 times the weight of
         ``laplacian_weight="auto"``.
     n_resamples : int, default=5
-        Fits of four fifths of the rows, drawn at random, for each weight; 0: no stability is measured.
+        Number of fits per weight to random samples of four fifths of the rows. 0 measures no stability.
     random_state : int, RandomState, Generator or None, default=None
-        What all draws depend on; the fits of all weights begin with the same first modes.
+        Seed of all draws. The fits of all weights begin with the same first modes.
     **params
         Other parameters of :class:`~shoal.LaplacianKModes`, such as ``n_neighbors``.
 
     Returns
     -------
     table : structured ndarray of shape (n_weights,)
-        A row for each weight, in ascending order: ``weight``; ``energy``, which is ``weight * cut -
-        kernel``; ``kernel``, the sum of the kernels of rows and their modes; ``cut``, the affinity between
-        rows of different clusters; rows of the ``smallest`` and the ``largest`` cluster; ``stability``, the
-        mean adjusted Rand index of the labels of a resample and those of all rows, and ``stability_std``,
-        its deviation (NaN without resamples); ``collapsed``; ``n_iter``; and ``sizes``, the rows of every
-        cluster, largest first.
+        One row per weight, in ascending order, with the fields
+
+        - ``weight``;
+        - ``energy``: ``weight * cut - kernel``;
+        - ``kernel``: sum of the kernels between the rows and their modes;
+        - ``cut``: affinity between rows of different clusters;
+        - ``smallest``, ``largest``: rows of the smallest and the largest cluster;
+        - ``stability``, ``stability_std``: mean and standard deviation of the adjusted Rand index between the
+          labels of a sample and those of all rows (NaN without resamples);
+        - ``collapsed``: whether a cluster lost its last row;
+        - ``n_iter``: number of iterations;
+        - ``sizes``: rows of every cluster, largest first.
 
     Raises
     ------
     ValueError, TypeError
-        For parameters and rows that are refused.
+        If a parameter or the rows are invalid.
 
     See Also
     --------
-    shoal.kmodes_path.plot_path : draws the table.
+    shoal.kmodes_path.plot_path : Plot the table.
+    LaplacianKModes : The estimator.
 
     Notes
     -----
-    The neighbour graph, and the labels of ``init="spectral"``, are made once for all weights, and once for
-    each resample.
+    The neighbor graph and the labels of ``init="spectral"`` are computed once for all weights, and once per
+    resample.
 
     Examples
     --------
@@ -112,18 +121,18 @@ def laplacian_path(
     seed = _params.seed(random_state)
     for name in ("laplacian_weight", "affinity", "random_state"):
         if name in params:
-            raise TypeError(f"{name} cannot be given: laplacian_path says it itself")
-    # Refuses what no fit would take.
-    most = "auto" if given is None else given[-1]
+            raise TypeError(f"{name} must not be passed: laplacian_path sets it")
+    # Raises early for parameters that no fit accepts.
+    most: float | Literal["auto"] = "auto" if given is None else given[-1]
     model = LaplacianKModes(n_clusters, laplacian_weight=most, random_state=seed, **params)
     model._check()
     X = at_any_place(X, "laplacian_path")
     source = opened(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
-    spectral = _found_once()
+    spectral = _computed_once()
     begun = _begin(rows, model, spectral)
     grid = [multiple * begun.laplacian_weight_ for multiple in MULTIPLES] if given is None else given
-    found = _fits(rows, model, grid, begun, spectral)
+    found = _fit_all(rows, model, grid, begun, spectral)
     table = np.zeros(len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))]))
     for at, one in enumerate(found):
         sizes = np.sort(np.bincount(one.labels, minlength=int(n_clusters)))[::-1]
@@ -144,36 +153,36 @@ def laplacian_path(
     if resamples:
         draws = _params.random_state_of(seed)
         n = len(found[0].labels)
-        # A fit needs as many rows as clusters, and more than neighbours.
+        # A fit needs at least as many rows as clusters, and more rows than neighbors.
         size = min(n, max(int(n_clusters), int(model.n_neighbors) + 1, int(RESAMPLED * n)))
         alike = np.empty((len(grid), resamples))
         for trial in range(resamples):
             picked = np.sort(draws.choice(n, size, replace=False))
             some = _some(rows, picked)
-            spectral = _found_once()
+            spectral = _computed_once()
             begun = _begin(some, model, spectral)
-            for at, one in enumerate(_fits(some, model, grid, begun, spectral)):
+            for at, one in enumerate(_fit_all(some, model, grid, begun, spectral)):
                 alike[at, trial] = adjusted_rand_score(found[at].labels[picked], one.labels)
         table["stability"], table["stability_std"] = alike.mean(axis=1), alike.std(axis=1)
     return table
 
 
 def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None:
-    """Draw what :func:`shoal.laplacian_path` found: energies, sizes and stability over the weight.
+    """Plot energies, cluster sizes and stability over the weight.
 
     Parameters
     ----------
     path : str or os.PathLike
-        The picture, a PNG file that appears whole or not at all.
+        The PNG file. It appears whole or not at all.
     table : structured ndarray
-        What :func:`shoal.laplacian_path` gave.
+        The result of :func:`shoal.laplacian_path`.
 
     Raises
     ------
     ImportError
-        Without matplotlib.
+        If matplotlib is not installed.
     OSError
-        When the file cannot be written.
+        If the file cannot be written.
 
     Examples
     --------
@@ -184,7 +193,7 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     plot_path(f"{folder}/path.png", table)
     """
-    from ._files import whole
+    from ._common.files import whole
     from .plot import require_matplotlib
 
     require_matplotlib()
@@ -222,18 +231,18 @@ def _weights_of(weights: Iterable[float]) -> list[float]:
 
 
 def _some(rows: Any, picked: npt.NDArray[np.int64]) -> Any:
-    """Give some of the rows, as an array or a sparse matrix."""
+    """Return the picked rows as an array or a sparse matrix."""
     return rows.take(picked) if isinstance(rows, DataSource) else rows[picked]
 
 
 def _cut(fitted: LaplacianKModes) -> float:
-    """Sum the affinity between rows of different clusters."""
+    """Return the sum of the affinity between rows of different clusters."""
     pairs = fitted.affinity_.tocoo()
     return float(pairs.data[fitted.labels_[pairs.row] != fitted.labels_[pairs.col]].sum())
 
 
 class _Fit(NamedTuple):
-    """What is kept of a fit: no responsibilities, and no graph."""
+    """The parts of a fit that are kept; responsibilities and graphs are dropped."""
 
     labels: npt.NDArray[np.int32]
     energy: float
@@ -242,8 +251,8 @@ class _Fit(NamedTuple):
     n_iter: int
 
 
-def _found_once() -> Spectral:
-    """Give a function that finds the labels of a spectral start once, and then gives the same ones again."""
+def _computed_once() -> Spectral:
+    """Return a function that computes spectral labels once and then repeats them."""
     found: list[npt.NDArray[np.int32] | None] = []
 
     def spectral(affinity: Any, n_clusters: int, **given: Any) -> npt.NDArray[np.int32] | None:
@@ -255,8 +264,13 @@ def _found_once() -> Spectral:
 
 
 def _begin(rows: Any, model: LaplacianKModes, spectral: Spectral) -> LaplacianKModes:
-    """Give a fit of one iteration, for its graph, its bandwidth and the weight of ``"auto"``."""
-    given = {"laplacian_weight": "auto", "max_iter": 1, "on_collapse": "restore", "callbacks": None}
+    """Fit one iteration, for the graph, the bandwidth and the weight of ``"auto"``."""
+    given: dict[str, Any] = {
+        "laplacian_weight": "auto",
+        "max_iter": 1,
+        "on_collapse": "restore",
+        "callbacks": None,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         begun = LaplacianKModes(**{**model.get_params(), **given})
@@ -265,16 +279,21 @@ def _begin(rows: Any, model: LaplacianKModes, spectral: Spectral) -> LaplacianKM
         return begun
 
 
-def _fits(
+def _fit_all(
     rows: Any, model: LaplacianKModes, grid: list[float], begun: LaplacianKModes, spectral: Spectral
 ) -> list[_Fit]:
-    """Fit all weights to the same rows, with one graph and one start for all of them."""
+    """Fit every weight to the same rows, with one graph and one start."""
     fitted: list[_Fit] = []
-    given = {"affinity": "precomputed", "bandwidth": begun.bandwidth_}
+    params: dict[str, Any] = {
+        **model.get_params(),
+        "affinity": "precomputed",
+        "bandwidth": begun.bandwidth_,
+    }
     for weight in grid:
-        one = LaplacianKModes(**{**model.get_params(), **given, "laplacian_weight": weight})
+        params["laplacian_weight"] = weight
+        one = LaplacianKModes(**params)
         with warnings.catch_warnings():
-            # It is in the table.
+            # The table has a column for collapses.
             warnings.simplefilter("ignore", ConvergenceWarning)
             for _ in one._iter_fit(begun.affinity_, rows, spectral):
                 pass

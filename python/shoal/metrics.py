@@ -1,39 +1,39 @@
-"""How good a clustering is.
+"""Metrics of clusterings.
 
-Beside its own functions the module has two of scikit-learn's as they are: ``adjusted_rand_score``, and
-``normalized_mutual_info_score``. The latter divides by a mean of two entropies; papers differ in which (older
-ones and older libraries take ``average_method="geometric"``, scikit-learn's default is ``"arithmetic"``):
-name it when comparing figures.
+The module re-exports ``adjusted_rand_score`` and ``normalized_mutual_info_score`` of scikit-learn. The
+latter divides by a mean of two entropies. Scikit-learn's default is ``average_method="arithmetic"``; older
+papers and libraries use ``"geometric"``. State the method when you compare figures.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from . import _core, _params
-from ._base import as_source
+from . import _core
+from ._common import params as _params
+from ._rows.checked import as_source
+from .typing import Rows, Weights
 
 __all__ = ["adjusted_rand_score", "clustering_accuracy", "inertia", "normalized_mutual_info_score", "purity"]
 
 
-def inertia(X: Any, centers: npt.ArrayLike, sample_weight: Any = None, *, n_jobs: int | None = None) -> float:
-    """Sum of squared distances of rows to their nearest centers.
+def inertia(
+    X: Rows, centers: npt.ArrayLike, sample_weight: Weights = None, *, n_jobs: int | None = None
+) -> float:
+    """Compute the sum of squared distances of rows to their nearest centers.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Anything that :meth:`shoal.KMeans.fit` takes.
+        Any input of :meth:`shoal.KMeans.fit`.
     centers : array-like of shape (n_centers, n_features)
-        Finite. Centers of a wider type than that of the rows are not rounded: the computation is then
-        float64.
+        Finite. Centers of a wider type than the rows are not rounded: the computation is then in float64.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
     n_jobs : int or None
-        Threads; None: as many as for :class:`shoal.KMeans`. The result does not depend on it.
+        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def inertia(X: Any, centers: npt.ArrayLike, sample_weight: Any = None, *, n_jobs
     Raises
     ------
     ValueError
-        For shapes or values that are refused.
+        If a shape or value is invalid.
 
     Examples
     --------
@@ -53,14 +53,14 @@ def inertia(X: Any, centers: npt.ArrayLike, sample_weight: Any = None, *, n_jobs
     """
     source = as_source(X)
     given = np.asarray(centers)
-    narrow = source.compute == "float32" and given.dtype in (np.float32, np.float16)
+    narrow = source.compute == "float32" and given.dtype in (np.dtype(np.float32), np.dtype(np.float16))
     values = _params.centers("centers", given, np.float32 if narrow else np.float64, (None, source.shape[1]))
     weights = _params.weights(sample_weight, source.shape[0])
     return _core.inertia(source, values, weights, None, "euclidean", _params.threads(n_jobs))
 
 
 def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Count the rows by class (down) and cluster (across)."""
+    """Count the rows by class (rows of the table) and cluster (columns)."""
     true, pred = np.asarray(y_true), np.asarray(y_pred)
     if true.ndim != 1 or pred.ndim != 1 or len(true) != len(pred) or len(true) == 0:
         raise ValueError(
@@ -74,22 +74,24 @@ def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np
 
 
 def clustering_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
-    """Share of rows that agree under the best one-to-one matching of clusters and classes (Hungarian method).
+    """Fraction of rows that agree under the best matching of clusters and classes.
+
+    The matching is one-to-one and found by the Hungarian method.
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n_samples,)
-        Classes and clusters; any labels that can be compared. Their numbers may differ.
+        Classes and clusters; any sortable labels. Their numbers may differ.
 
     Returns
     -------
     float
-        Between 0 and 1; clusters without a class of their own count as wrong.
+        Between 0 and 1; rows of clusters without a class of their own count as wrong.
 
     Raises
     ------
     ValueError
-        When the lengths differ or are 0.
+        If the lengths differ or are 0.
 
     Examples
     --------
@@ -105,12 +107,12 @@ def clustering_accuracy(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
 
 
 def purity(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
-    """Share of rows that belong to the most frequent class of their cluster.
+    """Fraction of rows that belong to the most frequent class of their cluster.
 
     Parameters
     ----------
     y_true, y_pred : array-like of shape (n_samples,)
-        Classes and clusters; any labels that can be compared.
+        Classes and clusters; any sortable labels.
 
     Returns
     -------
@@ -120,7 +122,7 @@ def purity(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> float:
     Raises
     ------
     ValueError
-        When the lengths differ or are 0.
+        If the lengths differ or are 0.
 
     Examples
     --------

@@ -1,32 +1,35 @@
-"""Mini-batch k-means: centers are running means, a few rows at a time."""
+"""Mini-batch k-means: each center is a running mean of the rows it received."""
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.random import sample_without_replacement
 
-from . import _core, _params
+from . import _core
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Source
-from ._streams import StreamClusterer
-from ._warn import warn
-from .data import some_rows
+from ._fit.partial import StreamClusterer
+from ._rows.arrays import some_rows
+from .typing import Callbacks, Init, RandomState
 
 __all__ = ["MiniBatchKMeans"]
 
-#: Starts for `n_init="auto"` where the first centers are drawn blindly, as in scikit-learn.
+#: Seedings for `n_init="auto"` with random first centers, as in scikit-learn.
 BLIND_STARTS = 3
 
 
 class MiniBatchKMeans(StreamClusterer):
-    """K-means by mini-batches (Sculley's algorithm): good centers long before all rows were read.
+    """Mini-batch k-means (Sculley's algorithm), for large data and streams.
 
-    A batch is labelled as a whole with the present centers, then its rows are added to the sums of their
-    clusters, and every center moves to the mean of all rows that it was ever given. ``batch_size=1`` is
-    online stochastic gradient descent (Bottou and Bengio). A step costs the same however many rows there are.
+    Good centers long before all rows are read. Each step labels a batch with the current centers and adds its
+    rows to the sums of their clusters. Every center then moves to the mean of all rows that it ever received.
+    A step costs the same for any number of rows. ``batch_size=1`` is online stochastic gradient descent
+    (Bottou and Bengio).
 
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
     with the same rows.
@@ -36,94 +39,106 @@ class MiniBatchKMeans(StreamClusterer):
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
     init : str, array-like or callable, default="auto"
-        First centers; each counts as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
-        k-means++ on a random sample of 3 batches, or of 16 rows a cluster if that is more. With
-        :meth:`partial_fit` they are chosen from the first batch.
+        First centers, each counted as one row. As for :class:`~shoal.KMeans`, but ``"auto"`` is greedy
+        k-means++ on a random sample of 3 batches, or of 16 rows per cluster if that is more.
+        :meth:`partial_fit` chooses the first centers from the first batch.
     batch_size : int, default=1024
-        Rows of a batch of :meth:`fit`, at least 1; more than there are rows is as many as there are.
+        Rows per batch of :meth:`fit`, at least 1. At most the number of rows is used.
     max_iter : int, default=100
-        Most passes: :meth:`fit` draws at most ``max_iter * n_samples`` rows.
-    tol : float, default=0.0
-        :meth:`fit` ends when the squared length of the centers' move, smoothed over about a pass, is at most
-        `tol` times the mean variance of the features in the first batch. 0: no such rule.
-    max_no_improvement : int or None, default=10
-        :meth:`fit` ends after so many batches in a row without a new lowest inertia a row, smoothed over
-        about a pass. None: no such rule.
-    reassignment_ratio : float, default=0.01
-        From 0 to 1. About every ``10 * n_clusters`` rows, centers that count less than this share of the one
-        that counts most begin anew at random rows of the batch, as in scikit-learn. 0: never, which is
-        Sculley's algorithm and nothing else.
-    half_life : float or None, default=None
-        Rows after which what came before counts half, for streams that drift; above 0. None: nothing is
-        forgotten.
-    n_init : "auto" or int, default="auto"
-        How often first centers are chosen: those with the lowest inertia on a random sample of `init_size`
-        rows begin the one run that there is. ``"auto"``: 3 for ``init="random"`` and a callable, else 1. An
-        array is used once. :meth:`partial_fit` chooses once, as in scikit-learn, and so does a callable for
-        rows that can be read once.
-    init_size : int or None, default=None
-        Rows of the random samples that first centers are chosen from and compared on; fewer than `n_clusters`
-        warns, and is ``3 * n_clusters``. None: 3 batches, or 16 rows a cluster if that is more, for
-        ``init="auto"`` and for comparing, and all rows for other names. A callable gets all rows.
-    compute_labels : bool, default=True
-        Whether :meth:`fit` ends with a pass over all rows that gives `labels_` and `inertia_`, and whether
-        they are there after :meth:`partial_fit`.
+        Maximum number of passes: :meth:`fit` draws at most ``max_iter * n_samples`` rows.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit, and
-        at the first :meth:`partial_fit`.
+        An int (0 to 2**64 - 1) makes results repeatable. Every fit, and the first :meth:`partial_fit`, draws
+        64 bits from a generator.
+    Expert parameters
+        The parameters below are needed less often.
+    tol : float, default=0.0
+        :meth:`fit` ends when the squared length of the center shift, smoothed over about one pass, is at most
+        `tol` times the mean variance of the features in the first batch. 0 switches this rule off.
+    max_no_improvement : int or None, default=10
+        :meth:`fit` ends after this many consecutive batches without a new lowest inertia per row, smoothed
+        over about one pass. None switches this rule off.
+    reassignment_ratio : float, default=0.01
+        From 0 to 1. About every ``10 * n_clusters`` rows, centers whose count is below this fraction of the
+        largest count restart at random rows of the batch, as in scikit-learn. 0 never restarts a center: this
+        is Sculley's algorithm unchanged.
+    half_life : float or None, default=None
+        Number of rows, above 0, after which earlier rows count half; for streams that drift. None: all rows
+        count fully.
+    n_init : "auto" or int, default="auto"
+        Number of seedings. The fit begins with the first centers that have the lowest inertia on a random
+        sample of `init_size` rows; there is only one run. ``"auto"``: 3 for ``init="random"`` and for a
+        callable, else 1. An array is used once. :meth:`partial_fit` seeds once, as in scikit-learn; so does a
+        callable for rows that can be read only once.
+    init_size : int or None, default=None
+        Rows in the random samples from which first centers are chosen and on which they are compared. A value
+        below `n_clusters` warns and is replaced by ``3 * n_clusters``. None: 3 batches, or 16 rows per
+        cluster if that is more, for ``init="auto"`` and for comparisons, and all rows for other names. A
+        callable gets all rows.
+    compute_labels : bool, default=True
+        Whether :meth:`fit` ends with a pass over all rows that computes `labels_` and `inertia_`, and whether
+        :meth:`partial_fit` provides both.
     n_jobs : int or None, default=None
-        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
-        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
-        depend on it.
+        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
+        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
+        :func:`shoal.config_context`). Results do not depend on it.
     verbose : int, default=0
-        1: a progress bar on stderr.
+        1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every batch of :meth:`fit`; a true result ends it. See
+        Called as ``cb(estimator, step)`` after every batch of :meth:`fit`. A true result ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the type that rows are computed in.
+        Centers, in the compute type of the rows.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. After
-        :meth:`partial_fit` those of the last batch, or of the last block of a stream. Not there with
+        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``. After
+        :meth:`partial_fit`: labels of the last batch, or of the last block of a stream. Not available with
         ``compute_labels=False``: call :meth:`predict`. Can be assigned.
     inertia_ : float
-        Sum of `sample_weight` times squared distance of the rows to their centers; there where `labels_` is,
-        for the same rows.
+        Weighted sum of squared distances to the centers, for the rows of `labels_` and available whenever
+        `labels_` is.
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of everything that each cluster was ever given, its first center included, which counts 1.
+        Weight of all rows that each cluster ever received, including 1 for its first center.
     n_iter_ : int
-        Passes that the rows drawn by :meth:`fit` make, a part of one included; 0 after :meth:`partial_fit`
+        Number of passes that the rows drawn by :meth:`fit` make up, rounded up; 0 after :meth:`partial_fit`
         alone.
     n_steps_ : int
-        Batches so far.
+        Number of batches so far.
     history_ : structured ndarray of shape (n_batches,)
-        A row for every batch of :meth:`fit`: ``iteration, rows_seen, batch_size, objective, center_shift,
-        n_changed`` (0: a batch has no labels of before), ``n_distances, elapsed`` and ``stop_reason``. The
-        objective is the inertia of the batch.
+        One row per batch of :meth:`fit`: ``iteration, rows_seen, batch_size, objective, center_shift,
+        n_changed`` (always 0, because a batch has no previous labels), ``n_distances, elapsed`` and
+        ``stop_reason``. The objective is the inertia of the batch.
     stop_reason_ : str or None
-        ``"tolerance"``, ``"patience"``, ``"max-iter"``, ``"callback"``, ``"deadline"``; None while running.
+        ``"tolerance"``, ``"patience"``, ``"max-iter"``, ``"callback"`` or ``"deadline"``; None during the
+        fit.
     timings_ : dict of str to float
         Seconds by phase: ``seeding``, ``sweeps``, ``final``.
     init_ : str
-        How the first centers were chosen, ``"auto"`` resolved.
+        The seeding in use; ``"auto"`` resolved.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, when X has any that are strings.
+        Names of the features, if X has string names.
+
+    See Also
+    --------
+    KMeans : Exact k-means.
+    NestedMiniBatchKMeans : Growing batches that end at a solution of exact k-means.
+    StreamingCoreset : A weighted summary of a stream, for any clustering method.
 
     Notes
     -----
-    :meth:`fit` draws rows uniformly and with replacement. With `sample_weight` it draws them by weight, and a
-    drawn row counts 1; :meth:`partial_fit` takes every row, and counts its weight. So ``fit`` does not depend
-    on the unit of weights, and ``partial_fit`` does a little: a first center counts as one row of weight 1.
-    Memory beyond the rows: ``O(n_clusters * n_features)``, an eighth of a byte a row with weights,
-    and 4 bytes a row for labels.
+    :meth:`fit` draws rows uniformly and with replacement. With `sample_weight` it draws rows in proportion to
+    their weight, and each drawn row counts 1. :meth:`partial_fit` takes every row and counts its weight.
+    Therefore :meth:`fit` does not depend on the unit of the weights, and :meth:`partial_fit` depends on it a
+    little, because a first center counts as one row of weight 1.
 
-    With fewer distinct rows than clusters some clusters stay empty, with weight 0, and a
-    :class:`~sklearn.exceptions.ConvergenceWarning` says so.
+    Memory beyond the rows: ``O(n_clusters * n_features)``, one eighth of a byte per row with weights, and
+    4 bytes per row for labels.
+
+    With fewer distinct rows than clusters some clusters stay empty, with weight 0, and the fit raises a
+    :class:`~sklearn.exceptions.ConvergenceWarning`.
 
     References
     ----------
@@ -145,7 +160,10 @@ class MiniBatchKMeans(StreamClusterer):
     8.0
     """
 
-    _begin = staticmethod(_core.minibatch)
+    _kind = "minibatch-kmeans"
+    _iterations = "sweeps"
+
+    _method = "minibatch"
 
     _one_pass = True
 
@@ -153,20 +171,20 @@ class MiniBatchKMeans(StreamClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "auto",
+        init: Init = "auto",
         batch_size: int = 1024,
         max_iter: int = 100,
         tol: float = 0.0,
         max_no_improvement: int | None = 10,
         reassignment_ratio: float = 0.01,
         half_life: float | None = None,
-        n_init: Any = "auto",
+        n_init: int | Literal["auto"] = "auto",
         init_size: int | None = None,
         compute_labels: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -185,15 +203,16 @@ class MiniBatchKMeans(StreamClusterer):
         self.callbacks = callbacks
 
     def merge(self, other: MiniBatchKMeans) -> Self:
-        """Take over what another estimator has learned, from other rows: sums and counts add up.
+        """Add the sums and counts of another estimator, fitted to other rows.
 
-        Center by center, by index: both should have begun from the same first centers (``init=array``), or
-        one from the centers of the other. The counts of 1 of first centers add up too.
+        Centers are merged by index, so both estimators should have started from the same first centers
+        (``init=array``), or one from the centers of the other. The counts of 1 for the first centers add up
+        too.
 
         Parameters
         ----------
         other : MiniBatchKMeans
-            Fitted, with as many centers and features of the same type. It is not changed.
+            Fitted, with the same number of centers and features, and of the same type. It is not changed.
 
         Returns
         -------
@@ -203,11 +222,11 @@ class MiniBatchKMeans(StreamClusterer):
         Raises
         ------
         TypeError
-            For anything but a MiniBatchKMeans.
+            If `other` is not a MiniBatchKMeans.
         sklearn.exceptions.NotFittedError
-            When one of them has no centers yet.
+            If one of the two has no centers yet.
         ValueError
-            For centers of another shape or type; nothing has changed then.
+            If the centers differ in shape or type; nothing is changed then.
 
         Examples
         --------
@@ -224,7 +243,9 @@ class MiniBatchKMeans(StreamClusterer):
             raise TypeError(f"other must be a MiniBatchKMeans, got {_params.shown(other)}")
         for name, model in (("this", self), ("the other", other)):
             if "counts_" not in model.__dict__:
-                raise NotFittedError(f"{name} MiniBatchKMeans has no centers to merge yet")
+                raise NotFittedError(
+                    f"{name} MiniBatchKMeans has no centers to merge. Call fit or partial_fit."
+                )
         stream, state = self._stream_at_hand(), other._state_at_hand()
         assert stream is not None
         assert state is not None
@@ -252,26 +273,26 @@ class MiniBatchKMeans(StreamClusterer):
             problems.check(p.whole, "init_size", self.init_size, 1, other="None or ")
 
     def _n_starts(self) -> int:
-        """Give how often first centers are chosen."""
+        """Return the number of seedings."""
         if self.n_init != "auto":
             return int(self.n_init)
         blind = callable(self.init) or (isinstance(self.init, str) and self.init == "random")
         return BLIND_STARTS if blind else 1
 
     def _seeding_rows(self) -> int | None:
-        """Give how many rows first centers are chosen from, if that is said."""
+        """Return the number of rows in the seeding sample, if the user sets it."""
         if self.init_size is None or self.init_size >= self.n_clusters:
             return None if self.init_size is None else int(self.init_size)
         return 3 * int(self.n_clusters)
 
     def _seeding_of_fit(
         self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
-    ) -> tuple[str, npt.NDArray[Any] | None]:
+    ) -> str | npt.NDArray[Any]:
         starts = self._n_starts()
         if self.init_size is not None and self.init_size < self.n_clusters:
             warn(
-                f"init_size={self.init_size} should be at least n_clusters={self.n_clusters}: "
-                f"{self._seeding_rows()} is used instead",
+                f"init_size must be at least n_clusters={self.n_clusters}, got {self.init_size}. "
+                f"init_size={self._seeding_rows()} is used instead.",
                 RuntimeWarning,
             )
         if not callable(self.init):
@@ -284,7 +305,7 @@ class MiniBatchKMeans(StreamClusterer):
             return super()._seeding(source, rows, seed)
         if starts == 1 or source.access == "once":
             return super()._seeding(source, rows, seed)
-        # One generator for all starts, as those of KMeans have.
+        # All seedings share one generator, as in KMeans.
         random_state = _params.random_state_of(seed)
         sample, sample_weights = self._validation_rows(source, weights, random_state)
         threads = _params.threads(self.n_jobs, tell=False)
@@ -295,12 +316,13 @@ class MiniBatchKMeans(StreamClusterer):
             found = _core.inertia(sample, centers, sample_weights, None, self.metric, threads)
             if best is None or found < least:
                 best, least = centers, found
-        return "given", best
+        assert best is not None
+        return best
 
     def _validation_rows(
         self, source: Source, weights: npt.NDArray[np.float64] | None, random_state: np.random.RandomState
     ) -> tuple[Source, npt.NDArray[np.float64] | None]:
-        """Draw the rows, of weight above 0, that the starts of a callable are compared on."""
+        """Draw rows of positive weight, to compare the centers of a callable on."""
         n, k = source.shape[0], int(self.n_clusters)
         most = self._seeding_rows() or max(3 * int(self.batch_size), 16 * k)
         weighted = None if weights is None else np.flatnonzero(weights)
@@ -312,19 +334,8 @@ class MiniBatchKMeans(StreamClusterer):
             picked = weighted[picked]
         return some_rows(source, picked), None if weights is None else weights[picked]
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "n_clusters": int(self.n_clusters),
-            "batch_size": int(self.batch_size),
-            "max_iter": int(self.max_iter),
-            "tol": float(self.tol),
-            "max_no_improvement": None if self.max_no_improvement is None else int(self.max_no_improvement),
-            "reassignment_ratio": float(self.reassignment_ratio),
-            "half_life": None if self.half_life is None else float(self.half_life),
-            "n_init": self._n_starts(),
-            "init_size": self._seeding_rows(),
-            "threads": _params.threads(self.n_jobs, tell=False),
-        }
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        return {"n_init": self._n_starts(), "init_size": self._seeding_rows()}
 
     def _step_limit(self) -> int | None:
         if self._visited is None:

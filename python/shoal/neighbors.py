@@ -1,57 +1,59 @@
-"""Rows against a set of centers, and against each other."""
+"""Nearest neighbors: of rows among centers, and of rows among each other."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from . import _core, _params
-from ._base import as_source
-from ._spool import at_any_place
+from . import _core
+from ._common import params as _params
+from ._rows.checked import as_source
+from ._rows.spool import at_any_place
+from .typing import GraphMethod, Rows
 
 __all__ = ["knn_graph", "nearest"]
 
-METHODS = ("auto", "exact", "kd-tree", "ivf")
+METHODS: tuple[str, ...] = get_args(GraphMethod)
 
 
 def nearest(
-    X: Any, centers: npt.ArrayLike, *, n_nearest: int = 1, n_jobs: int | None = None
+    X: Rows, centers: npt.ArrayLike, *, n_nearest: int = 1, n_jobs: int | None = None
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
-    """Find the nearest centers of every row, by brute force at the speed of the processor.
+    """Find the nearest centers of every row by exhaustive search.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Anything that :meth:`shoal.KMeans.fit` takes.
+        Any input of :meth:`shoal.KMeans.fit`.
     centers : array-like of shape (n_centers, n_features)
-        Finite; rounded to the type that the rows are computed in.
+        Finite; rounded to the compute type of the rows.
     n_nearest : int, default=1
-        How many of them, at most the number of centers.
+        Number of centers per row, at most the number of centers.
     n_jobs : int or None
-        Threads; None: as many as for :class:`shoal.KMeans`.
+        Number of threads, as for :class:`shoal.KMeans`.
 
     Returns
     -------
     labels : ndarray of shape (n_samples,), or (n_samples, n_nearest) for `n_nearest` > 1, int32
-        Indices of centers, nearest first; the lower index wins a tie.
+        Indices of the centers, nearest first; the lower index wins a tie.
     sq_dists : ndarray of the same shape, float64
-        Squared Euclidean distances, differences and sums in float64.
+        Squared Euclidean distances; differences and sums in float64.
 
     Raises
     ------
     ValueError
-        For parameters, shapes or values that are refused.
+        If a parameter, shape or value is invalid.
     TypeError
-        For values that are no numbers.
+        If values are not numbers.
     MemoryError
-        When the result is larger than memory.
+        If the result is larger than memory.
 
     Notes
     -----
-    Costs ``2 n k d`` operations; no ``n x k`` matrix is made.
+    Costs ``2 n k d`` operations. No ``n x k`` matrix is made.
 
     Examples
     --------
@@ -64,68 +66,92 @@ def nearest(
     values = _params.centers("centers", centers, source.compute, (None, source.shape[1]))
     m = _params.whole("n_nearest", n_nearest, 1)
     if m > len(values):
-        raise _params.ParameterError(f"n_nearest={m} must be at most the number of centers, {len(values)}")
+        raise _params.ParameterError(
+            f"n_nearest must be at most the number of centers, {len(values)}, got {m}"
+        )
     return _core.nearest(source, values, m, "euclidean", _params.threads(n_jobs))
 
 
+@overload
 def knn_graph(
-    X: Any,
+    X: Rows,
     n_neighbors: int,
     *,
-    method: str = "auto",
+    method: GraphMethod = "auto",
+    recall: float = 0.95,
+    n_jobs: int | None = None,
+    return_info: Literal[False] = False,
+) -> csr_matrix: ...
+@overload
+def knn_graph(
+    X: Rows,
+    n_neighbors: int,
+    *,
+    method: GraphMethod = "auto",
+    recall: float = 0.95,
+    n_jobs: int | None = None,
+    return_info: Literal[True],
+) -> tuple[csr_matrix, dict[str, Any]]: ...
+def knn_graph(
+    X: Rows,
+    n_neighbors: int,
+    *,
+    method: GraphMethod = "auto",
     recall: float = 0.95,
     n_jobs: int | None = None,
     return_info: bool = False,
 ) -> Any:
-    """Find the nearest neighbours of every row among the others.
+    """Find the nearest neighbors of every row among the other rows.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Anything that :meth:`shoal.KMeans.fit` takes. An array, a sparse matrix and a mapped file are read
-        where they lie; ``"kd-tree"`` copies the rows. What can only be read in its order (Parquet, a callable
-        that gives blocks) is written to a temporary file first.
+        Any input of :meth:`shoal.KMeans.fit`. An array, a sparse matrix and a mapped file are read in place;
+        ``"kd-tree"`` copies the rows. Sequential sources (Parquet, a callable that returns blocks) are
+        written to a temporary file first.
     n_neighbors : int
-        Neighbours of a row, at least 1 and less than the number of rows.
+        Neighbors per row, at least 1 and less than the number of rows.
     method : {"auto", "exact", "kd-tree", "ivf"}, default="auto"
-        ``"exact"`` looks at all pairs of rows once, ``n**2 d`` operations. ``"kd-tree"`` is exact too, and
-        much faster for rows of few columns; not for sparse rows. ``"ivf"`` is approximate, for very many
-        rows: each looks into the cells of a k-means partition that are nearest to it. ``"auto"``: the tree
-        in few columns, else all pairs while that takes minutes at most, else ``"ivf"``.
+        - ``"exact"`` compares all pairs of rows once, ``n**2 d`` operations.
+        - ``"kd-tree"`` is exact too, and much faster for few columns; not for sparse rows.
+        - ``"ivf"`` is approximate, for very many rows: each row searches the nearest cells of a k-means
+          partition.
+        - ``"auto"``: the tree for few columns, else all pairs while that takes minutes at most, else
+          ``"ivf"``.
     recall : float, default=0.95
-        With ``"ivf"`` the share of the true neighbours to find, above 0 and at most 1: as many cells are
-        looked into as find it, with a margin, for a sample of 384 rows whose true neighbours are known.
+        For ``"ivf"``: fraction of the true neighbors to find, above 0 and at most 1. The number of cells to
+        search is chosen to reach it, with a margin, on a sample of 384 rows whose true neighbors are known.
     n_jobs : int or None
-        Threads; None: as many as for :class:`shoal.KMeans`. The result does not depend on it.
+        Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
     return_info : bool, default=False
-        Whether to say how it was done.
+        Whether to also return how the graph was computed.
 
     Returns
     -------
     graph : scipy.sparse.csr_matrix of shape (n_samples, n_samples), float64
-        Squared Euclidean distances of every row to its `n_neighbors` nearest others, nearest first, as
-        scikit-learn's graphs are stored. A row is no neighbour of its own, by its index; a duplicate of it
-        is, at distance 0, which is stored. Of equal distances the lower index comes first. As an affinity for
-        :class:`~shoal.LaplacianKModes` set ``graph.data[:] = 1`` first.
+        Squared Euclidean distances of every row to its `n_neighbors` nearest other rows, nearest first, in
+        the layout of scikit-learn's graphs. A row is never its own neighbor, but duplicates of it are, with a
+        stored distance of 0. Of equal distances the lower index comes first. To use the graph as an affinity
+        for :class:`~shoal.LaplacianKModes`, set ``graph.data[:] = 1`` first.
     info : dict
-        With `return_info`: ``method``, ``recall`` (1.0 of an exact method, else as measured on the sample),
-        ``n_cells`` and ``n_probes`` of ``"ivf"``.
+        Only with `return_info`: ``method``, ``recall`` (1.0 for an exact method, else measured on the
+        sample), ``n_cells`` and ``n_probes`` of ``"ivf"``.
 
     Raises
     ------
     ValueError
-        For parameters, shapes or values that are refused; for an iterator, whose rows can be read only once.
+        If a parameter, shape or value is invalid, or X is an iterator, which can be read only once.
     TypeError
-        For values that are no numbers.
+        If values are not numbers.
     MemoryError
-        When the result is larger than memory.
+        If the result is larger than memory.
 
     Notes
     -----
-    Memory beyond the rows and the result: ``16 n_neighbors`` bytes a row (20 with ``"kd-tree"``, which also
-    holds the rows twice; with ``"ivf"`` about 20 more for each cell that is looked into) and some dozens of
-    MB; no ``n x n`` matrix is made. Distances are differences and sums in float64; rows so large that these
-    may overflow are refused. An exact graph is the same whichever method makes it.
+    Memory beyond the rows and the result: ``16 n_neighbors`` bytes per row (20 with ``"kd-tree"``, which also
+    holds the rows twice; with ``"ivf"`` about 20 more for each searched cell) and some dozens of MB. No
+    ``n x n`` matrix is made. Distances are differences and sums in float64; rows so large that these may
+    overflow raise `ValueError`. All exact methods give the same graph.
 
     Examples
     --------
@@ -149,7 +175,7 @@ def knn_graph(
 
 
 def share_of(name: str, value: Any) -> float:
-    """Give `value` as a float, if it is above 0 and at most 1."""
+    """Return `value` as a float; raise an error unless it is above 0 and at most 1."""
     if not _params.is_number(value) or not 0 < value <= 1:
         raise _params.ParameterError(
             f"{name} must be a number above 0 and at most 1, got {_params.shown(value)}"

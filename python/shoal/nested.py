@@ -1,31 +1,33 @@
-"""Nested mini-batch k-means: batches that contain the ones before, up to all rows."""
+"""Nested mini-batch k-means: batches that grow up to all rows."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._centers import State
-from ._claims import Claims
+from ._common import params as _params
+from ._common.warn import warn
 from ._core import Run, Source, Step
-from ._streams import StreamClusterer
-from ._warn import warn
+from ._fit.centers import State
+from ._fit.partial import StreamClusterer
+from ._fit.saved import Claims
+from .typing import Bounds, Callbacks, Init, Memory, RandomState
 
 __all__ = ["NestedMiniBatchKMeans"]
 
-BOUNDS = ("auto", "elkan", "yinyang", "hamerly", "none")
+BOUNDS: tuple[str, ...] = get_args(Bounds)
 
 
 class NestedMiniBatchKMeans(StreamClusterer):
-    """K-means on growing batches: soon near the optimum, at a fixed point of Lloyd's algorithm in the end.
+    """K-means on nested batches that grow until they hold all rows.
 
-    A batch contains the batches before it, and every row of it has one vote, which moves with its label. The
-    batch doubles once the statistical error of every center exceeds `rho` times the center's last move; with
-    all rows in it, the run ends when no label changes. Only the rows in use are read.
+    Soon near the optimum, and in the end at a fixed point of Lloyd's algorithm. A batch contains all previous
+    batches. Every row counts once, in the cluster of its current label. The batch doubles once the
+    statistical error of every center exceeds `rho` times the last move of the center. With all rows in the
+    batch, the fit ends when no label changes. Only the rows of the current batch are read.
 
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
     with the same rows.
@@ -35,114 +37,122 @@ class NestedMiniBatchKMeans(StreamClusterer):
     n_clusters : int, default=8
         Number of clusters, at least 1 and at most the number of rows.
     init : str, array-like or callable, default="auto"
-        First centers, from the rows of the first batch, of distinct values as long as there are any.
-        ``"auto"`` is greedy k-means++ on these rows, or on a sample if they are many. Otherwise as for
-        :class:`KMeans`; a callable gets all rows.
+        First centers, chosen from the rows of the first batch, with distinct values while there are enough of
+        them. ``"auto"`` is greedy k-means++ on these rows, or on a sample if there are many. All other values
+        are as for :class:`KMeans`; a callable gets all rows.
     batch_size : int, default=5000
-        Rows of the first batch, at least 1. More than there are become all. Fewer than `n_clusters` become
-        ``10 * n_clusters``, with a warning.
-    rho : float, default=100.0
-        How much larger than its last move the statistical error of a center has to be for the batch to grow:
-        at least 0, or infinity. 0 doubles the batch at every step, infinity only when no label changes. 10
-        to 1000 are about equally good; without bounds, 10 is.
-    bounds : {"auto", "elkan", "yinyang", "hamerly", "none"}, default="auto"
-        How many lower bounds of distances are kept of a row to save others; results do not depend on it, bit
-        for bit. Distances are computed for panels of a few dozen centers at a time, and no bound stands for
-        less: ``"elkan"`` keeps one a panel, ``"yinyang"`` one for four panels, ``"hamerly"`` a single one,
-        ``"none"`` none. ``"auto"`` is ``"elkan"`` once few labels change, and none for short or sparse rows.
-        With less than they need of `bounds_memory`, more panels share one.
-    bounds_memory : str or int, default="1GB"
-        Most memory that bounds may take, in bytes or as ``"500MB"``. A warning says so when there is no room
-        for any of those that `bounds` names.
-    buffer_memory : str or int, default="1GB"
-        Most memory of rows that :meth:`partial_fit` keeps, each with 8 bytes for its weight.
+        Rows of the first batch, at least 1. At most the number of rows is used. A value below `n_clusters`
+        becomes ``10 * n_clusters``, with a warning.
     max_iter : int or None, default=None
-        Most steps; None: as many as it takes. 30 steps over a batch without a new lowest objective let it
-        grow, or end the run (``"patience"``).
+        Maximum number of steps; None: no limit. After 30 steps on the same batch without a new lowest
+        objective the batch grows, or the fit ends (``"patience"``).
+    random_state : int, RandomState, Generator or None, default=None
+        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+    Expert parameters
+        The parameters below are needed less often.
+    rho : float, default=100.0
+        The batch grows once the statistical error of every center is this many times its last move; at least
+        0, or infinity. 0 doubles the batch at every step, infinity only when no label changes. Values from 10
+        to 1000 are about equally good; without bounds, use 10.
+    bounds : {"auto", "elkan", "yinyang", "hamerly", "none"}, default="auto"
+        How many lower bounds of distances to keep per row, to skip distance computations. Results are
+        bit-identical for all values. Distances are computed for panels of a few dozen centers at a time, and
+        a bound covers at least one panel: ``"elkan"`` keeps one bound per panel, ``"yinyang"`` one per four
+        panels, ``"hamerly"`` one per row, ``"none"`` none. ``"auto"`` is ``"elkan"`` once few labels change,
+        and none for short or sparse rows. If `bounds_memory` is too small, more panels share a bound.
+    bounds_memory : str or int, default="1GB"
+        Memory budget for bounds, in bytes or as text such as ``"500MB"``. The fit warns if there is no room
+        for any of the bounds that `bounds` names.
+    buffer_memory : str or int, default="1GB"
+        Memory budget for the rows that :meth:`partial_fit` keeps, each with 8 bytes for its weight.
     tol : float, default=0.0
-        With all rows in the batch the run also ends when the squared length of the centers' move is at most
+        With all rows in the batch, the fit also ends when the squared length of the center shift is at most
         `tol` times the mean variance of the features (in the first batch).
     shuffle : bool, default=True
-        Batches are drawn from all rows. False: they are the first rows, which are then taken to be in random
-        order, and read as they lie: the choice for files that were shuffled. Rows that can only be read in
-        their order are always taken so, with a warning.
+        Whether to draw batches from all rows. False takes the first rows in file order and assumes that they
+        are in random order: use it for shuffled files. Sequential sources are always read in order, with a
+        warning.
     compute_labels : bool, default=True
-        A fit ends with `labels_` and `inertia_` of all rows, which may take a pass over them, and they are
-        there after :meth:`partial_fit`.
-    random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
+        Whether a fit ends with `labels_` and `inertia_` of all rows, which may take a pass over them, and
+        whether :meth:`partial_fit` provides both.
     n_jobs : int or None, default=None
-        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
-        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
-        depend on it.
+        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
+        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
+        :func:`shoal.config_context`). Results do not depend on it.
     verbose : int, default=0
-        1: a progress bar on stderr.
+        1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every step; a true result ends the run. See
+        Called as ``cb(estimator, step)`` after every step. A true result ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the type that rows are computed in.
+        Centers, in the compute type of the rows.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives. After
-        :meth:`partial_fit` those of the last batch, or of the last block of a stream. Can be assigned, as
-        `inertia_` can.
+        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``. After
+        :meth:`partial_fit`: labels of the last batch, or of the last block of a stream. Can be assigned, as
+        can `inertia_`.
     inertia_ : float
-        Sum of `sample_weight` times squared distance of all rows to their centers, differences and sums in
-        float64.
+        Weighted sum of squared distances of all rows to their centers; differences and sums in float64.
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of the rows of each cluster: those of `labels_` once a fit is over, of all votes before.
+        Weight of the rows in each cluster: according to `labels_` after the fit, over all counted rows during
+        the fit.
     n_iter_ : int
-        Steps.
+        Number of steps.
     batch_sizes_ : ndarray of int64
-        Rows of the batch, for each step of the fit.
+        Batch size of each step of the fit.
     rows_used_ : int
-        Rows of the last batch: no others were looked at.
+        Rows of the last batch. No other rows were read.
     rows_retired_ : int
-        Rows that are no longer looked at, but whose votes count; see :meth:`partial_fit`. The result is a
-        fixed point of Lloyd's algorithm only where there are none.
+        Rows that are no longer visited but still count in their cluster; see :meth:`partial_fit`. The result
+        is a fixed point of Lloyd's algorithm only if this is 0.
     history_ : structured ndarray of shape (n_steps,)
-        A row for every step of a fit: ``iteration, rows_seen, batch_size, objective`` (inertia of the batch),
-        ``center_shift, n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty while running).
+        One row per step of a fit: ``iteration, rows_seen, batch_size, objective`` (inertia of the batch),
+        ``center_shift, n_changed, n_distances, elapsed`` (seconds) and ``stop_reason`` (empty during the
+        fit).
     stop_reason_ : str or None
-        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"``, ``"patience"``;
-        None while running.
+        ``"labels-stable"``, ``"tolerance"``, ``"max-iter"``, ``"callback"``, ``"deadline"`` or
+        ``"patience"``; None during the fit.
     timings_ : dict of str to float
         Seconds by phase: ``seeding``, ``sweeps``, ``final``.
     init_ : str
-        What was used, ``"auto"`` resolved.
+        The seeding in use; ``"auto"`` resolved.
     bounds_ : str
-        The bounds in use at the end, which memory may have made fewer: ``"elkan"``, ``"yinyang"``,
-        ``"hamerly"``, ``"none"``.
+        The bounds in use at the end: ``"elkan"``, ``"yinyang"``, ``"hamerly"`` or ``"none"``. A small
+        `bounds_memory` leads to fewer bounds than asked for.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, when X has any that are strings.
+        Names of the features, if X has string names.
+
+    See Also
+    --------
+    KMeans : Exact k-means from the first sweep on.
+    MiniBatchKMeans : Batches of constant size, with bounded state on streams.
 
     Notes
     -----
-    Memory beyond the rows, for each row of the batch: 8 bytes of labels, 8 of row number while the batch is
-    not all rows, and 4 for every bound and two more. Rows of a batch are read in ascending order, whichever
-    were drawn. Rows with weights are all read in every step.
+    Memory beyond the rows, per row of the batch: 8 bytes for labels, 8 for the row number until the batch
+    holds all rows, and 4 for each bound and for two more values. Rows of a batch are read in ascending order,
+    also when they were drawn at random. Rows with weights are all read in every step.
 
-    The first centers matter where clusters differ much in size: random rows miss small clusters, and no
-    batch moves a center there. The mean inertia of three starts, above the lowest of all runs, was for
+    The first centers matter if clusters differ much in size: random rows miss small clusters, and no batch
+    moves a center there. The mean inertia of three starts, above the lowest of all runs, was for
     ``init="random"`` and ``init="auto"``: scaled network connections 25% and 2.7%, their logarithms 36% and
     1.4%, web requests 17% and 3.9%, terrain 2.9% and 0.5%, pixels 2.9% and 1.5%. On digits and SIFT
     descriptors, whose clusters are of similar size, both ended within 0.4% of the lowest, and
-    ``init="random"`` came to within 1% in 0.4 to 0.7 times the processor time: choose it there
+    ``init="random"`` came to within 1% in 0.4 to 0.7 times the processor time: choose it for such data
     (``benches/python/defaults.py``).
 
-    :meth:`partial_fit` keeps the rows that it is given, and batches grow over them as in a fit: rows wait to
-    be admitted by the rule for growth, never more of them than have a vote. A call makes a step, and more
-    while the batch grows. When the rows take `buffer_memory`, the older half of them retires: their votes
-    stay, but they are not looked at again. So do the rows of a :meth:`fit` that went before.
+    :meth:`partial_fit` keeps the rows that it receives, and batches grow over them as in a fit. New rows wait
+    until the growth rule admits them, and never more rows wait than are counted. A call makes one step, and
+    further steps while the batch grows. When the rows fill `buffer_memory`, the older half retires: these
+    rows still count in their cluster, but are not visited again. Rows of an earlier :meth:`fit` retire too.
 
-    An empty cluster keeps its place, and a :class:`~sklearn.exceptions.ConvergenceWarning` says so.
+    An empty cluster keeps its center, and the fit raises a :class:`~sklearn.exceptions.ConvergenceWarning`.
 
-    ``X`` must not be written to, by another thread, during a call.
+    No other thread may write to ``X`` during a call.
 
     References
     ----------
@@ -160,7 +170,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
     (4000, 1000.0)
     """
 
-    _begin = staticmethod(_core.nested)
+    _kind = "nested-kmeans"
+
+    _method = "nested"
     _unlimited = True
     shuffle: Any
 
@@ -172,20 +184,20 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "auto",
+        init: Init = "auto",
         batch_size: int = 5000,
         rho: float = 100.0,
-        bounds: str = "auto",
-        bounds_memory: str | int = "1GB",
-        buffer_memory: str | int = "1GB",
+        bounds: Bounds = "auto",
+        bounds_memory: Memory = "1GB",
+        buffer_memory: Memory = "1GB",
         max_iter: int | None = None,
         tol: float = 0.0,
         shuffle: bool = True,
         compute_labels: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -216,22 +228,8 @@ class NestedMiniBatchKMeans(StreamClusterer):
         if not isinstance(self.shuffle, (bool, np.bool_)):
             problems.add(f"shuffle must be True or False, got {p.shown(self.shuffle)}")
 
-    def _options(self) -> dict[str, Any]:
-        return {
-            "n_clusters": int(self.n_clusters),
-            "batch_size": int(self.batch_size),
-            "rho": float(self.rho),
-            "bounds": self.bounds,
-            "bounds_memory": _params.memory("bounds_memory", self.bounds_memory),
-            "buffer_memory": _params.memory("buffer_memory", self.buffer_memory),
-            "max_iter": None if self.max_iter is None else int(self.max_iter),
-            "tol": float(self.tol),
-            "shuffle": bool(self.shuffle),
-            "threads": _params.threads(self.n_jobs, tell=False),
-        }
-
     def _warn_of_small_batches(self, n: int | None = None) -> None:
-        """Warn of batches with fewer rows than clusters; `n` rows there are, if that is known."""
+        """Warn if batches have fewer rows than clusters; `n` is the number of rows."""
         k = int(self.n_clusters)
         if self.batch_size < k:
             rows = f"up to {10 * k}" if n is None else min(n, 10 * k)
@@ -240,16 +238,15 @@ class NestedMiniBatchKMeans(StreamClusterer):
                 RuntimeWarning,
             )
 
-    def _options_for(self, source: Source | None) -> dict[str, Any]:
+    def _options(self, source: Source | None) -> dict[str, Any]:
         in_order = source is not None and source.access != "random"
-        return self._options() | ({"shuffle": False} if in_order else {})
+        return {"shuffle": False} if in_order else {}
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         if self.shuffle and source.access != "random":
             warn(
-                "shuffle=True has no effect on rows that can only be read in their order: the batches begin "
-                "with the first rows. Write them in random order first (shoal.shuffle), or say with "
-                "shuffle=False that they are.",
+                "shuffle=True has no effect on a sequential source: the batches begin with the first rows. "
+                "Use shoal.shuffle first, or shuffle=False if the rows are in random order.",
                 RuntimeWarning,
             )
         self._warn_of_small_batches(source.shape[0])
@@ -263,7 +260,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     def _conclude(self, run: Any) -> None:
         super()._conclude(run)
-        # The first step has no bounds yet.
+        # The first step never has bounds.
         named = self.bounds not in ("auto", "none")
         if named and self.bounds_ == "none" and self.n_iter_ > 1:
             self._warn_if_boundless(f"bounds={self.bounds!r}")
@@ -285,6 +282,6 @@ class NestedMiniBatchKMeans(StreamClusterer):
 
     @property
     def batch_sizes_(self) -> npt.NDArray[np.int64]:
-        """Rows of the batch, for each step of the fit."""
+        """Batch size of each step of the fit."""
         sizes: npt.NDArray[np.int64] = self.history_["batch_size"]
         return sizes

@@ -1,8 +1,12 @@
-"""Pictures: grey images without any package, curves with matplotlib."""
+"""Pictures of results: energy curves and images of centers.
+
+:func:`curves` draws energies over time and over rows read; it needs matplotlib (extra ``plot``).
+:func:`centers_picture` arranges centers that are images, and :func:`write_png` writes grayscale images; both
+need only NumPy.
+"""
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
@@ -12,30 +16,31 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ._files import whole
+from ._common.files import whole
+from .typing import PathName
 
 __all__ = ["Curve", "centers_picture", "curves", "require_matplotlib", "write_png"]
 
-#: Points of a curve that can still be told apart.
+#: Largest number of points that are drawn with markers.
 MOST_MARKERS = 200
 
 
-def write_png(path: str | os.PathLike[str], grey: npt.NDArray[np.uint8]) -> None:
-    """Write a grey image as a PNG file, which appears whole or not at all.
+def write_png(path: PathName, grey: npt.NDArray[np.uint8]) -> None:
+    """Write a grayscale image to a PNG file, by way of a temporary file.
 
     Parameters
     ----------
-    path : str or os.PathLike
-        The file; one that exists is replaced.
+    path : str, bytes or os.PathLike
+        The file. An existing file is replaced.
     grey : ndarray of shape (height, width), uint8
-        0 is black, 255 is white.
+        The image; 0 is black, 255 is white.
 
     Raises
     ------
     ValueError
-        For an array of another type or shape.
+        If `grey` has another type or shape.
     OSError
-        When the file cannot be written.
+        If the file cannot be written.
 
     Examples
     --------
@@ -51,7 +56,7 @@ def write_png(path: str | os.PathLike[str], grey: npt.NDArray[np.uint8]) -> None
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    # Every line begins with the number of its filter; 0 is none.
+    # Every line of a PNG begins with its filter type; 0 is none.
     lines = np.zeros((height, width + 1), dtype=np.uint8)
     lines[:, 1:] = grey
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
@@ -63,18 +68,18 @@ def write_png(path: str | os.PathLike[str], grey: npt.NDArray[np.uint8]) -> None
 def centers_picture(
     centers: npt.NDArray[Any], shape: tuple[int, int], columns: int = 8, scale: int = 3
 ) -> npt.NDArray[np.uint8]:
-    """Lay out centers that are images, row by row, on one grey image.
+    """Arrange centers that are images on one grayscale image.
 
     Parameters
     ----------
     centers : ndarray of shape (n_centers, height * width)
-        Dark is low; the lowest value of all becomes black, the highest white.
+        The images. The lowest value becomes black, the highest white.
     shape : tuple of (int, int)
         Height and width of a center.
     columns : int, default=8
-        Centers side by side.
+        Number of centers per line.
     scale : int, default=3
-        Pixels of the image for one of a center, each way.
+        Width and height, in pixels, of one pixel of a center.
 
     Returns
     -------
@@ -100,27 +105,27 @@ def centers_picture(
 
 
 def require_matplotlib() -> None:
-    """Say what to install where matplotlib is missing.
+    """Raise if matplotlib is not installed.
 
     Raises
     ------
     ValueError
-        When it is.
+        If matplotlib is missing. The message says how to install it.
     """
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
-        raise ValueError("curves need matplotlib: pip install 'shoal[plot]'")
+        raise ValueError("curves need matplotlib: pip install 'shoal-cluster[plot]'")
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Energies of a model on its way, over what they cost.
+    """Energies of a model during a fit, with time and rows read.
 
     Parameters
     ----------
     label : str
-        What the legend says.
+        Label in the legend.
     seconds, rows, energy : array-like of shape (n_points,)
         Seconds spent, rows read, and the mean squared distance of a row to its center at that point.
     """
@@ -132,32 +137,32 @@ class Curve:
 
     @classmethod
     def of(cls, label: str, points: Iterable[Any]) -> Curve:
-        """Make one of points that have `seconds`, `rows` and `energy`."""
+        """Make a curve from objects with the attributes `seconds`, `rows` and `energy`."""
         every = [(point.seconds, point.rows, point.energy) for point in points]
         return cls(label, *zip(*every, strict=True))
 
 
-def curves(path: str | os.PathLike[str], lines: Sequence[Curve], title: str, *, excess: bool = False) -> None:
-    """Draw energies over seconds and over rows read as a PNG file, which appears whole or not at all.
+def curves(path: PathName, lines: Sequence[Curve], title: str, *, excess: bool = False) -> None:
+    """Draw energies over time and over rows read to a PNG file.
 
     Parameters
     ----------
-    path : str or os.PathLike
-        The file; one that exists is replaced.
+    path : str, bytes or os.PathLike
+        The file. It is written to a temporary name and renamed. An existing file is replaced.
     lines : sequence of Curve
-        At least one.
+        One or more curves.
     title : str
-        What stands above.
+        Title of the figure.
     excess : bool, default=False
-        Draw what the energies lie above the lowest of all instead, relative to it and on a logarithmic scale;
-        not where all are the same.
+        Draw ``energy / lowest - 1`` on a logarithmic scale instead, where `lowest` is the lowest energy of
+        all curves. Ignored if all energies are equal.
 
     Raises
     ------
     ValueError
-        When matplotlib is missing.
+        If matplotlib is missing.
     OSError
-        When the file cannot be written.
+        If the file cannot be written.
 
     Examples
     --------
@@ -169,17 +174,17 @@ def curves(path: str | os.PathLike[str], lines: Sequence[Curve], title: str, *, 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Without pyplot: nothing of the user's session is touched, and no screen is needed.
+    # Not pyplot, which would change the state of the user's session and may need a display.
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, sharey=True)
     lowest = min(float(np.min(line.energy)) for line in lines)
-    # All of them may be the same, and then there is nothing that a logarithm could show.
+    # If all energies are equal, a logarithmic scale shows nothing.
     excess_of_some = excess and max(float(np.max(line.energy)) for line in lines) > lowest
     for line in lines:
         energy = np.asarray(line.energy, dtype=np.float64)
         if excess_of_some:
-            # The lowest of all lies at minus infinity.
+            # The logarithm of the lowest energy is minus infinity.
             energy = np.where(energy > lowest, energy / (lowest or 1.0) - 1.0, np.nan)
         for axes, cost in ((left, line.seconds), (right, line.rows)):
             marker = "o" if len(energy) <= MOST_MARKERS else None

@@ -1,4 +1,4 @@
-"""First centers, as functions of their own."""
+"""Seedings: functions that choose the first centers."""
 
 from __future__ import annotations
 
@@ -7,64 +7,71 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._base import as_source
-from ._blocks import refuse_once
+from . import _core
+from ._common import params as _params
+from ._rows.checked import as_source
+from ._rows.streams import refuse_once
+from .typing import RandomState, Rows, Weights
 
 __all__ = ["afkmc2", "kmeans_parallel", "kmeans_plusplus"]
 
-#: Candidates of a chain at most: more would be all rows of most data, many times.
+#: Upper limit of `chain_length`. Longer chains would visit all rows of most data many times.
 LONGEST_CHAIN = 2**24
 
 
 def kmeans_plusplus(
-    X: Any,
+    X: Rows,
     n_clusters: int,
     *,
-    sample_weight: Any = None,
+    sample_weight: Weights = None,
     greedy: bool = True,
-    random_state: Any = None,
+    random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Choose first centers among the rows of X by k-means++.
 
-    Choose it for the best start at up to some hundred clusters; :func:`afkmc2` and
-    :func:`kmeans_parallel` come close to it at less cost where there are more, or where rows are
-    dear to read.
+    Gives the best starts for up to some hundred clusters. With more clusters, or if rows are slow to read,
+    :func:`afkmc2` and :func:`kmeans_parallel` are almost as good at a lower cost.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Anything that :meth:`shoal.KMeans.fit` takes.
+        Any input of :meth:`shoal.KMeans.fit`.
     n_clusters : int
         Number of centers, at least 1 and at most the number of rows.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
     greedy : bool, default=True
-        Draw ``2 + ln k`` candidates for each center and keep the best, as scikit-learn does; else one.
+        Whether to draw ``2 + ln k`` candidates per center and keep the best, as scikit-learn does. False
+        draws one.
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
-        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
+        Number of threads, as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The rows chosen, in the type that they are computed in.
+        The chosen rows, in their compute type.
     indices : ndarray of shape (n_clusters,), int64
-        Which rows they are: ``X[indices]``.
+        Row numbers of the centers: ``X[indices]``.
 
     Raises
     ------
     ValueError
-        For parameters, shapes or values that are refused.
+        If a parameter, shape or value is invalid.
     TypeError
-        For values that are no numbers.
+        If values are not numbers.
+
+    See Also
+    --------
+    afkmc2 : For many clusters; one pass over the rows.
+    kmeans_parallel : For rows that are slow to read; few passes.
 
     Notes
     -----
-    Costs up to ``n k d`` operations, times the number of candidates; many pairs are pruned by the triangle
-    inequality.
+    Costs up to ``n k d`` operations, times the number of candidates. The triangle inequality skips many
+    distance computations.
 
     References
     ----------
@@ -84,61 +91,66 @@ def kmeans_plusplus(
 
 
 def afkmc2(
-    X: Any,
+    X: Rows,
     n_clusters: int,
     *,
     chain_length: int = 200,
     adaptive: bool = True,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: Weights = None,
+    random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Choose first centers among the rows of X by AFK-MC2, which approximates k-means++ by short chains.
+    """Choose first centers by AFK-MC2, which approximates k-means++ by Markov chains.
 
-    Choose it for many clusters of many rows: it makes one pass over the rows, where k-means++ makes one for
-    each center, and starts about as low as ``kmeans_plusplus(greedy=False)``.
+    Choose it for many clusters and many rows: it makes one pass over the rows, while k-means++ makes one pass
+    per center. Its starts are about as good as those of ``kmeans_plusplus(greedy=False)``.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Anything that :meth:`shoal.KMeans.fit` takes.
+        Any input of :meth:`shoal.KMeans.fit`.
     n_clusters : int
         Number of centers, at least 1 and at most the number of rows.
     chain_length : int, default=200
-        Candidates for each center, at least 1. The longer the chains, the nearer their law comes to that of
-        k-means++; 20 are enough for most data. Far-off rows and clusters of very different sizes need more.
+        Candidates per center, at least 1. Longer chains approximate the distribution of k-means++ better; 20
+        are enough for most data. Distant rows and clusters of very different sizes need more.
     adaptive : bool, default=True
-        Draw candidates half by squared distance to the first center, half by weight. False: by weight alone
-        (K-MC2), without the pass over the rows; only for data without far-off rows.
+        Whether to draw half of the candidates by squared distance to the first center, and half by weight.
+        False draws all by weight (K-MC2), without the pass over the rows; only for data without distant rows.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
-        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
+        Number of threads, as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The rows chosen, in the type that they are computed in.
+        The chosen rows, in their compute type.
     indices : ndarray of shape (n_clusters,), int64
-        Which rows they are: ``X[indices]``. No row comes twice, and no place, as long as rows differ.
+        Row numbers of the centers: ``X[indices]``. No row is chosen twice, and no two centers are equal as
+        long as there are enough distinct rows.
 
     Raises
     ------
     ValueError
-        For parameters, shapes or values that are refused.
+        If a parameter, shape or value is invalid.
     TypeError
-        For values that are no numbers.
+        If values are not numbers.
+
+    See Also
+    --------
+    kmeans_plusplus : For up to some hundred clusters.
 
     Notes
     -----
-    Costs ``n d`` operations, and at most ``chain_length n_clusters**2 / 2`` distances. Chains are read from
-    their ends backwards, and only as far as what they end in depends on: where the first center
-    serves the rows ``s`` times as badly as all centers do, that is about ``s`` candidates.
+    Costs ``n d`` operations, and at most ``chain_length n_clusters**2 / 2`` distances. Chains are evaluated
+    backward from their end, and only as far as their last state depends on: if the cost of the rows with the
+    first center alone is ``s`` times their cost with all centers, this takes about ``s`` candidates.
 
-    Candidates are drawn by sums of the odds, of which only some are kept, rather than by the paper's alias
-    table, which would take 12 bytes a row: the law of the draws is the same.
+    Candidates are drawn from partial sums of the probabilities instead of the alias table of the paper, which
+    would take 12 bytes per row. The distribution of the draws is the same.
 
     References
     ----------
@@ -158,56 +170,60 @@ def afkmc2(
 
 
 def kmeans_parallel(
-    X: Any,
+    X: Rows,
     n_clusters: int,
     *,
     oversampling_factor: float = 2.0,
     n_rounds: int = 5,
-    sample_weight: Any = None,
-    random_state: Any = None,
+    sample_weight: Weights = None,
+    random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Choose first centers among the rows of X by k-means||, many at a time.
 
-    Choose it where a pass over the rows is dear, as it is for files larger than memory and for streams: it
-    makes `n_rounds` and one, where k-means++ makes one for each center. It measures more distances than that,
-    but many at a time. For many clusters :func:`afkmc2` is cheaper.
+    Choose it if a pass over the rows is expensive, as for files larger than memory and for streams. It makes
+    ``n_rounds + 1`` passes, while k-means++ makes one pass per center. It computes more distances, but many
+    at a time. For many clusters :func:`afkmc2` is cheaper.
 
     Parameters
     ----------
     X : rows of shape (n_samples, n_features)
-        Anything that :meth:`shoal.KMeans.fit` takes.
+        Any input of :meth:`shoal.KMeans.fit`.
     n_clusters : int
         Number of centers, at least 1 and at most the number of rows.
     oversampling_factor : float, default=2.0
-        How many rows join in each round, by the number of clusters: finite and above 0. Usual are 0.5 to 10.
+        Candidates per round, as a multiple of `n_clusters`; finite and above 0. Usual values are 0.5 to 10.
     n_rounds : int, default=5
-        How often rows join, at least 1.
+        Number of rounds, at least 1.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
-        Threads; None: as many as for :class:`shoal.KMeans`. The choice does not depend on it.
+        Number of threads, as for :class:`shoal.KMeans`. The choice does not depend on it.
 
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The rows chosen, in the type that they are computed in.
+        The chosen rows, in their compute type.
     indices : ndarray of shape (n_clusters,), int64
-        Which rows they are: ``X[indices]``.
+        Row numbers of the centers: ``X[indices]``.
 
     Raises
     ------
     ValueError
-        For parameters, shapes or values that are refused.
+        If a parameter, shape or value is invalid.
     TypeError
-        For values that are no numbers.
+        If values are not numbers.
 
-    Notes
-    -----
-    Each row that joined weighs what the rows do that it is nearest to, and greedy k-means++ chooses the
-    centers among them. When too few rows have joined, k-means++ over all rows goes on.
+    See Also
+    --------
+    kmeans_plusplus : For up to some hundred clusters.
+    afkmc2 : For many clusters.
+
+    Notes ----- Each candidate gets the weight of the rows that are nearest to it, and greedy k-means++
+    chooses the centers among the candidates. If there are too few candidates, k-means++ over all rows adds
+    the missing centers.
 
     References
     ----------
@@ -226,7 +242,7 @@ def kmeans_parallel(
 
 
 class How(NamedTuple):
-    """A seeding by its name, and its parameters as they were given; None: the usual ones."""
+    """A seeding by name with its parameters; None stands for the default."""
 
     name: str
     chain: Any = None
@@ -235,9 +251,15 @@ class How(NamedTuple):
 
 
 def chosen(
-    who: str, how: How, X: Any, n_clusters: Any, sample_weight: Any, random_state: Any, n_jobs: Any
+    who: str,
+    how: How,
+    X: Rows,
+    n_clusters: Any,
+    sample_weight: Weights,
+    random_state: Any,
+    n_jobs: Any,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], int]:
-    """Give centers, which rows they are, and the number of distances that were measured for them."""
+    """Return centers, their row numbers, and the number of distances computed."""
     p, problems = _params, _params.Problems()
     problems.check(p.whole, "n_clusters", n_clusters, 1)
     if how.chain is not None:

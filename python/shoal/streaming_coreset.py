@@ -1,4 +1,4 @@
-"""Few rows with weights that stand for a stream."""
+"""Coresets of streams: weighted rows that represent all rows so far."""
 
 from __future__ import annotations
 
@@ -13,59 +13,67 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from . import _core, _params
-from ._base import checked_rows, cloned, source_of
-from ._claims import Claims, need
-from ._outputs import MODELS, check_suffix
-from ._warn import warn
-from ._watch import watched
+from . import _core
+from ._common import params as _params
+from ._common.outputs import MODELS, check_suffix
+from ._common.warn import warn
+from ._fit.cloning import cloned
+from ._fit.saved import Claims, need
+from ._fit.watch import watched
+from ._rows.checked import checked_rows, source_of
+from ._rows.source import DataSource
 from .coreset import Coreset, coreset_of
-from .data import DataSource
+from .typing import Callbacks, PathName, RandomState, Rows, Weights
 
 __all__ = ["StreamingCoreset"]
 
-#: About so many bytes of a file or a memory map are a batch.
+#: Approximate size of a batch of a file or a memory map, in bytes.
 STEP_BYTES = 1 << 26
-#: What files of a coreset that goes on say that they are.
+#: The kind of file that holds an unfinished coreset.
 KIND = "streaming-coreset"
 
 
 class StreamingCoreset(BaseEstimator):
-    """A coreset of a stream, made in one pass and in bounded memory.
+    """A coreset of a stream, built in one pass and in bounded memory.
 
-    Rows are put together and reduced again and again (merge and reduce), so that at any time there is a
-    coreset of all rows so far. Those of several machines can be merged.
+    Rows are merged and reduced repeatedly, so that there is a coreset of all rows so far at any time.
+    Coresets of several machines can be merged.
 
-    Choose it for rows that can be read once, or that come by and by; for rows that can be read twice
-    :func:`lightweight_coreset` errs less at the same size.
+    Choose it for rows that can be read only once, or that arrive over time. For rows that can be read twice,
+    :func:`lightweight_coreset` has a smaller error at the same size.
 
     Parameters
     ----------
-    n_samples : int
-        Rows of the coreset. At most ``n_samples * (2 + log2(n / n_samples))`` rows are kept between two
-        batches, and a few times `n_samples` more while one is taken in.
+    n_samples : int, default=1000
+        Rows in the coreset. At most ``n_samples * (2 + log2(n / n_samples))`` rows are kept between two
+        batches, and a few times `n_samples` more while a batch is absorbed.
     random_state : int, RandomState, Generator or None, default=None
-        An int makes the draws repeatable. Coresets that are to be merged should have different ones.
+        An int makes the draws repeatable. Use different values for coresets that will be merged.
     n_jobs : int or None
-        Threads; None: as many as for :class:`shoal.KMeans`. The coreset does not depend on it.
+        Number of threads, as for :class:`shoal.KMeans`. The coreset does not depend on it.
     progress : bool, default=False
-        Whether :meth:`partial_fit` shows a line on stderr.
+        Whether :meth:`partial_fit` shows a progress line on stderr.
     callbacks : iterable of callables, optional
-        Called as ``callback(self, step)`` after each batch, those that streams and files are cut into too;
-        see :mod:`shoal.callbacks`, but for ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``, which
-        need a fit. `step` counts rows; there is no objective (NaN). A true result ends the
-        :meth:`partial_fit` that it comes from.
+        Called as ``callback(self, step)`` after each batch, including the batches into which streams and
+        files are cut; see :mod:`shoal.callbacks`. ``Checkpoint``, ``ValidationCurve`` and ``EarlyStopping``
+        need a fit and do not work here. `step` counts rows and has no objective (NaN). A true result ends the
+        current :meth:`partial_fit`.
 
     Attributes
     ----------
     n_features_in_ : int
-        Columns of a row.
+        Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, when X has any that are strings.
+        Names of the features, if X has string names.
     n_rows_ : int
         Rows so far.
     n_kept_ : int
-        Rows that are kept now.
+        Rows that are currently kept.
+
+    See Also
+    --------
+    lightweight_coreset : For rows that can be read twice.
+    MiniBatchKMeans : Cluster a stream directly.
 
     References
     ----------
@@ -88,10 +96,10 @@ class StreamingCoreset(BaseEstimator):
         self,
         n_samples: int = 1000,
         *,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         progress: bool = False,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_samples = n_samples
         self.random_state = random_state
@@ -99,29 +107,32 @@ class StreamingCoreset(BaseEstimator):
         self.progress = progress
         self.callbacks = callbacks
 
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Take rows in; a batch that is refused leaves everything as it was.
+    def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
+        """Add rows to the coreset.
 
-        Into which batches rows are cut does not matter.
+        The result does not depend on how the rows are cut into batches. A batch that raises an error changes
+        nothing.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
-            As for :meth:`shoal.KMeans.fit`; later batches are computed in the type of the first. Of a stream,
-            an iterator too, each block is a batch; a file or a memory map without weights is cut into batches
-            of about 64 MB.
+            As for :meth:`shoal.KMeans.fit`, and also an iterator. Later batches are computed in the type of
+            the first. Each block of a stream is a batch. A file or a memory map without weights is cut into
+            batches of about 64 MB.
         y : ignored
+            Present for scikit-learn compatibility.
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row, finite, at least 0, not all 0. None: 1, as it must be for a stream.
+            Weight of every row, finite, at least 0, not all 0. None: 1. Must be None for a stream.
 
         Returns
         -------
         self
+            The coreset.
 
         Raises
         ------
         ValueError, TypeError, OSError
-            For parameters, shapes or values that are refused.
+            If a parameter, shape or value is invalid, or a file cannot be read.
         """
         size, threads = self._checked()
         if isinstance(X, np.memmap):
@@ -137,8 +148,8 @@ class StreamingCoreset(BaseEstimator):
             raise
         return self
 
-    def _take_all(self, X: Any, sample_weight: Any, size: int, threads: int | None) -> None:
-        """Take rows in, in batches where they are no array."""
+    def _take_all(self, X: Rows, sample_weight: Weights, size: int, threads: int | None) -> None:
+        """Absorb X, in batches unless it is an array."""
         given = checked_rows(self, X, reset="_state" not in self.__dict__)
         rows = given if isinstance(given, DataSource) else None
         with watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
@@ -148,25 +159,30 @@ class StreamingCoreset(BaseEstimator):
                 return
             if sample_weight is not None:
                 raise ValueError(
-                    "sample_weight does not go with a stream here: call partial_fit with each of its blocks, "
-                    "and the weights of that block"
+                    "sample_weight must be None for a stream. Use partial_fit with each block and the "
+                    "weights of the block instead."
                 )
             first = 0
-            with nullcontext(_parts(rows)) if lies else rows._ahead() as blocks:
+            with nullcontext(_parts(rows)) if lies else rows._prefetched() as blocks:
                 for block in blocks:
                     try:
                         ended = self._take(block, None, size, threads, tell)
                     except ValueError as error:
-                        # It counts the rows of the block.
+                        # The message counts rows from the beginning of the block.
                         raise ValueError(f"block of X from row {first} on: {error}") from error
                     if ended:
                         break
                     first += len(block)
 
     def _take(
-        self, rows: Any, sample_weight: Any, size: int, threads: int | None, tell: Callable[[int], bool]
+        self,
+        rows: Any,
+        sample_weight: Weights,
+        size: int,
+        threads: int | None,
+        tell: Callable[[int], bool],
     ) -> bool:
-        """Take a batch in, whose features were checked; whether that is to be the last one."""
+        """Absorb one checked batch; return whether a callback asked to stop."""
         source = source_of(rows)
         weights = _params.weights(sample_weight, source.shape[0])
         state = self.__dict__.get("_state")
@@ -178,7 +194,7 @@ class StreamingCoreset(BaseEstimator):
         return tell(state.size[0] - before)
 
     def _begun_with(self, size: int, compute: str) -> _core.StreamingCoreset:
-        """Make the state of no rows yet."""
+        """Return a state without rows."""
         self._seed = _params.seed(self.random_state)
         return _core.StreamingCoreset(size, self._seed, compute)
 
@@ -187,23 +203,24 @@ class StreamingCoreset(BaseEstimator):
         self.n_rows_, self.n_kept_, self.n_features_in_ = state.size
 
     def merge(self, other: StreamingCoreset) -> Self:
-        """Take over the rows of another one, as if they had come after those of this one.
+        """Add the rows of another coreset after the rows of this one.
 
         Parameters
         ----------
         other : StreamingCoreset
-            With the same `n_samples`, of rows with the same number of columns and computed in the same type,
-            and with another `random_state`: a warning says so where it is the same. It stays as it is. Its
-            `indices` count on from the rows of this one.
+            Must have the same `n_samples`, number of features and compute type. It should have another
+            `random_state`; equal ones raise a warning. It is not changed. In the merged coreset, the
+            `indices` of its rows continue after the rows of this one.
 
         Returns
         -------
         self
+            The merged coreset.
 
         Raises
         ------
         ValueError, TypeError
-            For one that does not fit; this one is as it was then.
+            If `other` does not fit; nothing is changed then.
 
         Examples
         --------
@@ -217,7 +234,7 @@ class StreamingCoreset(BaseEstimator):
         if not isinstance(other, StreamingCoreset):
             raise TypeError(f"other must be a StreamingCoreset, got {type(other).__name__}")
         if other is self:
-            raise ValueError("a coreset cannot be merged with itself: its rows would count twice")
+            raise ValueError("other must be another coreset, got the same one: its rows would count twice")
         size, threads = self._checked()
         theirs = other.__dict__.get("_state")
         if theirs is None:
@@ -225,9 +242,7 @@ class StreamingCoreset(BaseEstimator):
         mine = self.__dict__.get("_state")
         own, names = (getattr(each, "feature_names_in_", None) for each in (self, other))
         if own is not None and names is not None and own.tolist() != names.tolist():
-            raise ValueError(
-                f"the other coreset is of the features {names.tolist()}, this one of {own.tolist()}"
-            )
+            raise ValueError(f"other must have the feature names {own.tolist()}, got {names.tolist()}")
         begun = mine is not None
         if mine is None:
             mine = self._begun_with(size, theirs.compute)
@@ -237,18 +252,19 @@ class StreamingCoreset(BaseEstimator):
             self.feature_names_in_ = names
         if self._seed == other._seed:
             warn(
-                "both coresets were drawn with one random_state: their errors are alike, not independent",
+                "both coresets were drawn with the same random_state, so their errors are not independent. "
+                "Use a different random_state for each.",
                 UserWarning,
             )
         return self
 
     def result(self) -> Coreset:
-        """Give the coreset of all rows so far; more can come afterwards.
+        """Return the coreset of all rows so far; more rows can follow.
 
         Returns
         -------
         Coreset
-            `n_samples` rows, or all of them with their own weights while there are no more.
+            `n_samples` rows, or all rows with their own weights while there are no more than that.
 
         Raises
         ------
@@ -259,26 +275,26 @@ class StreamingCoreset(BaseEstimator):
         return coreset_of(self._state.result(_params.threads(self.n_jobs, tell=False)), self.n_features_in_)
 
     def _begun(self) -> None:
-        """Refuse to go on before the first row."""
+        """Raise an error before the first row."""
         if "_state" not in self.__dict__:
-            raise NotFittedError("this StreamingCoreset has no rows yet: call partial_fit")
+            raise NotFittedError("this StreamingCoreset has no rows yet. Call partial_fit first.")
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write what is kept to a file that :func:`shoal.load` reads, to go on elsewhere.
+    def save(self, path: PathName) -> None:
+        """Write the state to a file, from which :func:`shoal.load` continues elsewhere.
 
         Parameters
         ----------
         path : str, bytes or os.PathLike
-            One safetensors file, which appears whole or not at all.
+            One safetensors file. It appears whole or not at all.
 
         Raises
         ------
         sklearn.exceptions.NotFittedError
             Before the first row.
         ValueError
-            For a suffix of another known format, such as ``.npy``.
+            If the suffix belongs to another format, such as ``.npy``.
         OSError
-            When the file cannot be written.
+            If the file cannot be written.
         """
         self._begun()
         check_suffix("path", path, MODELS)
@@ -290,7 +306,7 @@ class StreamingCoreset(BaseEstimator):
 
     @classmethod
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
-        """Make one of what a file holds."""
+        """Return a coreset from the arrays and texts of a file."""
         state = _core.StreamingCoreset.of_state(meta.get("compute", "float64"), KIND, arrays, meta)
         numbers = json.loads(meta["state"])
         size = int(numbers["n_samples"])
@@ -304,11 +320,11 @@ class StreamingCoreset(BaseEstimator):
         return made
 
     def __sklearn_clone__(self) -> Self:
-        """Make one without rows and with the same parameters; callbacks are copied where they can be."""
+        """Return one without rows and with the same parameters; callbacks are copied."""
         return cloned(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Give plain values and arrays."""
+        """Return the picklable state."""
         state = dict(super().__getstate__())
         kept = state.pop("_state", None)
         if kept is not None:
@@ -316,14 +332,21 @@ class StreamingCoreset(BaseEstimator):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take them back."""
+        """Restore a pickled state."""
         kept = state.pop("_kept", None)
         super().__setstate__(state)
         if kept is not None:
             self._state = _core.StreamingCoreset.of_state(*kept)
 
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Show the parameters, and how many rows came and are kept."""
+        parameters: str = super().__repr__(N_CHAR_MAX)
+        if "_state" not in self.__dict__:
+            return parameters
+        return f"{parameters} <n={self.n_rows_}, kept={self.n_kept_}>"
+
     def _checked(self) -> tuple[int, int | None]:
-        """Check the parameters: rows of the coreset, threads."""
+        """Check the parameters; return `n_samples` and the number of threads."""
         problems, found = _params.Problems(), list[Any]()
         problems.check(lambda: found.append(_params.whole("n_samples", self.n_samples, 1)))
         problems.check(lambda: found.append(_params.threads(self.n_jobs)))
@@ -332,14 +355,14 @@ class StreamingCoreset(BaseEstimator):
         known = self.__dict__.get("_size")
         if known not in (None, found[0]):
             raise ValueError(
-                f"n_samples={found[0]} differs from the n_samples={known} that rows were kept by: clone "
-                "this and begin anew"
+                f"n_samples must stay at {known} after the first rows, got {found[0]}. Clone the coreset to "
+                "start again with another value."
             )
         return found[0], found[1]
 
 
 def _parts(rows: DataSource) -> Iterator[DataSource]:
-    """Cut rows that lie somewhere into stretches."""
+    """Cut rows with random access into batches."""
     n, d = len(rows), rows.shape[1]
     step = max(1, STEP_BYTES // max(1, (rows.nbytes or 8 * n * d) // max(1, n)))
     return (rows.slice(first, min(n, first + step)) for first in range(0, n, step))

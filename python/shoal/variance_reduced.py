@@ -1,39 +1,41 @@
-"""Variance-reduced k-means: sweeps, and many small steps between them."""
+"""Variance-reduced k-means: sweeps with many small steps between them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _core, _params
-from ._centers import CenterClusterer, State
-from ._claims import Claims
+from . import _core
+from ._common import params as _params
 from ._core import Run, Source, Step
+from ._fit.centers import State
+from ._fit.clusterer import CenterClusterer
+from ._fit.saved import Claims
+from .typing import Callbacks, Init, RandomState, Variant
 
 __all__ = ["VarianceReducedKMeans"]
 
-VARIANTS = ("vrkm++", "vrkm")
-#: The largest epoch, in passes and in steps.
+VARIANTS: tuple[str, ...] = get_args(Variant)
+#: Upper limits of `epoch_size`: as a fraction of the rows, and in steps.
 MOST_PASSES = 1e6
 MOST_STEPS = 10**18
-#: Epochs that become longer.
+#: The value of `epoch_size` for epochs that double.
 DOUBLING = "doubling"
 
 
 class VarianceReducedKMeans(CenterClusterer):
-    """K-means by stochastic steps with reduced variance (VRKM and VRKM++, Zhao and others).
+    """K-means by variance-reduced stochastic steps (VRKM and VRKM++).
 
-    An epoch labels all rows, moves every center to the mean of its rows, and then makes steps with one random
-    row each. If the row keeps its label, its center moves back towards that mean. If its label changes, the
-    new center moves towards the row and the old center away from it. Only rows whose label changes add
+    An epoch labels all rows and moves every center to the mean of its rows. Then it makes steps with one
+    random row each. If the row keeps its label, its center moves back toward this mean. If its label changes,
+    the new center moves toward the row and the old center away from it. Only rows whose label changes add
     noise, so the learning rate can stay constant.
 
-    Triangle-inequality bounds skip most distance computations of the steps and change no label.
-
-    Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
-    with the same rows.
+    Triangle-inequality bounds skip most distance computations of the steps and change no label. Results are
+    bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file with the same
+    rows.
 
     Parameters
     ----------
@@ -41,102 +43,110 @@ class VarianceReducedKMeans(CenterClusterer):
         Number of clusters, at least 1 and at most the number of rows.
     init : str, array-like or callable, default="auto"
         First centers. As for :class:`~shoal.KMeans`.
-    variant : {"vrkm++", "vrkm"}, default="vrkm++"
-        ``"vrkm"`` measures the gradient of the sweep in a pass of its own and takes it from all centers at
-        every step, as in the first algorithm of the paper. That gradient is zero: centers are the same to
-        rounding, for much more work. It is there for comparisons.
-    learning_rate : float or "auto", default="auto"
-        How far a step goes, from 0 to 1. ``"auto"`` is ``3 * n_clusters / n_samples``, at most 0.05. The
-        paper takes ``n_clusters / n_samples`` and finds larger ones faster; with ten times that as much noise
-        stays in the centers as an epoch gains, and fits do not settle. An epoch that makes the inertia worse
-        by more than one percent is taken back, and the rate halved. 0 makes every epoch an iteration of
-        Lloyd's algorithm.
-    epoch_size : float, int or "doubling", default=1.0
-        Steps of an epoch: a float is a share of the rows, an int a number, at most 10**18. So 1.0 is as many
-        steps as there are rows, and 1 is a single step. 0 makes every epoch an iteration of Lloyd's
-        algorithm. ``"doubling"``: 2 in the first epoch, then twice as many as in the epoch before, up to as
-        many as there are rows; `tol` counts from there on.
     max_iter : int, default=50
-        Most epochs.
+        Maximum number of epochs.
     tol : float, default=1e-4
-        The fit ends when the inertia has fallen by less than this share in each of two epochs. 0: no such
-        rule.
-    polish : bool, default=True
-        Whether a fit whose last epoch made steps ends with one more sweep, so that the centers are means. A
-        loop over :meth:`iter_fit` that is left before its end keeps its centers, as an interrupt does.
+        The fit ends when the inertia has fallen by less than this fraction in each of two consecutive epochs.
+        0 switches this rule off.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes results repeatable. 64 bits are drawn from a generator at every fit.
+        An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
+    Expert parameters
+        The parameters below are needed less often.
+    variant : {"vrkm++", "vrkm"}, default="vrkm++"
+        ``"vrkm"`` computes the gradient of the sweep in a separate pass and subtracts it from all centers at
+        every step, as in the first algorithm of the paper. This gradient is zero, so the centers are equal up
+        to rounding, for much more work. It is meant for comparisons.
+    learning_rate : float or "auto", default="auto"
+        Length of a step, from 0 to 1. ``"auto"`` is ``3 * n_clusters / n_samples``, at most 0.05. The paper
+        takes ``n_clusters / n_samples`` and finds larger rates faster. With ten times that rate the noise in
+        the centers is as large as the gain of an epoch, and fits do not settle. An epoch that increases the
+        inertia by more than 1% is undone, and the rate is halved. 0 makes every epoch an iteration of Lloyd's
+        algorithm.
+    epoch_size : float, int or "doubling", default=1.0
+        Steps per epoch: a float is a fraction of the rows, an int a number of steps, at most 10**18. So 1.0
+        is as many steps as rows, and 1 is a single step. 0 makes every epoch an iteration of Lloyd's
+        algorithm. ``"doubling"``: 2 steps in the first epoch, then twice as many as in the previous epoch, up
+        to the number of rows; `tol` applies from there on.
+    polish : bool, default=True
+        Whether a fit whose last epoch made steps ends with one more sweep, so that the centers are means.
+        Leaving a loop over :meth:`iter_fit` early, or an interrupt, keeps the current centers.
     n_jobs : int or None, default=None
-        Threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all that the process may use;
-        -1: all that it may use. At most 4 a core, or 16 (see :func:`shoal.config_context`). Results do not
-        depend on it.
+        Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
+        process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
+        :func:`shoal.config_context`). Results do not depend on it.
     verbose : int, default=0
-        1: a progress bar on stderr.
+        1 shows a progress bar on stderr.
     callbacks : iterable of callables or None, default=None
-        Called as ``cb(estimator, step)`` after every epoch; a true result ends the fit. See
+        Called as ``cb(estimator, step)`` after every epoch. A true result ends the fit. See
         :mod:`shoal.callbacks`.
 
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features), float32 or float64
-        Centers, in the type that rows are computed in.
+        Centers, in the compute type of the rows.
     labels_ : ndarray of shape (n_samples,), int32
-        Nearest center of every row; the lower index wins a tie. What ``predict(X)`` gives.
+        Nearest center of every row; the lower index wins a tie. Equal to ``predict(X)``.
     inertia_ : float
-        Sum of `sample_weight` times squared distance of the rows to their centers.
+        Weighted sum of squared distances of the rows to their centers.
     counts_ : ndarray of shape (n_clusters,), float64
-        Weight of each cluster.
+        Weight of the rows in each cluster.
     learning_rate_ : float
-        The rate in the end: that of the beginning, ``"auto"`` resolved, unless it was halved.
+        The learning rate at the end: the first one, ``"auto"`` resolved, unless it was halved.
     n_iter_ : int
         Number of epochs.
     history_ : structured ndarray of shape (n_iter_,)
-        A row for every epoch: ``iteration, rows_seen`` (those of sweeps, and steps), ``batch_size,
-        objective, center_shift, n_changed, n_distances, elapsed`` and ``stop_reason``. The objective is the
-        inertia that the sweep of the epoch measured, before its centers moved.
+        One row per epoch: ``iteration, rows_seen`` (rows of sweeps, plus steps), ``batch_size, objective,
+        center_shift, n_changed, n_distances, elapsed`` and ``stop_reason``. The objective is the inertia that
+        the sweep of the epoch measured, before it moved the centers.
     stop_reason_ : str or None
-        ``"tolerance"``, ``"labels-stable"``, ``"max-iter"``, ``"callback"``, ``"deadline"``; None while
-        running.
+        ``"tolerance"``, ``"labels-stable"``, ``"max-iter"``, ``"callback"`` or ``"deadline"``; None during
+        the fit.
     timings_ : dict of str to float
         Seconds by phase: ``seeding``, ``sweeps`` (with their steps), ``final``.
     init_ : str
-        How the first centers were chosen, ``"auto"`` resolved.
+        The seeding in use; ``"auto"`` resolved.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the features, when X has any that are strings.
+        Names of the features, if X has string names.
 
-    Notes
-    -----
-    Choose it for 256 clusters or more, where time does not matter. From the same random rows (five sets of
-    10,000 or 20,000 rows, 6 starts each) its mean inertia was below that of converged exact k-means on all
-    five sets with 256 clusters (by 0.1% to 1.0%) and with 1,024 (by 0.05% to 0.3%). With 50 and 100 clusters
-    it was below on four of five (from 1.0% below to 0.6% above), with 20 on three of five (from 0.2% below to
-    0.4% above). A fit took 1.3 to 2.9 times the processor time of :class:`~shoal.KMeans`. Doubling epochs
-    take less time: 1.1 to 2.5 times. They ended below exact k-means on all five sets with 256 clusters, on
-    four with 100, on three with 50 and 1,024, and on two with 20 (``benches/python/defaults.py``).
+    See Also
+    --------
+    KMeans : Exact k-means, the better choice when time counts.
+    BackwardEulerKMeans : For a lower inertia with few clusters.
 
-    Choose :class:`~shoal.KMeans` where time counts: an epoch is worth many sweeps (13 of them 115 on
-    200,000 SIFT descriptors with 1000 clusters, 9 of them 43 on 10,000 images of 3072 columns with 100),
-    but costs two plain sweeps and more, where sweeps with bounds soon cost a tenth of one. To the inertia
-    that exact k-means ends with it took 1.7, 1.4 and 2.5 times as long as :class:`~shoal.KMeans` on these
-    three, and 0.6, 0.13 and 2.3 times as long as scikit-learn's. Classes of images are met about as well
-    after the same time (70,000 digits, 10 clusters, 3 seconds: accuracy 0.548, and 0.545 with
-    :class:`~shoal.KMeans`, 0.554 with :class:`~shoal.NestedMiniBatchKMeans`).
+    Notes ----- **When to use it.** Choose it for 256 clusters or more, when time does not matter. From the
+    same random rows (five sets of 10,000 or 20,000 rows, 6 starts each) its mean inertia was below that of
+    converged exact k-means on all five sets with 256 clusters (by 0.1% to 1.0%) and with 1,024 (by 0.05% to
+    0.3%). With 50 and 100 clusters it was below on four of five (from 1.0% below to 0.6% above), with 20 on
+    three of five (from 0.2% below to 0.4% above). A fit took 1.3 to 2.9 times the processor time of
+    :class:`~shoal.KMeans`. Doubling epochs take less time: 1.1 to 2.5 times. They ended below exact k-means
+    on all five sets with 256 clusters, on four with 100, on three with 50 and 1,024, and on two with 20
+    (``benches/python/defaults.py``).
 
-    Rows are drawn uniformly and with replacement, with `sample_weight` by weight. This needs rows that can be
-    had at random, in memory or a mapped file; a stream that can be repeated is drawn from in stretches of
-    some thousand rows, one after the other, which is not quite what the paper does, but takes bounded memory.
-    Rows that can be read once are refused.
+    Choose :class:`~shoal.KMeans` when time counts. An epoch is worth many sweeps (13 epochs 115 sweeps on
+    200,000 SIFT descriptors with 1000 clusters, 9 epochs 43 sweeps on 10,000 images of 3072 columns with 100
+    clusters). But an epoch costs more than two plain sweeps, while a sweep with bounds soon costs a tenth of
+    one. To reach the final inertia of exact k-means it took 1.4 times as long as :class:`~shoal.KMeans` on
+    the descriptors, 2.5 times as long on the images, and 1.7 times as long on ResNet-18 features with 257
+    clusters (0.13, 2.3 and 0.6 times as long as scikit-learn's k-means). On classes of images both are about
+    equally accurate after the same time (70,000 digits, 10 clusters, 3 seconds: accuracy 0.548, against 0.545
+    with :class:`~shoal.KMeans` and 0.554 with :class:`~shoal.NestedMiniBatchKMeans`).
 
-    An epoch costs a sweep, which bounds make cheaper as labels settle, and `epoch_size` steps, one after the
-    other: each a search of ``n_clusters`` distances where bounds do not tell the label, and none where they
-    do. ``variant="vrkm"`` adds a pass, and work on all values of all centers at every step.
+    **Rows.** Rows are drawn uniformly and with replacement, with `sample_weight` in proportion to their
+    weight. This needs random access: rows in memory or in a mapped file. From a re-readable stream, runs of
+    some thousand consecutive rows are drawn, one after the other. This differs slightly from the paper, but
+    takes bounded memory. An iterator, which can be read only once, raises `ValueError`.
 
-    An empty cluster keeps its place. Beyond the rows, memory is that of :class:`~shoal.KMeans`: labels before
-    and after a sweep (8 bytes a row, 8 more for weights), and bounds as ``algorithm="auto"`` has them there,
-    up to a gigabyte. Beside these, 24 bytes for every value of a center, 16 MB for rows that were drawn, and
-    with weights an eighth of a byte a row to draw by.
+    **Cost.** An epoch costs one sweep, which bounds make cheaper as labels settle, and `epoch_size`
+    sequential steps. A step searches ``n_clusters`` distances if the bounds do not determine the label, and
+    none if they do. ``variant="vrkm"`` adds one pass, and an update of all centers at every step.
+
+    An empty cluster keeps its center.
+
+    **Memory** beyond the rows is that of :class:`~shoal.KMeans`: labels before and after a sweep (8 bytes per
+    row, 8 more for weights), and bounds as with ``algorithm="auto"`` there, up to 1 GB. In addition: 24 bytes
+    for every value of a center, 16 MB for drawn rows, and with weights one eighth of a byte per row.
 
     References
     ----------
@@ -155,25 +165,30 @@ class VarianceReducedKMeans(CenterClusterer):
     16.0
     """
 
+    _kind = "variance-reduced-kmeans"
+
     learning_rate_: float
-    #: Whether every step measures all distances: for tests and benchmarks.
+    #: Whether every step computes all distances; for tests and benchmarks.
+    _method = "variance-reduced"
+    _hidden = ("search_always",)
+    _auto = ("learning_rate",)
     _search_always = False
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
-        init: Any = "auto",
-        variant: str = "vrkm++",
-        learning_rate: float | str = "auto",
-        epoch_size: float | str = 1.0,
+        init: Init = "auto",
+        variant: Variant = "vrkm++",
+        learning_rate: float | Literal["auto"] = "auto",
+        epoch_size: float | Literal["doubling"] = 1.0,
         max_iter: int = 50,
         tol: float = 1e-4,
         polish: bool = True,
-        random_state: Any = None,
+        random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
-        callbacks: Any = None,
+        callbacks: Callbacks = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -192,7 +207,7 @@ class VarianceReducedKMeans(CenterClusterer):
         p = _params
         super()._rules(problems)
         problems.check(p.one_of, "variant", self.variant, VARIANTS)
-        rate = self.learning_rate
+        rate: Any = self.learning_rate
         known = rate == "auto" if isinstance(rate, str) else p.is_number(rate) and 0 <= rate <= 1
         if not known:
             problems.add(f"learning_rate must be 'auto' or a number from 0 to 1, got {p.shown(rate)}")
@@ -201,8 +216,8 @@ class VarianceReducedKMeans(CenterClusterer):
         doubling = isinstance(size, str) and size == DOUBLING
         if not doubling and not (p.is_number(size) and 0 <= size <= most):
             problems.add(
-                f"epoch_size must be a whole number of steps up to {MOST_STEPS:.0e}, a share of the rows "
-                f"as a float up to {MOST_PASSES:g}, of at least 0, or {DOUBLING!r}, got {p.shown(size)}"
+                f"epoch_size must be an integer from 0 to {MOST_STEPS:.0e} (steps), a float from 0 to "
+                f"{MOST_PASSES:g} (fraction of the rows) or {DOUBLING!r}, got {p.shown(size)}"
             )
         if not isinstance(self.polish, (bool, np.bool_)):
             problems.add(f"polish must be True or False, got {p.shown(self.polish)}")
@@ -211,43 +226,23 @@ class VarianceReducedKMeans(CenterClusterer):
         self,
         source: Source,
         weights: npt.NDArray[np.float64] | None,
-        seeding: str,
-        centers: npt.NDArray[Any] | None,
+        init: str | npt.NDArray[Any],
         seed: int,
         state: State | None = None,
     ) -> Run:
-        """Make a run, from its beginning or from a state."""
-        steps = _params.is_whole(self.epoch_size)
-        share = _params.is_number(self.epoch_size) and not steps
-        return _core.variance_reduced(
-            source,
-            n_clusters=int(self.n_clusters),
-            seeding=seeding,
-            centers=centers,
-            variant=self.variant,
-            learning_rate=None if isinstance(self.learning_rate, str) else float(self.learning_rate),
-            epoch_share=float(self.epoch_size) if share else None,
-            epoch_steps=int(self.epoch_size) if steps else None,
-            max_iter=int(self.max_iter),
-            tol=float(self.tol),
-            polish=bool(self.polish),
-            search_always=self._search_always,
-            seed=seed,
-            threads=_params.threads(self.n_jobs, tell=False),
-            weights=weights,
-            state=state,
-        )
+        """Return a run, from the beginning or from a stored state."""
+        params = self._run_params(init, seed, search_always=self._search_always)
+        return _core.start(self._method, source, params, weights=weights, state=state)
 
     def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
         seed = _params.seed(self.random_state)
-        seeding, centers = self._seeding(source, rows, seed)
-        return self._start(source, weights, seeding, centers, seed)
+        return self._start(source, weights, self._seeding(source, rows, seed), seed)
 
     def _resumed_run(
         self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
     ) -> Run:
-        # Seed and centers are in the state already.
-        return self._start(source, weights, "auto", None, 0, state)
+        # The state holds the seed and the centers.
+        return self._start(source, weights, "auto", 0, state)
 
     def _update(self, run: Any, step: Step | None) -> None:
         super()._update(run, step)

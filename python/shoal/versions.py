@@ -1,4 +1,4 @@
-"""What this machine and installation look like, for reports."""
+"""Versions of the installation and properties of the machine, for bug reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from . import _core
-from ._params import threads
+from ._common.params import threads
 
 __all__ = ["show_versions"]
 
@@ -16,7 +16,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "joblib", "pandas", "polars", "pya
 
 
 def processor() -> str:
-    """Name of the CPU, as far as the system tells it."""
+    """Return the name of the CPU, if the system reports it."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
             named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -26,7 +26,7 @@ def processor() -> str:
 
 
 def installed(package: str) -> str:
-    """Version of a package, or that it is not there."""
+    """Return the version of a package, or "not installed"."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -34,7 +34,7 @@ def installed(package: str) -> str:
 
 
 def threads_in_use() -> str:
-    """Give the number of threads, or why there is none."""
+    """Return the number of threads, or the reason why it is unknown."""
     try:
         return str(threads(None) or _core.available_threads())
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Files of rows: as they come, or in random order."""
+"""Files of rows: write blocks to a file, or shuffle rows on disk."""
 
 from __future__ import annotations
 
@@ -10,49 +10,59 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import _core, _params
-from ._files import check_place
-from ._outputs import ARRAYS, check_suffix
-from ._params import ParameterError
-from .data import BLOCK_BYTES, DataSource, open, open_path, refuse_over
+from . import _core
+from ._common import params as _params
+from ._common.files import check_place
+from ._common.outputs import ARRAYS, check_suffix
+from ._common.params import ParameterError
+from ._rows.opening import open_path
+from ._rows.overwriting import refuse_over
+from ._rows.source import BLOCK_BYTES, DataSource
+from .data import open
+from .typing import Memory, PathName, RandomState, Rows
 
 __all__ = ["shuffle", "write"]
 
-#: Below this there is no room for the blocks that rows come in.
+#: Lower limit of `memory_limit`; the blocks of the source need this much.
 LEAST_MEMORY = 1_000_000
-#: Of the rows' own bytes: what a key for each row and the buckets' uneven lengths take besides, at most.
+#: Disk space of the buckets, at most, relative to the rows: they hold keys and differ in length.
 SPARE = 1.25
 
 
-def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
-    """Write rows to an ``.npy`` file, a block at a time, and open it.
+def write(blocks: Rows, out: PathName) -> DataSource:
+    """Write blocks of rows to an ``.npy`` file and open it.
 
     Parameters
     ----------
     blocks : rows
-        Anything that :func:`shoal.open` takes: an iterator of blocks, above all. All blocks must have the
-        same number of columns and one type, which is that of the file (``float32`` for ``bfloat16``).
+        Any input of :func:`shoal.open`, typically an iterator of blocks. All blocks must have the same number
+        of columns and the same type. The file has this type too (``float32`` for ``bfloat16``).
     out : str or os.PathLike
-        The file, which ends in ``.npy``. It appears whole or not at all; one that exists is replaced.
+        The file; the name must end in ``.npy``. An existing file is replaced. The file appears whole or not
+        at all.
 
     Returns
     -------
     DataSource
-        The file, opened.
+        The opened file.
 
     Raises
     ------
     ValueError, TypeError
-        For blocks that are not alike, another number of rows than the source announced, no rows at all, or
-        sparse rows. An older file is as it was then.
+        If the blocks differ in columns or type, if the number of rows differs from the announced one, or if
+        there are no rows or sparse rows. An existing file is not changed then.
     OSError
-        When the file cannot be written.
+        If the file cannot be written.
+
+    See Also
+    --------
+    shuffle : Write the rows in random order.
 
     Notes
     -----
-    A process that is killed leaves a temporary file beside `out`, whose name begins with ``.shoal-``. The
-    next run that writes `out` removes it; ``shoal info DIR --clean`` removes all such files in a folder.
-    Files of a live process are locked, and stay.
+    A killed process leaves a temporary file next to `out`, whose name begins with ``.shoal-``. The next call
+    that writes `out` removes it; ``shoal info DIR --clean`` removes all such files in a folder. Files of a
+    running process are locked, and are not removed.
 
     Examples
     --------
@@ -66,7 +76,7 @@ def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
     name = _output_of(out)
     rows = _rows_of(blocks, name)
     writer = _core.NpyWriter(name, rows.dtype.name, rows.shape[1])
-    with contextlib.closing(writer), rows._ahead() as ahead:
+    with contextlib.closing(writer), rows._prefetched() as ahead:
         for block in ahead:
             writer.append(block)
         writer.finish()
@@ -74,52 +84,54 @@ def write(blocks: Any, out: str | os.PathLike[str]) -> DataSource:
 
 
 def shuffle(
-    source: Any,
-    out: str | os.PathLike[str],
+    source: Rows,
+    out: PathName,
     *,
-    random_state: Any = None,
-    memory_limit: str | int = "1GB",
+    random_state: RandomState = None,
+    memory_limit: Memory = "1GB",
     progress: bool = False,
 ) -> DataSource:
-    """Write rows in a uniformly random order to an ``.npy`` file, in bounded memory, and open it.
+    """Write rows in uniformly random order to an ``.npy`` file and open it.
 
-    Every order of the rows is equally likely. Which one it is depends on the seed alone: neither on
-    `memory_limit` nor on the blocks that the rows come in.
+    Every order is equally likely. The order depends only on the seed, neither on `memory_limit` nor on the
+    block size of the source. Memory is bounded.
 
     Parameters
     ----------
     source : rows
-        Anything that :func:`shoal.open` takes, streams that can be read once too; it is read once.
+        Any input of :func:`shoal.open`, including streams that can be read only once. It is read once.
     out : str or os.PathLike
-        The file, which ends in ``.npy``, of the same type (``float32`` for ``bfloat16``). It appears whole or
-        not at all; one that exists is replaced.
+        The file; the name must end in ``.npy``. It has the type of the rows (``float32`` for ``bfloat16``).
+        An existing file is replaced. The file appears whole or not at all.
     random_state : int, RandomState, Generator or None, default=None
-        An int (0 to 2**64 - 1) makes the order repeatable. 64 bits are drawn from a generator.
+        An int (0 to 2**64 - 1) makes the order repeatable. Every call draws 64 bits from a generator.
     memory_limit : int or str, default="1GB"
-        Memory to use, as bytes or as text such as ``"500MiB"``, at least 1 MB.
+        Memory budget, in bytes or as text such as ``"500MiB"``, at least 1 MB.
     progress : bool, default=False
-        Whether to show a line on stderr that says how far it is.
+        Whether to show a progress line on stderr.
 
     Returns
     -------
     DataSource
-        The file, opened.
+        The opened file.
 
     Raises
     ------
     ValueError, TypeError
-        For parameters and rows that are refused, sparse ones among them, and for another number of rows than
-        the source announced.
+        If a parameter is invalid, if the rows are sparse or otherwise invalid, or if the number of rows
+        differs from the announced one.
     OSError
-        When there is no space left, which is looked at first where the number of rows is known, or the file
-        cannot be written. Nothing is left behind then.
+        If there is not enough disk space, which is checked first if the number of rows is known, or if the
+        file cannot be written. No files are left behind then.
 
-    Notes
-    -----
-    Rows that do not fit into memory are read once, and written and read twice: dealt out at random to buckets
-    in a folder beside `out`, then put in order a bucket at a time. The folder takes as much space as the rows
-    and 8 bytes for each, and is emptied while the file is written. What a killed process leaves of it is
-    removed as for :func:`shoal.write`.
+    See Also
+    --------
+    write : Write the rows in their order.
+
+    Notes ----- Rows that do not fit into memory are read once, and then written and read twice. They are
+    distributed at random to buckets in a folder next to `out`, and then put in order bucket by bucket. The
+    folder takes as much space as the rows plus 8 bytes per row, and is emptied while the file is written. If
+    the process is killed, the leftovers are removed as for :func:`shoal.write`.
 
     References
     ----------
@@ -143,11 +155,11 @@ def shuffle(
     n, d = rows.shape
     _check_space(rows, name, limit)
     width = d * rows.dtype.itemsize
-    # Those of a stream come as they are.
+    # A stream sets its own block size.
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
     with contextlib.closing(writer), _Progress(n if progress else None, on=progress) as show:
-        with rows._ahead(block) as ahead:
+        with rows._prefetched(block) as ahead:
             for each in ahead:
                 writer.append(each)
                 show(len(each))
@@ -164,29 +176,29 @@ def _memory(memory_limit: Any) -> int:
     return limit
 
 
-def _output_of(out: str | os.PathLike[str]) -> str:
-    """Give the name of a file that can be written, before any row is read for it."""
+def _output_of(out: PathName) -> str:
+    """Return the name of the output file; raise if it cannot be written."""
     check_suffix("out", out, ARRAYS)
     check_place(out)
     return os.fsdecode(out)
 
 
 def _rows_of(source: Any, name: str) -> DataSource:
-    """Open what is to be written to the file `name`."""
+    """Open the rows that will be written to the file `name`."""
     rows = open(source)
     if rows.sparse:
         raise TypeError(
-            "sparse rows cannot be written as .npy, which would hold all of their zeros: shuffle the matrix "
-            "itself (X[rng.permutation(X.shape[0])]), and keep it with scipy.sparse.save_npz"
+            "rows must be dense, got sparse rows: an .npy file would hold all of their zeros. Shuffle the "
+            "matrix itself with X[rng.permutation(X.shape[0])], and save it with scipy.sparse.save_npz."
         )
     if rows.shape[0] == 0:
-        raise ValueError(f"there are no rows to write: X has shape {rows.shape}")
+        raise ValueError(f"X must have at least one row, got shape {rows.shape}")
     refuse_over(rows, "out", name)
     return rows
 
 
 def _check_space(rows: DataSource, name: str, limit: int) -> None:
-    """Refuse what the disk has no space for, where that can be told."""
+    """Raise an error if the disk has too little space, as far as this is known."""
     n, size = rows.shape[0], rows.nbytes
     if n is None or size is None:
         return
@@ -194,12 +206,12 @@ def _check_space(rows: DataSource, name: str, limit: int) -> None:
     free = shutil.disk_usage(Path(name).parent).free
     if free < need:
         raise OSError(
-            errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {need} bytes are needed, {free} are free", name
+            errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: needs {need} bytes, {free} bytes are free", name
         )
 
 
 class _Progress:
-    """A line on stderr: by tqdm where it is installed, else plain text. Each row counts twice."""
+    """A progress line on stderr, by tqdm if installed; every row counts twice."""
 
     def __init__(self, rows: int | None, *, on: bool) -> None:
         self._total = None if rows is None else 2 * rows
@@ -218,7 +230,7 @@ class _Progress:
         return self
 
     def __call__(self, rows: int) -> None:
-        """So many more are done."""
+        """Count `rows` more rows."""
         self._done += rows
         if self._bar is not None:
             self._bar.update(rows)

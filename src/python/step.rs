@@ -92,7 +92,7 @@ impl Step {
     fn __repr__(&self) -> String {
         let reason = self.stop_reason.as_ref().map_or("None".to_owned(), |reason| format!("'{reason}'"));
         format!(
-            "Step(iteration={}, objective={:e}, center_shift={:e}, n_changed={}, elapsed={:.3}, stop_reason={reason})",
+            "Step(iteration={}, objective={:.6e}, center_shift={:.3e}, n_changed={}, elapsed={:.3}, stop_reason={reason})",
             self.iteration, self.objective, self.center_shift, self.n_changed, self.elapsed
         )
     }

@@ -1,4 +1,4 @@
-//! Bounded sweeps against plain ones: the same labels, sums and steps, bit for bit.
+//! Bounded sweeps give bit-identical labels, sums and steps to plain sweeps.
 
 use proptest::prelude::*;
 use shoal::data::{AnySource, Dense, Own, Weighted};
@@ -6,35 +6,22 @@ use shoal::fit::StopReason;
 use shoal::kmeans::{Bounds, KMeansParams, KMeansRun, NestedParams};
 use shoal::{Algorithm, Executor, KMeans, Metric, NestedMiniBatch, Seeding};
 
-/// A small generator, so that nothing here rests on the crate's own.
-struct Draws(u64);
+use crate::common::Draws;
 
-impl Draws {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    /// At least 0, below 1.
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-/// Rows of one kind.
+/// Kinds of test data.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Loose clusters.
+    /// Overlapping clusters.
     Blobs,
-    /// Small integers: full of ties and duplicates.
+    /// Small integers with many ties and duplicates.
     Ties,
-    /// Blobs 1e4 away from the origin.
+    /// Clusters at a distance of 1e4 from the origin.
     Far,
-    /// Blobs times 1e25.
+    /// Clusters scaled by 1e25.
     Huge,
-    /// Blobs times 1e-25.
+    /// Clusters scaled by 1e-25.
     Tiny,
-    /// Few distinct rows: empty clusters are moved.
+    /// Few distinct rows, so that empty clusters are relocated.
     Few,
 }
 
@@ -65,7 +52,7 @@ fn rows(kind: Kind, n: usize, d: usize, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// All steps with the labels and centers after each, the labels in the end, and the inertia.
+/// The labels and centers after each step, the final labels, and the inertia.
 type Trace = (Vec<Vec<u64>>, Vec<u32>, u64);
 
 fn steps(params: &KMeansParams, cx: &Executor, source: AnySource<'_>) -> Trace {
@@ -150,7 +137,7 @@ impl Case<'_> {
 }
 
 #[test]
-fn every_kind_of_data() {
+fn bounded_sweeps_equal_plain_sweeps_on_every_kind_of_data() {
     for (at, kind) in KINDS.into_iter().enumerate() {
         for (n, d, k) in [
             (3000, 20, 150),
@@ -174,7 +161,7 @@ fn every_kind_of_data() {
     }
 }
 
-/// The distances that a fit measures, relative to those of all its sweeps.
+/// The distances that a fit measures, relative to plain sweeps.
 fn measured(algorithm: Algorithm, values: &[f32], d: usize, k: usize) -> f64 {
     let dense = Dense::new(values, d).unwrap();
     let source = &f32::own(&dense);
@@ -190,8 +177,8 @@ fn measured(algorithm: Algorithm, values: &[f32], d: usize, k: usize) -> f64 {
 }
 
 #[test]
-fn auto_takes_bounds_for_few_clusters() {
-    // Blobs that run into each other, so that a fit takes dozens of sweeps.
+fn auto_uses_bounds_for_few_clusters() {
+    // Overlapping clusters, so that a fit takes dozens of sweeps.
     let loose = |n: usize, d: usize| -> Vec<f32> {
         let mut draws = Draws::new(1);
         let middles: Vec<f64> = (0..40 * d).map(|_| 8.0 * draws.unit()).collect();
@@ -209,8 +196,8 @@ fn auto_takes_bounds_for_few_clusters() {
 }
 
 #[test]
-fn auto_takes_no_bounds_that_rounding_blurs() {
-    // One column is so wide that tile values lose what the others say.
+fn auto_uses_no_bounds_if_rounding_dominates() {
+    // One column is so large that f32 tile values lose the digits of the other columns.
     for (n, d, k) in [(3000, 40, 60), (6000, 5, 60)] {
         let mut draws = Draws::new(2);
         let mut value =
@@ -221,7 +208,7 @@ fn auto_takes_no_bounds_that_rounding_blurs() {
 }
 
 #[test]
-fn weights() {
+fn bounded_sweeps_equal_plain_sweeps_with_weights() {
     let (n, d, k) = (2500, 24, 100);
     let values = rows(Kind::Blobs, n, d, 5);
     let weights: Vec<f64> = (0..n).map(|i| [0.0, 0.3, 1.0, 2.5][i % 4]).collect();
@@ -244,7 +231,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_shape(n in 1usize..2600, d in 1usize..70, k in 1usize..140, kind in 0..KINDS.len(), single: bool, seed in 0u64..1000) {
+    fn bounded_sweeps_equal_plain_sweeps_for_any_shape(n in 1usize..2600, d in 1usize..70, k in 1usize..140, kind in 0..KINDS.len(), single: bool, seed in 0u64..1000) {
         let k = k.min(n);
         let values = rows(KINDS[kind], n, d, seed);
         let case = Case { n, d, k, values: &values, weights: None, single, metric: Metric::Euclidean, seed };
@@ -252,7 +239,7 @@ proptest! {
     }
 }
 
-/// The steps of a nested fit, with centers after each; the labels in the end, the inertia.
+/// The steps of a nested fit with the centers after each, the final labels, and the inertia.
 fn nested_steps(params: &NestedParams, cx: &Executor, source: AnySource<'_>) -> Trace {
     let source = &source;
     let mut run = params.start(source).unwrap();
@@ -273,7 +260,7 @@ fn nested_steps(params: &NestedParams, cx: &Executor, source: AnySource<'_>) -> 
     (steps, run.labels().to_vec(), inertia.to_bits())
 }
 
-/// A nested fit of a case; `first` rows in the first batch.
+/// A nested fit of a case with `first` rows in the first batch.
 struct NestedCase<'a> {
     case: Case<'a>,
     first: u64,
@@ -306,7 +293,7 @@ impl NestedCase<'_> {
         if single { go!(f32) } else { go!(f64) }
     }
 
-    /// Bounds of every width, memory that gets short on the way, and any number of threads.
+    /// Compare all kinds of bounds, memory limits that are reached during the fit, and numbers of threads.
     fn check(&self, what: &str) {
         let plain = self.trace(Bounds::None, 0, 1);
         let n = self.case.n as u64;
@@ -328,7 +315,7 @@ impl NestedCase<'_> {
             }
             assert_eq!((&found.1, found.2), (&plain.1, plain.2), "{what} {bounds:?}");
         }
-        // Twice as many rows, or all, or the same.
+        // A batch has twice the rows of the previous batch, all rows, or the same rows.
         for pair in plain.0.windows(2) {
             let (before, after) = (pair[0][0], pair[1][0]);
             assert!(after == before || after == (2 * before).min(n), "{what}: {before} {after}");
@@ -337,7 +324,7 @@ impl NestedCase<'_> {
 }
 
 #[test]
-fn nested_batches_of_every_kind_of_data() {
+fn nested_batches_on_every_kind_of_data() {
     for (at, kind) in KINDS.into_iter().enumerate() {
         for (n, d, k, first) in [
             (9000, 20, 150, 300),
@@ -378,12 +365,12 @@ fn nested_batches_with_weights() {
 }
 
 #[test]
-fn a_first_batch_of_all_rows_is_lloyd() {
+fn a_first_batch_of_all_rows_equals_lloyd() {
     for (kind, single) in [(Kind::Blobs, true), (Kind::Far, true), (Kind::Ties, false), (Kind::Blobs, false)]
     {
         let (n, d, k) = (4000, 12, 30);
         let values = rows(kind, n, d, 11);
-        // Centers that all find rows: Lloyd moves empty ones, nested batches do not.
+        // No cluster is empty: Lloyd relocates empty clusters, nested batches do not.
         let init: Vec<f64> =
             values[..k * d].iter().enumerate().map(|(i, x)| x + 1e-3 * (i % 7) as f64).collect();
         let cx = Executor::new(Some(2)).unwrap();

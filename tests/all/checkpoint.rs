@@ -1,9 +1,8 @@
-//! Checkpointed and resumed fits: every method, resumed after every step, ends with bit-identical results. Damaged or mismatched checkpoints are
-//! refused.
+//! Checkpointed fits resume after every step to bit-identical results, for every method. Damaged or mismatched checkpoints raise errors.
 
 use proptest::prelude::*;
 use shoal::centers::CenterMethod;
-use shoal::data::{AnySource, Chunk, Chunks, Dense, Source, Weighted};
+use shoal::data::{AnySource, Chunk, Chunks, Dense, Weighted};
 use shoal::fit::{Run, Step};
 use shoal::kmeans::{
     BackwardEulerParams, KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams,
@@ -14,13 +13,7 @@ use shoal::{
     VarianceReduced,
 };
 
-struct Any<'a>(AnySource<'a>);
-
-impl Source for Any<'_> {
-    fn any(&self) -> AnySource<'_> {
-        self.0
-    }
-}
+use crate::common::Any;
 
 fn values(n: usize, d: usize) -> Vec<f32> {
     let noise =
@@ -28,11 +21,11 @@ fn values(n: usize, d: usize) -> Vec<f32> {
     (0..n * d).map(|at| noise(at) + 1.5 * noise((at / d % 11) * d + at % d + 99_991)).collect()
 }
 
-/// How a method begins and goes on.
+/// Starting and resuming a fit, for every method.
 trait Params {
     type Method: CenterMethod;
     fn begin(&self, rows: &Any<'_>) -> Result<Run<Self::Method>>;
-    fn go_on(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<Run<Self::Method>>;
+    fn resume(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<Run<Self::Method>>;
 }
 
 macro_rules! params {
@@ -42,7 +35,7 @@ macro_rules! params {
             fn begin(&self, rows: &Any<'_>) -> Result<Run<$method>> {
                 self.start(rows)
             }
-            fn go_on(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<Run<$method>> {
+            fn resume(&self, checkpoint: &Contents, rows: &Any<'_>) -> Result<Run<$method>> {
                 self.resume_fit(checkpoint, rows)
             }
         }
@@ -56,15 +49,15 @@ params!(
     BackwardEulerParams => BackwardEuler
 );
 
-/// A step but for what a run that was gone on with may do differently: it has no bounds at first.
-fn told(steps: &[Step]) -> Vec<Step> {
+/// Steps without times and distances: a resumed run starts without bounds.
+fn without_costs(steps: &[Step]) -> Vec<Step> {
     steps.iter().map(|&step| Step { n_distances: 0, elapsed: 0.0, ..step }).collect()
 }
 
-type Said = (Vec<f64>, Vec<u32>, Vec<f64>, u64, u64, u64, Vec<Step>);
+type Outcome = (Vec<f64>, Vec<u32>, Vec<f64>, u64, u64, u64, Vec<Step>);
 
-/// Everything that a finished run says.
-fn said<M: CenterMethod>(run: &Run<M>) -> Said {
+/// All results of a finished run.
+fn outcome<M: CenterMethod>(run: &Run<M>) -> Outcome {
     let inertia = run.inertia().to_bits();
     let counts = (run.n_iter(), run.n_steps());
     (
@@ -74,11 +67,11 @@ fn said<M: CenterMethod>(run: &Run<M>) -> Said {
         inertia,
         counts.0,
         counts.1,
-        told(run.history()),
+        without_costs(run.history()),
     )
 }
 
-/// Keeps a run in a file after so many steps, or after every step where that is `None`, and goes on with what the file holds.
+/// Writes a checkpoint after step `after`, or after every step if it is `None`, and resumes from the file.
 fn with_breaks<P: Params>(
     params: &P,
     rows: &Any<'_>,
@@ -92,7 +85,7 @@ fn with_breaks<P: Params>(
     while run.advance_on(rows, &cx).unwrap().is_some() {
         if after.is_none_or(|after| run.history().len() == after) {
             persist::write(&path, &run.checkpoint(rows).unwrap()).unwrap();
-            run = params.go_on(&persist::read(&path).unwrap(), rows).unwrap();
+            run = params.resume(&persist::read(&path).unwrap(), rows).unwrap();
         }
     }
     if finishes {
@@ -105,17 +98,17 @@ fn same<P: Params>(name: &str, params: &P, rows: &Any<'_>, finishes: bool) {
     let whole = with_breaks(params, rows, Some(0), finishes);
     let steps = whole.history().len();
     assert!(steps > 2, "{name}: {steps} steps");
-    let expected = said(&whole);
+    let expected = outcome(&whole);
     for after in (1..=steps).step_by(1 + steps / 12).map(Some).chain([None]) {
         assert_eq!(
-            said(&with_breaks(params, rows, after, finishes)),
+            outcome(&with_breaks(params, rows, after, finishes)),
             expected,
             "{name}, after {after:?} of {steps}"
         );
     }
 }
 
-/// Every method that goes over rows in passes.
+/// Checks every method with several passes over the rows.
 fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
     let exact = KMeans::params(30).seeding(Seeding::Random).rng_seed(5).tolerance(0.0);
     for algorithm in
@@ -137,7 +130,7 @@ fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
 }
 
 #[test]
-fn a_run_that_is_gone_on_with_ends_as_if_nothing_had_happened() {
+fn a_resumed_run_gives_identical_results() {
     let values = values(1500, 3);
     let dense = Dense::new(&values, 3).unwrap();
     in_passes("memory", &Any(AnySource::F32(&dense)), true);
@@ -155,14 +148,14 @@ fn a_run_that_is_gone_on_with_ends_as_if_nothing_had_happened() {
 }
 
 #[test]
-fn a_stream_that_is_given_again_goes_on_where_it_was_left() {
+fn a_fit_of_a_stream_resumes() {
     let values = values(1500, 3);
     let stream = || Chunks::once(3, values.chunks(3 * 77).map(|rows| Ok(Chunk::from(rows.to_vec()))));
     let params = MiniBatch::params(4).batch_size(60).rng_seed(2);
     let cx = Executor::new(Some(1)).unwrap();
     let whole = |run: &mut Run<MiniBatch>, rows: &Any<'_>| {
         while run.advance_on(rows, &cx).unwrap().is_some() {}
-        said(run)
+        outcome(run)
     };
     let first = stream();
     let expected =
@@ -183,8 +176,8 @@ fn a_stream_that_is_given_again_goes_on_where_it_was_left() {
     }
 }
 
-/// A checkpoint of every method, and what it is of.
-fn some() -> (Vec<f32>, Vec<Contents>) {
+/// One checkpoint per method, and the rows of the fits.
+fn checkpoints() -> (Vec<f32>, Vec<Contents>) {
     fn one<P: Params>(params: &P, rows: &Any<'_>, cx: &Executor) -> Contents {
         let mut run = params.begin(rows).unwrap();
         for _ in 0..3 {
@@ -193,7 +186,7 @@ fn some() -> (Vec<f32>, Vec<Contents>) {
         run.checkpoint(rows).unwrap()
     }
     let values = values(600, 2);
-    let (exact, batches, nested, reduced, implicit) = five();
+    let (exact, batches, nested, reduced, implicit) = all_params();
     let contents = {
         let dense = Dense::new(&values, 2).unwrap();
         let (rows, cx) = (Any(AnySource::F32(&dense)), Executor::new(Some(1)).unwrap());
@@ -208,7 +201,7 @@ fn some() -> (Vec<f32>, Vec<Contents>) {
     (values, contents)
 }
 
-fn five() -> (KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams, BackwardEulerParams) {
+fn all_params() -> (KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams, BackwardEulerParams) {
     (
         KMeans::params(6).seeding(Seeding::Random).n_init(2).max_iter(2),
         MiniBatch::params(6).batch_size(50),
@@ -218,11 +211,11 @@ fn five() -> (KMeansParams, MiniBatchParams, NestedParams, VarianceReducedParams
     )
 }
 
-/// Goes on with a checkpoint by the method of that number: what became of it.
-fn go_on(method: usize, checkpoint: &Contents, values: &[f32], d: usize) -> std::result::Result<(), String> {
+/// Resumes a checkpoint with the method of the given number, and runs a few steps.
+fn resume(method: usize, checkpoint: &Contents, values: &[f32], d: usize) -> std::result::Result<(), String> {
     fn by<P: Params>(params: &P, checkpoint: &Contents, rows: &Any<'_>) -> Result<()> {
         let cx = Executor::new(Some(1))?;
-        let mut run = params.go_on(checkpoint, rows)?;
+        let mut run = params.resume(checkpoint, rows)?;
         for _ in 0..3 {
             run.advance_on(rows, &cx)?;
         }
@@ -232,7 +225,7 @@ fn go_on(method: usize, checkpoint: &Contents, values: &[f32], d: usize) -> std:
     }
     let dense = Dense::new(values, d).unwrap();
     let rows = Any(AnySource::F32(&dense));
-    let (exact, batches, nested, reduced, implicit) = five();
+    let (exact, batches, nested, reduced, implicit) = all_params();
     let done = match method {
         0 => by(&exact, checkpoint, &rows),
         1 => by(&batches, checkpoint, &rows),
@@ -244,23 +237,23 @@ fn go_on(method: usize, checkpoint: &Contents, values: &[f32], d: usize) -> std:
 }
 
 #[test]
-fn what_does_not_belong_together_is_refused() {
-    let (values, all) = some();
+fn resuming_with_other_data_or_parameters_fails() {
+    let (values, all) = checkpoints();
     for (method, checkpoint) in all.iter().enumerate() {
-        go_on(method, checkpoint, &values, 2).unwrap();
-        let refused = go_on((method + 1) % 5, checkpoint, &values, 2).unwrap_err();
+        resume(method, checkpoint, &values, 2).unwrap();
+        let refused = resume((method + 1) % 5, checkpoint, &values, 2).unwrap_err();
         assert!(refused.contains("not a"), "{refused}");
-        let refused = go_on(method, checkpoint, &values, 3).unwrap_err();
+        let refused = resume(method, checkpoint, &values, 3).unwrap_err();
         assert!(refused.contains("600 x 2") && refused.contains("400 x 3"), "{refused}");
         let mut others = values.clone();
         others[0] += 1.0;
-        let refused = go_on(method, checkpoint, &others, 2).unwrap_err();
+        let refused = resume(method, checkpoint, &others, 2).unwrap_err();
         assert!(refused.contains("values"), "{refused}");
         for name in checkpoint.arrays.keys() {
             let mut less = checkpoint.clone();
             less.arrays.remove(name);
-            // Some arrays are only there when they are needed; whatever is made of it, it is no panic.
-            if go_on(method, &less, &values, 2).is_ok() {
+            // Some arrays are optional. Without one, resuming succeeds or fails, but must not panic.
+            if resume(method, &less, &values, 2).is_ok() {
                 assert!(name.contains('_') || name == "given", "nobody misses {name}");
             }
         }
@@ -268,7 +261,7 @@ fn what_does_not_belong_together_is_refused() {
             for text in ["", "[]", "{}", "{\"seed\": -1}"] {
                 let mut other = checkpoint.clone();
                 other.meta.insert(name.clone(), text.into());
-                assert!(go_on(method, &other, &values, 2).is_err(), "{name} = {text:?}");
+                assert!(resume(method, &other, &values, 2).is_err(), "{name} = {text:?}");
             }
         }
     }
@@ -286,13 +279,13 @@ fn what_does_not_belong_together_is_refused() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused_at_once() {
-    let (values, all) = some();
+fn arrays_of_wrong_sizes_are_refused_at_once() {
+    let (values, all) = checkpoints();
     let state = |checkpoint: &Contents, name: &str| {
         serde_json::from_str::<serde_json::Value>(&checkpoint.meta[name]).unwrap()
     };
     let refused = |method: usize, checkpoint: &Contents| {
-        let said = go_on(method, checkpoint, &values, 2).unwrap_err();
+        let said = resume(method, checkpoint, &values, 2).unwrap_err();
         assert!(said.contains("checkpoint"), "{said}");
     };
     for length in [10, 599, 601] {
@@ -337,8 +330,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_checkpoint_never_ends_in_a_panic(method in 0..5usize, which in any::<u16>(), at in any::<u32>(), to in any::<u8>(), cut in any::<bool>()) {
-        let (values, all) = some();
+    fn a_damaged_checkpoint_never_panics(method in 0..5usize, which in any::<u16>(), at in any::<u32>(), to in any::<u8>(), cut in any::<bool>()) {
+        let (values, all) = checkpoints();
         let mut checkpoint = all[method].clone();
         let arrays: Vec<String> = checkpoint.arrays.keys().cloned().collect();
         let name = &arrays[usize::from(which) % arrays.len()];
@@ -355,8 +348,8 @@ proptest! {
                 Array::from_bytes(dtype, &shape, bytes).unwrap()
             };
             checkpoint.arrays.insert(name.clone(), damaged);
-            // Refused, or resumed to finite centers; see `go_on`.
-            drop(go_on(method, &checkpoint, &values, 2));
+            // Resuming fails, or the fit resumes to finite centers; see `resume`.
+            drop(resume(method, &checkpoint, &values, 2));
         }
     }
 }

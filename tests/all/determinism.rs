@@ -1,7 +1,7 @@
-//! The same seed, data and parameters give the same bits: for every number of threads, every kind of storage, every length of block.
+//! The same seed, data and parameters give bit-identical results for any number of threads, any storage and any block size.
 
 use shoal::data::raw::{Element, Layout};
-use shoal::data::{AnySource, Chunk, Chunks, Dense, Dtype, Mapped, Own, RawRows, Source, Weighted, npy};
+use shoal::data::{AnySource, Chunks, Dense, Dtype, Mapped, Own, RawRows, Source, Weighted, npy};
 use shoal::fit::Step;
 use shoal::gmm::{CoresetSize, Covariance, TruncatedGaussianMixture};
 use shoal::kernel::Compute;
@@ -12,18 +12,11 @@ use shoal::{
     Seeding, VarianceReduced,
 };
 
+use crate::common::{Any, chunks, rows, unit};
+
 const THREADS: [usize; 4] = [1, 2, 3, 8];
 
-/// Any source, with weights or as it is.
-struct Any<'a>(AnySource<'a>);
-
-impl Source for Any<'_> {
-    fn any(&self) -> AnySource<'_> {
-        self.0
-    }
-}
-
-/// Everything that a fit gives, the clock aside, as bits.
+/// All results of a fit as bits, except times.
 #[derive(Clone, Debug, PartialEq)]
 struct Bits {
     centers: Vec<u64>,
@@ -69,41 +62,14 @@ fn fit(params: &KMeansParams, source: &dyn Source, threads: usize) -> Bits {
     bits(&run.model(), run.history())
 }
 
-fn unit(i: usize) -> f64 {
-    let mut z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
-fn rows<T: Compute>(n: usize, d: usize) -> Vec<T> {
-    (0..n * d).map(|at| T::from_f64(unit(at) + 2.0 * unit((at / d % 9) * d + at % d + 77_777_777))).collect()
-}
-
-/// The rows as a stream of chunks whose lengths repeat `lengths`.
+/// The rows as a stream of chunks with the given lengths, repeated.
 fn stream<'a, T: Own>(
     values: &'a [T],
     d: usize,
     weights: Option<&'a [f64]>,
     lengths: &'a [usize],
 ) -> Chunks<'a, T> {
-    Chunks::replay(d, move || {
-        let (n, mut at, mut turn) = (values.len() / d, 0, 0);
-        std::iter::from_fn(move || {
-            if at == n {
-                return None;
-            }
-            let end = n.min(at + lengths[turn % lengths.len()]);
-            turn += 1;
-            let chunk = Chunk::from(values[at * d..end * d].to_vec());
-            let chunk = match weights {
-                Some(weights) => chunk.weighted(weights[at..end].to_vec()),
-                None => chunk,
-            };
-            at = end;
-            Some(Ok(chunk))
-        })
-    })
+    Chunks::replay(d, move || chunks(values, d, weights, lengths))
 }
 
 fn mapped<T: Compute + Element>(folder: &tempfile::TempDir, values: &[T], d: usize) -> Mapped {
@@ -114,7 +80,7 @@ fn mapped<T: Compute + Element>(folder: &tempfile::TempDir, values: &[T], d: usi
     npy::open(path).unwrap()
 }
 
-/// A value as it is stored.
+/// The stored bytes of a value.
 fn bytes<T: Compute>(value: T) -> Vec<u8> {
     if size_of::<T>() == 4 {
         (value.to_f64() as f32).to_le_bytes().to_vec()
@@ -133,7 +99,7 @@ fn seedings(given: Vec<f64>) -> [Seeding; 5] {
     ]
 }
 
-/// Every storage and every number of threads against memory and one thread.
+/// Compares every storage and number of threads with an array in memory and one thread.
 fn check<T>(n: usize, d: usize, k: usize, weighted: bool, change: impl Fn(KMeansParams) -> KMeansParams)
 where
     T: Compute + Own + Element,
@@ -186,7 +152,7 @@ where
                     );
                 }
             }
-            // Short chunks take long; two numbers of threads are enough for them.
+            // Short chunks are slow, so they are tested with two numbers of threads only.
             for stream in streams.iter().take(if threads > 2 { 1 } else { 3 }) {
                 assert_eq!(run(&Any(T::own(stream)), threads), expected, "{name}: stream, {threads} threads");
             }
@@ -205,7 +171,7 @@ fn several_tiles_in_f64() {
 }
 
 #[test]
-fn few_rows() {
+fn a_few_rows() {
     check::<f32>(50, 3, 7, false, |params| params);
 }
 
@@ -254,8 +220,8 @@ fn empty_clusters() {
 }
 
 #[test]
-fn centers_that_are_measured_by_difference() {
-    // One center is so far away that tile values of the others lose all digits.
+fn centers_that_need_differences() {
+    // One center is so far away that the tile values of the others lose all digits.
     fn of<T: Compute + Own + Element>(far: f64) {
         let (n, d) = (9000, 3);
         let mut values = rows::<T>(n, d);
@@ -289,7 +255,7 @@ fn another_seed_gives_other_centers() {
 }
 
 #[test]
-fn steps_are_what_a_fit_does() {
+fn a_fit_equals_its_steps() {
     let values = rows::<f64>(3000, 4);
     let source = Dense::new(&values, 4).unwrap();
     for seeding in seedings(values[..24].to_vec()) {
@@ -306,7 +272,7 @@ fn steps_are_what_a_fit_does() {
 }
 
 #[test]
-fn weights_of_1_are_none() {
+fn weights_of_1_equal_no_weights() {
     let (n, d, k) = (3000, 4, 20);
     let values = rows::<f32>(n, d);
     let plain = Dense::new(&values, d).unwrap();

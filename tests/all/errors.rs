@@ -1,4 +1,4 @@
-//! Bad input is a clear error that names the parameter or the place, what was given and what is allowed.
+//! Invalid input gives a clear error with the parameter or position, the value and the allowed range.
 
 use std::fs;
 use std::ops::{ControlFlow, Range};
@@ -17,20 +17,13 @@ use shoal::{
     NestedMiniBatch, Result, Seeding, VarianceReduced,
 };
 
+use crate::common::Any;
+
 const ROWS: [[f32; 2]; 6] = [[0.0, 0.1], [0.2, 0.0], [0.1, 0.1], [5.0, 5.1], [5.2, 5.0], [5.1, 5.1]];
 
-/// Any source as one of its compute type.
-struct Any<'a>(AnySource<'a>);
-
-impl Source for Any<'_> {
-    fn any(&self) -> AnySource<'_> {
-        self.0
-    }
-}
-
-/// The message of a refusal.
+/// The message of the error that a call must give.
 fn refused(result: Result<KMeansModel>) -> String {
-    result.expect_err("this has to be refused").to_string()
+    result.expect_err("the call must fail").to_string()
 }
 
 fn file(folder: &tempfile::TempDir, name: &str, values: &[f32], cols: usize) -> Mapped {
@@ -42,7 +35,7 @@ fn file(folder: &tempfile::TempDir, name: &str, values: &[f32], cols: usize) -> 
 }
 
 #[test]
-fn parameters_outside_their_range() {
+fn parameters_out_of_range() {
     let params = KMeans::params;
     for (params, message) in [
         (params(0), "n_clusters must be in 1..=16777216, got 0"),
@@ -62,7 +55,7 @@ fn parameters_outside_their_range() {
 }
 
 #[test]
-fn parameters_of_a_mixture_outside_their_range() {
+fn mixture_parameters_out_of_range() {
     let params = TruncatedGaussianMixture::params;
     for (params, message) in [
         (params(0), "n_components must be in 1..=16777216, got 0"),
@@ -86,14 +79,14 @@ fn parameters_of_a_mixture_outside_their_range() {
 }
 
 #[test]
-fn rows_and_weights_that_make_no_coreset() {
+fn invalid_rows_and_weights_of_a_coreset() {
     let cx = Executor::new(Some(1)).unwrap();
     let rows = many(1000);
     let drawn = |weight: f64| {
         let weighted = Weighted::new::<f32>(&rows, vec![weight; 1000]).unwrap();
         lightweight_coreset::<f32>(&weighted, 100, 0, &cx).map(|coreset| coreset.weights.len())
     };
-    // Of the products of tiny weights with squared distances no digits would be left.
+    // Products of tiny weights and squared distances would underflow.
     for (weight, message) in
         [(5e-324, "too small"), (1e-312, "too small"), (1e-284, "too small"), (1e306, "too large")]
     {
@@ -107,7 +100,7 @@ fn rows_and_weights_that_make_no_coreset() {
         assert_eq!(state.state(), before);
     }
     assert_eq!((drawn(1e-280).unwrap(), drawn(1e270).unwrap()), (100, 100));
-    // A row that weighs nothing may be as far away as it likes.
+    // A row without weight may be at any distance.
     let mut far: Vec<[f64; 1]> = (0..500).map(|i| [f64::from(i % 7) * 1e-3]).collect();
     far.extend([[1e153], [1e153]]);
     for weight in [0.0, 1e-320] {
@@ -134,7 +127,7 @@ fn a_coreset_of_rows_that_change_between_passes() {
 }
 
 #[test]
-fn everything_wrong_is_said_at_once() {
+fn all_parameter_errors_are_reported_at_once() {
     let message = refused(KMeans::params(0).n_init(0).max_iter(0).tolerance(-1.0).fit(&ROWS));
     for name in ["n_clusters", "n_init", "max_iter", "tolerance"] {
         assert!(message.contains(name), "{message}");
@@ -152,7 +145,7 @@ fn no_rows_and_no_columns() {
     assert!(refused(KMeans::params(2).fit(&Any(AnySource::F32(&none)))).contains("at least 1 column"));
 }
 
-/// All seedings on `source`, which holds one bad value at a known place.
+/// Runs all seedings on `source`, which holds one invalid value at a known position.
 fn bad_value<T: Own + Compute>(source: &dyn DataSource<T>, d: usize, message: &str) {
     let given = Seeding::Given((0..2 * d).map(|i| i as f64).collect());
     let all = [
@@ -173,7 +166,7 @@ fn bad_value<T: Own + Compute>(source: &dyn DataSource<T>, d: usize, message: &s
 }
 
 #[test]
-fn the_first_value_that_is_not_finite_is_named() {
+fn the_first_non_finite_value_is_named() {
     let folder = tempfile::tempdir().unwrap();
     for (n, row) in [(10, 7), (9000, 8123)] {
         let mut values: Vec<f64> = (0..n * 3).map(|i| (i % 17) as f64).collect();
@@ -198,7 +191,7 @@ fn values_whose_squares_overflow() {
 }
 
 #[test]
-fn given_centers_that_do_not_fit() {
+fn given_centers_of_a_wrong_shape_or_value() {
     let given = |values: Vec<f64>| refused(KMeans::params(2).seeding(Seeding::Given(values)).fit(&ROWS));
     assert_eq!(given(vec![0.0; 3]), "seeding must give 2 centers of 2 values, got 3 values");
     assert_eq!(given(vec![]), "seeding must give 2 centers of 2 values, got 0 values");
@@ -207,7 +200,7 @@ fn given_centers_that_do_not_fit() {
         given(vec![0.0, 1.0, f64::NAN, 2.0]),
         "seeding holds NaN at row 1, column 0: NaN and infinity are refused"
     );
-    // Finite, but not in the type of the rows.
+    // Finite in f64, but not in the type of the rows.
     assert_eq!(
         given(vec![0.0, 1e300, 1.0, 2.0]),
         "seeding holds inf at row 0, column 1: NaN and infinity are refused"
@@ -215,7 +208,7 @@ fn given_centers_that_do_not_fit() {
 }
 
 #[test]
-fn weights_that_are_none() {
+fn invalid_weights() {
     let rows = Dense::new(&[0.0f64, 1.0, 2.0], 1).unwrap();
     let weighted = |weights: Vec<f64>| Weighted::new(rows, weights).unwrap_err().to_string();
     assert_eq!(weighted(vec![1.0, f64::NAN, 1.0]), "weights must be finite and at least 0, got NaN at row 1");
@@ -229,7 +222,7 @@ fn weights_that_are_none() {
 }
 
 #[test]
-fn weights_of_a_stream_that_are_none() {
+fn invalid_weights_of_a_stream() {
     for (bad, text) in [(f64::NAN, "NaN"), (-1.0, "-1"), (f64::INFINITY, "inf")] {
         let stream = Chunks::replay(1, || {
             [vec![1.0, 1.0], vec![1.0, bad]]
@@ -248,7 +241,7 @@ fn weights_of_a_stream_that_are_none() {
 }
 
 #[test]
-fn a_stream_that_can_be_read_once_is_refused_before_it_is_read() {
+fn a_one_pass_stream_is_refused_before_it_is_read() {
     static READ: AtomicU64 = AtomicU64::new(0);
     let stream = Chunks::once(
         2,
@@ -270,7 +263,7 @@ fn a_stream_that_can_be_read_once_is_refused_before_it_is_read() {
     assert_eq!(READ.load(Ordering::Relaxed), 0, "rows are lost");
 }
 
-/// Rows in chunks of seven that can be read once, or again and again; passes are counted.
+/// A stream of the rows in chunks of seven that counts its passes.
 fn stream<'a>(rows: &'a [[f32; 2]], access: Access, passes: &'a AtomicU64) -> Chunks<'a, f32> {
     let chunks = move || {
         passes.fetch_add(1, Ordering::Relaxed);
@@ -279,13 +272,13 @@ fn stream<'a>(rows: &'a [[f32; 2]], access: Access, passes: &'a AtomicU64) -> Ch
     if access == Access::Once { Chunks::once(2, chunks()) } else { Chunks::replay(2, chunks) }
 }
 
-/// `n` rows about three places.
+/// `n` rows around three points.
 fn many(n: usize) -> Vec<[f32; 2]> {
     (0..n).map(|i| [(i % 3 * 10) as f32 + (i % 11) as f32 / 10.0, (i % 7) as f32 / 5.0]).collect()
 }
 
 #[test]
-fn known_centers_make_one_pass_over_a_stream_of_unknown_length() {
+fn given_centers_take_one_pass_over_a_stream_of_unknown_length() {
     let rows = many(5000);
     for metric in [Metric::Euclidean, Metric::Cosine] {
         let model = KMeans::params(3).metric(metric).fit(&rows).unwrap();
@@ -313,19 +306,19 @@ fn known_centers_make_one_pass_over_a_stream_of_unknown_length() {
 }
 
 #[test]
-fn a_fit_counts_a_stream_once() {
+fn a_fit_counts_the_rows_of_a_stream_once() {
     let rows = many(5000);
     let passes = AtomicU64::new(0);
     let source = stream(&rows, Access::Replay, &passes);
     let params =
         KMeans::params(3).seeding(Seeding::Given(vec![0.0, 0.0, 5.0, 1.0, 30.0, 1.0])).tolerance(0.0);
     let model = params.fit(&Any(AnySource::F32(&source))).unwrap();
-    // One to count, then the sweeps: so few of them sum all rows, and none is needed for the inertia.
+    // One pass to count, and one per sweep. In so few sweeps every sweep sums all rows, and the inertia needs no further pass.
     assert_eq!(passes.load(Ordering::Relaxed), 1 + model.n_iter());
     assert_eq!(model.labels(), params.fit(&rows).unwrap().labels());
 }
 
-/// Rows of known number whose weights only a pass can tell.
+/// A source with a known number of rows and weights that only a pass shows.
 struct Weighing(Vec<f64>);
 
 impl DataSource<f64> for Weighing {
@@ -353,7 +346,7 @@ impl DataSource<f64> for Weighing {
 }
 
 #[test]
-fn weights_of_a_stream_that_are_all_0() {
+fn a_stream_whose_weights_are_all_0() {
     let weightless = Chunks::replay(1, || {
         (0..3u8).map(|i| Ok(Chunk::from(vec![f64::from(i), 9.0]).weighted(vec![0.0, 0.0])))
     });
@@ -372,7 +365,7 @@ fn weights_of_a_stream_that_are_all_0() {
 
 #[test]
 fn results_larger_than_memory() {
-    /// As many rows as nobody has; none is ever read.
+    /// A source with more rows than memory for the results. No row is read.
     struct Endless;
     impl DataSource<f32> for Endless {
         fn dim(&self) -> usize {
@@ -389,10 +382,10 @@ fn results_larger_than_memory() {
             _: usize,
             _: &mut dyn FnMut(Block<'_, f32>) -> Result<ControlFlow<()>>,
         ) -> Result<()> {
-            unreachable!("the result is refused first")
+            unreachable!("the size of the result is checked first")
         }
         fn gather(&self, _: &[u64], _: &mut Vec<f32>) -> Result<()> {
-            unreachable!("the result is refused first")
+            unreachable!("the size of the result is checked first")
         }
     }
     let model = KMeans::params(3).fit(&ROWS).unwrap();
@@ -412,7 +405,7 @@ fn results_larger_than_memory() {
 }
 
 #[test]
-fn a_stream_that_is_not_the_same_every_time() {
+fn a_stream_that_changes_between_passes() {
     for change in [-1i64, 1] {
         let pass = AtomicU64::new(0);
         let stream = Chunks::replay(1, || {
@@ -427,17 +420,17 @@ fn a_stream_that_is_not_the_same_every_time() {
     }
 }
 
-/// Rows of one column that are announced, and other numbers of them that come.
+/// A source of one column whose rows do not match its announcement.
 #[derive(Clone, Copy)]
 struct Miscounted {
     announced: u64,
-    /// In a pass, in one block.
+    /// Rows of a pass, in one block.
     passed: usize,
-    /// Values that `gather` leaves out.
+    /// Number of values that `gather` leaves out.
     withheld: usize,
-    /// Rows that a tile leaves out.
+    /// Number of rows that a tile leaves out.
     short: usize,
-    /// The row that a pass claims to begin with.
+    /// The first row of a pass.
     first_row: u64,
     weights: Option<&'static [f64]>,
     access: Access,
@@ -499,7 +492,7 @@ impl Source for Miscounted {
 }
 
 #[test]
-fn another_number_of_rows_than_announced_is_refused_by_every_consumer() {
+fn a_wrong_number_of_rows_is_refused_by_every_consumer() {
     let cx = Executor::new(Some(1)).unwrap();
     let exact = Miscounted { access: Access::Replay, ..Miscounted::EXACT };
     let model = KMeans::params(3).fit(&Miscounted::EXACT).unwrap();
@@ -525,7 +518,7 @@ fn another_number_of_rows_than_announced_is_refused_by_every_consumer() {
             assert_eq!(message, format!("the source gave {found} in one pass, and announced 2000"), "{i}");
         }
         assert!(stream.partial_fit_on(&source, &cx).is_err());
-        // What was refused has left nothing.
+        // The error left no rows in the coreset.
         assert_eq!(coreset.rows(), 0);
         coreset.absorb(&exact, &cx).unwrap();
         assert_eq!(coreset.rows(), 2000);
@@ -533,7 +526,7 @@ fn another_number_of_rows_than_announced_is_refused_by_every_consumer() {
 }
 
 #[test]
-fn blocks_at_another_row_and_other_numbers_of_weights_are_refused() {
+fn blocks_with_a_wrong_position_or_number_of_weights_are_refused() {
     let cx = Executor::new(Some(1)).unwrap();
     let exact = Miscounted { access: Access::Replay, ..Miscounted::EXACT };
     let late = Miscounted { first_row: 7, ..exact };
@@ -547,7 +540,7 @@ fn blocks_at_another_row_and_other_numbers_of_weights_are_refused() {
         assert_eq!(refused(MiniBatch::params(3).fit(source)), message);
         assert_eq!(data::check_finite(source, &cx).unwrap_err().to_string(), message);
     }
-    // Single rows of a pass.
+    // Methods that read single rows.
     let short = Miscounted { short: 1, ..exact };
     let message = refused(KMeans::params(3).seeding(Seeding::Random).fit(&short));
     assert!(message.starts_with("the source gave 0 rows of"), "{message}");
@@ -557,7 +550,7 @@ fn blocks_at_another_row_and_other_numbers_of_weights_are_refused() {
 }
 
 #[test]
-fn rows_that_a_source_withholds_are_missed() {
+fn missing_rows_of_gather_and_tiles_are_refused() {
     let cx = Executor::new(Some(1)).unwrap();
     let few = Miscounted { withheld: 1, ..Miscounted::EXACT };
     let outcomes = [
@@ -584,7 +577,7 @@ fn rows_that_a_source_withholds_are_missed() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_is_cut_while_it_is_open_is_an_error() {
+fn a_file_truncated_while_it_is_open_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let values: Vec<f32> = (0..200_000).map(|i| (i % 17) as f32).collect();
     let cx = Executor::new(Some(2)).unwrap();
@@ -605,7 +598,7 @@ fn a_file_that_is_cut_while_it_is_open_is_an_error() {
 }
 
 #[test]
-fn errors_of_a_source_come_through() {
+fn errors_of_a_source_are_returned() {
     let stream = Chunks::<f32>::replay(1, || {
         [Ok(vec![0.0, 1.0].into()), Err(Error::Source("the disk is gone".into()))].into_iter()
     });
@@ -614,10 +607,10 @@ fn errors_of_a_source_come_through() {
 }
 
 #[test]
-fn rows_of_another_length_at_predict() {
+fn rows_of_another_length_in_predict() {
     let rows: Vec<f32> = (0..40).map(|i| i as f32).collect();
     let model = KMeans::params(4).fit(&Dense::new(&rows, 4).unwrap()).unwrap();
-    // All of these divide the number of values of the centers but the last.
+    // Each of these lengths except the last divides the number of center values.
     for d in [1, 2, 8, 16, 3] {
         let other = vec![0.0f32; d];
         let other = Dense::new(&other, d).unwrap();
@@ -628,7 +621,7 @@ fn rows_of_another_length_at_predict() {
 }
 
 #[test]
-fn bad_rows_at_predict() {
+fn invalid_rows_in_predict() {
     let model = KMeans::params(2).fit(&ROWS).unwrap();
     let bad = [[0.0f32, 1.0], [f32::NAN, 0.0]];
     let message = "X holds NaN at row 1, column 0: NaN and infinity are refused";
@@ -639,7 +632,7 @@ fn bad_rows_at_predict() {
 }
 
 #[test]
-fn rows_of_the_other_type_in_a_run() {
+fn rows_of_another_type_in_a_run() {
     let wide: Vec<[f64; 2]> = ROWS.iter().map(|row| row.map(f64::from)).collect();
     let mut run = KMeans::params(2).start(&ROWS).unwrap();
     let error = run.advance_on(&wide, &Executor::new(None).unwrap()).unwrap_err();
@@ -647,13 +640,13 @@ fn rows_of_the_other_type_in_a_run() {
 }
 
 #[test]
-fn matrices_that_are_none() {
+fn invalid_matrices() {
     assert_eq!(Dense::new(&[1.0f32; 5], 2).unwrap_err().to_string(), "5 values are no rows of 2 columns");
     assert!(std::panic::catch_unwind(|| MatRef::new(&[1.0f32; 5], 2)).is_err());
 }
 
 #[test]
-fn files_that_are_none() {
+fn invalid_files() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -688,7 +681,7 @@ fn check_finite_reads_a_file() {
 
 // ---------------------------------------------------------------- interrupts
 
-/// Rows in one block; at the sixth tile that is read another thread sets the interrupt.
+/// Rows in one block. When the sixth tile is read, another thread sets the interrupt.
 struct Watched<'a> {
     rows: MatRef<'a, f64>,
     interrupt: &'a Interrupt,
@@ -737,7 +730,7 @@ impl Source for Watched<'_> {
 }
 
 #[test]
-fn another_thread_can_interrupt_a_sweep_within_a_tile() {
+fn another_thread_can_interrupt_a_sweep_between_tiles() {
     let values: Vec<f64> = (0..200_000).map(|i| f64::from(i % 1009)).collect();
     for threads in [1, 3] {
         let cx = Executor::new(Some(threads)).unwrap();
@@ -752,13 +745,13 @@ fn another_thread_can_interrupt_a_sweep_within_a_tile() {
         let error = run.advance_on(&source, &cx).unwrap_err();
         assert!(matches!(error, Error::Interrupted), "{error}");
         assert_eq!(error.to_string(), "interrupted");
-        // Others may have been about to read, each one tile.
+        // Each of the other threads may already have started to read one tile.
         let afterwards = source.read_afterwards.load(Ordering::Relaxed);
         assert!(afterwards < threads as u64, "{afterwards} tiles were read afterwards");
     }
 }
 
-/// A source of small blocks that sets the interrupt when block `at`, over all passes, is read.
+/// A source of small blocks that sets the interrupt when it reads block `at`, counted over all passes.
 struct Trap<'a> {
     rows: Dense<'a, f64>,
     executor: &'a Executor,
@@ -806,13 +799,14 @@ impl Source for Trap<'_> {
 }
 
 #[test]
-fn an_interrupted_run_goes_on_to_the_same_end() {
+fn an_interrupted_run_continues_with_identical_results() {
     let values: Vec<f64> = (0..9000).map(|i| f64::from(i * 7919 % 1009) + f64::from(i % 3) * 500.0).collect();
-    // Three centers in one place: two are empty, so that sweeps relocate too.
+    // Three equal centers leave two clusters empty, so that sweeps relocate them.
     let plain =
         KMeans::params(4).seeding(Seeding::Given(vec![0.0, 0.0, 0.0, 900.0])).tolerance(0.0).max_iter(4);
     interrupted_anywhere(&plain, Dense::new(&values, 1).unwrap());
-    // More centers than a panel holds: bounded sweeps pack them in an order of their own. Sums that round: they must come about alike.
+    // More centers than a panel holds: bounded sweeps pack the centers in another order. The values have rounded sums, so the order of the
+    // sums shows.
     let values: Vec<f64> = values.iter().map(|x| x / 7.0).collect();
     for algorithm in [shoal::Algorithm::Yinyang, shoal::Algorithm::Elkan, shoal::Algorithm::Exponion] {
         let bounded =
@@ -821,7 +815,7 @@ fn an_interrupted_run_goes_on_to_the_same_end() {
     }
 }
 
-/// Interrupts a run at every block that it reads, the last pass of all included.
+/// Interrupts a run at every block, including the last pass.
 fn interrupted_anywhere(params: &shoal::kmeans::KMeansParams, rows: Dense<'_, f64>) {
     let expected = params.fit(&rows).unwrap();
     for at in 0.. {
@@ -836,7 +830,7 @@ fn interrupted_anywhere(params: &shoal::kmeans::KMeansParams, rows: Dense<'_, f6
                 Err(Error::Interrupted) => {
                     interrupted = true;
                     cx.interrupt().clear();
-                    // As good as never begun: what is kept now is the state after the step before.
+                    // The step has no effect, so a checkpoint holds the state after the previous step.
                     if !run.history().is_empty() {
                         run = params.resume_fit(&run.checkpoint(&trap).unwrap(), &trap).unwrap();
                     }

@@ -1,10 +1,10 @@
-//! Imports point only downward, and `unsafe` stays in its rooms. The layers are those of `ARCHITECTURE.md`.
+//! Imports point only downward through the layers of `ARCHITECTURE.md`, and `unsafe` stays in the listed files.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of the crate from the top layer to the bottom one.
+/// The modules of the crate, from the top layer to the bottom layer.
 const LAYERS: [(&str, &[&str]); 7] = [
     ("faces", &["python"]),
     ("families", &["kmeans", "gmm", "graph", "kmodes"]),
@@ -36,13 +36,13 @@ const STRANGERS: [&str; 2] = ["families", "compute and rows"];
 /// The exceptions: K-modes needs a neighbor graph, and the cells of an approximate graph are a k-means partition.
 const KNOWN: [(&str, &str); 2] = [("kmodes", "graph"), ("graph", "kmeans")];
 
-/// Where `unsafe` may stand.
+/// The files that may contain `unsafe`.
 const UNSAFE_ROOMS: [&str; 3] = ["src/kernel/", "src/data/raw/", "src/python/array.rs"];
 
-/// What a source is asked for through the functions of `crate::data` that count what comes: `read`, `read_from`, `gather`.
+/// Methods of a source that must be called through the counting functions of `crate::data`: `read`, `read_from`, `gather`.
 const COUNTED: [&str; 3] = ["for_each_block", "for_each_block_from", "gather"];
 
-/// Where sources are made of others, which count nothing themselves.
+/// Files that implement sources on top of other sources; these do not count rows themselves.
 const SOURCES: [&str; 2] = ["src/data/", "src/python/rows.rs"];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ struct Token {
     text: String,
 }
 
-/// Identifiers, `::` and single punctuation marks; comments, strings, characters and numbers are left out.
+/// Identifiers, `::` and single punctuation marks; comments, strings, characters and numbers are skipped.
 fn tokens(source: &str) -> Vec<Token> {
     let text: Vec<char> = source.chars().collect();
     let at = |i: usize| text.get(i).copied().unwrap_or('\0');
@@ -118,7 +118,7 @@ fn string_end(text: &[char], mut i: usize) -> usize {
     i + 1
 }
 
-/// First segments of what follows at `from`: one of `a::b`, many of `{a::b, c}`. `*` stands for itself.
+/// First segments of the import that starts at `from`: one for `a::b`, several for `{a::b, c}`. `*` stands for itself.
 fn heads(tokens: &[Token], from: usize) -> Vec<Token> {
     match tokens.get(from) {
         Some(t) if t.text == "{" => {
@@ -145,7 +145,7 @@ fn heads(tokens: &[Token], from: usize) -> Vec<Token> {
     }
 }
 
-/// Names that a file at module depth `depth` takes from the crate root: after `crate::`, or after enough `super::`.
+/// Names that a file at module depth `depth` imports from the crate root: after `crate::`, or after enough `super::`.
 fn root_names(tokens: &[Token], depth: usize) -> Vec<Token> {
     let is = |i: usize, text: &str| tokens.get(i).is_some_and(|t| t.text == text);
     // One entry for every open brace: whether an inline module opened it.
@@ -171,7 +171,7 @@ fn root_names(tokens: &[Token], depth: usize) -> Vec<Token> {
     found
 }
 
-/// The modules behind the names that `lib.rs` re-exports with `pub use module::{..}`.
+/// The modules of the names that `lib.rs` re-exports with `pub use module::{..}`.
 fn reexports(lib: &str) -> HashMap<String, String> {
     let tokens = tokens(lib);
     let mut found = HashMap::new();
@@ -190,13 +190,13 @@ fn reexports(lib: &str) -> HashMap<String, String> {
     found
 }
 
-/// The name of the layer that holds `module`, and its height.
+/// Name and height of the layer that holds `module`.
 fn layer(module: &str) -> Option<(&'static str, usize)> {
     let height = |i: usize| LAYERS.len() - i;
     LAYERS.iter().enumerate().find(|(_, l)| l.1.contains(&module)).map(|(i, l)| (l.0, height(i)))
 }
 
-/// What is wrong with the file at `path`, relative to the repository, as `file:line: what`.
+/// Violations in the file at `path`, relative to the repository, as `file:line: violation`.
 fn offences(path: &str, source: &str, reexports: &HashMap<String, String>) -> Vec<String> {
     let tokens = tokens(source);
     let mut found = Vec::new();
@@ -205,7 +205,7 @@ fn offences(path: &str, source: &str, reexports: &HashMap<String, String>) -> Ve
         found.extend(lines.map(|line| format!("{path}:{line}: `unsafe` outside {UNSAFE_ROOMS:?}")));
     }
     if !SOURCES.iter().any(|sources| path.starts_with(sources)) && !path.ends_with("/tests.rs") {
-        // `(table.gather)(..)` calls a function that a field holds, and is no method of a source.
+        // `(table.gather)(..)` calls a function in a field, not a method of a source.
         let calls = tokens.windows(3).filter(|t| {
             let called = matches!(t[2].text.as_str(), "(" | "::");
             t[0].text == "." && COUNTED.contains(&t[1].text.as_str()) && called
@@ -264,7 +264,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn imports_point_downward_and_unsafe_stays_in_its_rooms() {
+fn imports_point_downward_and_unsafe_stays_in_its_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let reexports = reexports(&fs::read_to_string(root.join("src/lib.rs")).unwrap());
     let files = rust_files(&root.join("src"));
@@ -336,7 +336,7 @@ fn unknown_names_and_modules_are_found() {
 }
 
 #[test]
-fn uncounted_rows_are_found() {
+fn uncounted_reads_are_found() {
     let source = "fn f() {\n data.for_each_block(1, f);\n data::gather(data, rows, out);\n data.gather(rows, out);\n (table.gather)(rows) }";
     assert_eq!(lines("src/pass/sweep.rs", source), [2, 4]);
     for path in ["src/data/subset.rs", "src/python/rows.rs", "src/kmeans/nested/tests.rs"] {
@@ -345,7 +345,7 @@ fn uncounted_rows_are_found() {
 }
 
 #[test]
-fn unsafe_is_found_outside_its_rooms() {
+fn unsafe_in_other_files_is_found() {
     let source = "#![deny(unsafe_code)]\n// unsafe\nfn f() { unsafe { g() } }";
     assert_eq!(lines("src/data/npy.rs", source), [3]);
     assert_eq!(lines("src/lib.rs", source), [3]);

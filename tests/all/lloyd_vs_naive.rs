@@ -1,25 +1,25 @@
-//! Lloyd's algorithm against a naive one in f64: the same labels after every iteration, the same inertia.
+//! Lloyd's algorithm compared with a naive f64 implementation: the same labels after every iteration, and the same inertia.
 //!
-//! The rules of the naive one are scikit-learn's: stop when no label changes, or when the squared move of all centers is at most `tol`
-//! times the mean variance of the columns; an empty cluster moves to the row farthest from its center; the lowest index wins a tie; a
-//! last labelling unless the labels are stable.
+//! The naive implementation uses the rules of scikit-learn. It stops if no label changes, or if the squared shift of all centers is at
+//! most `tol` times the mean variance of the columns. An empty cluster moves to the row farthest from its center. The lowest index wins a
+//! tie. Rows are labeled once more at the end unless the labels are stable.
 
 use shoal::data::{AnySource, Dense, Own, Source, Weighted};
 use shoal::fit::{Step, StopReason};
 use shoal::kernel::Compute;
 use shoal::{Executor, KMeans, Seeding};
 
-// ---------------------------------------------------------------- the naive one
+// ---------------------------------------------------------------- the naive implementation
 
-/// Rows in f64, whatever type they come from, and how close two distances must be to be told apart by that type.
+/// Rows in f64, and the precision of the compute type that the library uses for them.
 struct Naive<'a> {
     rows: &'a [f64],
     d: usize,
     weights: Vec<f64>,
     /// Rounds a center to the compute type.
     round: fn(f64) -> f64,
-    /// Two squared distances closer than this share of the row's and the center's squared norms (about the centers' middle) are a tie to
-    /// the compute type.
+    /// Two squared distances are a tie in the compute type if they differ by less than this share of the squared norms of row and centers,
+    /// measured from the first center.
     band: f64,
 }
 
@@ -36,8 +36,8 @@ impl Naive<'_> {
         &self.rows[i * self.d..][..self.d]
     }
 
-    /// The nearest center of each row, lowest index first. Where `theirs` differs by no more than the band it is taken over, so that one
-    /// honest tie does not lead the two apart; gives the number of such rows too.
+    /// The nearest center per row, the lowest index first, and the number of ties. In a tie within `band`, the label `theirs` is used,
+    /// so that a rounding difference does not separate the two runs.
     fn label(&self, centers: &[f64], theirs: &[u32]) -> (Vec<u32>, usize) {
         let mut taken_over = 0;
         let origin = &centers[..self.d];
@@ -58,7 +58,7 @@ impl Naive<'_> {
         (labels, taken_over)
     }
 
-    /// The centers after one update, and the squared length of their moves.
+    /// The centers after one update, the squared length of their shifts, and the number of relocated clusters.
     fn update(&self, centers: &[f64], labels: &[u32]) -> (Vec<f64>, f64, usize) {
         let k = centers.len() / self.d;
         let mut sums = vec![0.0; centers.len()];
@@ -96,7 +96,7 @@ impl Naive<'_> {
         (new, moved, relocated)
     }
 
-    /// The mean variance of the columns, weights aside.
+    /// The mean variance of the columns, without weights.
     fn variance(&self) -> f64 {
         let n = self.n() as f64;
         let columns = (0..self.d).map(|t| {
@@ -108,7 +108,7 @@ impl Naive<'_> {
     }
 
     fn inertia(&self, centers: &[f64], labels: &[u32]) -> f64 {
-        // Compensated, so that the reference is the better of the two.
+        // A compensated sum, so that the reference is more precise than the library.
         let (mut sum, mut lost) = (0.0f64, 0.0f64);
         for (i, &j) in labels.iter().enumerate() {
             let term =
@@ -123,7 +123,7 @@ impl Naive<'_> {
 
 // ---------------------------------------------------------------- the comparison
 
-/// The type that rows are computed in.
+/// A compute type.
 trait Kind: Compute + Own {
     /// See [`Naive::band`].
     const BAND: f64;
@@ -152,11 +152,11 @@ struct Case {
     name: String,
     rows: Vec<f64>,
     d: usize,
-    /// Rows that are the first centers.
+    /// The initial centers.
     given: Vec<f64>,
     weights: Option<Vec<f64>>,
     tolerance: f64,
-    /// How many rows, over all iterations, may be ties to the compute type.
+    /// Upper limit of the number of ties over all iterations.
     ties: usize,
 }
 
@@ -167,7 +167,7 @@ fn relative(a: f64, b: f64) -> f64 {
 fn compare<T: Kind>(case: &Case) {
     const MOST: u64 = 12;
     let name = format!("{} ({})", case.name, T::NAME);
-    // What both see is rounded to the compute type first.
+    // Both implementations get values that are rounded to the compute type.
     let typed: Vec<T> = case.rows.iter().map(|&x| T::from_f64(x)).collect();
     let rows: Vec<f64> = typed.iter().map(|x| x.to_f64()).collect();
     let n = rows.len() / case.d;
@@ -188,7 +188,7 @@ fn compare<T: Kind>(case: &Case) {
     let mut ties = 0;
     let mut run = params.start(source).unwrap();
     for iteration in 1..=MOST {
-        // The labels of the sweep: those of the centers before the step.
+        // The labels of a sweep belong to the centers before the step.
         let step = run
             .advance_on(source, &cx)
             .unwrap()
@@ -207,7 +207,7 @@ fn compare<T: Kind>(case: &Case) {
             assert!(moved > threshold * 0.999, "{name}: should have ended at {iteration} by tolerance");
             (centers, before) = (new, labels);
         }
-        // The result of a whole fit of that many iterations: labelled once more by the last centers.
+        // A complete fit with so many iterations labels the rows once more with the final centers.
         let fitted = params.clone().max_iter(iteration).fit(source).unwrap();
         assert_eq!(fitted.n_iter(), iteration, "{name}");
         let last = if step.stop_reason.is_none() {
@@ -247,13 +247,13 @@ fn check_step(name: &str, step: &Step, naive: &Naive<'_>, centers: &[f64], label
     assert_eq!(step.batch_size, naive.n() as u64, "{name}");
     assert_eq!(step.rows_seen, step.iteration * step.batch_size, "{name}");
     let objective = naive.inertia(centers, labels);
-    // The two may differ by the rounding of a center.
+    // The centers may differ by one rounding.
     assert!(relative(step.objective, objective) < 1e-6, "{name}: {} instead of {objective}", step.objective);
 }
 
 fn check_centers<T: Kind>(name: &str, iteration: u64, found: &[T], expected: &[f64], naive: &Naive<'_>) {
     let largest = naive.rows.iter().fold(0.0f64, |m, x| m.max(x.abs()));
-    // A rounding of the result, and those of the sums in another order.
+    // One rounding of the result, plus the rounding of sums in another order.
     let most = (4.0 * T::EPSILON + naive.n() as f64 * f64::EPSILON) * largest;
     for (found, expected) in found.iter().zip(expected) {
         let off = (found.to_f64() - expected).abs();
@@ -276,7 +276,7 @@ fn unit(seed: u64, i: usize) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// `n` rows around a few points that overlap.
+/// `n` rows around a few overlapping points.
 fn blobs(seed: u64, n: usize, d: usize) -> Vec<f64> {
     (0..n * d)
         .map(|at| {
@@ -301,7 +301,7 @@ fn case(name: &str, rows: Vec<f64>, d: usize, k: usize) -> Case {
 // ---------------------------------------------------------------- tests
 
 #[test]
-fn shapes() {
+fn all_shapes() {
     for (n, d, k) in [
         (1, 1, 1),
         (2, 3, 1),
@@ -350,7 +350,7 @@ fn fewer_distinct_rows_than_clusters() {
         let rows: Vec<f64> = (0..60).flat_map(|i| few[i % 3 * d..][..d].to_vec()).collect();
         let mut case = case("three distinct rows, five clusters", rows, d, 5);
         case.given = few.iter().chain(&few[..2 * d]).copied().collect();
-        // A mean of equal values may be an ulp off, and the row is then nearer to the other center of its kind.
+        // A mean of equal values can be off by one ulp. The row is then nearer to another center with almost the same value.
         case.ties = 60 * 24;
         compare::<f64>(&case);
         compare::<f32>(&case);
@@ -374,7 +374,7 @@ fn equal_centers_and_empty_clusters() {
 fn small_integers_are_full_of_ties() {
     for (d, values) in [(1, 60.0), (2, 12.0), (3, 6.0), (17, 3.0), (130, 2.0)] {
         let rows: Vec<f64> = (0..700 * d).map(|i| (unit(11, i) * values).floor()).collect();
-        // Means of integers are no integers: from the second iteration on a tie in exact arithmetic may be broken by rounding.
+        // Means of integers are not integers. From the second iteration on, rounding can break a tie of exact arithmetic.
         let case = Case { ties: 60, ..case("small integers", rows, d, 14) };
         compare::<f64>(&case);
         compare::<f32>(&case);
@@ -391,7 +391,7 @@ fn first_labels<T: Kind>(rows: &[f64], grid: &[f64]) -> Vec<u32> {
 
 #[test]
 fn ties_go_to_the_lowest_index() {
-    // Half of all rows lie exactly between two or four centers.
+    // Half of all rows are equally far from two or four centers.
     let rows: Vec<f64> = (0..81).flat_map(|i| [f64::from(i / 9), f64::from(i % 9)]).collect();
     let grid: Vec<f64> = (0..25).flat_map(|j| [f64::from(j / 5 * 2), f64::from(j % 5 * 2)]).collect();
     let expected: Vec<u32> = (0..81).map(|i| i / 9 / 2 * 5 + i % 9 / 2).collect();
@@ -439,7 +439,7 @@ fn huge_and_tiny_values() {
 #[test]
 fn far_from_the_origin() {
     for d in [1, 3, 17, 130] {
-        // In f32 the rows are multiples of 2^-10 out there: many are alike.
+        // In f32 the rows are multiples of 2^-10 at this distance, so many are equal.
         let rows = blobs(31, 600, d).iter().map(|x| x + 1e4).collect();
         both(&Case { ties: 12, ..case("unit variance at 1e4", rows, d, 10) });
     }
@@ -453,7 +453,7 @@ fn one_column_far_larger_than_the_others() {
 }
 
 #[test]
-fn tolerance_ends_a_run_where_scikit_learn_would() {
+fn tolerance_stops_where_scikit_learn_stops() {
     for tolerance in [1e-4, 1e-2, 1.0] {
         for d in [1, 3, 17] {
             let mut case = case(&format!("tol={tolerance}"), blobs(41, 900, d), d, 8);

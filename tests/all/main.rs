@@ -1,7 +1,8 @@
-//! Integration tests of the crate. They share one binary, since each binary would compile the generic kernels again.
+//! Integration tests of the crate in one binary, because every binary would compile the generic kernels again.
 
 mod bounded;
 mod checkpoint;
+mod common;
 mod determinism;
 mod errors;
 mod layering;

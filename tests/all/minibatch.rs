@@ -1,63 +1,15 @@
-//! Mini-batch k-means over every kind of source: the same bits for every number of threads, and batches that are what they should be.
+//! Mini-batch k-means: bit-identical results over all sources and numbers of threads, streams, interrupts and the update rule.
 
 use proptest::prelude::*;
-use shoal::data::{AnySource, Chunk, Chunks, Dense, Own, Source, Weighted};
+use shoal::data::{AnySource, Chunks, Dense, Own, Source, Weighted};
 use shoal::fit::StopReason;
 use shoal::kernel::Compute;
 use shoal::kmeans::{MiniBatchParams, MiniBatchRun};
-use shoal::{Error, Executor, KMeansModel, MatRef, MiniBatch, Seeding};
+use shoal::{Error, Executor, MatRef, MiniBatch, Seeding};
 
-/// Any source, with weights or as it is.
-struct Any<'a>(AnySource<'a>);
+use crate::common::{Any, Bits, bits, chunks, rows};
 
-impl Source for Any<'_> {
-    fn any(&self) -> AnySource<'_> {
-        self.0
-    }
-}
-
-fn unit(i: usize) -> f64 {
-    let mut z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
-fn rows<T: Compute>(n: usize, d: usize) -> Vec<T> {
-    (0..n * d).map(|at| T::from_f64(unit(at) + 2.0 * unit((at / d % 9) * d + at % d + 77_777_777))).collect()
-}
-
-/// Pieces of rows and weights, whose lengths repeat `lengths`.
-fn pieces<'a, T: Own>(
-    values: &'a [T],
-    d: usize,
-    weights: Option<&'a [f64]>,
-    lengths: &'a [usize],
-) -> impl Iterator<Item = shoal::Result<Chunk<T>>> + Send + 'a {
-    let (n, mut at, mut turn) = (values.len() / d, 0, 0);
-    std::iter::from_fn(move || {
-        let end = n.min(at + lengths[turn % lengths.len()]);
-        turn += 1;
-        let chunk = Chunk::from(values[at * d..end * d].to_vec());
-        let chunk = match weights {
-            Some(weights) => chunk.weighted(weights[at..end].to_vec()),
-            None => chunk,
-        };
-        let any = at < n;
-        at = end;
-        any.then_some(Ok(chunk))
-    })
-}
-
-type Bits = (Vec<u64>, Vec<u64>, Vec<u32>, u64, u64);
-
-fn bits(model: &KMeansModel) -> Bits {
-    let of = |values: &[f64]| values.iter().map(|x| x.to_bits()).collect();
-    let (centers, weights) = (of(&model.centers::<f64>()), of(model.cluster_weights()));
-    (centers, weights, model.labels().to_vec(), model.inertia().to_bits(), model.n_iter())
-}
-
-/// A fit on some threads; streams are left without labels.
+/// A fit with the given number of threads.
 fn fit(params: &MiniBatchParams, source: &dyn Source, threads: usize, labels: bool) -> Bits {
     bits(&params.clone().threads(Some(threads)).compute_labels(labels).fit(source).unwrap())
 }
@@ -75,14 +27,14 @@ fn same_for_all_threads<T: Own + Compute>(k: usize, n: usize, d: usize, batch: u
         for threads in [1, 2, 3, 8] {
             assert_eq!(fit(&params, &source, threads, true), drawn, "{threads} threads");
             for lengths in [&[7, 1, 300][..], &[100_000]] {
-                let stream = Chunks::replay(d, || Box::new(pieces(&values, d, weights, lengths)));
+                let stream = Chunks::replay(d, || Box::new(chunks(&values, d, weights, lengths)));
                 let found = fit(&params, &Any(T::own(&stream)), threads, true);
                 assert_eq!(
                     &found,
                     passed.get_or_insert_with(|| found.clone()),
                     "{threads} threads, {lengths:?}"
                 );
-                let once = Chunks::once(d, pieces(&values, d, weights, lengths));
+                let once = Chunks::once(d, chunks(&values, d, weights, lengths));
                 let first = fit(&params, &Any(T::own(&once)), threads, true);
                 assert!(first.2.is_empty() && f64::from_bits(first.3).is_nan() && first.4 == 1);
             }
@@ -91,7 +43,7 @@ fn same_for_all_threads<T: Own + Compute>(k: usize, n: usize, d: usize, batch: u
 }
 
 #[test]
-fn the_same_bits_for_every_number_of_threads_and_cut_of_a_stream() {
+fn threads_and_chunk_lengths_do_not_change_results() {
     same_for_all_threads::<f32>(5, 4000, 3, 1000);
     same_for_all_threads::<f64>(40, 2500, 60, 900);
 }
@@ -101,7 +53,7 @@ fn stream_of<T: Own>(params: &MiniBatchParams, first: &Dense<'_, T>) -> MiniBatc
 }
 
 #[test]
-fn a_pass_over_a_stream_is_partial_fit_on_its_batches() {
+fn a_pass_over_a_stream_equals_partial_fit_on_its_batches() {
     let (n, d, k) = (2300, 4, 6);
     let values: Vec<f64> = rows(n, d);
     let weights: Vec<f64> = (0..n).map(|i| 0.5 + (i % 3) as f64).collect();
@@ -118,8 +70,8 @@ fn a_pass_over_a_stream_is_partial_fit_on_its_batches() {
         run.partial_fit_on(&Any(AnySource::F64(&batch)), &cx).unwrap().unwrap();
     }
     let lengths = &[33, 700];
-    let replay = Chunks::replay(d, || Box::new(pieces(&values, d, Some(&weights), lengths)));
-    let once = Chunks::once(d, pieces(&values, d, Some(&weights), lengths));
+    let replay = Chunks::replay(d, || Box::new(chunks(&values, d, Some(&weights), lengths)));
+    let once = Chunks::once(d, chunks(&values, d, Some(&weights), lengths));
     for stream in [replay, once] {
         let model = params.fit(&Any(AnySource::F64(&stream))).unwrap();
         assert_eq!(model.centers::<f64>(), run.centers::<f64>());
@@ -129,14 +81,14 @@ fn a_pass_over_a_stream_is_partial_fit_on_its_batches() {
 }
 
 #[test]
-fn a_stream_that_is_read_once_is_seeded_from_its_first_rows() {
+fn a_one_pass_stream_is_seeded_from_its_first_rows() {
     let (n, d) = (5000, 3);
     let values: Vec<f32> = rows(n, d);
     let params = MiniBatch::params(9).batch_size(100);
-    let once = Chunks::once(d, pieces(&values, d, None, &[64]));
+    let once = Chunks::once(d, chunks(&values, d, None, &[64]));
     let mut run = params.start(&Any(AnySource::F32(&once))).unwrap();
     let cx = Executor::new(Some(2)).unwrap();
-    // The rows that the first centers are chosen from are taken in at once, then a batch a step.
+    // The first step uses all rows that the seeding read, every further step one batch.
     let mut steps = Vec::new();
     while let Some(step) = run.advance_on(&Any(AnySource::F32(&once)), &cx).unwrap() {
         steps.push(step);
@@ -149,14 +101,14 @@ fn a_stream_that_is_read_once_is_seeded_from_its_first_rows() {
     assert_eq!(run.cluster_weights().iter().sum::<f64>(), 5009.0);
     let refused = run.finish_on(&Any(AnySource::F32(&once)), &cx).unwrap_err();
     assert!(refused.to_string().contains("predict"), "{refused}");
-    // Fewer rows than clusters show only at the end.
-    let few = Chunks::once(d, pieces(&values[..6 * d], d, None, &[2]));
+    // Too few rows for the clusters are only detected at the end of the stream.
+    let few = Chunks::once(d, chunks(&values[..6 * d], d, None, &[2]));
     let refused = params.fit(&Any(AnySource::F32(&few))).unwrap_err();
     assert_eq!(refused.to_string(), "n_clusters must be at most the number of rows, 6, got 9");
 }
 
 #[test]
-fn an_interrupted_batch_is_made_again() {
+fn an_interrupted_batch_is_repeated() {
     let values: Vec<f32> = rows(3000, 5);
     let source = Dense::new(&values, 5).unwrap();
     let params = MiniBatch::params(7).batch_size(300).max_iter(3).max_no_improvement(None);
@@ -180,7 +132,7 @@ fn an_interrupted_batch_is_made_again() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_parameters_and_batches_are_refused() {
     let cx = Executor::new(Some(1)).unwrap();
     let refused = MiniBatch::params(0)
         .batch_size(0)
@@ -203,7 +155,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(run.cluster_weights().iter().sum::<f64>(), 4.0);
 }
 
-/// Sculley's algorithm as it is written down.
+/// Sculley's algorithm.
 fn naive(centers: &mut [Vec<f64>], counts: &mut [f64], batch: &[Vec<f64>], weights: &[f64]) {
     let sq_dist = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>();
     let labels: Vec<usize> = batch
@@ -225,9 +177,9 @@ fn naive(centers: &mut [Vec<f64>], counts: &mut [f64], batch: &[Vec<f64>], weigh
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Small integers: full of ties, duplicates and centers without rows; whose distances are exact until the first center moves.
+    /// Small integers with ties, duplicates and centers without rows; distances are exact until a center moves.
     #[test]
-    fn one_batch_is_sculley_s(
+    fn one_batch_equals_sculley_s_algorithm(
         d in 1usize..5,
         k in 1usize..9,
         values in prop::collection::vec(-4i32..5, 8..160),
@@ -239,7 +191,7 @@ proptest! {
         let batch: Vec<Vec<f64>> = values.chunks_exact(d).map(<[f64]>::to_vec).collect();
         let weights: Vec<f64> = (0..n).map(|i| if weighted { (i % 3) as f64 } else { 1.0 }).collect();
         prop_assume!(weights.iter().any(|&w| w > 0.0));
-        // Centers that are all different.
+        // Distinct centers.
         let mut centers: Vec<Vec<f64>> =
             (0..k).map(|j| (0..d).map(|t| (j as f64 - 3.0) + (t * j % 3) as f64).collect()).collect();
         let mut counts = vec![1.0; k];

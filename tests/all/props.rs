@@ -1,10 +1,10 @@
-//! What holds for any rows.
+//! Properties that hold for all rows.
 
 use proptest::prelude::*;
 use shoal::data::{Dense, Weighted};
 use shoal::{Executor, KMeans, KMeansModel, Metric, Seeding};
 
-/// Rows, their number of columns, and rows to start from.
+/// Rows, the number of columns, and initial centers.
 #[derive(Clone, Debug)]
 struct Problem {
     rows: Vec<f64>,
@@ -30,7 +30,7 @@ impl Problem {
     }
 }
 
-/// Rows of values that hardly ever tie.
+/// Rows of values that rarely tie.
 fn problem() -> impl Strategy<Value = Problem> {
     (1usize..150, 1usize..20).prop_flat_map(|(n, d)| {
         (prop::collection::vec(-100.0f64..100.0, n * d), 1..=n.min(12)).prop_map(move |(rows, k)| {
@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn predict_gives_the_labels(p in problem(), cosine in any::<bool>(), max_iter in 1u64..6) {
+    fn predict_returns_the_labels(p in problem(), cosine in any::<bool>(), max_iter in 1u64..6) {
         let metric = if cosine { Metric::Cosine } else { Metric::Euclidean };
         let model = p.params().metric(metric).max_iter(max_iter).fit(&p.source()).unwrap();
         prop_assert_eq!(model.predict(&p.source()).unwrap(), model.labels());
@@ -105,7 +105,7 @@ proptest! {
         prop_assert!(close(one.inertia(), other.inertia(), 1e-12) || one.inertia() < 1e-25);
         let (centers, others) = (one.centers::<f64>(), other.centers::<f64>());
         for (j, center) in centers.chunks(d).enumerate() {
-            // Sums run in the order of rows, whatever the index of the cluster: the same bits.
+            // Sums run in the order of the rows for any cluster index, so they are bit-identical.
             prop_assert_eq!(center, &others[place(j) * d..][..d]);
         }
     }
@@ -118,9 +118,9 @@ proptest! {
         let weighted = Weighted::new(p.source(), weights).unwrap();
         let repeated: Vec<f64> =
             p.rows.chunks(p.d).zip(&counts).flat_map(|(row, &c)| row.repeat(c)).collect();
-        // Without tolerance: it is a share of the variance of the rows as they are counted.
+        // The tolerance depends on the variance of the rows without weights, so it is 0 here.
         let params = p.params().tolerance(0.0);
-        // An empty cluster moves to a row with all its weight, and to one of its copies: not the same.
+        // An empty cluster takes a weighted row with all of its weight, but only one of the repeated rows.
         let full = |model: &KMeansModel| model.cluster_weights().iter().all(|&w| w > 0.0);
         let one = params.fit(&weighted).unwrap();
         let other = params.fit(&Dense::new(&repeated, p.d).unwrap()).unwrap();
@@ -131,12 +131,12 @@ proptest! {
     }
 
     #[test]
-    fn cosine_is_euclid_on_normalised_rows(p in problem()) {
+    fn cosine_equals_euclidean_on_normalized_rows(p in problem()) {
         let unit: Vec<f64> = p.rows.chunks(p.d).flat_map(normalised).collect();
         let given: Vec<f64> = p.given.chunks(p.d).flat_map(normalised).collect();
         let unit = Dense::new(&unit, p.d).unwrap();
         let source = p.source();
-        // One sweep: after it the centers of the one are on the sphere and those of the other are not.
+        // Compare one sweep. After it the cosine centers are on the sphere, and the Euclidean centers are not.
         let mut one = p.params().metric(Metric::Cosine).start(&source).unwrap();
         let mut other = p.params().seeding(Seeding::Given(given)).start(&unit).unwrap();
         let cx = Executor::new(Some(1)).unwrap();
@@ -153,7 +153,7 @@ proptest! {
                 prop_assert!((a - b / length).abs() < 1e-11, "{} and {}", a, b / length);
             }
         }
-        // The model labels rows as Euclid does on the sphere.
+        // The model labels rows as Euclidean k-means does on the sphere.
         let model = p.params().metric(Metric::Cosine).fit(&source).unwrap();
         let euclid = KMeans::params(p.k()).seeding(Seeding::Given(model.centers())).start(&unit);
         let mut euclid = euclid.unwrap();
@@ -168,7 +168,7 @@ fn normalised(row: &[f64]) -> Vec<f64> {
     row.iter().map(|x| x / length).collect()
 }
 
-/// Whether no cluster is ever empty on the way.
+/// Whether no cluster is empty at any iteration.
 fn starts_full(p: &Problem, counts: &[usize]) -> bool {
     let weights: Vec<f64> = counts.iter().map(|&c| c as f64).collect();
     let weighted = Weighted::new(p.source(), weights).unwrap();
@@ -180,7 +180,7 @@ fn starts_full(p: &Problem, counts: &[usize]) -> bool {
             break;
         }
     }
-    // The first labelling is that of the given rows, each its own cluster's if it has weight.
+    // The initial centers are rows: with a weight, each has at least its own row.
     let own = (0..p.k()).all(|j| counts[j * p.n() / p.k()] > 0);
     own && steps.into_iter().all(|full| full)
 }

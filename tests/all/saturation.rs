@@ -1,9 +1,9 @@
-//! Sums do not saturate: millions of f32 rows in a cluster lose nothing, because sums and energies are f64.
+//! Sums over millions of f32 rows per cluster stay exact, because sums and energies are f64.
 
 use shoal::data::Dense;
 use shoal::{KMeans, Seeding};
 
-/// A number in `[0, 1)` with 24 bits, exact in f32.
+/// A number in `[0, 1)` with 24 bits, which is exact in f32.
 fn unit(i: u64) -> f32 {
     let mut z = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -11,7 +11,7 @@ fn unit(i: u64) -> f32 {
     ((z ^ (z >> 31)) >> 40) as f32 / (1u32 << 24) as f32
 }
 
-/// Kahan's sum.
+/// Compensated (Kahan) sum.
 fn sum(values: impl Iterator<Item = f64>) -> f64 {
     let (mut sum, mut lost) = (0.0f64, 0.0f64);
     for value in values {
@@ -23,7 +23,7 @@ fn sum(values: impl Iterator<Item = f64>) -> f64 {
     sum
 }
 
-/// Two clusters of `n` rows each, 1-D, 10 apart.
+/// Two clusters of `n` one-dimensional rows each, at a distance of 10.
 fn check(n: usize) {
     let rows: Vec<f32> = (0..2 * n as u64).map(|i| unit(i) + if i % 2 == 0 { 0.0 } else { 10.0 }).collect();
     let source = Dense::new(&rows, 1).unwrap();

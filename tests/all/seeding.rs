@@ -1,8 +1,10 @@
-//! First centers: what each way of choosing them promises.
+//! Seeding: properties that every method guarantees.
 
 use shoal::data::{Chunk, Chunks, DataSource, Dense, Weighted};
 use shoal::seeding::Seeds;
 use shoal::{Executor, KMeans, Seeding};
+
+use crate::common::unit;
 
 const GREEDY: Seeding = Seeding::PlusPlus { greedy: true };
 const PLAIN: Seeding = Seeding::PlusPlus { greedy: false };
@@ -11,14 +13,7 @@ const BLIND_CHAINS: Seeding = Seeding::KMc2 { chain: 50 };
 const ROUNDS: Seeding = Seeding::Parallel { oversampling: 2.0, rounds: 4 };
 const ALL: [Seeding; 7] = [Seeding::Auto, Seeding::Random, GREEDY, PLAIN, CHAINS, BLIND_CHAINS, ROUNDS];
 
-fn unit(i: usize) -> f64 {
-    let mut z = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// `n` rows in 30 blobs of very different sizes.
+/// `n` rows in 30 clusters of very different sizes.
 fn blobs(n: usize) -> Vec<f64> {
     (0..n * 2)
         .map(|at| {
@@ -66,7 +61,7 @@ fn seeds_are_distinct_rows() {
 }
 
 #[test]
-fn better_seedings_start_lower() {
+fn better_methods_start_with_lower_inertia() {
     let values = blobs(5000);
     let data = Dense::new(&values, 2).unwrap();
     let mean = |seeding: &Seeding| {
@@ -79,7 +74,7 @@ fn better_seedings_start_lower() {
 }
 
 #[test]
-fn weights_are_odds() {
+fn rows_are_drawn_by_weight() {
     let values = blobs(1000);
     let weights: Vec<f64> = (0..1000).map(|i| if i % 10 == 0 { 2.0 } else { 0.0 }).collect();
     let data = Weighted::new(Dense::new(&values, 2).unwrap(), weights).unwrap();
@@ -102,7 +97,7 @@ fn a_heavy_row_is_drawn_first() {
 
 #[test]
 fn doubled_weights_draw_the_same_rows() {
-    // Weights that are all 1 are none, and draw other rows.
+    // Weights of 1 are treated as no weights and draw other rows, so they are not compared.
     let values = blobs(2000);
     let with = |w: f64| Weighted::new(Dense::new(&values, 2).unwrap(), vec![w; 2000]).unwrap();
     for seeding in ALL {
@@ -115,7 +110,7 @@ fn doubled_weights_draw_the_same_rows() {
 }
 
 #[test]
-fn a_stream_gives_the_seeds_of_memory() {
+fn a_stream_gives_the_same_seeds_as_memory() {
     let values = blobs(9000);
     let weights: Vec<f64> = (0..9000).map(|i| (3.0 * unit(i)).floor()).collect();
     let dense = Dense::new(&values, 2).unwrap();
@@ -146,7 +141,7 @@ fn a_stream_gives_the_seeds_of_memory() {
 }
 
 #[test]
-fn starts_and_seeds_draw_other_rows() {
+fn another_start_or_seed_draws_other_rows() {
     let values = blobs(2000);
     let data = Dense::new(&values, 2).unwrap();
     for seeding in [Seeding::Random, GREEDY, CHAINS, ROUNDS] {
@@ -158,7 +153,7 @@ fn starts_and_seeds_draw_other_rows() {
 }
 
 #[test]
-fn auto_says_what_it_did() {
+fn auto_reports_its_method() {
     let values = blobs(60_000);
     let few = Dense::new(&values[..2000], 2).unwrap();
     assert_eq!(choose(&Seeding::Auto, &few, 10, 0).method, "k-means++");
@@ -172,13 +167,13 @@ fn auto_says_what_it_did() {
     assert!(seeds.rows.iter().any(|&row| row > 30_000), "the sample is of all rows");
     let model = KMeans::params(64).max_iter(1).fit(&many).unwrap();
     assert_eq!(model.seeded_by(), seeds.method);
-    // The sample is large enough to start about as low as all rows do.
+    // The sample is large enough for an inertia close to that of all rows.
     let all = choose(&GREEDY, &many, 64, 0);
     assert!(cost(&values, &seeds.centers) < 1.5 * cost(&values, &all.centers));
 }
 
 #[test]
-fn methods_are_named() {
+fn methods_have_names() {
     let values = blobs(100);
     let data = Dense::new(&values, 2).unwrap();
     let given = Seeding::Given(values[..8].to_vec());
@@ -211,7 +206,7 @@ fn fewer_distinct_rows_than_clusters() {
 }
 
 #[test]
-fn parameters_outside_their_range_are_refused_together() {
+fn all_parameter_errors_are_reported_at_once() {
     let data = Dense::new(&[1.0f64, 2.0], 1).unwrap();
     let refused =
         |seeding: Seeding| seeding.choose(&data as &dyn DataSource<f64>, 1, 0, 0, &cx()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Sparse rows against the same rows with their zeros, by every method; and against themselves, however they are stored and read.
+//! Sparse rows compared with the same rows in dense storage, for every method, storage type and number of threads.
 
 use proptest::prelude::*;
 use shoal::data::{
@@ -8,17 +8,9 @@ use shoal::kernel::Compute;
 use shoal::kmeans::{Bounds, KMeansParams};
 use shoal::{Algorithm, Executor, KMeans, KMeansModel, Metric, MiniBatch, NestedMiniBatch, RowBuf, Seeding};
 
-/// A small generator, so that nothing here rests on the crate's own.
-struct Draws(u64);
+use crate::common::{Any, Draws, bits};
 
-impl Draws {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
-    }
-}
-
-/// Rows that are mostly zeros, about some middles: dense, and compressed.
+/// Rows around a few centers with mostly zeros, in dense and CSR storage.
 struct Problem<T> {
     n: usize,
     d: usize,
@@ -41,13 +33,13 @@ impl<T: Compute> Problem<T> {
         Self { n: dense.len() / d, d, dense, indptr, indices, values }
     }
 
-    /// Whole numbers have ties, and sums without rounding.
+    /// Integers have ties and exact sums.
     fn new(n: usize, d: usize, seed: u64, whole: bool, scale: f64) -> Self {
         Self::with_empty_rows(n, d, seed, whole, scale, true)
     }
 
     fn with_empty_rows(n: usize, d: usize, seed: u64, whole: bool, scale: f64, empty: bool) -> Self {
-        let mut draws = Draws(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let mut draws = Draws::new(seed);
         let topics = 12;
         let middles: Vec<f64> =
             (0..topics * d).map(|_| if draws.unit() < 0.2 { 4.0 * draws.unit() } else { 0.0 }).collect();
@@ -73,19 +65,6 @@ impl<T: Compute> Problem<T> {
     }
 }
 
-/// Everything that a fit gives, as bits.
-fn bits(model: &KMeansModel) -> (Vec<u64>, Vec<u32>, Vec<u64>, u64, u64) {
-    let of = |values: &[f64]| values.iter().map(|x| x.to_bits()).collect();
-    let labels = model.labels().to_vec();
-    (
-        of(&model.centers::<f64>()),
-        labels,
-        of(model.cluster_weights()),
-        model.inertia().to_bits(),
-        model.n_iter(),
-    )
-}
-
 fn close(a: &KMeansModel, b: &KMeansModel, slack: f64, what: &str) {
     assert_eq!(a.labels(), b.labels(), "{what}");
     let (x, y) = (a.centers::<f64>(), b.centers::<f64>());
@@ -95,15 +74,6 @@ fn close(a: &KMeansModel, b: &KMeansModel, slack: f64, what: &str) {
     }
     let apart = (a.inertia() - b.inertia()).abs();
     assert!(apart <= slack * b.inertia().max(largest * largest), "{what}: {} {}", a.inertia(), b.inertia());
-}
-
-/// Any source, as it is.
-struct Any<'a>(AnySource<'a>);
-
-impl Source for Any<'_> {
-    fn any(&self) -> AnySource<'_> {
-        self.0
-    }
 }
 
 fn exact() -> impl Iterator<Item = KMeansParams> {
@@ -116,7 +86,7 @@ fn exact() -> impl Iterator<Item = KMeansParams> {
 }
 
 fn agree<T: Compute + Own + Element>(slack: f64) {
-    // From all centers on the sphere an empty row is equally far: rounding would decide.
+    // On the sphere an empty row is equally far from all centers, so rounding would decide.
     let problem = Problem::<T>::with_empty_rows(700, 60, 5, false, 1.0, false);
     let (csr, dense) = (problem.csr(), Dense::new(&problem.dense, problem.d).unwrap());
     let weights: Vec<f64> = (0..problem.n).map(|i| 0.5 + (i % 3) as f64).collect();
@@ -141,13 +111,13 @@ fn agree<T: Compute + Own + Element>(slack: f64) {
 }
 
 #[test]
-fn sparse_and_dense_rows_agree_to_rounding() {
+fn sparse_and_dense_fits_agree_up_to_rounding() {
     agree::<f32>(1e-5);
     agree::<f64>(1e-12);
 }
 
 #[test]
-fn distances_agree() {
+fn sparse_and_dense_distances_agree() {
     let problem = Problem::<f64>::new(300, 40, 8, false, 1.0);
     let (csr, dense) = (problem.csr(), Dense::new(&problem.dense, problem.d).unwrap());
     for metric in [Metric::Euclidean, Metric::Cosine] {
@@ -187,7 +157,7 @@ fn bounded_is_plain<T: Compute + Element>(problem: &Problem<T>, k: usize, metric
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
-    fn bounded_sweeps_over_sparse_rows_are_plain_ones(
+    fn bounded_sweeps_equal_plain_sweeps_on_sparse_rows(
         n in 150usize..600, d in 1usize..90, k in 1usize..120, seed in any::<u64>(), whole in any::<bool>(),
         scale in prop::sample::select(vec![1.0, 1e25, 1e-25]), cosine in any::<bool>(),
     ) {
@@ -198,7 +168,7 @@ proptest! {
 }
 
 #[test]
-fn bounds_pay_on_sparse_rows_too() {
+fn bounds_skip_distances_on_sparse_rows_too() {
     let problem = Problem::<f64>::new(3000, 80, 4, false, 1.0);
     let csr = problem.csr();
     let distances = |algorithm| {
@@ -217,11 +187,11 @@ fn bounds_pay_on_sparse_rows_too() {
 }
 
 #[test]
-fn the_same_bits_for_any_number_of_threads_and_any_storage() {
+fn threads_and_storage_do_not_change_results() {
     let problem = Problem::<f32>::new(5000, 70, 6, false, 1.0);
     let long = |values: &[i32]| values.iter().map(|&x| i64::from(x)).collect::<Vec<i64>>();
     let (indptr, indices) = (long(&problem.indptr), long(&problem.indices));
-    // Each row backwards, its first value in two halves.
+    // Each row in reverse order, with its first value as the sum of two halves.
     let (mut at, mut back, mut halves) = (vec![0i32], Vec::new(), Vec::new());
     for row in problem.indptr.windows(2) {
         let stored = row[0] as usize..row[1] as usize;
@@ -279,7 +249,7 @@ fn the_same_bits_for_any_number_of_threads_and_any_storage() {
 }
 
 #[test]
-fn stored_types_are_computed_as_their_type_says() {
+fn stored_types_have_their_compute_types() {
     let problem = Problem::<f32>::new(400, 30, 9, true, 1.0);
     let counts: Vec<u16> = problem.values.iter().map(|&x| x as u16).collect();
     let wide: Vec<i64> = problem.values.iter().map(|&x| x as i64).collect();
@@ -296,7 +266,7 @@ fn stored_types_are_computed_as_their_type_says() {
 }
 
 #[test]
-fn parts_and_single_rows_are_those_of_the_whole() {
+fn row_ranges_and_gathered_rows_equal_the_matrix() {
     let problem = Problem::<f32>::new(900, 25, 3, false, 1.0);
     let (csr, d) = (problem.csr(), problem.d);
     let part = RowRange::new::<f32>(csr, 100..731).unwrap();
@@ -329,7 +299,7 @@ fn rows_of_zeros_only() {
     assert!(NestedMiniBatch::params(3).rng_seed(1).fit(&csr).unwrap().inertia() == 0.0);
 }
 
-/// Batches of either kind one after the other, and a state that goes on from a file.
+/// Sparse and dense batches in turn, each resumed from the state of the previous one.
 #[test]
 fn batches_may_be_sparse_or_dense() {
     let problem = Problem::<f32>::new(1200, 30, 12, false, 1.0);
@@ -339,7 +309,7 @@ fn batches_may_be_sparse_or_dense() {
     let small = MiniBatch::params(8).rng_seed(1);
     let nested = NestedMiniBatch::params(8).rng_seed(1).batch_size(64);
     let (mut found, mut retired) = (Vec::new(), Vec::new());
-    // Which batches are sparse; and a buffer in which not all rows have room.
+    // Which batches are sparse, and a buffer that is too small for all rows.
     for (sparse, buffer) in [
         ([true; 4], 1 << 30),
         ([false; 4], 1 << 30),
@@ -374,7 +344,7 @@ fn batches_may_be_sparse_or_dense() {
 }
 
 #[test]
-fn what_is_no_matrix_is_refused() {
+fn invalid_matrices_are_refused() {
     let refused = |shape, indptr: &[i64], indices: &[i64], values: &[f32]| {
         Csr::new(shape, indptr.into(), indices.into(), values).unwrap_err().to_string()
     };
@@ -398,7 +368,7 @@ fn what_is_no_matrix_is_refused() {
 }
 
 #[test]
-fn values_that_are_not_finite_are_named() {
+fn non_finite_values_are_named() {
     for bad in [f64::NAN, f64::INFINITY] {
         let mut problem = Problem::<f64>::new(300, 20, 2, false, 1.0);
         let at = problem.indptr[200] as usize;

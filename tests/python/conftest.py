@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Fixtures that all tests share."""
 
 import os
 import sys
@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-# For `import reference`, which lies beside this file.
+# Makes the helper modules in this folder importable.
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")
 def shoal_data():
-    """A function that gives the rows of a set in the folder $SHOAL_DATA, as stored."""
+    """Return a function that loads the rows of a data set in $SHOAL_DATA, as stored."""
     folder = os.environ.get("SHOAL_DATA")
     if not folder:
         pytest.skip("SHOAL_DATA names no folder of data sets")

@@ -1,11 +1,11 @@
-"""Coresets and AFK-MC2 as their papers have them: slow, in float64. What the tests hold shoal against."""
+"""Slow float64 references of lightweight coresets and AFK-MC2."""
 
 import numpy as np
 import reference
 
 
 def odds(X, weights=None):
-    """Odds of a lightweight coreset: half by weight, half by weight times squared distance to the mean."""
+    """Sampling probabilities of a lightweight coreset: half by weight, half by weighted squared distance."""
     X = np.asarray(X, dtype=np.float64)
     w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
     mean = (w[:, None] * X).sum(axis=0) / w.sum()
@@ -21,10 +21,10 @@ def cost(points, centers, weights):
 
 
 def chain_law(X, weights, centers, chain, *, adaptive=True):
-    """Give the law of the next center of (AFK-)MC2 after the rows `centers`, the first of which makes `q`.
+    """Return the distribution of the next center of (AFK-)MC2, given the rows `centers`.
 
-    The chain starts with `q`, and makes ``chain - 1`` steps of Metropolis and Hastings. A chain that
-    ends where a center is counts as not drawn.
+    The first center defines the proposal `q`. The chain starts with a draw from `q` and makes ``chain - 1``
+    Metropolis-Hastings steps. A chain that ends at an existing center is drawn again.
     """
     X = np.asarray(X, dtype=np.float64)
     w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -1,8 +1,8 @@
-"""Files with a few bytes changed, opened and read: a program of its own, for a damaged file may end it.
+"""Read damaged files in a process of its own, because a damaged file could crash the process.
 
-``python damage.py FOLDER COUNT KIND...`` writes a valid file of each kind and then COUNT damaged copies of
-it, one after the other. It reads each of them and prints the outcomes as one JSON object. The last line
-on stderr tells which copy is being read.
+``python damage.py FOLDER COUNT KIND...`` writes a valid file of each kind and then COUNT damaged copies, one
+after the other. It reads each copy and prints the outcomes as one JSON object. The last line on stderr tells
+which copy is being read.
 """
 
 import json
@@ -113,7 +113,7 @@ def resume(path):
     shoal.resume(path, X, n_jobs=1)
 
 
-#: What writes a valid file, its suffix, and what reads it.
+#: For every kind of file: its writer, its suffix and its reader.
 KINDS = {
     "npy": (lambda p: np.save(p, X), ".npy", read),
     "fvecs": (vecs, ".fvecs", read),
@@ -208,10 +208,10 @@ KINDS = {
 
 
 def harmed(whole, rng):
-    """A copy of the bytes of a file, damaged in one of several ways."""
+    """Return a copy of the bytes of a file, damaged in one of several ways."""
     data = bytearray(whole)
     at = int(rng.integers(len(data)))
-    # Headers and ends are small, and what they say is believed first.
+    # Damage headers and footers more often: readers trust their numbers.
     if rng.random() < 0.5:
         at = int(rng.integers(min(len(data), 300)))
         at = at if rng.random() < 0.5 else len(data) - 1 - at
@@ -232,7 +232,7 @@ def harmed(whole, rng):
 
 
 def outcomes(folder, kind, count):
-    """Damage files of a kind and read them; how often each outcome was seen."""
+    """Damage files of one kind, read them, and count the outcomes."""
     write, suffix, look = KINDS[kind]
     valid, damaged = folder / f"valid{suffix}", folder / f"damaged{suffix}"
     shutil.rmtree(valid, ignore_errors=True)
@@ -253,10 +253,10 @@ def outcomes(folder, kind, count):
             look(damaged)
             end = "read"
         except ValueError as error:
-            # What is whole but holds, say, a NaN is refused by who works with it.
+            # For an intact file with a NaN the consumer raises an error that does not name the file.
             named = damaged.name in str(error) or "NaN and infinity are refused" in str(error)
             end = "refused" if named else f"names no file: {error}"
-        except BaseException:  # noqa: BLE001 - that is what is looked for
+        except BaseException:  # noqa: BLE001 - any other error is a finding
             end = traceback.format_exc()
         came[end] = came.get(end, 0) + 1
         if end not in ("read", "refused") and os.environ.get("KEEP") and damaged.is_file():
@@ -265,7 +265,7 @@ def outcomes(folder, kind, count):
 
 
 def main(folder, count, *kinds):
-    """Damage and read."""
+    """Run the command line of this program."""
     warnings.simplefilter("ignore")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     came = {kind: outcomes(Path(folder), kind, int(count)) for kind in kinds}

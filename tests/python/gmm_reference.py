@@ -1,4 +1,4 @@
-"""Truncated EM as the specification has it: slow, in float64. What tests hold shoal against."""
+"""A slow float64 reference of truncated EM for Gaussian mixtures."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ NEIGHBOURHOODS = (1 << 24) - 1
 
 
 class Draws(Rng):
-    """The stream that shoal draws clusters from, for one row in one search."""
+    """The random stream for exploration, keyed by row and search as in shoal."""
 
     def __init__(self, seed, search, row, purpose=EXPLORING):
         super().__init__(seed, purpose, (search << 40) ^ row)
 
 
 def explore(space, n, k, draws):
-    """Add `n` clusters that are not in the list `space`, or all that are left."""
+    """Add `n` random components that are not in the list `space`, or all remaining ones."""
     for _ in range(min(n, k - len(space))):
         others = k - len(space)
         if 2 * others >= k:
@@ -30,25 +30,25 @@ def explore(space, n, k, draws):
 
 class State(NamedTuple):
     bound: float
-    """By weight, before the M-step."""
+    """Weighted mean log-likelihood bound before the M-step."""
     n_distances: int
     near: np.ndarray
-    """The components of each row, nearest first."""
+    """The active components per row, nearest first."""
     neighbours: np.ndarray
     means: np.ndarray
     variances: np.ndarray
     weights: np.ndarray
-    """Priors."""
+    """Mixture weights."""
     shares: np.ndarray
-    """Before the M-step: rows by components."""
+    """Responsibilities before the M-step, rows by components."""
     after_e: float
-    """The bound of these parameters and shares: free energy with entropy, before and after the M-step."""
+    """Free energy with entropy after the E-step. `after_m` is the free energy after the M-step."""
     after_m: float
 
 
 @np.errstate(divide="ignore", invalid="ignore")
 def log_joint(d2, X, means, variances, priors):
-    """log p(c, y) for all pairs; `variances` have the shape of their kind."""
+    """log p(c, y) for all pairs; the shape of `variances` gives the covariance type."""
     dim = means.shape[1]
     log_priors = np.log(priors)
     if variances.size == 1:
@@ -61,7 +61,7 @@ def log_joint(d2, X, means, variances, priors):
 
 @np.errstate(divide="ignore", invalid="ignore")
 def free_energy(X, w, shares, means, variances, priors):
-    """Equation (4): expected log joint and entropy, by weight."""
+    """Equation (4): weighted mean of the expected log joint plus the entropy."""
     joint = log_joint(sq_dists(X, means), X, means, variances, priors)
     q = np.where(shares > 0, shares, 1.0)
     terms = np.where(shares > 0, shares * (joint - np.log(q)), 0.0)
@@ -83,10 +83,10 @@ def truncated(
     kind="tied_spherical",
     rounds=50,
 ):
-    """Iterations of truncated EM from given means; components and neighbourhoods are drawn as shoal does.
+    """Run truncated EM from given means; components and neighborhoods are drawn as in shoal.
 
-    With the start "cells", which the paper has not, rows look first at the pivots and into the cells of the
-    nearest two.
+    With ``start="cells"``, which is not in the paper, the first search compares every row with the pivots and
+    with the cells of the two nearest pivots.
     """
     X = np.asarray(X, dtype=np.float64)
     means = np.array(means, dtype=np.float64)
@@ -117,7 +117,7 @@ def truncated(
             if active == k:
                 space = list(range(k))
             elif near is None and pivots:
-                # Of equal pivots the first one has the cell.
+                # The lowest pivot wins a tie.
                 probed = sorted(set(cell_of), key=lambda p: (d2[m, p], p))[:2]
                 space = list(range(pivots)) + [b for b in range(pivots, k) if cell_of[b] in probed]
                 explore(space, max(exploring, active - len(space)), k, Draws(seed, searches, m))
@@ -130,7 +130,7 @@ def truncated(
             looked += len(space)
             ordered = sorted(space, key=lambda b: (cost[m, b], b))
             if near is None and pivots:
-                # No more is noted than a row meets later.
+                # Statistics of the first search are limited to as many components as a later search can have.
                 space = ordered[: active * size]
             found.append(ordered[:active])
             for b in space:
@@ -151,7 +151,7 @@ def truncated(
             near, neighbours, looked, d2 = search(near, neighbours)
             count += looked
             if it == 0:
-                # Equation (8).
+                # Equation (8) of the paper.
                 least = np.array([d2[m, near[m][0]] for m in range(n)])
                 variances = np.array((w * least).sum() / (dim * w.sum()))
         joint = log_joint(d2, X, means, variances, priors)

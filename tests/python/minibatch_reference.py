@@ -1,11 +1,14 @@
-"""Mini-batch k-means as the papers have it: slow, in float64. What the tests hold shoal against."""
+"""Slow float64 references of mini-batch k-means."""
 
 import numpy as np
 import reference
 
 
 class Sculley:
-    """Sums and counts of everything ever assigned; a center is their quotient. It begins as one row."""
+    """Mini-batch k-means by Sculley: a center is the running mean of its rows.
+
+    The initial center counts as one row.
+    """
 
     def __init__(self, centers, half_life=None, dtype=np.float64):
         self.centers = np.asarray(centers, dtype=dtype).astype(np.float64)
@@ -16,7 +19,7 @@ class Sculley:
         self.least_gap = 1.0
 
     def step(self, X, weights=None):
-        """Label the whole batch with the present centers, then add its rows; give inertia and move."""
+        """Label the batch with the current centers, then add its rows; return inertia and center shift."""
         X = np.asarray(X, dtype=np.float64)
         w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
         labels, sq_dists, gap = reference.nearest(X, self.centers)

@@ -1,4 +1,4 @@
-"""Nested mini-batch k-means as the specification has it: slow, in float64. What tests hold shoal against."""
+"""A slow float64 reference of nested mini-batch k-means."""
 
 from typing import NamedTuple
 
@@ -11,14 +11,14 @@ class Round(NamedTuple):
     changed: int
     objective: float
     centers: np.ndarray
-    """After the round."""
+    """Centers after the round."""
 
 
 def nested(X, centers, batch_size, rho, weights=None, rounds=1000):
-    """Rounds over growing prefixes of X, from given centers, until no label changes with all rows in use.
+    """Run rounds over growing prefixes of X until no label changes with all rows in use.
 
-    Newling and Fleuret (2016), algorithm 5, with sums from zero: the statistical error of a center is
-    sqrt(sse / v / (n_eff - 1)), where n_eff = v^2 / sum of w^2.
+    Newling and Fleuret (2016), algorithm 5, with sums from zero: the standard error of a center is sqrt(sse /
+    v / (n_eff - 1)), where n_eff = v^2 / sum of w^2.
     """
     X = np.asarray(X, dtype=np.float64)
     centers = np.array(centers, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""K-means as the textbook has it: slow, in float64, by differences. What the tests hold shoal against."""
+"""Textbook k-means, slow, in float64 and by coordinate differences, as the reference of the tests."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ MASK = 2**64 - 1
 
 
 def mix(z):
-    """One round of SplitMix64."""
+    """One step of SplitMix64."""
     z = (z + 0x9E3779B97F4A7C15) & MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
@@ -16,14 +16,14 @@ def mix(z):
 
 
 class Rng:
-    """The generator xoshiro256++, keyed as shoal does."""
+    """The generator xoshiro256++, keyed as in shoal."""
 
     def __init__(self, seed, purpose, step):
         key = mix(mix(mix(seed) ^ purpose) ^ step)
         self.state = [mix((key + i * 0x9E3779B97F4A7C15) & MASK) for i in range(4)]
 
     def bits(self):
-        """64 random bits."""
+        """Return 64 random bits."""
         a, b, c, d = self.state
 
         def rotated(x, by):
@@ -35,11 +35,11 @@ class Rng:
         return result
 
     def unit(self):
-        """Uniform in 0..1."""
+        """Return a uniform float in [0, 1)."""
         return (self.bits() >> 11) / 2**53
 
     def below(self, n):
-        """Uniform in 0..n, whole."""
+        """Return a uniform integer in [0, n)."""
         while True:
             wide = self.bits() * n
             if wide & MASK >= (-n & MASK) % n:
@@ -47,7 +47,7 @@ class Rng:
 
 
 def sq_dists(X, centers):
-    """Squared distances of all rows to all centers, by difference, (n, k)."""
+    """Squared distances of all rows to all centers by coordinate differences, (n, k)."""
     X, centers = np.asarray(X, dtype=np.float64), np.asarray(centers, dtype=np.float64)
     out = np.empty((len(X), len(centers)))
     for j, center in enumerate(centers):
@@ -56,14 +56,14 @@ def sq_dists(X, centers):
 
 
 def normalized(X):
-    """Rows of length 1; a row of zeros stays."""
+    """Scale rows to length 1; rows of zeros are unchanged."""
     X = np.asarray(X, dtype=np.float64)
     length = np.sqrt((X**2).sum(axis=1, keepdims=True))
     return np.divide(X, length, out=np.zeros_like(X), where=length > 0)
 
 
 def nearest(X, centers):
-    """Labels, the lower index in a tie; squared distances; and by what share the second best is worse."""
+    """Return labels (lowest index in a tie), squared distances, and the relative gap to the second best."""
     d = sq_dists(X, centers)
     labels = d.argmin(axis=1)
     best = d[np.arange(len(d)), labels]
@@ -95,10 +95,10 @@ class Sweep(NamedTuple):
 
 
 def update(X, centers, labels, weights=None, metric="euclidean", dtype=np.float64):
-    """Move every center to the mean of its rows, and empty ones to the rows that are served worst.
+    """Move every center to the mean of its rows, and empty clusters to the rows with the largest distances.
 
-    The farthest row first, the lowest row among equals; the row leaves its old cluster. Rows that coincide
-    with their center, or have no weight, stay. What stays empty keeps its place.
+    The farthest row comes first, the lowest index among equals, and it leaves its old cluster. Rows at
+    distance 0 and rows without weight are not taken. A cluster that stays empty keeps its center.
     """
     X, centers = np.asarray(X, dtype=np.float64), np.asarray(centers, dtype=np.float64)
     w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -137,9 +137,9 @@ class Fitted(NamedTuple):
 def lloyd(X, centers, weights=None, max_iter=300, tol=1e-4, metric="euclidean"):
     """Lloyd's algorithm with the stop rules of scikit-learn.
 
-    No label changed, or the squared length of the move is at most `tol` times the mean variance of the
-    columns. `least_gap` is the smallest relative gap between the two best distances of a row in any sweep:
-    where it is far above rounding, the whole course is determined.
+    It stops if no label changed, or if the squared length of the center shift is at most `tol` times the mean
+    variance of the columns. `least_gap` is the smallest relative gap between the two best distances of a row
+    in any sweep. If the gap is far above rounding, all labels are determined.
     """
     X = normalized(X) if metric == "cosine" else np.asarray(X, dtype=np.float64)
     centers = normalized(centers) if metric == "cosine" else np.asarray(centers, dtype=np.float64)

@@ -1,9 +1,9 @@
-"""Stochastic backward Euler as its paper has it: slow, in float64. What the tests hold shoal against."""
+"""A slow float64 reference of stochastic backward Euler."""
 
 import numpy as np
 import reference
 
-#: What draws of batches are keyed by.
+#: Purpose key of the random stream for batches.
 INNER = 8
 
 
@@ -14,7 +14,7 @@ def phi(X, centers, weights=None):
 
 
 def gradient(X, centers, weights=None):
-    """Its gradient, of rows or of a mini-batch: scaled by the weight of all rows, not that of a cluster."""
+    """Gradient of the objective on all rows or a mini-batch, divided by the total weight of the rows."""
     X = np.asarray(X, dtype=np.float64)
     w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
     labels = reference.nearest(X, centers)[0]
@@ -26,7 +26,7 @@ def gradient(X, centers, weights=None):
 
 
 class BackwardEuler:
-    """Anchor x, iterate y, average of the iterates."""
+    """State of the method: anchor x, iterate y, and the average of the iterates."""
 
     def __init__(self, centers, step_size, step_decay, averaging, n_inner, step_cap=None, dtype=np.float64):
         self.x = np.array(centers, dtype=dtype).astype(np.float64)
@@ -39,10 +39,10 @@ class BackwardEuler:
         self.inertia = 0.0
 
     def feed(self, X, weights=None):
-        """One inner iteration with a mini-batch, and the end of the outer step if it is the last one."""
+        """Run one inner iteration on a mini-batch; the last one also ends the outer step."""
         X = np.asarray(X, dtype=np.float64)
         w = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
-        # Rows are labelled by centers in the compute type.
+        # Labels use the centers in the compute type.
         labels, sq_dists, gap = reference.nearest(X, self.y.astype(self.dtype))
         self.least_gap = min(self.least_gap, gap[w > 0].min())
         self.inertia += float((w * sq_dists).sum())
@@ -63,13 +63,13 @@ class BackwardEuler:
             self.close()
 
     def close(self):
-        """The average becomes the anchor."""
+        """End the outer step: the average becomes the anchor."""
         self.x, self.y, self.mean, self.inner = self.mean, self.mean.copy(), self.mean.copy(), 0
         self.step_sizes.append(self.step_size)
         self.step_size *= self.step_decay
 
 
 def batch_of(seed, step, n, size):
-    """The rows of batch number `step` of a fit, in ascending order."""
+    """Return the rows of batch `step` of a fit, in ascending order."""
     draws = reference.Rng(seed, INNER, step)
     return np.sort([draws.below(n) for _ in range(size)])

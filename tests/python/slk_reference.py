@@ -1,4 +1,4 @@
-"""Laplacian K-modes as the paper has it, with a symmetric affinity: slow, dense, in float64."""
+"""A slow, dense float64 reference of Laplacian K-modes with a symmetric affinity."""
 
 import itertools
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 
 
 def neighbors(X, m):
-    """The `m` nearest other rows of every row, by distance, then index; and their squared distances."""
+    """Return the `m` nearest other rows of every row (ties by index), and their squared distances."""
     X = np.asarray(X, dtype=np.float64)
     d = np.array([((X - row) ** 2).sum(axis=1) for row in X])
     np.fill_diagonal(d, np.inf)
@@ -18,7 +18,7 @@ def neighbors(X, m):
 
 
 def affinity(X, m):
-    """Neighbours weigh 1, the mean of both directions."""
+    """Symmetric k-nearest-neighbor affinity: the mean of both directions of a 0/1 graph."""
     order, _ = neighbors(X, m)
     W = np.zeros((len(X), len(X)))
     np.put_along_axis(W, order, 1.0, axis=1)
@@ -35,18 +35,18 @@ def softmax(logits):
 
 
 def watched(Z, A, W, weight):
-    """What no update makes larger."""
+    """The relaxed energy, which no update increases."""
     return float((Z * np.log(Z)).sum() - (Z * A).sum() - weight / 2 * (Z * (W @ Z)).sum())
 
 
 def energy(labels, A, W, weight):
-    """The discrete energy: kernels of own modes, and pairs that are apart."""
+    """The discrete energy: kernels to the own modes, plus the weight of pairs with different labels."""
     apart = labels[:, None] != labels[None, :]
     return float(-A[np.arange(len(labels)), labels].sum() + weight * (W * apart).sum())
 
 
 def inner(A, W, weight, shift, limit=1000, leave=False):
-    """Updates from softmax(A) until what is watched stands still, or rises where that ends it."""
+    """Update from softmax(A) until the relaxed energy converges; with `leave`, stop when it rises."""
     S = csr_matrix(W + np.diag(shift))
     Z = softmax(A)
     values = [watched(Z, A, S, weight)]
@@ -85,7 +85,7 @@ class Fit(NamedTuple):
 
 
 def slk(X, seeds, weight, m=5, variance=None, variant="byproduct", shift="auto", W=None, max_iter=100):
-    """The algorithm of the specification, section 5, over rows as they are."""
+    """Run the algorithm of the specification, section 5, on unnormalized rows."""
     X = np.asarray(X, dtype=np.float64)
     if W is None:
         W = affinity(X, m)
@@ -120,14 +120,14 @@ def slk(X, seeds, weight, m=5, variance=None, variant="byproduct", shift="auto",
             if variant == "mean-shift":
                 modes = old
             if Z is None:
-                # Nothing was found yet but modes: rows ask no one else.
+                # The first iteration collapsed: there are only modes, so labels use no neighbors.
                 Z = softmax(kernel(X, modes, variance))
                 labels = Z.argmax(axis=1)
             return Fit(labels, modes, rows, Z, energies, loops, True, shifted)
         expected = -(new * A).sum() - weight * (new * (W @ new)).sum()
         labels, Z = found, new
         if variant == "byproduct":
-            # The largest responsibility, also where it rounds to 1.
+            # The largest responsibility, even if it rounds to 1.
             others = np.array([np.delete(Z, cluster, axis=1).sum(axis=1) for cluster in range(k)])
             picked = others.argmin(axis=1)
             same = (picked == rows).all()

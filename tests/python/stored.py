@@ -1,4 +1,4 @@
-"""Rows of every type that they can be stored in."""
+"""Arrays in every storage type."""
 
 import numpy as np
 
@@ -19,6 +19,6 @@ DTYPES = [
 
 
 def made(dtype, rows=23, cols=3):
-    """Whole numbers below 100, or bits, always the same ones."""
+    """Random integers from 0 to 99, or random booleans, from a fixed seed."""
     values = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, size=(rows, cols))
     return values.astype(dtype)

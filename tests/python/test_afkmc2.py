@@ -1,4 +1,4 @@
-"""Seeding by chains and in rounds: AFK-MC2, K-MC2, k-means||."""
+"""Seeding with AFK-MC2, K-MC2 and k-means||."""
 
 import itertools
 
@@ -10,7 +10,7 @@ import scipy.sparse
 import scipy.stats
 import shoal
 from shoal import KMeans, _core
-from shoal._base import as_source
+from shoal._rows.checked import as_source
 from sklearn.base import clone
 
 WAYS = {
@@ -32,7 +32,7 @@ def counted(X, k, name, **more):
     return _core.first_centers(as_source(X), n_clusters=k, seeding=name, **(given | more))
 
 
-# ---------------------------------------------------------------- laws
+# ---------------------------------------------------------------- distributions
 
 LINE = np.array([[0.0], [1.0], [1.5], [4.0], [9.0]])
 HEAVY = np.array([1.0, 3.0, 0.5, 2.0, 1.0])
@@ -49,7 +49,7 @@ HEAVY = np.array([1.0, 3.0, 0.5, 2.0, 1.0])
         (2, False, None),
     ],
 )
-def test_chains_have_the_law_of_the_paper(chain, adaptive, weights):
+def test_chains_have_the_distribution_of_the_paper(chain, adaptive, weights):
     triples = list(itertools.permutations(range(5), 3))
     first = np.ones(5) / 5 if weights is None else weights / weights.sum()
     law = []
@@ -84,7 +84,7 @@ def test_long_chains_draw_by_squared_distance(weights):
     assert scipy.stats.chisquare(seen[drawn], expected[drawn]).pvalue > 1e-3
 
 
-def test_a_weight_is_as_many_rows():
+def test_a_weight_counts_as_repeated_rows():
     weights = np.array([1, 3, 2, 1, 2])
     repeated = np.repeat(LINE, weights, axis=0)
     draws = 4000
@@ -97,17 +97,18 @@ def test_a_weight_is_as_many_rows():
     assert scipy.stats.chi2_contingency(tables).pvalue > 1e-3
 
 
-def test_the_law_of_many_chains_begun_together():
-    # From the second block of chains on, candidates meet some centers by the kernels and others one by one.
+def test_the_distribution_of_many_chains_in_one_block():
+    # From the second block of chains on, candidates are compared with some centers by kernels, and with
+    # others one by one.
     rng = np.random.default_rng(1)
     X = np.concatenate([rng.normal(c, 1e-3, size=(3, 2)) for c in np.arange(40.0)[:, None] * [1, 7]])
     for seed in range(20):
         found = shoal.afkmc2(X, 40, chain_length=1000, random_state=seed)[1]
-        # Nearly all of D2 is in the clumps that have no center yet.
+        # Nearly all squared distance is in the clumps that have no center yet.
         assert sorted(found // 3) == list(range(40))
 
 
-# ---------------------------------------------------------------- all of them
+# ---------------------------------------------------------------- all methods
 
 
 @way
@@ -126,7 +127,7 @@ def test_centers_are_rows(rows, way, dtype):
 
 
 @way
-def test_neither_threads_nor_sources_matter(rows, way, tmp_path):
+def test_threads_and_sources_do_not_change_the_draws(rows, way, tmp_path):
     X = np.tile(rows.astype(np.float32), (4, 1)) + np.arange(12_000, dtype=np.float32)[:, None] / 1e4
     weights = np.random.default_rng(2).integers(0, 4, size=len(X)).astype(float)
     np.save(tmp_path / "rows.npy", X)
@@ -152,7 +153,7 @@ def test_sparse_rows(way):
     assert (way(X.toarray(), 40, random_state=3)[1] == indices).mean() > 0.9
 
 
-def test_starts_are_about_as_low_as_those_of_k_means_plus_plus(rows):
+def test_initial_inertia_is_close_to_that_of_k_means_plus_plus(rows):
     def mean(draw):
         return np.mean([reference.potential(rows, draw(seed)[0]) for seed in range(15)])
 
@@ -165,7 +166,7 @@ def test_starts_are_about_as_low_as_those_of_k_means_plus_plus(rows):
 
 
 @way
-def test_a_factor_of_all_weights_changes_nothing(rows, way):
+def test_scaling_all_weights_changes_nothing(rows, way):
     weights = np.random.default_rng(1).uniform(size=len(rows))
     known = way(rows, 30, sample_weight=weights, random_state=0)[1]
     for factor in (2.0**40, 2.0**-1000):
@@ -204,34 +205,34 @@ def test_huge_and_tiny_rows(way):
 
 @pytest.mark.parametrize("init", WAYS)
 @pytest.mark.parametrize("estimator", [KMeans, shoal.MiniBatchKMeans, shoal.NestedMiniBatchKMeans])
-def test_every_estimator_takes_them(rows, init, estimator):
+def test_every_estimator_accepts_the_method(rows, init, estimator):
     model = estimator(15, init=init, random_state=0).fit(rows, sample_weight=np.ones(len(rows)))
     assert model.init_ == init
     assert (model.counts_ > 0).all()
     assert model.predict(rows).max() == 14
 
 
-def test_k_means_parallel_goes_on_where_too_few_rows_join(rows):
+def test_k_means_parallel_fills_up_when_too_few_rows_are_drawn(rows):
     centers, indices = shoal.kmeans_parallel(rows, 40, oversampling_factor=0.01, n_rounds=1, random_state=0)
     assert len(np.unique(indices)) == len(centers) == 40
-    # As k-means++ does from where it began.
+    # The remaining centers are drawn by k-means++.
     assert reference.potential(rows, centers) < 3 * reference.potential(
         rows, shoal.kmeans_plusplus(rows, 40, greedy=False, random_state=0)[0]
     )
 
 
-# ---------------------------------------------------------------- counting
+# ---------------------------------------------------------------- counts
 
 
 def test_distances_are_counted(rows):
     n, k, chain = len(rows), 64, 10
     pairs = k * (k - 1) // 2
     assert counted(rows, k, "random")[2] == 0
-    # Every candidate meets the centers that come before its own.
+    # Every candidate is compared with all earlier centers.
     assert counted(rows, k, "k-mc2", chain=chain)[2] == chain * pairs
     few, many = (counted(rows, k, "afk-mc2", chain=length)[2] for length in (chain, 10**6))
     assert n + pairs <= few <= n + chain * pairs
-    # Chains are read from their ends only as far as matters.
+    # Only the part of a chain that can matter is computed, from its end.
     assert many < n + 10**4 * pairs
     plain = counted(rows, k, "plain-k-means++")[2]
     assert n < plain < n * k
@@ -240,7 +241,7 @@ def test_distances_are_counted(rows):
     assert counted(rows, k, "afk-mc2", chain=chain, threads=1)[2] == few
 
 
-# ---------------------------------------------------------------- refusals
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -283,7 +284,7 @@ def test_distances_are_counted(rows):
         (lambda X: shoal.kmeans_parallel(iter([X]), 3), "kmeans_parallel reads its rows more than once"),
     ],
 )
-def test_refusals(use, text):
+def test_errors(use, text):
     with pytest.raises(ValueError, match=text):
         use(np.random.default_rng(0).normal(size=(50, 2)))
 
@@ -302,10 +303,10 @@ def test_refusals(use, text):
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_every_estimator_begins_with_any_of_them(rows, model, init):
+def test_every_estimator_starts_with_any_of_them(rows, model, init):
     fits = [clone(model).set_params(init=init, random_state=1, n_jobs=jobs).fit(rows) for jobs in (1, 2)]
     assert fits[0].cluster_centers_.tobytes() == fits[1].cluster_centers_.tobytes()
     assert fits[0].init_ == init
-    # Far better than one center.
+    # Far better than a single center.
     far = reference.sq_dists(rows, fits[0].cluster_centers_).min(axis=1)
     assert far.sum() < 0.3 * rows.var(axis=0).sum() * len(rows)

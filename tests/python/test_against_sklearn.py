@@ -1,4 +1,4 @@
-"""The same labels as scikit-learn, sweep for sweep, on real and synthetic rows."""
+"""The same labels as scikit-learn after every sweep, on real and synthetic rows."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from shoal import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 SWEEPS = 8
-#: Rows whose two best distances are nearer than this, relatively, may go either way.
+#: Rows whose two best distances differ relatively by less than this are ties.
 NEAR_TIE = 1e-9
 
 
@@ -47,7 +47,7 @@ def many_duplicates(seed):
     return rng.normal(size=(40, 4))[rng.integers(0, 40, size=3000)]
 
 
-#: Always there: made here, or part of scikit-learn. Name, rows, clusters.
+#: Data sets without files: generated, or part of scikit-learn. Name, rows, clusters.
 AT_HAND = {
     "blobs": (lambda: blobs(3000, 10, 12, 3.0, 0), 12),
     "one column": (lambda: np.random.default_rng(1).normal(size=(2000, 1)), 9),
@@ -65,7 +65,7 @@ AT_HAND = {
     "digits": (lambda: sklearn.datasets.load_digits().data, 20),
 }
 
-#: In $SHOAL_DATA. File, member, clusters, most rows, preparation.
+#: Data sets in $SHOAL_DATA: file, member, clusters, maximum number of rows, preparation.
 REAL = {
     "letter": ("letter_20k", None, 26, 20_000, None),
     "s1": ("gagolews_a", "sipu/s1", 15, None, None),
@@ -99,13 +99,13 @@ def some_rows(X, most):
 
 
 def first_centers(X, k):
-    """Rows that differ, drawn."""
+    """Draw distinct rows."""
     rows = np.unique(X, axis=0)
     return rows[np.random.default_rng(1).permutation(len(rows))[:k]]
 
 
 def theirs(X, centers, sweeps):
-    """scikit-learn after so many sweeps."""
+    """Run scikit-learn for a number of sweeps."""
     model = sklearn.cluster.KMeans(len(centers), init=centers, n_init=1, max_iter=sweeps, tol=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -113,11 +113,11 @@ def theirs(X, centers, sweeps):
 
 
 def agree(X, k):
-    """Compare a course of sweeps; gives what shoal ended with, and how long the courses were one.
+    """Compare all sweeps; return the result of shoal, and the number of sweeps before the first tie.
 
-    As long as no row was nearly tied, both courses are one and have the same labels. A tie that falls the
-    other way parts them (scikit-learn subtracts the mean of the rows first, which breaks ties of integers in
-    its own way), so from then on each sweep of scikit-learn begins with the centers of shoal's.
+    Until a row is nearly tied, both libraries have the same labels. A tie can be broken differently, because
+    scikit-learn subtracts the mean of the rows first. After a tie, each sweep of scikit-learn starts from the
+    centers of shoal.
     """
     X = np.ascontiguousarray(X, dtype=np.float64)
     centers = first_centers(X, k)
@@ -136,10 +136,10 @@ def agree(X, k):
         mine, _, gap = reference.nearest(X, model.cluster_centers_)
         tied = gap < NEAR_TIE
         assert (labels == mine)[~tied].all(), f"sweep {step.iteration}: against float64 distances"
-        # The same centers, labelled by scikit-learn.
+        # The same centers, labeled by scikit-learn.
         single.cluster_centers_ = model.cluster_centers_.copy()
         assert (single.predict(X) == labels)[~tied].all(), f"sweep {step.iteration}: the same centers"
-        # One sweep from the same centers: clusters that no nearly tied row could join or leave.
+        # One sweep from the same centers, compared on clusters that no nearly tied row could join or leave.
         if not tied_before.any():
             moved = theirs(X, start, 1).cluster_centers_
             np.testing.assert_allclose(
@@ -202,8 +202,8 @@ def test_inertia_is_that_of_labels_and_centers(name, dtype):
             assert (model.predict(X) == model.labels_).all()
 
 
-def test_the_end_is_that_of_scikit_learn():
-    """Number of sweeps and reason: labels that no longer change, or the tolerance."""
+def test_stop_sweep_and_reason_are_those_of_scikit_learn():
+    """The number of sweeps and the reason to stop: unchanged labels, or the tolerance."""
     X = np.random.default_rng(0).normal(size=(3000, 5))
     init = X[:12]
     for tol in (0.0, 1e-4, 1e-2):
@@ -228,7 +228,7 @@ def test_weights_as_in_scikit_learn():
 
 def test_empty_clusters_as_in_scikit_learn():
     X = blobs(500, 3, 4, 1.0, 2)
-    # Nothing is nearest to the last three.
+    # No row is nearest to the last three centers.
     init = np.concatenate([X[:4], np.full((3, 3), 1e3) + np.arange(3)[:, None]])
     for max_iter in range(1, 6):
         mine = KMeans(7, init=init, tol=0.0, max_iter=max_iter).fit(X)

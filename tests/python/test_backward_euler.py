@@ -1,4 +1,4 @@
-"""Stochastic backward Euler against a slow reference, and what it promises of steps, batches and sources."""
+"""Stochastic backward Euler compared with a slow reference: steps, batches, sources and warnings."""
 
 import copy
 import json
@@ -17,7 +17,7 @@ from shoal.cli import main
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-#: The schedule of the paper but for its first step size, and nothing after it.
+#: The schedule of the paper except for its first step size, without polish.
 PLAIN = {"step_decay": 1 / 1.01, "step_cap": None, "polish": False}
 
 
@@ -28,7 +28,7 @@ def blobs(n, d, k, seed=0, dtype=np.float64, spread=0.3):
 
 
 def same(one, other):
-    """Whether two estimators are in the same state, bit for bit."""
+    """Whether two estimators have bit-identical state."""
     return (
         (one.cluster_centers_ == other.cluster_centers_).all()
         and (one.counts_ == other.counts_).all()
@@ -120,12 +120,12 @@ def test_a_batch_of_all_rows_is_the_deterministic_step(batch_size, weighted):
     assert (one.history_["batch_size"] == 8 * 500).all()
 
 
-# ---------------------------------------------------------------- what is true of the method
+# ---------------------------------------------------------------- mathematical properties
 
 
 def test_the_implicit_equation_is_solved_and_the_objective_falls():
     X = blobs(400, 3, 5, spread=1.0)
-    # Below 1 / L for whatever shares of rows there are: L <= 1.
+    # The step size is below 1 / L for any cluster sizes, because L <= 1.
     step_size = 0.9
     x = X[:5]
     for _ in range(4):
@@ -151,7 +151,7 @@ def test_the_inner_iteration_descends():
     assert values[-1] < 0.95 * values[0]
 
 
-def test_one_cluster_goes_to_where_anchor_and_mean_pull_alike():
+def test_one_cluster_moves_to_the_balance_of_anchor_and_mean():
     X = blobs(200, 3, 2)
     x, step_size = X[:1], 0.8
     given = {"averaging": 0.0, "n_inner": 300, "max_iter": 1, "batch_size": 200, "polish": False}
@@ -162,14 +162,14 @@ def test_one_cluster_goes_to_where_anchor_and_mean_pull_alike():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("still", [{"step_size": 0.0}, {"averaging": 1.0}])
-def test_without_a_step_or_with_nothing_but_the_average_centers_stay_to_the_bit(still, dtype):
+def test_step_size_zero_and_averaging_one_keep_the_centers(still, dtype):
     X = blobs(300, 3, 4, dtype=dtype) / 3
     given = {"init": X[:4], "batch_size": 50, "max_iter": 6, "random_state": 0, "polish": False}
     model = BackwardEulerKMeans(4, **given, **still).fit(X)
     assert (model.cluster_centers_ == X[:4]).all()
 
 
-def test_without_average_the_last_iterate_is_the_result():
+def test_without_averaging_the_last_iterate_is_the_result():
     X = blobs(300, 3, 4)
     plan = {"step_size": 3.0, "step_decay": 1.0, "averaging": 0.0, "n_inner": 4, "step_cap": None}
     slow = sbe_reference.BackwardEuler(X[:4], **plan)
@@ -182,12 +182,12 @@ def test_without_average_the_last_iterate_is_the_result():
     assert (slow.x != last).any()
 
 
-# A batch may have no row of a cluster.
+# A batch can have no row of a cluster.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_mini_batch_gradients_are_unbiased():
     X = blobs(400, 2, 3, spread=1.0)
     centers, size, n = X[:3], 40, 1500
-    # One inner iteration without average: the move is minus the step size times the gradient of the batch.
+    # One inner iteration without averaging: the shift is minus the step size times the gradient of the batch.
     moves = np.zeros((3, 2))
     squares = np.zeros((3, 2))
     for seed in range(n):
@@ -214,7 +214,7 @@ def test_translation_and_the_order_of_centers_do_not_matter():
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_the_unit_of_values_does_not_matter(scale):
+def test_scaling_the_rows_scales_the_centers(scale):
     X = blobs(300, 3, 4)
     given = {"batch_size": 50, "max_iter": 10, "random_state": 1}
     model = BackwardEulerKMeans(4, init=X[:4], **given).fit(X)
@@ -229,7 +229,7 @@ def test_iris_is_solved_from_random_starts():
         [BackwardEulerKMeans(3, random_state=seed, **given).fit(X).inertia_ / 300 for seed in range(100)]
     )
     assert (found < 0.27).sum() >= 98, np.sort(found)[-5:]
-    # So many starts are not easy: Lloyd's algorithm, from rows drawn as blindly, ends elsewhere in some.
+    # Iris is not easy from random starts: Lloyd's algorithm ends higher from some of them.
     exact = [
         shoal.KMeans(3, init="random", n_init=1, random_state=seed, n_jobs=1).fit(X).inertia_ / 300
         for seed in range(100)
@@ -237,11 +237,11 @@ def test_iris_is_solved_from_random_starts():
     assert (np.array(exact) < 0.27).sum() < 90
 
 
-def test_it_leaves_the_point_where_lloyd_is_stuck():
+def test_it_leaves_a_local_minimum_of_lloyd():
     rng = np.random.default_rng(0)
     means = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [5.0, 5.0]])
     X = (means[:, None] + 0.5 * rng.normal(size=(4, 1000, 2))).reshape(-1, 2)
-    # Two centers in one cluster, and one for two clusters.
+    # Two centers in one cluster, and one center for two clusters.
     stuck = shoal.KMeans(4, init=[[-0.3, 0], [0.3, 0], [0, 5], [5, 2.5]], n_init=1, tol=0.0).fit(X)
     best = shoal.KMeans(4, init=means, n_init=1, tol=0.0).fit(X)
     assert stuck.inertia_ > 5 * best.inertia_
@@ -252,7 +252,7 @@ def test_it_leaves_the_point_where_lloyd_is_stuck():
 # ---------------------------------------------------------------- empty clusters, weights
 
 
-def test_a_center_without_rows_is_back_at_its_anchor():
+def test_a_center_without_rows_returns_to_its_anchor():
     init = np.array([[0.0], [10.0]])
     model = BackwardEulerKMeans(2, init=init, averaging=0.0, step_size=1.0, n_inner=3)
     model.partial_fit([[0.0], [8.0]])
@@ -261,7 +261,7 @@ def test_a_center_without_rows_is_back_at_its_anchor():
     assert model.cluster_centers_.ravel().tolist() == [1.5, 10.0]
 
 
-def test_a_center_that_never_gets_rows_stays_and_a_warning_says_so():
+def test_a_center_that_never_gets_rows_stays_with_a_warning():
     X = blobs(500, 2, 3)
     init = np.vstack([X[:2], [[1e3, 1e3]]])
     given = {"init": init, "batch_size": 50, "max_iter": 20, "random_state": 0}
@@ -287,7 +287,7 @@ def test_rows_are_drawn_by_weight():
     assert (model.cluster_centers_ == again.cluster_centers_).all(), "the unit of weights does not matter"
 
 
-def test_weights_of_a_stream_count_and_batches_without_any_are_none():
+def test_weights_of_a_stream_count_and_batches_of_weight_zero_are_skipped():
     X = blobs(400, 3, 4)
     weights = np.r_[np.zeros(100), np.random.default_rng(0).integers(0, 3, size=300)].astype(float)
     given = {"init": X[:4], "batch_size": 50, "max_iter": 3, "n_inner": 4, "step_size": 4.0, **PLAIN}
@@ -305,7 +305,7 @@ def test_weights_of_a_stream_count_and_batches_without_any_are_none():
 
 
 def said(action):
-    """The warnings of something, as one text."""
+    """Return the warnings of a call as one text."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         action()
@@ -331,7 +331,7 @@ def test_steps_that_diverge_end_with_a_warning_and_finite_centers(step_size, dty
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("step_size", [16.0, 25.0, 50.0, 100.0])
-def test_steps_that_diverge_are_found_out_while_they_are_finite(step_size, dtype):
+def test_divergence_is_detected_before_overflow(step_size, dtype):
     X = blobs(600, 3, 4, dtype=dtype)
     model = BackwardEulerKMeans(4, step_size=step_size, n_inner=10, random_state=0, max_iter=100, **PLAIN)
     warning = said(lambda: model.fit(X))
@@ -340,19 +340,19 @@ def test_steps_that_diverge_are_found_out_while_they_are_finite(step_size, dtype
     assert "distinct clusters" not in warning
     assert model.stop_reason_ == "diverged"
     assert len(model.step_sizes_) == model.n_iter_ == len(model.history_) - 1 > 0
-    # Far off, but not beyond a million times the variance of the rows.
+    # Far away, but not farther than a million times the variance of the rows.
     assert model.inertia_ < 1e6 * ((X - X.mean(axis=0)) ** 2).sum()
     assert (model.labels_ == model.predict(X)).all()
 
 
-def test_what_is_of_use_does_not_count_as_divergence():
+def test_useful_fits_do_not_count_as_divergence():
     iris = load_iris().data
     for step_size, n_inner in ((6.0, 5), (8.0, 5), (6.0, 10)):
         for seed in range(8):
             given = {"n_inner": n_inner, "batch_size": 60, "max_iter": 60, "random_state": seed, **PLAIN}
             model = BackwardEulerKMeans(3, step_size=step_size, **given)
             assert model.fit(iris).stop_reason_ == "max-iter"
-    # Rows far from all others, and a stream that goes elsewhere.
+    # Rows far from all others, and a stream that drifts.
     X = blobs(600, 3, 4)
     far = X.copy()
     far[[17, 444]] = 1e9
@@ -366,7 +366,7 @@ def test_what_is_of_use_does_not_count_as_divergence():
         assert said(lambda place=place: [stream.partial_fit(X + place) for _ in range(7)]) == ""
 
 
-def test_the_scale_that_divergence_is_measured_by_is_kept(tmp_path):
+def test_the_scale_of_the_divergence_check_is_saved(tmp_path):
     X = blobs(600, 3, 4)
     given = {"step_size": 30.0, "n_inner": 10, "batch_size": 80, "random_state": 0, **PLAIN}
     whole = BackwardEulerKMeans(4, **given)
@@ -383,7 +383,7 @@ def test_the_scale_that_divergence_is_measured_by_is_kept(tmp_path):
 # ---------------------------------------------------------------- the defaults
 
 
-def test_the_schedule_by_default_is_three_times_the_clusters_down_to_a_twentieth_under_a_cap():
+def test_the_default_schedule_falls_from_three_times_the_clusters_to_a_twentieth_with_a_cap():
     X = blobs(900, 3, 5, spread=1.0)
     given = {"batch_size": 60, "max_iter": 30, "random_state": 0}
     spelt = {"step_size": 15.0, "step_decay": 20 ** (-1 / 30), "step_cap": 1.8, "polish": True}
@@ -395,7 +395,7 @@ def test_the_schedule_by_default_is_three_times_the_clusters_down_to_a_twentieth
         assert (auto.stop_reason_, len(auto.history_) > 30) == (other.stop_reason_, True)
 
 
-def test_rows_that_can_be_read_again_are_polished_and_those_of_an_iterator_are_not():
+def test_polish_runs_for_replayable_rows_but_not_for_iterators():
     X = blobs(900, 3, 5, spread=1.0)
     given = {"batch_size": 60, "max_iter": 3, "random_state": 0}
     for rows in (X, lambda: iter([X])):
@@ -406,7 +406,7 @@ def test_rows_that_can_be_read_again_are_polished_and_those_of_an_iterator_are_n
 
 def test_by_default_it_ends_no_higher_than_lloyd_from_the_same_starts():
     rng = np.random.default_rng(1)
-    # Many rows in few clusters, few rows in many: random starts miss some of these.
+    # Many rows in few clusters, and few rows in many clusters: random starts miss some of them.
     sizes = [2000, 1500, 400, 300, 200, 150, 100, 100]
     centers = 8 * rng.normal(size=(8, 2))
     X = np.vstack([c + rng.normal(size=(m, 2)) for c, m in zip(centers, sizes, strict=True)])
@@ -419,18 +419,18 @@ def test_by_default_it_ends_no_higher_than_lloyd_from_the_same_starts():
     assert np.mean(ours) < 0.95 * np.mean(theirs)
 
 
-# ---------------------------------------------------------------- clusters that starve
+# ---------------------------------------------------------------- starving clusters
 
 
 @pytest.fixture
 def far_from_one():
-    """Rows about two places and three rows far away, and centers, the third near these three."""
+    """Rows around two places, and three centers, the third near three distant rows."""
     X = blobs(6000, 2, 2)
     X[:3] = 500.0
     return X, np.vstack([X[10:12], [[490.0, 490.0]]])
 
 
-def test_a_cluster_that_starves_is_warned_of(far_from_one):
+def test_a_starving_cluster_is_warned_of(far_from_one):
     X, init = far_from_one
     given = {"init": init, "batch_size": 500, "max_iter": 20, "random_state": 0}
     text = r"1 of 3 clusters starve: .* hardly moved \(clusters 2\)"
@@ -447,15 +447,15 @@ def test_a_cluster_that_starves_is_warned_of(far_from_one):
     np.testing.assert_allclose(polished.cluster_centers_[2], [500.0, 500.0])
 
 
-def test_batches_of_a_stream_warn_of_it_now_and_then_and_a_state_remembers(far_from_one):
+def test_streams_warn_of_starving_clusters_and_save_the_count(far_from_one):
     X, init = far_from_one
     model = BackwardEulerKMeans(3, init=init, random_state=0)
     assert said(lambda: [model.partial_fit(X[:50]) for _ in range(99)]) == ""
     model = pickle.loads(pickle.dumps(model))
-    # What it remembers is 99 batches old.
+    # The saved count is 99 batches old.
     assert said(lambda: model.partial_fit(X[100:200])).count("starve") == 0
     assert said(lambda: [model.partial_fit(X[100:200]) for _ in range(99)]) == ""
-    # By now the batches that had rows for the third cluster have faded.
+    # Batches with rows of the third cluster have faded by now.
     assert said(lambda: [model.partial_fit(X[3:]) for _ in range(101)]).count("1 of 3 clusters starve") == 1
 
 
@@ -464,7 +464,7 @@ def test_batches_of_a_stream_warn_of_it_now_and_then_and_a_state_remembers(far_f
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("polish", [False, True])
-def test_labels_inertia_counts_and_centers_belong_together(dtype, polish):
+def test_labels_inertia_counts_and_centers_are_consistent(dtype, polish):
     X = blobs(3000, 4, 6, dtype=dtype)
     weights = np.random.default_rng(0).random(3000)
     model = BackwardEulerKMeans(6, random_state=0, batch_size=200, max_iter=30, polish=polish)
@@ -478,7 +478,7 @@ def test_labels_inertia_counts_and_centers_belong_together(dtype, polish):
     np.testing.assert_allclose(model.counts_, np.bincount(model.labels_, weights, 6), rtol=1e-12)
 
 
-def test_the_polish_is_exact_k_means_from_where_the_outer_steps_end():
+def test_the_polish_is_exact_k_means_from_the_last_outer_step():
     X = blobs(2000, 3, 6, spread=1.5)
     given = {"batch_size": 100, "max_iter": 20, "random_state": 2, "step_size": 6.0}
     given |= {"step_decay": 1 / 1.01, "step_cap": None}
@@ -492,7 +492,7 @@ def test_the_polish_is_exact_k_means_from_where_the_outer_steps_end():
     assert (polished.n_iter_, len(polished.step_sizes_)) == (20, 20)
     assert (polished.history_["objective"][20:] == exact.history_["objective"]).all()
     assert (polished.history_["iteration"] == np.arange(1, 21 + exact.n_iter_)).all()
-    # A batch goes on from there.
+    # A further batch continues from the polished centers.
     batch = polished.partial_fit(X[:100])
     slow = sbe_reference.BackwardEuler(exact.cluster_centers_, 6 / 1.01**20, 1 / 1.01, 0.75, 5)
     slow.feed(X[:100])
@@ -501,7 +501,7 @@ def test_the_polish_is_exact_k_means_from_where_the_outer_steps_end():
         BackwardEulerKMeans(6, polish=True).fit(iter([X]))
 
 
-def test_fit_is_iter_fit_starts_afresh_and_may_be_left():
+def test_fit_equals_iter_fit_and_starts_afresh():
     X = blobs(2000, 3, 5)
     given = {"random_state": 0, "batch_size": 100, "max_iter": 12, "polish": False}
     one = BackwardEulerKMeans(5, **given).fit(X)
@@ -515,7 +515,7 @@ def test_fit_is_iter_fit_starts_afresh_and_may_be_left():
         if step.iteration == 3:
             break
     assert (left.labels_ == left.predict(X)).all()
-    # From the third outer step on, batch by batch.
+    # From the third outer step on, one batch at a time.
     twin = copy.deepcopy(left)
     assert same(left.partial_fit(X[:70]), twin.partial_fit(X[:70]))
     assert (left.n_iter_, left.n_steps_, len(left.step_sizes_)) == (3, 16, 3)
@@ -527,7 +527,7 @@ def test_fit_is_iter_fit_starts_afresh_and_may_be_left():
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3, 5])
-def test_the_same_bits_for_every_number_of_threads_and_place_of_the_rows(n_jobs, tmp_path):
+def test_threads_and_storage_do_not_change_results(n_jobs, tmp_path):
     X = blobs(9000, 30, 40, dtype=np.float32)
     np.save(tmp_path / "rows.npy", X)
     given = {"random_state": 2, "batch_size": 3000, "max_iter": 4, "n_inner": 2, "step_size": 40.0}
@@ -540,7 +540,7 @@ def test_the_same_bits_for_every_number_of_threads_and_place_of_the_rows(n_jobs,
         assert alone.inertia_ == model.inertia_
 
 
-def test_a_stream_is_taken_in_consecutive_batches_whatever_its_blocks():
+def test_a_stream_is_cut_into_consecutive_batches_for_any_block_size():
     X = blobs(1700, 3, 5)
     given = {"init": X[:5], "batch_size": 300, "n_inner": 4, "max_iter": 6, "compute_labels": False}
     given["polish"] = False
@@ -554,12 +554,12 @@ def test_a_stream_is_taken_in_consecutive_batches_whatever_its_blocks():
         assert (stream.cluster_centers_ == batches.cluster_centers_).all()
         assert (stream.n_iter_, stream.n_steps_) == (6, 24)
         once = BackwardEulerKMeans(5, **given).fit(iter(blocks))
-        # Six batches: four, and two in an outer step of their own.
+        # Six batches: four in one outer step, and two in another.
         assert (once.n_iter_, once.n_steps_, len(once.step_sizes_)) == (2, 6, 2)
         assert once.history_["batch_size"].tolist() == [1200, 500]
 
 
-def test_sparse_rows_give_what_dense_ones_do():
+def test_sparse_rows_give_the_results_of_dense_rows():
     rng = np.random.default_rng(0)
     X = np.where(rng.random((400, 30)) < 0.2, rng.normal(size=(400, 30)), 0.0)
     given = {"init": X[:6], "batch_size": 60, "max_iter": 8, "random_state": 0}
@@ -571,7 +571,7 @@ def test_sparse_rows_give_what_dense_ones_do():
     assert few.partial_fit(sp.csr_array(X[3:])).counts_.sum() == 400
 
 
-def test_a_first_batch_with_too_few_rows_is_kept():
+def test_rows_of_a_short_first_batch_are_kept():
     X = blobs(60, 3, 5)
     model = BackwardEulerKMeans(20, random_state=0)
     for start in range(0, 18, 6):
@@ -592,12 +592,12 @@ def test_a_first_batch_with_too_few_rows_is_kept():
         np.zeros((4, 2)),
         np.array([[0.0, np.nan, 1.0]]),
         np.array([[0.0, np.inf, 1.0]] * 50),
-        # More than there can be centers, as far from one another as from all others.
+        # More rows than centers, each as far from the others as any.
         1e200 * np.arange(18.0).reshape(6, 3),
     ],
 )
 @pytest.mark.parametrize("before", [2, 40])
-def test_a_refused_batch_leaves_the_state_untouched(bad, before):
+def test_an_invalid_batch_leaves_the_state_unchanged(bad, before):
     X = blobs(100, 3, 5)
     model = BackwardEulerKMeans(5, random_state=0).partial_fit(X[:before])
     twin, kept = copy.deepcopy(model), pickle.dumps(model)
@@ -609,7 +609,7 @@ def test_a_refused_batch_leaves_the_state_untouched(bad, before):
     assert same(model.partial_fit(X[before:]), twin.partial_fit(X[before:]))
 
 
-def test_pickled_saved_and_deep_copied_in_the_midst_it_goes_on_to_the_same_bits(tmp_path):
+def test_pickled_saved_and_copied_estimators_continue_with_identical_results(tmp_path):
     X = blobs(4000, 3, 8, dtype=np.float32)
     plain, kept, file = (BackwardEulerKMeans(8, random_state=5, step_size=9) for _ in range(3))
     for start in range(0, 4000, 570):
@@ -630,7 +630,7 @@ def test_pickled_saved_and_deep_copied_in_the_midst_it_goes_on_to_the_same_bits(
     assert same(fitted.partial_fit(X), again.partial_fit(X))
 
 
-def test_parameters_that_change_between_batches_count_from_then_on():
+def test_parameters_changed_between_batches_apply_from_then_on():
     X = blobs(300, 3, 4)
     slow = sbe_reference.BackwardEuler(X[:4], 4.0, 0.5, 0.75, 2)
     model = BackwardEulerKMeans(4, init=X[:4], step_size=4.0, step_decay=0.5, n_inner=2, step_cap=None)
@@ -640,7 +640,7 @@ def test_parameters_that_change_between_batches_count_from_then_on():
         model.set_params(step_size=slow.step_size / 0.5 ** len(slow.step_sizes), averaging=0.5)
         slow.averaging = 0.5
     np.testing.assert_allclose(model.cluster_centers_, slow.mean, rtol=1e-9)
-    # The decay of the steps so far stays with another first step size.
+    # The decay of the previous steps also applies to the new initial step size.
     model.set_params(step_size=1.0)
     slow.step_size = 1.0 * 0.5**3
     slow.feed(X)
@@ -650,12 +650,12 @@ def test_parameters_that_change_between_batches_count_from_then_on():
 
 
 class EnoughError(Exception):
-    """Something went wrong outside."""
+    """An error in user code."""
 
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("after", [1, 4, 7])
-def test_a_fit_that_was_left_is_resumed_to_the_same_bits(after, stream, tmp_path):
+def test_a_resumed_fit_gives_identical_results(after, stream, tmp_path):
     X = blobs(900, 3, 6, dtype=np.float32, spread=1.0)
     rows = (lambda: iter(np.split(X, 9))) if stream else X
     given = {"batch_size": 70, "max_iter": 5, "n_inner": 4, "random_state": 3, "polish": True}
@@ -676,7 +676,7 @@ def test_a_fit_that_was_left_is_resumed_to_the_same_bits(after, stream, tmp_path
     assert (whole.history_[fields] == again.history_[fields]).all()
 
 
-# ---------------------------------------------------------------- bad input, the command line
+# ---------------------------------------------------------------- errors, command line
 
 
 @pytest.mark.parametrize(
@@ -705,7 +705,7 @@ def test_a_fit_that_was_left_is_resumed_to_the_same_bits(after, stream, tmp_path
         ({"init": [[0.0, 0.0]]}, r"init must have shape \(2, 2\)"),
     ],
 )
-def test_parameters_that_are_refused(given, text):
+def test_invalid_parameters(given, text):
     X = blobs(50, 2, 2)
     model = BackwardEulerKMeans(**{"n_clusters": 2, **given})
     for use in (model.fit, model.iter_fit, model.partial_fit):
@@ -721,7 +721,7 @@ def test_all_problems_are_listed_at_once():
         BackwardEulerKMeans(0, max_iter=0, **wrong).fit([[0.0]])
 
 
-def test_rows_that_are_not_finite_are_named_by_where_they_lie():
+def test_non_finite_rows_are_named_by_position():
     X = blobs(500, 3, 2)
     X[321, 1] = np.nan
     for size in (100, 500):

@@ -1,4 +1,4 @@
-"""Bad input: a clear error that names what was given, and nothing lost."""
+"""Invalid input: clear errors that name the argument, and no lost state."""
 
 import json
 import os
@@ -16,7 +16,7 @@ X = np.random.default_rng(0).normal(size=(50, 3))
 
 
 def refused(error, text, use):
-    """The error; its whole message matches."""
+    """Call a function that must fail, and match its whole message."""
     with pytest.raises(error) as caught:
         use()
     assert re.search(text, str(caught.value)), f"{caught.value} is not {text}"
@@ -46,7 +46,7 @@ USES = {
 @pytest.mark.parametrize("use", USES)
 def test_values_of_rows(use, value, shown, dtype, kind, tmp_path):
     bad = X.astype(dtype)
-    # The first in row order is named.
+    # The first value in row order is named.
     bad[41, 0] = bad[7, 2] = value
     given = np.asfortranarray(bad) if kind == "Fortran" else bad
     if kind in ("file", "source"):
@@ -109,7 +109,7 @@ def test_weights(use, weights, text):
 def test_n_clusters(k):
     text = re.escape(f"n_clusters must be an integer of at least 1, got {k!r}")
     for use in (lambda: KMeans(k).fit(X), lambda: shoal.kmeans_plusplus(X, k)):
-        # Both of scikit-learn's habits are met.
+        # The error satisfies both conventions of scikit-learn.
         refused(ValueError, text, use)
         refused(TypeError, text, use)
 
@@ -198,7 +198,7 @@ def test_all_bad_parameters_are_listed_at_once():
 )
 def test_init_arrays(init, text):
     refused(ValueError, "^" + text, lambda: KMeans(3, init=init).fit(X))
-    # What a callable gives is no better.
+    # The result of a callable is checked too.
     refused(ValueError, "^" + text, lambda: KMeans(3, init=lambda *args, **more: init).fit(X))
 
 
@@ -223,7 +223,7 @@ def test_centers_of_functions(centers, text):
 
 
 def test_n_nearest():
-    refused(ValueError, "n_nearest=3 must be at most the number of centers, 2", lambda: near(3))
+    refused(ValueError, "n_nearest must be at most the number of centers, 2, got 3", lambda: near(3))
     refused(ValueError, "n_nearest must be an integer of at least 1, got 0", lambda: near(0))
     refused(TypeError, r"n_nearest must be an integer of at least 1, got 1\.0", lambda: near(1.0))
     refused(ValueError, "n_nearest must be an integer from 1 to 9223372036854775807", lambda: near(2**64))
@@ -289,7 +289,7 @@ def test_an_empty_path():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_results_larger_than_memory(dtype):
     model = KMeans(3, random_state=0).fit(X.astype(dtype))
-    # One row, as often as nobody could hold results for.
+    # One row, repeated without copies so often that no result would fit into memory.
     endless = np.broadcast_to(X[:1].astype(dtype), (2**44, 3))
     for use in (
         model.predict,
@@ -310,7 +310,7 @@ def test_results_larger_than_memory(dtype):
 
 
 @pytest.mark.parametrize("kind", ["array", "file", "source"])
-def test_another_number_of_features(kind, tmp_path):
+def test_a_different_number_of_features(kind, tmp_path):
     model = KMeans(3, random_state=0).fit(X)
     np.save(tmp_path / "x.npy", X[:, :2])
     given = {"array": X[:, :2], "file": tmp_path / "x.npy", "source": shoal.open(X[:, :2])}[kind]
@@ -333,7 +333,7 @@ def test_before_fit(tmp_path):
         refused(AttributeError, name, lambda name=name: getattr(model, name))
 
 
-def test_a_refused_fit_leaves_the_fitted_model_alone():
+def test_a_failed_fit_leaves_the_fitted_model_unchanged():
     model = KMeans(3, random_state=0).fit(X)
     centers, labels = model.cluster_centers_.copy(), model.labels_.copy()
     refused(ValueError, "n_samples=2", lambda: model.fit(X[:2]))
@@ -355,7 +355,7 @@ def test_an_estimator_can_be_fitted_after_an_error():
 
 
 def opened(path):
-    """All ways in, which must say the same."""
+    """Open a file in all ways, which must give the same result or error."""
     messages = []
     for use in (
         lambda: KMeans(2).fit(path),
@@ -373,7 +373,7 @@ def opened(path):
 
 
 def read_or_refused(read, path):
-    """What a damaged file gives, or None when it is refused by its name."""
+    """Return the content of a damaged file, or None if an error names the file."""
     try:
         return read(path)
     except ValueError as error:
@@ -431,7 +431,7 @@ def test_headers_of_npy_files(tmp_path, header, text):
     assert re.search(text, str(error)), error
 
 
-def test_files_that_are_no_npy_files(tmp_path):
+def test_files_that_are_not_npy_files(tmp_path):
     good = tmp_path / "good.npy"
     np.save(good, X)
     whole = good.read_bytes()
@@ -451,7 +451,7 @@ def test_files_that_are_no_npy_files(tmp_path):
         error = opened(path)
         assert isinstance(error, ValueError)
         assert re.search(text, str(error)), (content[:10], error)
-    # Anything else that is damaged is refused or read, and never ends the process.
+    # Any other damage gives an error or a result, and never ends the process.
     rng = np.random.default_rng(0)
     for _ in range(300):
         damaged = bytearray(whole)
@@ -560,7 +560,7 @@ def test_model_files(tmp_path):
     begin = 8 + length + header["cluster_centers"]["data_offsets"][0]
     values[begin : begin + 8] = struct.pack("<d", np.nan)
     damaged(bytes(values), "not finite")
-    # Anything else that is damaged is refused, or read, and never ends the process.
+    # Any other damage gives an error or a result, and never ends the process.
     rng = np.random.default_rng(0)
     for _ in range(300):
         content = bytearray(whole)
@@ -574,7 +574,7 @@ def test_model_files(tmp_path):
 
 
 HOSTILE = [
-    # What JSON can say, and no fit does.
+    # Values that are valid JSON but that no fit writes.
     ("fitted", {"n_iter": 10**400}, "'n_iter' is no count: 10000"),
     ("fitted", {"n_iter": "5"}, "'n_iter' is no count: '5'"),
     ("fitted", {"n_iter": -1}, "'n_iter' is no count: -1"),
@@ -601,7 +601,7 @@ HOSTILE = [
 
 
 def claiming(path, texts=None, arrays=None):
-    """Rewrite a model file, with other texts and types of arrays than shoal writes."""
+    """Rewrite a model file with other texts, and with other array types than shoal writes."""
     whole = path.read_bytes()
     length = struct.unpack("<Q", whole[:8])[0]
     header = json.loads(whole[8 : 8 + length])
@@ -614,7 +614,7 @@ def claiming(path, texts=None, arrays=None):
 
 
 def refused_model(path, text):
-    """Both ways to read it say the same."""
+    """Both ways of reading give the same message."""
     error = refused(ValueError, text, lambda: shoal.load(path))
     assert str(error).startswith(f"{path}: ")
 
@@ -634,7 +634,7 @@ def test_model_files_with_hostile_texts(tmp_path, text, change, problem):
     ["[" * 100_000, '{"a":' * 100_000, '{"n_iter": ' + "9" * 5000 + "}", "NaN", '"x"', "5", "", "{"],
     ids=lambda content: content[:5],
 )
-def test_model_files_with_texts_that_are_no_objects(tmp_path, text, content):
+def test_model_files_whose_texts_are_not_objects(tmp_path, text, content):
     path = tmp_path / "m.safetensors"
     KMeans(2, random_state=0).fit(X).save(path)
     claiming(path, {text: content})
@@ -662,7 +662,7 @@ def test_model_files_with_hostile_arrays(tmp_path):
         path.write_bytes(whole)
         claiming(path, arrays=arrays)
         refused_model(path, text)
-    # Counts of steps that no integer holds.
+    # Counts of steps that do not fit any integer.
     length = struct.unpack("<Q", whole[:8])[0]
     begin = 8 + length + json.loads(whole[8 : 8 + length])["history"]["data_offsets"][0]
     for value, text in ((1e300, "counts beyond 64 bits"), (np.nan, "'history' is not finite")):
@@ -670,7 +670,7 @@ def test_model_files_with_hostile_arrays(tmp_path):
         refused_model(path, text)
 
 
-def test_model_files_of_later_formats(tmp_path):
+def test_model_files_of_a_later_format_version(tmp_path):
     path = tmp_path / "m.safetensors"
     KMeans(2, random_state=0).fit(X).save(path)
     whole = path.read_bytes()
@@ -699,7 +699,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     model = KMeans(2, random_state=0).fit(X)
     model.save(path)
     before = path.read_bytes()
-    # A limit on the size of files fails a write as a full disk does.
+    # A limit on the file size makes a write fail as a full disk does.
     big = KMeans(40, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 900)))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

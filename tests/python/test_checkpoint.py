@@ -1,4 +1,4 @@
-"""Fits that are kept on the way, killed, and gone on with."""
+"""Checkpoints: interrupted, killed and resumed fits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import shoal
 from shoal.callbacks import Callback, Checkpoint
 
-# Mixtures of a few iterations only.
+# Mixtures run only a few iterations.
 pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
 
 RNG = np.random.default_rng(11)
@@ -25,7 +25,7 @@ WEIGHTS = RNG.uniform(0, 2, size=3000)
 
 
 def first_rows(X, k, random_state):
-    """First centers by a callable of the user."""
+    """A user-defined function for the initial centers."""
     return X[random_state.choice(len(X), k, replace=False)]
 
 
@@ -74,12 +74,12 @@ METHODS = {
 
 
 def clone(model, **params):
-    """A new estimator with the same parameters."""
+    """Return an unfitted estimator with the same parameters."""
     return type(model)(**{**model.get_params(deep=False), **params})
 
 
 def attributes(model):
-    """All that a fit leaves, but for seconds and the number of distances, which bounds change."""
+    """All results of a fit except times, and the number of distances, which depends on the bounds."""
     found = {
         name: getattr(model, name)
         for name in ("cluster_centers_", "counts_", "n_iter_", "stop_reason_", "init_", "n_features_in_")
@@ -96,7 +96,7 @@ def attributes(model):
 
 
 def assert_same(model, expected):
-    """Whether two fits left the same, bit for bit."""
+    """Whether two fits have bit-identical results."""
     found, wanted = attributes(model), attributes(expected)
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
@@ -104,7 +104,7 @@ def assert_same(model, expected):
 
 
 class Stop(Callback):
-    """Raises after so many steps."""
+    """A callback that raises after a number of steps."""
 
     def __init__(self, after, error=KeyboardInterrupt):
         self.after = after
@@ -118,13 +118,13 @@ class Stop(Callback):
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weights"])
-def test_a_fit_that_was_left_ends_as_if_it_had_not_been(name, weights, tmp_path):
+def test_a_resumed_fit_gives_identical_results(name, weights, tmp_path):
     plan, path = METHODS[name], tmp_path / "run.safetensors"
     expected = clone(plan).fit(X, sample_weight=weights)
     again = {"init": first_rows} if callable(plan.init) else {}
     steps = len(expected.history_)
     for after in sorted({1, 2, steps // 2, steps - 1}):
-        # A step that a callback refuses is made nevertheless; `every` is too long for any other.
+        # The step during which a callback raises is complete. `every` is too long for any other checkpoint.
         broken = clone(plan, callbacks=[Checkpoint(path, every=1e6), Stop(after)])
         with pytest.raises(KeyboardInterrupt):
             broken.fit(X, sample_weight=weights)
@@ -138,7 +138,7 @@ def test_a_fit_that_was_left_ends_as_if_it_had_not_been(name, weights, tmp_path)
 @pytest.mark.parametrize(
     "name", ["kmeans", "minibatch", "nested", "variance-reduced", "backward Euler, polished"]
 )
-def test_every_source_of_the_same_rows_will_do(name, tmp_path):
+def test_a_fit_resumes_from_any_source_of_the_same_rows(name, tmp_path):
     plan, path, rows = METHODS[name], tmp_path / "run.safetensors", tmp_path / "rows.npy"
     np.save(rows, X)
     expected = clone(plan).fit(X)
@@ -150,7 +150,7 @@ def test_every_source_of_the_same_rows_will_do(name, tmp_path):
 
 
 def blocks(size):
-    """The rows as blocks of that size."""
+    """Return a function that yields the rows in blocks of the given size."""
     return (X[start : start + size] for start in range(0, len(X), size))
 
 
@@ -166,7 +166,7 @@ def blocks(size):
         "backward Euler, polished",
     ],
 )
-def test_streams_that_begin_anew(name, tmp_path):
+def test_replayable_streams_resume(name, tmp_path):
     plan, path = METHODS[name], tmp_path / "run.safetensors"
     expected = clone(plan).fit(lambda: blocks(700))
     for after in range(1, len(expected.history_), 1 + len(expected.history_) // 6):
@@ -177,7 +177,7 @@ def test_streams_that_begin_anew(name, tmp_path):
         shoal.resume(path, lambda: (2 * block for block in blocks(300)))
 
 
-def test_a_stream_that_is_read_once(tmp_path):
+def test_one_pass_streams_resume(tmp_path):
     plan, path = shoal.MiniBatchKMeans(12, batch_size=50, random_state=3), tmp_path / "run.safetensors"
     expected = clone(plan).fit(blocks(700))
     steps = expected.history_["iteration"].tolist()
@@ -191,7 +191,7 @@ def test_a_stream_that_is_read_once(tmp_path):
         assert resumed.history_["objective"].tolist() == expected.history_["objective"].tolist()
 
 
-def test_a_stream_that_fails_half_way_leaves_the_steps_before(tmp_path):
+def test_a_failing_stream_keeps_the_previous_steps(tmp_path):
     path = tmp_path / "run.safetensors"
 
     def failing():
@@ -201,14 +201,15 @@ def test_a_stream_that_fails_half_way_leaves_the_steps_before(tmp_path):
     model = shoal.MiniBatchKMeans(5, batch_size=100, random_state=3, callbacks=[Checkpoint(path)])
     with pytest.raises(LookupError, match="dead"):
         model.fit(failing())
-    # The batches before are in; which of the last ones were asked for together with what failed is not said.
+    # All earlier batches are in the state. Which of the last batches were read together with the failing one
+    # is unspecified.
     assert 1500 <= model.history_["rows_seen"][-1] <= 2000
     assert np.isfinite(model.cluster_centers_).all()
     expected = shoal.MiniBatchKMeans(5, batch_size=100, random_state=3).fit(blocks(700))
     np.testing.assert_array_equal(shoal.resume(path, blocks(70)).cluster_centers_, expected.cluster_centers_)
 
 
-def test_one_is_written_when_it_is_time(tmp_path):
+def test_checkpoints_follow_the_interval(tmp_path):
     path, times = tmp_path / "run.safetensors", []
 
     class Look(Callback):
@@ -237,7 +238,7 @@ def test_one_is_written_when_it_is_time(tmp_path):
         "backward Euler, polished",
     ],
 )
-def test_a_run_that_was_ended_from_outside_goes_on(name, tmp_path):
+def test_a_run_stopped_by_the_caller_resumes(name, tmp_path):
     plan, path = METHODS[name], tmp_path / "run.safetensors"
     expected = clone(plan).fit(X)
     again = {"init": first_rows} if callable(plan.init) else {}
@@ -250,14 +251,14 @@ def test_a_run_that_was_ended_from_outside_goes_on(name, tmp_path):
         assert stopped.inertia_ > 0
         model = shoal.resume(path, X, callbacks=[Checkpoint(path)], **again)
         assert_same(model, expected)
-    # What is over stays over, with its names, and nobody is warned of anything.
+    # A finished fit stays finished, with its feature names and without warnings.
     over = shoal.resume(path, X)
     assert_same(over, expected)
     assert getattr(over, "bounds_", None) == getattr(expected, "bounds_", None)
 
 
 def given_rows(X, k, random_state):
-    """First centers by a callable that needs no pass."""
+    """A function for the initial centers that needs no pass."""
     return random_state.normal(size=(k, 4)).astype("float32")
 
 
@@ -274,7 +275,7 @@ def given_rows(X, k, random_state):
         "backward Euler, polished",
     ],
 )
-def test_an_interrupt_within_a_pass_leaves_the_step_before(name, tmp_path):
+def test_an_interrupt_within_a_pass_keeps_the_previous_step(name, tmp_path):
     plan, path = METHODS[name], tmp_path / "run.safetensors"
     again = {}
     if callable(plan.init):
@@ -298,7 +299,7 @@ def test_an_interrupt_within_a_pass_leaves_the_step_before(name, tmp_path):
             passes = 0
             broken = clone(plan, callbacks=[Checkpoint(path, every=1e6)])
             with contextlib.suppress(KeyboardInterrupt):
-                # Not every pass goes so far.
+                # Not every fit has that many passes.
                 broken.fit(lambda at=(number, start): rows(at))
             if path.exists():
                 kept += 1
@@ -310,7 +311,7 @@ def test_an_interrupt_within_a_pass_leaves_the_step_before(name, tmp_path):
     assert min(kept, broke) > 2
 
 
-def test_what_an_estimator_knows_of_features_is_kept(tmp_path):
+def test_feature_names_are_saved(tmp_path):
     frame = pytest.importorskip("pandas").DataFrame(X, columns=list("abcd"))
     path = tmp_path / "run.safetensors"
     for _ in clone(METHODS["kmeans"], callbacks=[Checkpoint(path)]).iter_fit(frame):
@@ -320,7 +321,7 @@ def test_what_an_estimator_knows_of_features_is_kept(tmp_path):
         shoal.resume(path, X)
 
 
-def test_what_does_not_belong_together_is_refused(tmp_path):
+def test_resuming_with_other_data_or_parameters_fails(tmp_path):
     path = tmp_path / "run.safetensors"
     for _ in clone(METHODS["kmeans"], callbacks=[Checkpoint(path)]).iter_fit(X):
         break
@@ -344,7 +345,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
         shoal.load(path)
     model = tmp_path / "model.safetensors"
     clone(METHODS["kmeans"]).fit(X).save(model)
-    with pytest.raises(ValueError, match="no checkpoint"):
+    with pytest.raises(ValueError, match="must hold a checkpoint"):
         shoal.resume(model, X)
     with pytest.raises(FileNotFoundError):
         shoal.resume(tmp_path / "none", X)
@@ -358,7 +359,7 @@ def test_what_does_not_belong_together_is_refused(tmp_path):
     "name",
     ["kmeans", "kmeans, callable", "minibatch", "nested", "variance-reduced", "backward Euler, polished"],
 )
-def test_a_damaged_file_is_refused_or_does_no_harm(name, tmp_path):
+def test_a_damaged_checkpoint_is_refused_or_harmless(name, tmp_path):
     path, few = tmp_path / "run.safetensors", X[:200]
     plan = clone(METHODS[name], callbacks=[Checkpoint(path)])
     for step in plan.iter_fit(few):
@@ -366,7 +367,7 @@ def test_a_damaged_file_is_refused_or_does_no_harm(name, tmp_path):
             break
     whole, chance, refused = path.read_bytes(), random.Random(name), 0
     again = {"init": first_rows} if callable(plan.init) else {}
-    # The header is where damage does the most.
+    # Damage to the header has the most effects.
     header = int.from_bytes(whole[:8], "little")
     for _ in range(80):
         damaged = bytearray(whole)
@@ -374,7 +375,7 @@ def test_a_damaged_file_is_refused_or_does_no_harm(name, tmp_path):
         damaged[at] = chance.randrange(256)
         path.write_bytes(damaged[: chance.randrange(len(whole))] if chance.random() < 0.1 else damaged)
         try:
-            # However long a damaged limit lets it run.
+            # A damaged iteration limit may be huge.
             model = shoal.resume(path, few, callbacks=[lambda _, step: True], **again)
         except (ValueError, TypeError):
             refused += 1
@@ -383,7 +384,7 @@ def test_a_damaged_file_is_refused_or_does_no_harm(name, tmp_path):
     assert refused > 20
 
 
-def test_a_callable_has_to_be_given_again(tmp_path):
+def test_a_callable_must_be_given_again(tmp_path):
     path = tmp_path / "run.safetensors"
     for _ in clone(METHODS["kmeans, callable"], callbacks=[Checkpoint(path)]).iter_fit(X):
         break
@@ -403,12 +404,12 @@ def test_a_callable_has_to_be_given_again(tmp_path):
         ({"path": "a", "every_steps": 1.5}, "every_steps"),
     ],
 )
-def test_intervals_that_are_none(arguments, match):
+def test_invalid_intervals(arguments, match):
     with pytest.raises((ValueError, TypeError), match=match):
         Checkpoint(**arguments)
 
 
-def test_a_place_that_is_none_is_refused_before_the_first_step(tmp_path):
+def test_an_invalid_path_fails_before_the_first_step(tmp_path):
     for path, error in [(tmp_path / "none" / "a", FileNotFoundError), (tmp_path, IsADirectoryError)]:
         model = clone(METHODS["kmeans"], callbacks=[Checkpoint(path), Stop(1, RuntimeError)])
         with pytest.raises(error):
@@ -416,7 +417,7 @@ def test_a_place_that_is_none_is_refused_before_the_first_step(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
-def test_a_disk_that_is_full_ends_the_run_and_leaves_it_usable(tmp_path):
+def test_a_full_disk_ends_the_run_and_keeps_it_usable(tmp_path):
     limited = f"""
 import resource, signal, sys, numpy as np, shoal
 from shoal.callbacks import Checkpoint
@@ -462,14 +463,14 @@ KILLABLE = {
         64, batch_size=100, polish=True, random_state=3, n_jobs=1, **more
     ),
 }
-#: Kills of each method: 30 of those that exact and streaming fits are made of, and some of the others.
+#: Kills per method: 30 for the exact and streaming fits that the others build on, and fewer for the others.
 KILLS = {"kmeans": 10, "minibatch": 10, "nested": 10}
 FEW_KILLS = 4
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGKILL")
 @pytest.mark.parametrize("name", KILLABLE)
-def test_a_kill_at_any_instant_loses_no_whole_checkpoint(name, tmp_path):
+def test_a_kill_at_any_time_loses_no_complete_checkpoint(name, tmp_path):
     rows, path = tmp_path / "rows.npy", tmp_path / "run.safetensors"
     np.save(rows, X)
     expected = KILLABLE[name]().fit(rows)
@@ -482,7 +483,7 @@ def test_a_kill_at_any_instant_loses_no_whole_checkpoint(name, tmp_path):
         begun = time.monotonic()
         while not path.exists() and process.poll() is None:
             time.sleep(0.001)
-        # The instant: while files are being written, one after the other.
+        # Kill while files are being written.
         time.sleep(chance.uniform(0, min(0.3, 5 * (time.monotonic() - begun) + 0.05)))
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -498,14 +499,14 @@ def test_a_kill_at_any_instant_loses_no_whole_checkpoint(name, tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 @pytest.mark.parametrize("method", ["kmeans", "nested"])
-def test_the_command_line_keeps_what_it_has_when_it_is_told_to_stop(number, method, tmp_path):
+def test_the_command_line_writes_a_checkpoint_at_sigterm(number, method, tmp_path):
     rows = np.random.default_rng(1).normal(size=(60000, 8)).astype("float32")
     np.save(tmp_path / "rows.npy", rows)
     command = [sys.executable, "-m", "shoal", "fit", "rows.npy", "-k", "300", "--method", method]
     command += ["--tol", "0", "--threads", "1", "--quiet", "--json", "--labels"]
     whole = subprocess.run([*command, "whole.npy"], cwd=tmp_path, capture_output=True, text=True, check=True)
     safe = [*command, "labels.npy", "--checkpoint", "run.safetensors", "--resume"]
-    # The only one is that of the signal, which comes once there is progress to be seen.
+    # The only checkpoint is written at the signal, which is sent once there is progress.
     told = [*(part for part in safe if part != "--quiet"), "--checkpoint-every", "1e6"]
     with (tmp_path / "told.txt").open("w") as stderr:
         first = subprocess.Popen(told, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=stderr)
@@ -524,10 +525,10 @@ def test_the_command_line_keeps_what_it_has_when_it_is_told_to_stop(number, meth
     assert whole.stdout
     other = subprocess.run([*safe, "--seed", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert other.returncode == 1
-    assert "random_state=0, not 1" in other.stderr
+    assert "random_state must be 0, as in the checkpoint, got 1" in other.stderr
 
 
-def test_the_command_line_needs_a_file_to_go_on_from(tmp_path, capsys):
+def test_resume_without_a_checkpoint_file_is_wrong_usage(tmp_path, capsys):
     from shoal.cli import main
 
     np.save(tmp_path / "rows.npy", X)

@@ -1,4 +1,4 @@
-"""The command line, as a user types it."""
+"""The command line: options, output, errors and exit statuses."""
 
 import json
 import os
@@ -11,51 +11,20 @@ import time
 import numpy as np
 import pytest
 import shoal
-from shoal import _files, cli
+from command_line import failure, program, run
+from shoal import cli
+from shoal._common import files as _files
 from shoal.cli import arguments
 
 
 @pytest.fixture
 def rows(tmp_path):
-    """Three clouds in a file; the working folder is that of the file."""
+    """A file with three clusters; the working folder is that of the file."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(c, 0.1, size=(50, 3)) for c in (0, 5, 9)]).astype(np.float32)
     path = tmp_path / "rows.npy"
     np.save(path, X)
     return path
-
-
-def run(capsys, *args):
-    """Exit status, stdout, stderr."""
-    try:
-        status = cli.main([str(arg) for arg in args])
-    except SystemExit as stop:
-        status = stop.code
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def failure(capsys, *args, status=1):
-    """The message of a command that must fail; it is one line and nothing is printed."""
-    found, out, err = run(capsys, *args)
-    assert (found, out) == (status, "")
-    last = err.splitlines()[-1]
-    if status == 1:
-        assert err == last + "\n"
-        assert last.startswith("shoal: error: ")
-    return last
-
-
-def program(*args, **kwargs):
-    """Run in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "shoal", *map(str, args)],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=120,
-        **kwargs,
-    )
 
 
 # ---------------------------------------------------------------- fit
@@ -101,7 +70,7 @@ def test_options_reach_the_method(capsys, rows, tmp_path):
     assert run(capsys, "fit", rows, "-k", 3, *options, "-o", tmp_path / "m.safetensors")[0] == 0
     params = shoal.load(tmp_path / "m.safetensors").get_params()
     assert params["random_state"] == 3
-    # The threads are those of the machine that loads it.
+    # The number of threads is not saved.
     assert params["n_jobs"] is None
     assert (params["max_iter"], params["tol"], params["metric"]) == (7, 0, "cosine")
     assert (params["n_init"], params["algorithm"], params["init"]) == (2, "lloyd", "random")
@@ -123,7 +92,7 @@ def test_raw_files(capsys, tmp_path):
     text = failure(capsys, "info", tmp_path / "rows.bin", "--shape", "40,5", "--dtype", "u1")
     assert "200 bytes" in text
     failure(capsys, "info", tmp_path / "rows.bin", "--shape", "40,0", "--dtype", "u1", status=2)
-    assert "no type 'u9'" in failure(
+    assert "number type such as u1, i2, float32, float64 or bfloat16, got 'u9'" in failure(
         capsys, "info", tmp_path / "rows.bin", "--shape", "40,4", "--dtype", "u9", status=2
     )
 
@@ -139,6 +108,7 @@ def test_settings_are_checked(capsys, rows):
     fit = ["fit", rows, "-k", 3, "--quiet"]
     text = failure(capsys, *fit, "--set", "n_clustres=3", status=2)
     assert "no parameter 'n_clustres'" in text
+    assert text.endswith(". Did you mean 'n_clusters'?")
     for name in ("n_init", "tol", "metric", "bounds_memory"):
         assert name in text
     assert "callbacks" not in text
@@ -162,7 +132,7 @@ def test_mini_batches(capsys, rows, tmp_path):
     assert run(capsys, "predict", model, rows, "-o", again)[0] == 0
     assert (np.load(labels) == np.load(again)).all()
     assert json.loads(run(capsys, "info", model, "--json")[1])["kind"] == "minibatch-kmeans-model"
-    # Without labels of its own, and in lines.
+    # Without stored labels, and with text output.
     status, out, _ = run(capsys, *given, "--set", "compute_labels=false", "--labels", labels, "--quiet")
     assert status == 0
     assert "inertia" not in out
@@ -171,18 +141,20 @@ def test_mini_batches(capsys, rows, tmp_path):
     assert "half_life" in failure(capsys, *given, "--set", "half_life=0")
 
 
-def test_values_are_read():
+def test_parameter_values_are_parsed():
     read = [arguments.value_of(t) for t in ("3", "0.5", "1e-3", "none", "True", "false", "1GB", "nan1")]
     assert read == [3, 0.5, 1e-3, None, True, False, "1GB", "nan1"]
 
 
-def test_empty_names(capsys, rows):
+def test_empty_file_names(capsys, rows):
     for args in (["fit", "", "-k", 3], ["fit", rows, "-k", 3, "-o", ""], ["info", ""], ["predict", "", rows]):
         assert "must not be empty" in failure(capsys, *args, status=2)
 
 
-def test_unknown_methods_are_refused(capsys, rows):
-    assert "no method 'means'" in failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
+def test_unknown_methods_get_a_suggestion(capsys, rows):
+    text = failure(capsys, "fit", rows, "-k", 3, "--method", "means", status=2)
+    assert "must be one of kmeans, minibatch, " in text
+    assert text.endswith("got 'means'. Did you mean 'kmeans'?")
 
 
 def test_wrong_usage(capsys, rows):
@@ -197,7 +169,7 @@ def test_wrong_usage(capsys, rows):
 # ---------------------------------------------------------------- bad input
 
 
-def test_what_cannot_be_clustered(capsys, rows, tmp_path):
+def test_rows_that_cannot_be_clustered(capsys, rows, tmp_path):
     def refused(X, k=2):
         np.save(tmp_path / "bad.npy", X)
         return failure(capsys, "fit", tmp_path / "bad.npy", "-k", k, "--quiet")
@@ -229,7 +201,7 @@ def test_outputs_are_checked_before_any_work(capsys, rows, tmp_path, monkeypatch
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
-def test_what_is_no_file_is_not_replaced(capsys, rows, tmp_path):
+def test_special_files_are_not_replaced(capsys, rows, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for option in ("-o", "--labels", "--plot"):
@@ -243,7 +215,7 @@ def test_what_is_no_file_is_not_replaced(capsys, rows, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["pipe", "rows.npy"]
 
 
-def test_a_full_disk_leaves_an_older_file(capsys, rows, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_the_old_file(capsys, rows, tmp_path, monkeypatch):
     labels = tmp_path / "labels.npy"
     labels.write_text("older")
 
@@ -265,7 +237,7 @@ def test_a_full_disk_is_one_line(tmp_path, option):
     np.save(tmp_path / "rows.npy", X)
     out = tmp_path / ("out.npy" if option == "--labels" else "out.safetensors")
     out.write_text("older")
-    # A limit on the size of files fails a write as a full disk does.
+    # A limit on the file size makes a write fail as a full disk does.
     limited = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); "
@@ -340,7 +312,7 @@ def test_predict(capsys, rows, model, tmp_path):
     assert np.load(distances) == pytest.approx(far, rel=1e-4)
 
 
-def test_predict_refuses(capsys, rows, model, tmp_path):
+def test_predict_errors(capsys, rows, model, tmp_path):
     np.save(tmp_path / "narrow.npy", np.zeros((5, 2), np.float32))
     out = ["-o", tmp_path / "labels.npy"]
     assert "2 features" in failure(capsys, "predict", model, tmp_path / "narrow.npy", *out)
@@ -379,7 +351,7 @@ def test_info(capsys, rows, model, tmp_path):
     endless = tmp_path / "endless.safetensors"
     shoal.NestedMiniBatchKMeans(2, rho=float("inf"), random_state=0).fit(np.load(rows)).save(endless)
     out = run(capsys, "info", endless, "--json")[1]
-    # JSON knows no infinity.
+    # Infinity is a string in JSON.
     assert json.loads(out, parse_constant=pytest.fail)["params"]["rho"] == "inf"
     (tmp_path / "note.txt").write_text("hello there")
     assert "neither" in failure(capsys, "info", tmp_path / "note.txt")
@@ -412,7 +384,7 @@ def test_info_of_arrays_that_cannot_be_clustered(capsys, tmp_path, array, shape,
     text = run(capsys, "info", path)[1]
     assert why in text
     assert str(shape) in text
-    # A damaged file is no array.
+    # A damaged file is not described as an array.
     whole = path.read_bytes()
     for cut in (100, len(whole) - 1) if np.size(array) and dtype != "object" else (100,):
         path.write_bytes(whole[:cut])
@@ -423,14 +395,14 @@ def test_info_of_arrays_that_cannot_be_clustered(capsys, tmp_path, array, shape,
 
 
 def shadowed(folder, *names, code="raise KeyboardInterrupt"):
-    """An environment in which importing some packages is what Ctrl-C during the import is."""
+    """Return an environment in which importing some packages runs `code`, by default a Ctrl-C."""
     for name in names:
         (folder / name).mkdir(parents=True)
         (folder / name / "__init__.py").write_text(code)
     return {**os.environ, "PYTHONPATH": str(folder)}
 
 
-def test_what_needs_no_arrays_imports_no_numpy(tmp_path):
+def test_version_and_help_do_not_import_numpy(tmp_path):
     environment = shadowed(tmp_path, "numpy", "sklearn", "scipy")
     done = program("--version", env=environment)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"shoal {shoal.__version__}\n", "")
@@ -447,7 +419,7 @@ def test_what_needs_no_arrays_imports_no_numpy(tmp_path):
 @pytest.mark.parametrize(
     "code", ["raise KeyboardInterrupt", "raise RuntimeError('no class') from KeyboardInterrupt()"]
 )
-def test_interrupted_while_importing(rows, tmp_path, package, code):
+def test_an_interrupt_during_the_imports(rows, tmp_path, package, code):
     done = program("fit", rows, "-k", 3, env=shadowed(tmp_path / "shadow", package, code=code))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "shoal: interrupted\n")
 
@@ -470,7 +442,7 @@ def test_importing_is_lazy(tmp_path):
         _ = shoal.nothing
 
 
-def test_streams_are_kept_apart(rows):
+def test_results_go_to_stdout_and_progress_to_stderr(rows):
     done = program("fit", rows, "-k", 3, "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["clusters"] == 3
@@ -490,7 +462,7 @@ def test_warnings_are_one_line(tmp_path):
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 def test_interrupted(tmp_path):
-    # Seconds a sweep, and more sweeps than anyone waits for.
+    # A sweep takes seconds, and the fit would take hours.
     X = np.random.default_rng(0).normal(size=(200_000, 64)).astype(np.float32)
     np.save(tmp_path / "large.npy", X)
     args = ["fit", "large.npy", "-k", "512", "--init", "random", "--set", "n_init=1000", "--tol", "0"]
@@ -498,11 +470,11 @@ def test_interrupted(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "shoal", *args], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    # The progress bar appears when the work begins.
+    # The first byte of the progress bar: work has begun.
     process.stderr.read(1)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    # Its thousand starts would take hours.
+    # The thousand starts would take hours.
     out, err = process.communicate(timeout=100)
     assert process.returncode == 130, err
     assert out == b""
@@ -527,7 +499,7 @@ def test_shuffle(capsys, rows, tmp_path):
     assert "rows" in text
 
 
-def test_shuffle_refuses(capsys, rows, tmp_path):
+def test_shuffle_errors(capsys, rows, tmp_path):
     assert "also read" in failure(capsys, "shuffle", rows, "-o", rows)
     assert "no folder" in failure(capsys, "shuffle", rows, "-o", tmp_path / "none" / "x.npy")
     assert "memory_limit" in failure(
@@ -540,7 +512,7 @@ def test_shuffle_refuses(capsys, rows, tmp_path):
 
 
 @pytest.mark.parametrize(("suffix", "lead"), [(".fbin", "whole"), (".fvecs", "rows")])
-def test_other_formats_are_known_to_every_verb(capsys, rows, model, tmp_path, suffix, lead):
+def test_every_command_reads_vector_files(capsys, rows, model, tmp_path, suffix, lead):
     values = np.load(rows)
     other = tmp_path / f"rows{suffix}"
     if lead == "whole":
@@ -564,7 +536,7 @@ def test_other_formats_are_known_to_every_verb(capsys, rows, model, tmp_path, su
 @pytest.mark.parametrize(
     "method", ["kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm", "kmodes"]
 )
-def test_a_model_of_every_method(capsys, rows, tmp_path, method):
+def test_models_of_every_method(capsys, rows, tmp_path, method):
     from shoal.cli.methods import METHODS
 
     assert method in METHODS
@@ -580,9 +552,9 @@ def test_a_model_of_every_method(capsys, rows, tmp_path, method):
     assert found["clusters_used"] == len(np.unique(expected))
     np.testing.assert_array_equal(np.load(labels), expected)
     assert json.loads(run(capsys, "info", model, "--json")[1])["clusters"] == 3
-    # The command line makes a last checkpoint only where it is interrupted.
+    # The command line writes a final checkpoint only after an interrupt.
     callback = shoal.callbacks.Checkpoint(kept, every_steps=1)
-    # Sweeps after the outer steps of backward Euler would be steps too.
+    # The sweeps of the polish would also be steps.
     more = {"polish": False} if method == "sbe" else {}
     type(loaded)(3, max_iter=2, random_state=0, callbacks=[callback], **more).fit(np.load(rows))
     found = json.loads(run(capsys, "info", kept, "--json")[1])
@@ -593,7 +565,7 @@ def test_a_model_of_every_method(capsys, rows, tmp_path, method):
     assert "shoal.resume" in failure(capsys, "predict", kept, rows, "-o", labels)
 
 
-def test_a_coreset_is_no_model(capsys, rows, tmp_path):
+def test_a_coreset_is_not_a_model(capsys, rows, tmp_path):
     small, kept = tmp_path / "c.npz", tmp_path / "s.safetensors"
     assert run(capsys, "coreset", rows, "-m", 20, "-o", small, "--quiet")[0] == 0
     found = json.loads(run(capsys, "info", small, "--json")[1])
@@ -606,7 +578,7 @@ def test_a_coreset_is_no_model(capsys, rows, tmp_path):
     assert "holds a coreset" in failure(capsys, "predict", kept, rows, "-o", tmp_path / "l.npy")
 
 
-def test_modes_have_no_energy_of_other_rows(capsys, rows):
+def test_validation_is_refused_for_modes(capsys, rows):
     with pytest.raises(SystemExit) as ended:
         cli.main(["fit", str(rows), "-k", "3", "--method", "kmodes", "--validation", str(rows)])
     assert ended.value.code == 2

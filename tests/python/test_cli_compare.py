@@ -4,14 +4,13 @@ import argparse
 import itertools
 import json
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import shoal
-from shoal import cli, plot
+from command_line import failure, program, run
+from shoal import plot
 from shoal.cli import compare, methods
 from shoal.cli.curve import EnergyCurve
 
@@ -21,7 +20,7 @@ HEAD = "method  seconds  to 1%  steps  rows read  inertia  validation energy  ab
 
 @pytest.fixture
 def rows(tmp_path):
-    """Ten clouds in a file, in a random order."""
+    """A file with ten clusters, in random order."""
     rng = np.random.default_rng(0)
     centers = rng.normal(0, 4, size=(10, 3))
     X = (centers[rng.integers(0, 10, 3000)] + rng.normal(0, 1, size=(3000, 3))).astype(np.float32)
@@ -32,42 +31,14 @@ def rows(tmp_path):
 
 @pytest.fixture
 def two(monkeypatch):
-    """A second method, whatever this version has: k-means under another name, from other centers."""
+    """A second method that is always available: k-means under another name with another algorithm."""
     other = methods.Method("KMeans", {"algorithm": "lloyd"})
     monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "vrkm": other})
     return "kmeans,vrkm"
 
 
-def run(capsys, *args):
-    """Exit status, stdout, stderr."""
-    try:
-        status = cli.main([str(arg) for arg in args])
-    except SystemExit as stop:
-        status = stop.code
-    out, err = capsys.readouterr()
-    return status, out, err
-
-
-def failure(capsys, *args, status=1):
-    """The last line of a command that must fail, and prints nothing."""
-    found, out, err = run(capsys, *args)
-    assert (found, out) == (status, "")
-    return err.splitlines()[-1]
-
-
-def program(*args):
-    """Run in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "shoal", *map(str, args)],
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=120,
-    )
-
-
 def result_of(capsys, *args):
-    """What a command prints as JSON."""
+    """Run a command with ``--json`` and return its result."""
     status, out, err = run(capsys, *args, "--json", "--quiet")
     assert (status, err) == (0, "")
     return json.loads(out)
@@ -79,10 +50,10 @@ def energy(X, centers):
     return ((X[:, None, :] - centers[None]) ** 2).sum(axis=2).min(axis=1).mean()
 
 
-# ---------------------------------------------------------------- the figures
+# ---------------------------------------------------------------- results
 
 
-def test_figures_are_those_of_a_fit_without_the_last_rows(capsys, rows):
+def test_results_are_those_of_a_fit_without_the_last_rows(capsys, rows):
     args = ["--methods", "kmeans", "--seed", 3, "--set", "tol=0", "--set", "max_iter=12"]
     found = result_of(capsys, "compare", rows, "-k", 40, *args)
     assert (found["rows"], found["fitted_rows"], found["validation_rows"]) == (3000, 2700, 300)
@@ -90,7 +61,7 @@ def test_figures_are_those_of_a_fit_without_the_last_rows(capsys, rows):
     X = np.load(rows)
     model = shoal.KMeans(40, random_state=3, tol=0, max_iter=12).fit(X[:2700])
     (row,) = found["results"]
-    # The last step was not due: 12 is not 1.1 times 11.
+    # No point was due at the last step: 12 is less than 1.1 times 11.
     assert [p["iteration"] for p in row["curve"]] == [*range(1, 12), 12]
     assert row["inertia"] == model.inertia_
     assert row["validation_energy"] == -model.score(X[2700:]) / 300
@@ -113,7 +84,7 @@ def test_every_method_of_this_version(capsys, rows):
         assert all(a["rows"] < b["rows"] for a, b in itertools.pairwise(row["curve"]))
 
 
-def test_the_same_seed_gives_the_same_figures(capsys, rows, two):
+def test_the_same_seed_gives_the_same_results(capsys, rows, two):
     def figures(*more):
         found = result_of(capsys, "compare", rows, "-k", 10, "--methods", two, *more)
         return [
@@ -139,7 +110,7 @@ def test_the_table(capsys, rows, two):
     assert "0.00%" in out
 
 
-def test_there_are_no_percents_of_nothing():
+def test_a_best_energy_of_zero_has_no_ratio():
     outcomes = [
         compare.Outcome(name, 1.0, 1, 9, "tolerance", 0.0, [SimpleNamespace(seconds=1.0, energy=energy)])
         for name, energy in (("kmeans", 0.0), ("vrkm", 0.5))
@@ -150,7 +121,7 @@ def test_there_are_no_percents_of_nothing():
     assert [line.split()[-2:] for line in body] == [["0.5", "0.00%"]]
 
 
-def test_progress_says_which_method_is_at_work(capsys, rows, two):
+def test_progress_names_the_method(capsys, rows, two):
     status, _, err = run(capsys, "compare", rows, "-k", 10, "--methods", two)
     assert status == 0
     assert err.index("shoal compare: kmeans") < err.index("shoal compare: vrkm")
@@ -165,10 +136,10 @@ def test_seconds_to_an_energy():
     assert [outcome.seconds_to(e) for e in (9.0, 8.0, 5.0, 4.95, 4.8)] == [1.0, 2.0, 2.0, 4.0, None]
 
 
-# ---------------------------------------------------------------- which rows
+# ---------------------------------------------------------------- held-out rows
 
 
-def test_other_numbers_of_rows_held_out(capsys, rows):
+def test_held_out_sets_the_number_of_rows(capsys, rows):
     assert compare.held_out(1_000_000, None) == 40_000
     assert compare.held_out(399, None) == 39
     assert compare.held_out(2, None) == 1
@@ -176,11 +147,11 @@ def test_other_numbers_of_rows_held_out(capsys, rows):
     assert (found["fitted_rows"], found["validation_rows"]) == (2000, 1000)
     for count in (0, -1, 3000, 3001):
         text = failure(capsys, "compare", rows, "-k", 4, "--methods", "kmeans", "--held-out", count, status=2)
-        assert "--held-out must lie between 1 and 2999" in text
+        assert "--held-out must be between 1 and 2999" in text
         assert text.endswith(f"got {count}")
 
 
-def test_rows_of_another_file_judge(capsys, rows, tmp_path):
+def test_validation_scores_the_rows_of_another_file(capsys, rows, tmp_path):
     X = np.load(rows)
     np.save(tmp_path / "judges.npy", X[:500].astype(np.float64))
     args = ["compare", rows, "-k", 5, "--methods", "kmeans"]
@@ -192,19 +163,19 @@ def test_rows_of_another_file_judge(capsys, rows, tmp_path):
     failure(capsys, *args, "--validation", tmp_path / "judges.npy", "--held-out", 5, status=2)
     np.save(tmp_path / "judges.npy", X[:, :2])
     text = failure(capsys, *args, "--quiet", "--validation", tmp_path / "judges.npy")
-    assert "3 columns, those to score 2" in text
+    assert "--validation must have as many columns as DATA, 3, got 2" in text
 
 
-def test_rows_in_an_order_that_means_something(capsys, tmp_path):
+def test_a_sorted_file_gives_a_warning(capsys, tmp_path):
     rng = np.random.default_rng(1)
-    # The last tenth lies where nothing else does.
+    # The last 10% of the rows lie far from all others.
     X = rng.normal(size=(2000, 2)) + np.where(np.arange(2000) < 1800, 0, 50)[:, None]
     np.save(tmp_path / "sorted.npy", X)
     args = ["compare", tmp_path / "sorted.npy", "-k", 6, "--methods", "kmeans", "--quiet"]
     done = program(*args)
     assert done.returncode == 0
     assert re.fullmatch(
-        r"shoal: warning: the mean squared distance of scored rows is .* --shuffle.*\n", done.stderr
+        r"shoal: warning: the mean squared distance is .* for scored rows .* --shuffle.*\n", done.stderr
     )
     status, out, err = run(capsys, *args, "--shuffle", "--json")
     assert (status, err) == (0, "")
@@ -228,7 +199,7 @@ def test_shuffled_rows_are_all_the_rows(dtype):
 # ---------------------------------------------------------------- parameters
 
 
-def test_settings_go_where_they_belong(two):
+def test_settings_reach_the_addressed_methods(two):
     def chosen(*settings, init=None, known=("kmeans", "vrkm")):
         read = [methods.addressed_setting_of(text) for text in settings]
         args = argparse.Namespace(clusters=4, init=init, seed=2, threads=1, settings=read)
@@ -247,17 +218,17 @@ def test_settings_are_checked(capsys, rows, two):
     args = ["compare", rows, "-k", 3, "--methods", two, "--quiet", "--set"]
     assert "none of kmeans, vrkm has a parameter 'rhoo'" in failure(capsys, *args, "rhoo=3", status=2)
     assert "no parameter 'rhoo'" in failure(capsys, *args, "kmeans.rhoo=3", status=2)
-    # What a method's name stands for is not set.
+    # Parameters that the method name implies cannot be set.
     assert "no parameter 'algorithm'" in failure(capsys, *args, "vrkm.algorithm=yinyang", status=2)
     assert "given twice" in failure(capsys, *args, "tol=0", "--set", "kmeans.tol=1", status=2)
     assert "no parameter 'callbacks'" in failure(capsys, *args, "kmeans.callbacks=3", status=2)
     assert "NAME=VALUE" in failure(capsys, *args, "tol", status=2)
-    assert "no method 'mine'" in failure(capsys, *args, "mine.tol=1", status=2)
+    assert "got 'mine'" in failure(capsys, *args, "mine.tol=1", status=2)
     text = failure(capsys, "compare", rows, "-k", 3, "--methods", "kmeans", "--set", "vrkm.tol=1", status=2)
     assert "vrkm is not among the methods to compare: kmeans" in text
 
 
-def test_a_refusal_comes_before_any_work(capsys, rows, two, monkeypatch):
+def test_invalid_parameters_fail_before_any_work(capsys, rows, two, monkeypatch):
     monkeypatch.setattr(EnergyCurve, "__call__", lambda *_: pytest.fail("work was begun"))
     args = ["compare", rows, "--methods", two, "--quiet"]
     text = failure(capsys, *args, "-k", 3, "--set", "vrkm.tol=-1", "--set", "vrkm.max_iter=0")
@@ -265,11 +236,11 @@ def test_a_refusal_comes_before_any_work(capsys, rows, two, monkeypatch):
     assert "tol" in text
     assert "max_iter" in text
     assert "n_clusters" in failure(capsys, *args, "-k", 0)
-    # 3000 rows, of which 300 are held out.
+    # 300 of the 3000 rows are held out.
     assert "n_samples=2700" in failure(capsys, *args, "-k", 2701)
 
 
-def test_given_centers_are_the_start_of_every_method(capsys, rows, two, tmp_path):
+def test_given_centers_start_every_method(capsys, rows, two, tmp_path):
     np.save(tmp_path / "start.npy", np.load(rows)[:7])
     found = result_of(capsys, "compare", rows, "-k", 7, "--methods", two, "--init", tmp_path / "start.npy")
     first, second = found["results"]
@@ -280,17 +251,17 @@ def test_given_centers_are_the_start_of_every_method(capsys, rows, two, tmp_path
 @pytest.mark.parametrize(
     ("names", "why"),
     [
-        ("kmeans,means", "no method 'means'"),
-        ("", "no method ''"),
-        ("kmeans,", "no method ''"),
-        ("kmeans,kmeans", "kmeans is named twice"),
+        ("kmeans,means", "got 'means'. Did you mean 'kmeans'?"),
+        ("", "got ''"),
+        ("kmeans,", "got ''"),
+        ("kmeans,kmeans", "kmeans is given twice"),
     ],
 )
-def test_names_of_methods(capsys, rows, names, why):
+def test_invalid_method_names(capsys, rows, names, why):
     assert why in failure(capsys, "compare", rows, "-k", 3, "--methods", names, status=2)
 
 
-def test_methods_that_this_version_lacks(capsys, rows):
+def test_methods_of_other_versions(capsys, rows):
     for name in set(methods.METHODS) - set(methods.available()):
         for args in (["compare", "--methods", f"kmeans,{name}"], ["fit", "--method", name]):
             text = failure(capsys, args[0], rows, "-k", 3, *args[1:], status=2)
@@ -300,7 +271,8 @@ def test_methods_that_this_version_lacks(capsys, rows):
 def test_methods_without_centers_are_not_compared(capsys, rows, monkeypatch):
     monkeypatch.setattr(methods, "METHODS", {**methods.METHODS, "kmodes": methods.Method("KMeans")})
     text = failure(capsys, "compare", rows, "-k", 3, "--methods", "kmodes", status=2)
-    assert "kmodes has no energy to compare; those that have: kmeans" in text
+    assert "must be some of kmeans" in text
+    assert "got kmodes, which has no energy to compare" in text
 
 
 def test_options_that_a_method_lacks(capsys, rows, monkeypatch):
@@ -309,7 +281,7 @@ def test_options_that_a_method_lacks(capsys, rows, monkeypatch):
     assert "--metric: kmeans has no parameter 'metric'" in text
 
 
-# ---------------------------------------------------------------- bad rows, files
+# ---------------------------------------------------------------- invalid rows and files
 
 
 def test_too_few_rows(capsys, tmp_path):
@@ -362,11 +334,11 @@ def test_points_of_the_curve_grow_with_the_logarithm(rows):
     assert curve.spent > 0
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- plots
 
 
 def drawn(monkeypatch):
-    """Lists of the lines that are drawn from now on, as (x, y, label)."""
+    """Return a list that collects the lines of all following plots as (x, y, label)."""
     pytest.importorskip("matplotlib")
     from matplotlib.axes import Axes
 
@@ -381,7 +353,7 @@ def drawn(monkeypatch):
     return lines
 
 
-def test_the_picture_of_a_comparison(capsys, rows, two, tmp_path, monkeypatch):
+def test_the_plot_of_a_comparison(capsys, rows, two, tmp_path, monkeypatch):
     lines = drawn(monkeypatch)
     args = ["compare", rows, "-k", 10, "--methods", two, "--set", "vrkm.max_iter=2"]
     found = result_of(capsys, *args, "--plot", tmp_path / "p.png")
@@ -398,7 +370,7 @@ def test_the_picture_of_a_comparison(capsys, rows, two, tmp_path, monkeypatch):
             np.testing.assert_allclose(y, expected)
 
 
-def test_the_picture_of_a_fit(capsys, rows, tmp_path, monkeypatch):
+def test_the_plot_of_a_fit(capsys, rows, tmp_path, monkeypatch):
     lines = drawn(monkeypatch)
     X = np.load(rows)
     np.save(tmp_path / "judges.npy", X[:50])
@@ -410,14 +382,14 @@ def test_the_picture_of_a_fit(capsys, rows, tmp_path, monkeypatch):
     assert lines[1][0].tolist() == model.history_["rows_seen"].tolist()
     assert lines[1][1].tolist() == (model.history_["objective"] / 3000).tolist()
     assert lines[3][1][-1] == found["validation_energy"]
-    # It changes nothing of the fit.
+    # Validation does not change the fit.
     assert found["inertia"] == model.inertia_
     status, out, _ = run(capsys, "fit", rows, "-k", 10, *more[2:], "--quiet")
     assert status == 0
-    assert f"{found['validation_energy']:.9g} a row ({tmp_path / 'judges.npy'})" in out
+    assert f"{found['validation_energy']:.9g} per row ({tmp_path / 'judges.npy'})" in out
 
 
-def test_pictures_of_energies_that_are_all_the_same(tmp_path):
+def test_plots_of_constant_energies(tmp_path):
     pytest.importorskip("matplotlib")
     for energies in ([0.0, 0.0], [2.0, 2.0]):
         line = plot.Curve("flat", [0.1, 0.2], [10, 20], energies)
@@ -427,11 +399,11 @@ def test_pictures_of_energies_that_are_all_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("verb", [["compare", "--methods", "kmeans"], ["fit"]])
-def test_without_matplotlib_nothing_is_begun(capsys, rows, tmp_path, monkeypatch, verb):
+def test_missing_matplotlib_fails_before_any_work(capsys, rows, tmp_path, monkeypatch, verb):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     monkeypatch.setattr(shoal.KMeans, "iter_fit", lambda *_: pytest.fail("work was begun"))
     text = failure(capsys, *verb, rows, "-k", 3, "--quiet", "--plot", tmp_path / "p.png")
-    assert text == "shoal: error: curves need matplotlib: pip install 'shoal[plot]'"
+    assert text == "shoal: error: curves need matplotlib: pip install 'shoal-cluster[plot]'"
 
 
 # ---------------------------------------------------------------- as a program
@@ -454,7 +426,7 @@ def test_interrupted(capsys, rows, monkeypatch):
 
 
 @pytest.mark.skipif("minibatch" not in methods.available(), reason="not in this version")
-def test_labels_that_were_not_made(capsys, rows, tmp_path):
+def test_fits_without_labels(capsys, rows, tmp_path):
     args = ["--set", "compute_labels=false", "--seed", 1]
     found = result_of(capsys, "compare", rows, "-k", 5, "--methods", "kmeans,minibatch", *args)
     assert [row["inertia"] is None for row in found["results"]] == [False, True]

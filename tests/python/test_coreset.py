@@ -1,4 +1,4 @@
-"""Coresets: their laws, that costs are kept, and where they come from does not matter."""
+"""Coresets: sampling probabilities, expected costs, sources and merging."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def weights(rows):
 
 
 def same(one, other):
-    """Whether two coresets have the same bits."""
+    """Whether two coresets are bit-identical."""
     points = [c.points.toarray() if scipy.sparse.issparse(c.points) else c.points for c in (one, other)]
     pairs = zip((points[0], *one[1:]), (points[1], *other[1:]), strict=True)
     return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in pairs)
@@ -46,11 +46,11 @@ def streamed(rows, size, *, seed=0, block=317, sample_weight=None):
     return made
 
 
-# ---------------------------------------------------------------- laws
+# ---------------------------------------------------------------- distributions
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rows_are_drawn_by_their_odds_and_weigh_what_they_stand_for(rows, weighted):
+def test_rows_are_drawn_by_their_probabilities_and_weighted_inversely(rows, weighted):
     X = rows[:12]
     w = np.array([1, 0, 3, 1, 2, 0.5, 1, 1, 4, 1, 1, 1]) if weighted else None
     q = coreset_reference.odds(X, w)
@@ -69,7 +69,7 @@ def test_rows_are_drawn_by_their_odds_and_weigh_what_they_stand_for(rows, weight
 
 
 def test_draws_are_independent():
-    # Of two draws from two rows of equal odds, half come out as one of each.
+    # Of two draws from two rows of equal probability, half contain both rows.
     X = np.array([[-1.0], [1.0], [-1.0], [1.0]])
     counts = np.bincount(
         [len(set(lightweight_coreset(X, 2, random_state=s).indices.tolist())) for s in range(4000)],
@@ -79,7 +79,7 @@ def test_draws_are_independent():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_costs_are_kept_in_expectation(rows, weights, weighted):
+def test_costs_are_unbiased(rows, weights, weighted):
     w = weights if weighted else np.ones(len(rows))
     rng = np.random.default_rng(2)
     sets = [rows[rng.integers(len(rows), size=k)] for k in (1, 3, 8)]
@@ -99,7 +99,7 @@ def test_costs_are_kept_in_expectation(rows, weights, weighted):
         assert (error < 0.05).all()
 
 
-def test_weights_have_a_bound(rows, weights):
+def test_weights_are_bounded(rows, weights):
     for w in (None, weights):
         c = lightweight_coreset(rows, 300, sample_weight=w, random_state=0)
         total = len(rows) if w is None else w.sum()
@@ -108,7 +108,7 @@ def test_weights_have_a_bound(rows, weights):
         assert (np.diff(c.indices) >= 0).all()
 
 
-def test_a_factor_of_all_weights_and_a_weight_as_many_rows(rows, weights):
+def test_scaled_weights_and_repeated_rows(rows, weights):
     known = lightweight_coreset(rows, 99, sample_weight=weights, random_state=3)
     for factor in (8.0, 2.0**-200):
         other = lightweight_coreset(rows, 99, sample_weight=weights * factor, random_state=3)
@@ -155,7 +155,7 @@ def test_data_far_from_the_origin():
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
-def test_neither_threads_nor_sources_matter(dtype, tmp_path):
+def test_threads_and_sources_do_not_change_the_draws(dtype, tmp_path):
     rng = np.random.default_rng(4)
     X = (rng.normal(size=(30_000, 5)) * 20 + 100).clip(0, 255).astype(dtype)
     w = rng.uniform(size=len(X))
@@ -172,7 +172,7 @@ def test_neither_threads_nor_sources_matter(dtype, tmp_path):
     assert not same(lightweight_coreset(X, 500, random_state=2), lightweight_coreset(X, 500, random_state=1))
 
 
-def test_two_passes_suffice():
+def test_two_passes_are_enough():
     X = np.random.default_rng(0).normal(size=(20_000, 3))
     passes = []
 
@@ -202,7 +202,7 @@ def test_sparse_rows_stay_sparse():
     assert same(streamed(X.toarray(), 100).result(), streamed(X.toarray(), 100, block=1000).result())
 
 
-def test_no_more_rows_than_wanted(rows, weights):
+def test_at_most_n_samples_rows(rows, weights):
     for m in (len(rows), len(rows) + 1, 10**9):
         for X in (rows, stream(rows, 100)):
             c = lightweight_coreset(X, m, random_state=0)
@@ -216,7 +216,7 @@ def test_no_more_rows_than_wanted(rows, weights):
     assert (few.indices == np.arange(50)).all()
 
 
-def test_estimators_take_them(rows):
+def test_estimators_accept_coresets(rows):
     c = lightweight_coreset(rows, 400, random_state=0)
     for model in (
         shoal.KMeans(8, random_state=0),
@@ -254,7 +254,7 @@ def test_batches_do_not_matter(rows, weights):
     assert (known.result().points == rows[known.result().indices]).all()
 
 
-def test_memory_grows_with_the_logarithm():
+def test_memory_grows_logarithmically():
     made = StreamingCoreset(32, random_state=0)
     rng = np.random.default_rng(0)
     for _ in range(100):
@@ -279,14 +279,14 @@ def test_merging(rows):
     empty = StreamingCoreset(150, random_state=5)
     assert same(empty.merge(there).result(), StreamingCoreset(150, random_state=5).merge(there).result())
     assert here.merge(StreamingCoreset(150)).n_rows_ == len(rows)
-    with pytest.warns(UserWarning, match="drawn with one random_state"):
+    with pytest.warns(UserWarning, match="drawn with the same random_state"):
         streamed(rows[:half], 150, seed=3).merge(
             pickle.loads(pickle.dumps(streamed(rows[half:], 150, seed=3)))
         )
     assert empty.partial_fit(rows).n_rows_ == len(rows) - half + len(rows)
 
 
-def test_states_are_kept(rows, tmp_path):
+def test_states_are_saved(rows, tmp_path):
     whole = streamed(rows, 30, block=len(rows))
     for X in (rows, scipy.sparse.csr_array(rows)):
         part = streamed(X[:777], 30)
@@ -309,7 +309,7 @@ def test_states_are_kept(rows, tmp_path):
         shoal.load(tmp_path / "bad.safetensors")
 
 
-def test_refused_batches_change_nothing(rows):
+def test_invalid_batches_change_nothing(rows):
     made = streamed(rows[:500], 30)
     known = made.result()
     bad = rows.copy()
@@ -339,11 +339,11 @@ def test_refused_batches_change_nothing(rows):
             lambda: made.merge(streamed(rows, 31)),
         ),
         (ValueError, "float32", lambda: made.merge(streamed(rows.astype(np.float32), 30))),
-        (ValueError, "merged with itself", lambda: made.merge(made)),
+        (ValueError, "other must be another coreset", lambda: made.merge(made)),
         (TypeError, "other must be a StreamingCoreset", lambda: made.merge(rows)),
         (
             ValueError,
-            "sample_weight does not go with a stream",
+            "sample_weight must be None for a stream",
             lambda: made.partial_fit(stream(rows, 9), sample_weight=1.0),
         ),
     ]
@@ -358,10 +358,10 @@ def test_refused_batches_change_nothing(rows):
     assert fresh.partial_fit(np.ones((4, 3))).n_features_in_ == 3
 
 
-# ---------------------------------------------------------------- watching, keeping, refusing
+# ---------------------------------------------------------------- callbacks, interrupts, errors
 
 
-def test_callbacks_see_rows(rows, capsys):
+def test_callbacks_get_rows(rows, capsys):
     steps = []
     X = np.tile(rows, (3, 1))
     lightweight_coreset(
@@ -405,7 +405,7 @@ def test_callbacks_of_fits_are_refused(rows, watcher):
         lightweight_coreset(rows, 50, callbacks=iter([3]))
 
 
-def test_files_are_taken_in_parts(rows, tmp_path, monkeypatch):
+def test_files_are_read_in_parts(rows, tmp_path, monkeypatch):
     monkeypatch.setattr(streaming_coreset, "STEP_BYTES", 500 * 16)
     np.save(tmp_path / "rows.npy", rows)
     known = streamed(rows, 40).result()
@@ -417,7 +417,7 @@ def test_files_are_taken_in_parts(rows, tmp_path, monkeypatch):
         )
         assert same(made.partial_fit(X).result(), known)
         assert seen == [500, 1000, 1500, 1580]
-    # Weights go with all of its rows.
+    # Weights belong to all rows of the file.
     weights = np.arange(len(rows)) % 3.0
     heavy = StreamingCoreset(40, random_state=0).partial_fit(tmp_path / "rows.npy", sample_weight=weights)
     assert same(heavy.result(), streamed(rows, 40, sample_weight=weights).result())
@@ -431,7 +431,7 @@ def test_files_are_taken_in_parts(rows, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_an_interrupt_leaves_no_coreset_and_a_whole_stream(rows, number):
+def test_an_interrupt_leaves_no_coreset_and_an_unchanged_stream(rows, number):
     passes = 0
 
     def broken():
@@ -504,12 +504,12 @@ def test_files(rows, tmp_path):
         (lambda X: StreamingCoreset(0).partial_fit(X), "n_samples must be an integer of at least 1, got 0"),
         (
             lambda X: StreamingCoreset(5).partial_fit(X).set_params(n_samples=6).partial_fit(X),
-            "n_samples=6 differs",
+            "n_samples must stay at .* got 6",
         ),
-        (lambda X: StreamingCoreset(5).result(), "no rows yet: call partial_fit"),
+        (lambda X: StreamingCoreset(5).result(), "no rows yet. Call partial_fit"),
     ],
 )
-def test_refusals(use, text):
+def test_errors(use, text):
     with pytest.raises(ValueError, match=text):
         use(np.random.default_rng(0).normal(size=(50, 2)))
 

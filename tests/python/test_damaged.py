@@ -1,4 +1,4 @@
-"""Files that are damaged, that are no files, and that claim more memory than they need."""
+"""Damaged files, special files, and files that claim more memory than they need."""
 
 import json
 import os
@@ -22,8 +22,8 @@ X = np.random.default_rng(0).normal(size=(60, 4)).astype("f4")
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_a_damaged_file_is_a_value_error(part, tmp_path):
-    """Or it is read, where the damage is to a number. Whatever it claims, it takes little memory."""
+def test_a_damaged_file_raises_value_error_or_is_read(part, tmp_path):
+    """Damage to a number can leave a readable file. Reading takes little memory, whatever the file claims."""
     program, kinds = Path(__file__).with_name("damage.py"), [*KINDS][part::4]
     done = subprocess.run(
         [sys.executable, program, tmp_path, "40", *kinds], capture_output=True, check=False, text=True
@@ -36,7 +36,7 @@ def test_a_damaged_file_is_a_value_error(part, tmp_path):
         assert ends["refused"] > 5, kind
 
 
-# ---------------------------------------------------------------- no files
+# ---------------------------------------------------------------- special files
 
 READERS = {
     **{
@@ -55,13 +55,13 @@ READERS = {
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in folders here")
 @pytest.mark.parametrize("name", READERS)
 def test_a_pipe_is_refused(name, tmp_path, capsys):
-    """To open it would wait for ever for somebody who writes to it."""
+    """Opening a pipe would block until a process writes to it."""
     os.mkfifo(tmp_path / name)
     if name.startswith("info"):
         assert READERS[name](tmp_path / name) == 1
         assert f"{name}: is not a regular file" in capsys.readouterr().err
         return
-    with pytest.raises(ValueError, match=f"{name}: .*(is not a regular file|is not a folder)"):
+    with pytest.raises(ValueError, match=f"{name}: .*(is not a regular file|must be a folder)"):
         READERS[name](tmp_path / name)
 
 
@@ -77,14 +77,14 @@ def test_a_pipe_in_a_folder_of_parts(tmp_path):
 
 
 def large_page(path):
-    """A file whose only page claims 2 GB."""
+    """Write a file whose only page claims 2 GB."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table({"a": np.arange(100.0)}), path, use_dictionary=False, compression="zstd")
     at = pq.ParquetFile(path).metadata.row_group(0).column(0).data_page_offset
     data = path.read_bytes()
-    # Field 1, the type; field 2, the size unpacked, in two bytes.
+    # The fields are 1, the type, and 2, the unpacked size in two bytes.
     assert data[at : at + 3] == b"\x15\x00\x15"
     assert data[at + 3] >= 0x80 > data[at + 4]
     path.write_bytes(data[: at + 3] + b"\xfe\xff\xff\xff\x0f" + data[at + 5 :])
@@ -124,7 +124,7 @@ def large_npz(path):
 
 
 def many_rows(path):
-    """No value, and a thousand million rows."""
+    """Write a sparse matrix of 1,000,000,000 rows without values."""
     empty = sp.csc_array((1, 4))
     np.savez(
         path,
@@ -148,9 +148,9 @@ def many_rows(path):
         ("x.npz", many_rows, None),
     ],
 )
-def test_what_takes_much_memory_is_refused_before_it_does(name, make, limit, tmp_path, monkeypatch):
+def test_large_files_are_refused_before_memory_is_allocated(name, make, limit, tmp_path, monkeypatch):
     path = make(tmp_path / name)
-    text = r"unpacked, and at most .* are allowed.*chunk_limit=.*SHOAL_CHUNK_LIMIT"
+    text = r"must take at most \d+ bytes unpacked, got \d+.*chunk_limit=.*SHOAL_CHUNK_LIMIT"
     with pytest.raises(ValueError, match=f"{name}.*{text}"), shoal.open(path, chunk_limit=limit) as source:
         list(source.blocks())
     monkeypatch.setenv("SHOAL_CHUNK_LIMIT", str(limit or "10MB"))
@@ -158,17 +158,17 @@ def test_what_takes_much_memory_is_refused_before_it_does(name, make, limit, tmp
         shoal.KMeans(2).fit(str(path))
 
 
-def test_the_limit_can_be_moved(tmp_path, monkeypatch):
+def test_the_limit_can_be_changed(tmp_path, monkeypatch):
     import h5py
 
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("X", data=X, chunks=(60, 4))
     size = X.nbytes
-    with pytest.raises(ValueError, match=f"a chunk takes {size} bytes unpacked, and at most {size - 1}"):
+    with pytest.raises(ValueError, match=f"a chunk must take at most {size - 1} bytes unpacked, got {size}"):
         shoal.open(tmp_path / "x.h5", chunk_limit=size - 1)
     monkeypatch.setenv("SHOAL_CHUNK_LIMIT", "100")
     assert shoal.open(tmp_path / "x.h5", chunk_limit=size).shape == X.shape
-    with pytest.raises(ValueError, match="at most 100"):
+    with pytest.raises(ValueError, match="at most 100 bytes"):
         shoal.open(tmp_path / "x.h5")
     monkeypatch.setenv("SHOAL_CHUNK_LIMIT", "much")
     with pytest.raises(ValueError, match="SHOAL_CHUNK_LIMIT must be an amount of memory"):
@@ -179,8 +179,8 @@ def test_the_limit_can_be_moved(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("vectors", [False, True])
-def test_pages_of_whole_files_are_understood(version, vectors, tmp_path):
-    """With statistics, dictionaries, checksums and lists of many elements in their headers."""
+def test_page_headers_of_valid_files_are_read(version, vectors, tmp_path):
+    """The headers contain statistics, dictionaries, checksums and long lists."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -220,13 +220,15 @@ def test_a_compressed_batch_is_refused_before_it_is_unpacked(suffix, indexed, co
         with shoal.open(path, chunk_limit=10 * size) as source:
             assert source.shape == (rows, 4)
         if limit < size and codec:
-            with pytest.raises(ValueError, match=f"{path.name}: a batch takes {size} bytes unpacked"):
+            with pytest.raises(
+                ValueError, match=f"{path.name}: a batch must take at most {limit} bytes unpacked, got {size}"
+            ):
                 list(shoal.open(path, chunk_limit=limit).blocks())
         else:
             assert sum(map(len, shoal.open(path, chunk_limit=limit).blocks())) == rows
 
 
-def test_a_limit_of_chunks_is_for_rows_in_chunks(tmp_path, monkeypatch):
+def test_chunk_limit_applies_only_to_chunked_formats(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", X)
     for rows, what in (
         (tmp_path / "x.npy", "npy files"),
@@ -235,13 +237,13 @@ def test_a_limit_of_chunks_is_for_rows_in_chunks(tmp_path, monkeypatch):
     ):
         with pytest.raises(ValueError, match=f"chunk_limit='1MB' does not belong to .*{what}"):
             shoal.open(rows, chunk_limit="1MB")
-    # Nor does a wrong one in the environment matter there.
+    # An invalid limit in the environment does not matter for these either.
     monkeypatch.setenv("SHOAL_CHUNK_LIMIT", "much")
     assert shoal.open(tmp_path / "x.npy").shape == shoal.open(X).shape == X.shape
 
 
 @pytest.mark.parametrize("entry", ["weights", "extra.bin", "weights.npy"])
-def test_an_npz_file_holds_arrays_once_and_nothing_else(entry, tmp_path):
+def test_npz_files_with_other_or_repeated_entries_are_refused(entry, tmp_path):
     import zipfile
 
     path = tmp_path / "x.npz"
@@ -251,10 +253,10 @@ def test_an_npz_file_holds_arrays_once_and_nothing_else(entry, tmp_path):
         with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as bundle:
             bundle.writestr(entry, bytes(10**6))
     for read in (shoal.Coreset.load, shoal.open):
-        with pytest.raises(ValueError, match=r"x\.npz: .*entry '.*' (is no .npy array|comes twice)"):
+        with pytest.raises(ValueError, match=r"x\.npz: .*entry '.*' (is not an .npy array|occurs twice)"):
             read(path)
 
 
-def test_no_memory_is_no_damage():
+def test_memory_errors_are_not_reported_as_damage():
     with pytest.raises(MemoryError), told_of("x.h5"):
         raise MemoryError

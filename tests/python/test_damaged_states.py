@@ -1,4 +1,4 @@
-"""Damaged states and checkpoints are refused, or lead to finite centers."""
+"""Damaged states and checkpoints raise errors, or give finite centers."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ DAMAGE = {
 
 
 def clone(model, **params):
-    """A new estimator with the same parameters."""
+    """Return an unfitted estimator with the same parameters."""
     return type(model)(**{**model.get_params(deep=False), **params})
 
 
 def damaged(path, sound):
-    """Write files with one damaged value each to `path`, one after the other; give the name of its array."""
+    """Write files with one damaged value each to `path`, one after the other; yield the name of the array."""
     kind, arrays, meta = sound
     for name, array in arrays.items():
         if array.dtype.kind != "f" or array.size == 0 or name.startswith("history"):
@@ -63,7 +63,7 @@ def damaged(path, sound):
 
 
 def is_sound(model):
-    """Whether what a model shows is finite and within the values of its rows."""
+    """Whether all results of a model are finite and within the range of the rows."""
     centers = model.cluster_centers_
     return np.isfinite(centers).all() and np.isfinite(model.counts_).all()
 
@@ -104,12 +104,12 @@ def test_checkpoints(name, tmp_path):
         except ValueError:
             continue
         assert is_sound(model), array
-        # Means of rows are within the limits of the rows.
+        # Means of rows are within the range of the rows.
         if not isinstance(plan, shoal.BackwardEulerKMeans | shoal.TruncatedGaussianMixture):
             assert (abs(model.cluster_centers_) <= 2 * abs(X).max()).all(), array
 
 
-def test_a_weight_and_a_sum_that_do_not_give_the_centers(tmp_path):
+def test_sums_that_do_not_match_the_centers(tmp_path):
     path, model = tmp_path / "model.safetensors", clone(STREAMED["minibatch"])
     model.partial_fit(X[:400])
     model.save(path)
@@ -123,7 +123,7 @@ def test_a_weight_and_a_sum_that_do_not_give_the_centers(tmp_path):
             shoal.load(path)
 
 
-def test_sums_beyond_the_range_of_numbers():
+def test_sums_that_overflow():
     rows = np.full((4, 1), 1.5e308)
     with pytest.raises(ValueError, match="the mean of cluster 0 overflows float64"):
         shoal.KMeans(1, init=rows[:1], n_init=1, tol=0).fit(rows)

@@ -1,4 +1,4 @@
-"""Sources of rows: what `shoal.open` gives."""
+"""`shoal.open` and its sources of rows."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ def test_attributes_and_rows(dtype, kind, tmp_path):
     assert list(source.slice(5, 5).blocks()) == []
 
 
-def test_whole_numbers_beyond_float64_come_back_exactly(tmp_path):
+def test_integers_beyond_float64_are_read_exactly(tmp_path):
     X = np.array([[2**53 + 1, -(2**62) - 1], [np.iinfo(np.int64).max, np.iinfo(np.int64).min]])
     assert (X.astype(np.float64).astype(object) != X.astype(object)).any()
     path = tmp_path / "x.npy"
@@ -81,7 +81,7 @@ def test_bfloat16_from_a_raw_file(tmp_path):
     assert (model.cluster_centers_ == KMeans(2, random_state=0).fit(X).cluster_centers_).all()
 
 
-def test_blocks_are_copies_of_about_eight_mebibytes(tmp_path):
+def test_blocks_are_copies_of_about_8_mib(tmp_path):
     X = np.zeros((3000, 1000))
     source = shoal.open(X)
     block = next(source.blocks())
@@ -91,7 +91,7 @@ def test_blocks_are_copies_of_about_eight_mebibytes(tmp_path):
     assert not X.any()
 
 
-def test_blocks_begin_anew_every_time():
+def test_every_pass_starts_at_the_first_row():
     source = shoal.open(made("uint8"))
     assert [len(b) for b in source.blocks(10)] == [len(b) for b in source.blocks(10)] == [10, 10, 3]
 
@@ -119,7 +119,7 @@ def test_context_manager_and_closing(tmp_path):
     assert len(model.labels_) == 23
 
 
-def test_closed_in_the_middle_of_a_fit(tmp_path):
+def test_closing_during_a_fit(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.random.default_rng(0).normal(size=(500, 3)))
     source = shoal.open(path)
@@ -131,7 +131,7 @@ def test_closed_in_the_middle_of_a_fit(tmp_path):
     assert (model.labels_ == model.predict(model.cluster_centers_)[model.labels_]).all()
 
 
-def test_an_open_source_is_given_back():
+def test_an_open_source_is_returned_unchanged():
     source = shoal.open(made("uint8"))
     assert shoal.open(source) is source
     with pytest.raises(ValueError, match="this is an open source"):
@@ -168,7 +168,7 @@ def test_npy_versions_and_orders(tmp_path, version, order):
     ).all()
 
 
-def test_names_of_any_kind(tmp_path, monkeypatch):
+def test_path_types(tmp_path, monkeypatch):
     X = made("float32")
     monkeypatch.chdir(tmp_path)
     for name in ("größe 数.npy", "A.NPY", "with space.npy"):
@@ -200,7 +200,7 @@ def test_a_raw_file_may_be_longer_than_its_rows(tmp_path):
     ],
 )
 @pytest.mark.parametrize("kind", ["array", "file"])
-def test_rows_that_are_not_there(use, error, text, kind, tmp_path):
+def test_row_numbers_out_of_range(use, error, text, kind, tmp_path):
     X = made("uint8")
     np.save(tmp_path / "x.npy", X)
     with pytest.raises(error, match=text):
@@ -216,14 +216,14 @@ def test_rows_that_are_not_there(use, error, text, kind, tmp_path):
         ({"dtype": "u1"}, "shape and dtype describe a raw file: an array has its own"),
     ],
 )
-def test_options_that_do_not_fit(given, text):
+def test_options_of_other_formats(given, text):
     with pytest.raises(ValueError, match=text):
         shoal.open(made("uint8"), **given)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a mapped file cannot be cut elsewhere")
 @pytest.mark.parametrize("suffix", ["npy", "fvecs", "fbin", "arrow"])
-def test_a_file_that_is_cut_while_it_is_open_is_an_error(suffix, tmp_path):
+def test_a_file_truncated_while_it_is_open_is_an_error(suffix, tmp_path):
     X = made("float32", 50_000, 8)
     path = tmp_path / f"x.{suffix}"
     if suffix == "npy":
@@ -237,7 +237,7 @@ def test_a_file_that_is_cut_while_it_is_open_is_an_error(suffix, tmp_path):
         table = pa.table({f"c{j}": X[:, j] for j in range(8)})
         with pa.ipc.new_file(path, table.schema) as writer:
             writer.write_table(table, max_chunksize=1000)
-    # In a process of its own, which the system would end.
+    # In a process of its own, because a failure would kill the process.
     code = f"""
 import os, numpy as np, shoal
 source = shoal.open({str(path)!r})

@@ -1,4 +1,4 @@
-"""The demo: what it prints, what it writes, and that it is right."""
+"""The demo: its output, its files, and its results."""
 
 import json
 import struct
@@ -18,7 +18,7 @@ def shown(tmp_path_factory):
 
 
 def pixels(path):
-    """The grey image in a PNG file whose lines are not filtered."""
+    """Read the gray image of a PNG file whose lines are not filtered."""
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     found, at = {}, 8
@@ -36,14 +36,14 @@ def pixels(path):
     return lines[:, 1:]
 
 
-def test_the_data_are_those_of_the_set():
+def test_the_images_are_those_of_the_data_set():
     images, digits = demo.load_digits()
     assert images.shape == (10_000, 784)
     assert images.dtype == np.uint8
     assert np.bincount(digits).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
 
 
-def test_the_figures_are_those_of_the_clusters(shown):
+def test_the_figures_match_the_clusters(shown):
     _, report = shown
     assert [row.clusters for row in report.rows] == [10, 64]
     ten, more = report.rows
@@ -63,7 +63,7 @@ def test_it_agrees_with_scikit_learn(shown):
         assert comparison.inertia_difference <= 1e-5
 
 
-def test_what_it_writes(shown):
+def test_output_files(shown):
     folder, report = shown
     assert sorted(p.name for p in folder.iterdir()) == ["centers.png", "mnist_test.npy"]
     images, _ = demo.load_digits()
@@ -74,7 +74,7 @@ def test_what_it_writes(shown):
     assert picture.max() == 255
 
 
-def test_what_it_says(shown):
+def test_output_text(shown):
     _, report = shown
     text = report.as_text()
     lines = text.splitlines()
@@ -96,7 +96,7 @@ def test_a_difference_is_a_failure(monkeypatch, capsys, tmp_path, shown):
         assert cli.main(["demo", "--compare", "--quiet"]) == 1
         out, err = capsys.readouterr()
         assert "DIFFERS" in out
-        assert err == "shoal: error: the result differs from scikit-learn's\n"
+        assert err == "shoal: error: the result differs from the result of scikit-learn\n"
 
 
 def test_the_default_folder_stays(monkeypatch, capsys, tmp_path):
@@ -122,7 +122,7 @@ def test_centers_lie_side_by_side():
     assert not plot.centers_picture(np.zeros((1, 4)), (2, 2), columns=1, scale=2)[2:4, 2:4].any()
 
 
-def test_what_is_no_grey_image_is_refused(tmp_path):
+def test_only_gray_images_are_drawn(tmp_path):
     for grey in (np.zeros((2, 2)), np.zeros(4, np.uint8), np.zeros((0, 2), np.uint8)):
         with pytest.raises(ValueError, match="2-D array of uint8"):
             plot.write_png(tmp_path / "x.png", grey)

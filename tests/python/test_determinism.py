@@ -1,4 +1,4 @@
-"""The same bits, whatever the number of threads and wherever the rows lie."""
+"""Bit-identical results for any number of threads and any storage of the rows."""
 
 import os
 
@@ -8,7 +8,7 @@ import shoal
 from shoal import KMeans
 
 INITS = ["auto", "random", "k-means++", "plain-k-means++", "array", "callable"]
-#: Fields of `history_` but the clock.
+#: Fields of `history_` without the times.
 FIELDS = [
     "iteration",
     "rows_seen",
@@ -42,7 +42,7 @@ def chosen(init, X):
     return init
 
 
-# More rows than a block, more work than is done on the calling thread alone.
+# More rows than a block, and enough work for several threads.
 @pytest.fixture(scope="module", params=["uint8", "float32", "float64"])
 def rows(request):
     rng = np.random.default_rng(0)
@@ -111,7 +111,7 @@ def test_functions_do_not_depend_on_threads(rows):
 
 
 @pytest.mark.parametrize("init", INITS)
-def test_fit_is_the_whole_of_iter_fit(init):
+def test_fit_equals_iter_fit(init):
     X = np.random.default_rng(0).normal(size=(1500, 5)).astype(np.float32)
     given = {"init": chosen(init, X), "random_state": 5, "n_init": 3 if init == "random" else "auto"}
     fitted = KMeans(20, **given).fit(X)
@@ -119,7 +119,7 @@ def test_fit_is_the_whole_of_iter_fit(init):
     steps = list(stepped.iter_fit(X))
     same(fitted, stepped)
     assert len(steps) == len(fitted.history_)
-    # A look at labels and inertia on the way changes nothing.
+    # Reading labels and inertia between steps changes nothing.
     watched = KMeans(20, **given)
     for _ in watched.iter_fit(X):
         assert watched.inertia_ > 0
@@ -127,7 +127,7 @@ def test_fit_is_the_whole_of_iter_fit(init):
     same(fitted, watched)
 
 
-def test_after_a_step_the_estimator_is_that_of_so_many_sweeps():
+def test_an_iter_fit_stopped_after_a_step_equals_max_iter():
     X = np.random.default_rng(0).normal(size=(1500, 5))
     model = KMeans(9, random_state=5, tol=0.0)
     for step in model.iter_fit(X):
@@ -169,7 +169,7 @@ def test_seeds():
         same(first, KMeans(12, init=init, random_state=1, n_init=1).fit(X))
         other = KMeans(12, init=init, random_state=2, n_init=1).fit(X)
         assert (first.cluster_centers_ != other.cluster_centers_).any()
-    # A fit leaves nothing behind that the next would see.
+    # A fit leaves no state that a later fit could see.
     model = KMeans(12, random_state=1)
     same(model.fit(X), KMeans(12, random_state=1).fit(X))
     same(model.fit(X[:500]), KMeans(12, random_state=1).fit(X[:500]))

@@ -1,4 +1,4 @@
-"""The examples in docstrings do what they show."""
+"""The examples in docstrings run and print what they show."""
 
 import doctest
 import importlib
@@ -15,7 +15,7 @@ MODULES = [
 
 
 def cases():
-    """Every docstring with examples, of all public modules."""
+    """Collect the docstrings with examples of all public modules."""
     finder = doctest.DocTestFinder(exclude_empty=True)
     for name in ["shoal", *MODULES]:
         yield from (case for case in finder.find(importlib.import_module(name)) if case.examples)

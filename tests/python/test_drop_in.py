@@ -1,4 +1,4 @@
-"""Habits of code that was written for scikit-learn."""
+"""Code written for scikit-learn works with shoal."""
 
 import copy
 import gc
@@ -34,16 +34,16 @@ def test_labels_after_partial_fit_are_those_of_the_last_batch(cls):
         np.testing.assert_array_equal(model.labels_, model.predict(batch))
         assert model.labels_.dtype == np.int32
         assert model.inertia_ == pytest.approx(-model.score(batch, sample_weight=weights), rel=1e-12)
-    # Of a stream those of its last block.
+    # For a stream, labels are those of its last block.
     model.partial_fit(iter([X[:300], X[300:450]]))
     np.testing.assert_array_equal(model.labels_, model.predict(X[300:450]))
-    # A fit has those of its own rows again.
+    # A fit sets the labels of its own rows again.
     assert len(model.fit(X).labels_) == len(X)
     model.partial_fit(csr_array(X[:50]))
     np.testing.assert_array_equal(model.labels_, model.predict(X[:50]))
 
 
-def test_labels_as_scikit_learns():
+def test_labels_equal_those_of_scikit_learn():
     given = {"n_clusters": 5, "init": X[:5].astype(float), "n_init": 1, "reassignment_ratio": 0.0}
     theirs, ours = sklearn.cluster.MiniBatchKMeans(**given), MiniBatchKMeans(**given)
     for first in range(0, 2000, 500):
@@ -55,7 +55,7 @@ def test_labels_as_scikit_learns():
 
 
 @pytest.mark.parametrize("cls", STREAMED)
-def test_a_batch_that_was_filled_anew_is_not_labelled(cls):
+def test_a_reused_batch_array_is_not_labeled(cls):
     model, buffer = cls(5, random_state=0), X[:100].copy()
     model.partial_fit(buffer)
     buffer[:] = X[100:200]
@@ -67,14 +67,14 @@ def test_a_batch_that_was_filled_anew_is_not_labelled(cls):
 
 
 @pytest.mark.parametrize("cls", STREAMED)
-def test_where_no_labels_are_after_a_batch(cls):
+def test_cases_without_labels_after_a_batch(cls):
     assert not hasattr(cls(5, compute_labels=False).partial_fit(X[:100]), "labels_")
-    # Too few rows to begin with.
+    # Too few rows for the first centers.
     model = cls(5, random_state=0).partial_fit(X[:3])
     assert not hasattr(model, "labels_")
     model.partial_fit(X[3:40])
     assert len(model.labels_) == 37
-    # The batch stays behind; its labels do not, whether they were asked for or not.
+    # The labels of the last batch are pickled, whether or not they were read before, but not the batch.
     kept = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(kept.labels_, model.labels_)
     kept = pickle.loads(pickle.dumps(model.partial_fit(X[:40])))
@@ -86,12 +86,12 @@ def test_where_no_labels_are_after_a_batch(cls):
     assert not hasattr(pickle.loads(pickle.dumps(model)), "labels_")
 
 
-def test_the_last_batch_is_not_copied_and_is_let_go():
+def test_the_last_batch_is_neither_copied_nor_kept_alive():
     model, batch = MiniBatchKMeans(5, random_state=0), X[:200].copy()
     kept = weakref.ref(batch)
     model.partial_fit(batch)
     del batch
-    # Held by the model alone, as it is: no copy would keep it alive.
+    # The array is alive because the model refers to it, and not to a copy.
     assert kept() is not None
     model.partial_fit(X[200:400])
     gc.collect()
@@ -114,8 +114,8 @@ def test_labels_and_inertia_can_be_assigned(cls):
         assert model.labels_ is mine
 
 
-def test_the_online_mode_of_a_topic_model():
-    """As BERTopic does: partial_fit, then labels_ of the batch."""
+def test_the_online_mode_of_bertopic():
+    """BERTopic calls partial_fit and then reads labels_ of the batch."""
     model, topics = MiniBatchKMeans(n_clusters=5, random_state=0), []
     for first in range(0, 2000, 250):
         model.partial_fit(X[first : first + 250])
@@ -135,7 +135,7 @@ def test_copy_x_changes_nothing():
         KMeans(5, copy_x="no").fit(X)
 
 
-def test_the_best_of_several_seedings_begins():
+def test_the_best_of_several_seedings_is_used():
     first = {"init": "random", "batch_size": 50, "max_iter": 1, "max_no_improvement": None}
 
     def inertia(n_init, seed, **more):
@@ -146,13 +146,13 @@ def test_the_best_of_several_seedings_begins():
 
     one, ten = (np.mean([inertia(n_init, seed) for seed in range(30)]) for n_init in (1, 10))
     assert ten < one / 2
-    # With the first start alone the draws are those of one.
+    # If the first start is best, the draws are those of a single start.
     assert inertia("auto", 3) == inertia(3, 3) <= inertia(1, 3) * 1.5
     again = [inertia(4, 7, init_size=60) for _ in range(2)]
     assert again[0] == again[1]
 
 
-def test_a_callable_is_asked_as_often_as_there_are_starts():
+def test_a_callable_is_called_once_per_start():
     calls = []
 
     def choose(rows, k, random_state):
@@ -174,7 +174,9 @@ def test_init_size():
     seen = MiniBatchKMeans(5, init="k-means++", init_size=77, random_state=0).fit(X)
     assert seen.init_ == "k-means++ on 77 sampled rows"
     assert MiniBatchKMeans(5, init="random", init_size=9999, random_state=0).fit(X).init_ == "random"
-    with pytest.warns(RuntimeWarning, match=r"init_size=3 should be at least n_clusters=5: 15 is used"):
+    with pytest.warns(
+        RuntimeWarning, match=r"init_size must be at least n_clusters=5, got 3. init_size=15 is used"
+    ):
         few = MiniBatchKMeans(5, init_size=3, random_state=0).fit(X)
     assert few.init_ == "k-means++ on 15 sampled rows"
     weights = np.zeros(len(X))
@@ -185,7 +187,7 @@ def test_init_size():
         np.testing.assert_array_equal(one.cluster_centers_, two.cluster_centers_)
 
 
-def test_starts_are_refused_where_they_make_no_sense():
+def test_n_init_is_refused_where_it_has_no_meaning():
     for given, match in [
         ({"n_init": 0}, "n_init must be 'auto' or an integer of at least 1, got 0"),
         ({"init_size": 0}, "init_size must be None or an integer of at least 1, got 0"),
@@ -200,7 +202,7 @@ def test_starts_are_refused_where_they_make_no_sense():
 
 
 class Holding:
-    """A callback that holds what cannot be copied."""
+    """A callback that cannot be copied."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -227,14 +229,14 @@ def test_clones_keep_callbacks(cls):
         assert copied is not model
         assert type(copied.callbacks) is type(callbacks)
         assert copied.callbacks[0] is holding
-        # As before, where it can be copied.
+        # A callback that can be copied is copied, as before.
         assert type(copied.callbacks[1]) is Counting
         assert copied.callbacks[1] is not counting
     assert clone(cls(3)).callbacks is None
     assert clone(cls(4)).get_params() == cls(4).get_params()
 
 
-def test_clones_are_used():
+def test_clones_can_be_fitted():
     holding = Holding()
     model = KMeans(3, random_state=0, callbacks=[holding]).fit(X)
     assert clone(model).set_output(transform="default").fit(X).n_iter_ * 2 == holding.steps
@@ -280,7 +282,7 @@ def test_streamed_files_are_pickled_too(tmp_path):
     np.testing.assert_array_equal(np.asarray(source), X[:, [2, 0]])
 
 
-def test_a_file_that_has_changed_is_not_taken_for_the_one_that_was_pickled(tmp_path):
+def test_a_pickled_source_of_a_changed_file_is_refused(tmp_path):
     path = tmp_path / "rows.npy"
     np.save(path, X)
     kept, part = pickle.dumps(shoal.open(path)), pickle.dumps(shoal.open(path).slice(5, 1000))
@@ -291,7 +293,7 @@ def test_a_file_that_has_changed_is_not_taken_for_the_one_that_was_pickled(tmp_p
         pickle.loads(part)
 
 
-def test_other_sources_say_that_they_are_not_pickled(tmp_path):
+def test_other_sources_cannot_be_pickled(tmp_path):
     np.save(tmp_path / "rows.npy", X)
     for obj in (X, np.load(tmp_path / "rows.npy", mmap_mode="r"), lambda: iter([X]), csr_array(X)):
         with pytest.raises(TypeError, match="was not opened by the path of a file"):

@@ -1,4 +1,4 @@
-"""One row far away from all others does not merge the clusters of the others."""
+"""One distant row does not merge the clusters of the other rows."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ FAR = [1e5, 1e9, 1e12, 1e20, 1e25, 1e30, 1e38]
 
 
 def blobs(far, unit=1.0, offset=0.0, columns=2, dtype="float32"):
-    """100 rows about each of 0, 10 and 20, and a row at `far`; with the true labels."""
+    """100 rows around each of 0, 10 and 20, and a row at `far`; with the true labels."""
     rng = np.random.default_rng(5)
     labels = np.append(np.repeat([0, 1, 2], 100), 3)
     X = 10.0 * labels[:, None] + rng.normal(scale=0.5, size=(301, columns)) + offset
@@ -28,21 +28,21 @@ def blobs(far, unit=1.0, offset=0.0, columns=2, dtype="float32"):
 
 
 def seeds(X, labels):
-    """The first row of each cluster."""
+    """Return the first row per cluster."""
     return np.stack([X[labels == j][0] for j in range(4)])
 
 
 def check(model, labels):
-    """The labels are those expected, and every cluster has its rows."""
+    """Check the labels, and that every cluster has its rows."""
     assert model.labels_.tolist() == labels.tolist()
-    # Batches are counted as they come.
+    # Stream methods count the rows of all batches.
     if not isinstance(model, MiniBatchKMeans | BackwardEulerKMeans):
         assert model.counts_.tolist() == [100, 100, 100, 1]
     assert np.isfinite(model.cluster_centers_).all()
 
 
 def plans(init):
-    """Every method, from given centers."""
+    """Every method, started from given centers."""
     given = {"n_clusters": 4, "init": init, "random_state": 0}
     exact = ["lloyd", "elkan", "hamerly", "exponion", "yinyang", "auto"]
     return [
@@ -72,7 +72,7 @@ def test_from_random_starts(far):
 
 
 @pytest.mark.parametrize("far", [1e12, 1e30])
-def test_what_centers_say_of_rows(far):
+def test_predictions_and_distances(far):
     X, labels = blobs(far)
     model = KMeans(4, init=seeds(X, labels), n_init=1).fit(X)
     assert model.predict(X).tolist() == labels.tolist()
@@ -94,13 +94,13 @@ def test_sparse_rows():
 @pytest.mark.parametrize("offset", [1e3, 1e5])
 @pytest.mark.parametrize("far", [-1e6, 1e7, 1e20, 1e35])
 def test_clusters_far_from_the_origin(offset, far):
-    """The far row must not take the shift away that keeps the digits of the others."""
+    """A shift to the distant row would lose the digits of all other rows."""
     X, labels = blobs(far, offset=offset)
     for plan in plans(seeds(X, labels)):
         check(plan.fit(X), labels)
 
 
-def test_a_shift_that_most_centers_want():
+def test_the_shift_suits_most_centers():
     X = (10_000 + np.arange(500.0)).astype("float32")
     rows = np.append(np.repeat(X, 2), np.float32(3e8))[:, None]
     model = KMeans(501, init=np.append(X, np.float32(3e8))[:, None], n_init=1, max_iter=1).fit(rows)
@@ -108,7 +108,7 @@ def test_a_shift_that_most_centers_want():
 
 
 def test_two_groups_of_near_clusters():
-    """No shift is near all of them: what is lost to rounding is more than they are apart."""
+    """No shift is near both groups. Rounding is larger than the distances within a group."""
     for centers in [[1e4, 10_001, 10_002, -1e4, -10_001, -10_002], [1e8, 1e8 + 64, 5, 6]]:
         init = np.array(centers, dtype="float32")[:, None]
         X = np.repeat(init, 50, axis=0)
@@ -121,7 +121,7 @@ def test_two_groups_of_near_clusters():
 @pytest.mark.parametrize(
     ("unit", "far"), [(1e-25, 1.0), (1e-30, 1e-5), (1e-40, 1.0), (1e-40, 1e-20), (1e-40, 1e38), (1e15, 1e38)]
 )
-def test_the_ends_of_the_range(unit, far):
+def test_the_limits_of_float32(unit, far):
     X, labels = blobs(far, unit=unit)
     for plan in plans(seeds(X, labels)):
         check(plan.fit(X), labels)
@@ -138,7 +138,7 @@ def test_the_limits_of_float64(unit, far):
     assert model.predict(scipy.sparse.csr_matrix(X)).tolist() == labels.tolist()
 
 
-def test_threads_and_sources_do_not_matter(tmp_path):
+def test_threads_and_sources_do_not_change_results(tmp_path):
     X, labels = blobs(1e30, columns=5)
     init, X = seeds(X, labels), np.concatenate([X] * 40)
     np.save(tmp_path / "X.npy", X)
@@ -150,7 +150,7 @@ def test_threads_and_sources_do_not_matter(tmp_path):
 
 
 @pytest.mark.parametrize("far", [1e20, 1e38])
-def test_neighbours(far):
+def test_neighbors(far):
     X, _ = blobs(far, columns=3)
     graph = shoal.knn_graph(X, 5, method="exact")
     wide = X.astype("float64")
@@ -167,7 +167,7 @@ def test_a_coreset():
     assert X.max() in coreset.points
 
 
-def test_a_mixture_says_what_it_cannot_tell_apart():
+def test_a_mixture_raises_if_float32_cannot_separate_its_means():
     X, labels = blobs(1e30)
     with pytest.raises(ValueError, match=r"X holds values so far apart .* float32: pass float64"):
         TruncatedGaussianMixture(4, init=seeds(X, labels), random_state=0).fit(X)

@@ -1,4 +1,4 @@
-"""Names of features: noted and checked for every kind of table, wherever it lies."""
+"""Feature names are recorded and checked for every kind of table and storage."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ ORDER = "Feature names must be in the same order as they were in fit"
 
 
 class Exporter:
-    """Hands out Arrow data, as often as it is asked."""
+    """An object that exports Arrow data any number of times."""
 
     def __init__(self, table):
         self.table = table
@@ -80,7 +80,7 @@ FORMS = {
         lambda: iter([table.to_pandas(), table.slice(0, 9).to_pandas()])
     ),
 }
-#: Those that can be read once.
+#: Sources that can be read once.
 ONCE = {
     "reader": lambda table, _: table.to_reader(),
     "frames": lambda table, _: iter([pl.from_arrow(table)]),
@@ -106,7 +106,7 @@ def test_columns_in_another_order_are_refused(form, tmp_path):
         model.predict(bad, out=tmp_path / "labels.npy")
     with pytest.raises(ValueError, match="Feature names unseen at fit time"):
         model.predict(FORMS[form](TABLE.rename_columns(["a", "z"]), folder_of(tmp_path, "other")))
-    # Rows without names are taken, and that is said.
+    # Rows without names are accepted with a warning.
     with pytest.warns(UserWarning, match="X does not have valid feature names, but KMeans was fitted with"):
         model.predict(shoal.open(X))
 
@@ -154,12 +154,12 @@ def test_names_survive_files_and_checkpoints(tmp_path):
 @pytest.mark.parametrize(
     "cls", [shoal.LaplacianKModes, shoal.VarianceReducedKMeans, shoal.TruncatedGaussianMixture]
 )
-def test_every_estimator_notes_names(cls, tmp_path):
+def test_every_estimator_records_names(cls, tmp_path):
     model = cls(3, random_state=0).fit(parquet_file(TABLE, tmp_path))
     assert model.feature_names_in_.tolist() == ["a", "b"]
 
 
-def test_sources_say_their_names(tmp_path):
+def test_sources_have_feature_names(tmp_path):
     source = shoal.open(parquet_file(TABLE, tmp_path))
     assert source.feature_names == ["a", "b"]
     assert shoal.open(TABLE.to_pandas()).slice(3, 9).feature_names == ["a", "b"]
@@ -177,11 +177,11 @@ def test_one_column_of_vectors_has_no_names(tmp_path):
         assert shoal.open(given).feature_names is None
 
 
-def test_blocks_of_a_stream_have_the_names_of_the_first():
+def test_all_blocks_of_a_stream_must_have_the_same_names():
     frame, swapped = TABLE.to_pandas(), SWAPPED.to_pandas()
     with pytest.raises(ValueError, match="block 1 of X: its features are 'b', 'a', those of X are 'a', 'b'"):
         KMeans(3).fit(lambda: iter([frame, swapped]))
-    # Arrays among them have none.
+    # Arrays among the frames have no names.
     model = KMeans(3, random_state=0).fit(lambda: iter([frame, X]))
     assert model.feature_names_in_.tolist() == ["a", "b"]
 
@@ -190,13 +190,13 @@ def test_coresets_with_other_names_are_not_merged():
     ours, theirs = (
         StreamingCoreset(9, random_state=i).partial_fit(t) for i, t in enumerate((TABLE, SWAPPED))
     )
-    with pytest.raises(ValueError, match="is of the features"):
+    with pytest.raises(ValueError, match="must have the feature names"):
         ours.merge(theirs)
     empty = StreamingCoreset(9, random_state=3).merge(theirs)
     assert empty.feature_names_in_.tolist() == ["b", "a"]
 
 
-def test_a_refused_first_batch_leaves_no_names():
+def test_an_invalid_first_batch_records_no_names():
     bad = TABLE.to_pandas().assign(a=np.nan)
     coreset = StreamingCoreset(9)
     with pytest.raises(ValueError, match="NaN"):

@@ -1,4 +1,4 @@
-"""Files and objects of other libraries: the rows that they hold, and what is refused."""
+"""File formats and objects of other libraries: rows, options, errors and memory."""
 
 import json
 import re
@@ -26,7 +26,7 @@ dataset = pytest.importorskip("pyarrow.dataset")
 
 
 def made(dtype, rows=203, cols=5):
-    """Enough rows for several blocks."""
+    """An array with enough rows for several blocks."""
     return made_as(dtype, rows, cols)
 
 
@@ -37,7 +37,7 @@ def vectors(X, name="v", **others):
 
 
 def numbers(X):
-    """A table with a column for each feature."""
+    """A table with one column per feature."""
     return pa.table({f"c{j}": X[:, j] for j in range(X.shape[1])})
 
 
@@ -60,7 +60,7 @@ def zarr_store(path, X, **how):
 
 def folder_of_parts(path, table):
     path.mkdir()
-    # Written in another order than that of their names.
+    # Not in the order of their names.
     for name, start, stop in (("b", 70, None), ("a", 0, 70)):
         parquet.write_table(table.slice(start, (stop or len(table)) - start), path / f"{name}.parquet")
     (path / "_SUCCESS").touch()
@@ -73,11 +73,11 @@ def tensor_file(path, X):
 
 
 def parts(X):
-    """Rows in a chunk, of which there are some."""
+    """Rows per chunk, for several chunks."""
     return len(X) // 7 + 1
 
 
-#: Writes rows with the library of the format, and gives the path.
+#: For every format: a function that writes rows with the format's own library and returns the path.
 WRITERS = {
     "arrow": lambda f, X: ipc_file(f / "x.arrow", vectors(X)),
     "arrow, numbers": lambda f, X: ipc_file(f / "x.arrow", numbers(X)),
@@ -128,7 +128,7 @@ def test_rows_of_files(kind, dtype, tmp_path):
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_files_shorter_and_narrower_than_anything(kind, tmp_path):
+def test_one_row_of_one_column(kind, tmp_path):
     X = made("float32", rows=1, cols=1)
     path = tmp_path / "one"
     path.mkdir()
@@ -139,7 +139,7 @@ def test_files_shorter_and_narrower_than_anything(kind, tmp_path):
 
 
 def streamed(X, rows):
-    """Rows as a function that gives them anew, in blocks of that many."""
+    """Return a function that yields the rows in blocks of the given size."""
     return lambda: (X[start : start + rows] for start in range(0, len(X), rows))
 
 
@@ -151,17 +151,17 @@ def streamed(X, rows):
         lambda: MiniBatchKMeans(7, random_state=0, batch_size=64, max_iter=2),
     ],
 )
-# Some of the files name their features, the array has none.
+# Some of the files have feature names, the array has none.
 @pytest.mark.filterwarnings("ignore:X has feature names")
 @pytest.mark.parametrize("dtype", ["uint8", "float64"])
-def test_fits_of_one_access_are_the_same_bits(make, dtype, tmp_path, monkeypatch):
+def test_sequential_formats_give_bit_identical_fits(make, dtype, tmp_path, monkeypatch):
     X = (np.random.default_rng(1).normal(size=(5003, 6)) * 20 + 100).astype(dtype)
     expected = make().fit(streamed(X, 700))
     found = {}
     for i, (kind, write) in enumerate(WRITERS.items()):
         if kind == "safetensors":
             continue
-        # Blocks of other lengths for every kind of file.
+        # Blocks of another length for every kind of file.
         monkeypatch.setattr("shoal.formats.stream.BLOCK_BYTES", 3000 + 5000 * i)
         monkeypatch.setattr("shoal.formats.parquet.NUMBERS", 700 + 2000 * i)
         folder = tmp_path / str(i)
@@ -182,7 +182,7 @@ def test_fits_of_one_access_are_the_same_bits(make, dtype, tmp_path, monkeypatch
         assert memory.score(path) == memory.score(X), kind
 
 
-def test_from_given_centers_every_source_is_the_same_bits(tmp_path):
+def test_fits_from_given_centers_are_bit_identical_for_all_formats(tmp_path):
     X = (np.random.default_rng(1).normal(size=(5003, 6)) * 20 + 100).astype("uint8")
     expected = KMeans(5, init=X[:5], max_iter=5).fit(X)
     for kind, write in WRITERS.items():
@@ -246,7 +246,7 @@ def test_columns_of_files(tmp_path):
         (["float32", "float64"], "float64"),
     ],
 )
-def test_numbers_of_several_types_become_the_common_one(types, common, tmp_path):
+def test_columns_of_several_types_get_a_common_type(types, common, tmp_path):
     X = made("bool", cols=len(types))
     table = pa.table({kind: X[:, j].astype(kind) for j, kind in enumerate(types)})
     parquet.write_table(table, tmp_path / "x.parquet")
@@ -282,9 +282,9 @@ def test_keys(tmp_path):
             assert source.shape == rows.shape
             assert source.dtype == rows.dtype
             assert (np.concatenate(list(source.blocks())) == rows).all()
-        with pytest.raises(ValueError, match=rf"{name}: holds 2 arrays, name one with key=: '\S+', '\S+'"):
+        with pytest.raises(ValueError, match=rf"{name}: holds 2 arrays. Choose one with key=: '\S+', '\S+'"):
             shoal.open(tmp_path / name)
-        with pytest.raises(ValueError, match=rf"{name}: there is no array 'Z'; there are: '\S+', '\S+'"):
+        with pytest.raises(ValueError, match=rf"{name}: key must be one of '\S+', '\S+', got 'Z'"):
             shoal.open(tmp_path / name, key="Z")
 
 
@@ -299,7 +299,7 @@ def test_bfloat16_tensors(tmp_path):
     assert (np.concatenate(list(source.blocks())) == X).all()
 
 
-def test_a_model_is_a_file_of_tensors(tmp_path):
+def test_a_model_file_can_be_opened_as_rows(tmp_path):
     model = KMeans(3, random_state=0).fit(made("float64"))
     model.save(tmp_path / "m.safetensors")
     source = shoal.open(tmp_path / "m.safetensors", key="cluster_centers")
@@ -309,7 +309,7 @@ def test_a_model_is_a_file_of_tensors(tmp_path):
 # ---------------------------------------------------------------- objects
 
 
-def test_vectors_in_memory_are_read_in_place():
+def test_vectors_in_memory_are_not_copied():
     X = made("float32", rows=5000)
     table = vectors(X)
     frame = pl.from_arrow(table)
@@ -330,7 +330,7 @@ def test_vectors_in_memory_are_read_in_place():
     before = pa.total_allocated_bytes()
     source = shoal.open(table)
     assert pa.total_allocated_bytes() == before
-    # The column's own memory: what is written there is seen.
+    # The source refers to the memory of the column.
     np.frombuffer(table.column(0).chunk(0).values.buffers()[1], dtype=np.float32).flags.writeable = False
     expected = KMeans(4, random_state=0).fit(X)
     for given in (table, frame, table.to_batches()[0]):
@@ -341,7 +341,7 @@ def test_vectors_in_memory_are_read_in_place():
         assert (model.predict(given) == expected.labels_).all()
 
 
-def test_vectors_in_several_pieces_are_a_stream():
+def test_vectors_in_several_chunks_are_a_stream():
     X = made("float32")
     table = pa.concat_tables([vectors(X[:50]), vectors(X[50:])])
     source = shoal.open(table)
@@ -370,7 +370,7 @@ def test_frames_of_numbers_keep_their_names():
 
 
 class Exporter:
-    """Hands out Arrow data, and nothing else."""
+    """An object that exports Arrow data and has no other methods."""
 
     def __init__(self, table):
         self.table = table
@@ -384,7 +384,7 @@ class Sized(Exporter):
         return len(self.table)
 
 
-def test_objects_that_stream():
+def test_objects_that_export_arrow_streams():
     X = made("float32")
     table = pa.concat_tables([vectors(X[:50]), vectors(X[50:])])
     once = [
@@ -409,7 +409,7 @@ def test_objects_that_stream():
 
 
 @pytest.mark.parametrize("form", ["parquet", "ipc", "csv"])
-def test_data_sets(form, tmp_path):
+def test_datasets(form, tmp_path):
     X = made("float64")
     for i, part in enumerate((numbers(X[:80]), numbers(X[80:]))):
         dataset.write_dataset(
@@ -453,52 +453,55 @@ def test_stored_arrays_are_not_loaded(tmp_path, monkeypatch):
             monkeypatch.setattr(cls, "__getitem__", get)
             assert (model.cluster_centers_ == expected.cluster_centers_).all()
             assert (model.predict(array) == expected.labels_).all()
-    # Two chunks are the largest multiple within a block.
+    # Two chunks are the largest multiple that fits into a block.
     assert set(read) == {60, 2000 % 60}
 
 
-# ---------------------------------------------------------------- bad input
+# ---------------------------------------------------------------- errors
 
 
 BAD = {
-    "nulls": (pa.table({"a": [1.0, 2.0], "b": [3.0, None]}), "column 'b' holds a null at row 1"),
+    "nulls": (
+        pa.table({"a": [1.0, 2.0], "b": [3.0, None]}),
+        "column 'b' must not hold missing values, got a null at row 1",
+    ),
     "null vectors": (
         pa.table({"v": pa.array([[1, 2], [3, 4], None], pa.list_(pa.int8(), 2))}),
-        "column 'v' holds a null at row 2",
+        "column 'v' must not hold missing values, got a null at row 2",
     ),
     "nulls in vectors": (
         pa.table({"v": pa.array([[1, 2], [3, None]], pa.list_(pa.int8(), 2))}),
-        "column 'v' holds a null at row 1",
+        "column 'v' must not hold missing values, got a null at row 1",
     ),
     "strings": (
         pa.table({"a": [1.0, 2.0], "s": ["x", "y"]}),
-        "column 's' is of type (large_)?string; choose",
+        "column 's' is of type (large_)?string. Choose",
     ),
     "ragged": (pa.table({"r": [[1.0], [2.0, 3.0]]}), "column 'r' is of type .*list<.*>, lists of any length"),
     "nested": (
         pa.table({"n": pa.array([[[1.0], [2.0]]], pa.list_(pa.list_(pa.float32(), 1), 2))}),
-        "column 'n' holds vectors of type fixed_size_list<.*: rows are real numbers",
+        "column 'n' must hold vectors of real numbers, got vectors of type fixed_size_list<",
     ),
-    "struct": (pa.table({"t": [{"x": 1.0}]}), r"column 't' is of type struct<x: double>; choose"),
+    "struct": (pa.table({"t": [{"x": 1.0}]}), r"column 't' is of type struct<x: double>. Choose"),
     "dates": (
         pa.table({"d": pa.array([0], pa.timestamp("s"))}),
-        r"column 'd' is of type timestamp\[\w+\]; choose",
+        r"column 'd' is of type timestamp\[\w+\]. Choose",
     ),
     "decimals": (pa.table({"d": pa.array([1], pa.decimal128(5))}), "column 'd' is of type decimal128"),
     "dictionary": (
         pa.table({"k": pa.array(["x", "y", "x"]).dictionary_encode()}),
-        "column 'k' is of type dictionary<.*>; choose",
+        "column 'k' is of type dictionary<.*>. Choose",
     ),
     "beside vectors": (
         vectors(made("int8"), a=np.arange(203)),
-        "column 'v' holds vectors, and there are other columns beside it; choose",
+        "column 'v' holds vectors, so it must be the only column, got 2 columns. Choose",
     ),
 }
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 @pytest.mark.parametrize("kind", BAD)
-def test_columns_that_are_refused(kind, suffix, tmp_path):
+def test_invalid_columns(kind, suffix, tmp_path):
     table, text = BAD[kind]
     path = tmp_path / f"x.{suffix}"
     if suffix == "parquet":
@@ -510,7 +513,7 @@ def test_columns_that_are_refused(kind, suffix, tmp_path):
             use(path)
 
 
-def test_columns_that_are_not_there(tmp_path):
+def test_missing_columns(tmp_path):
     X = made("float32")
     parquet.write_table(numbers(X), tmp_path / "x.parquet")
     ipc_file(tmp_path / "x.arrow", pa.table({}), rows=1)
@@ -518,18 +521,18 @@ def test_columns_that_are_not_there(tmp_path):
         pa.table({"a": [1.0], "A": [2.0]}).rename_columns(["a", "a"]), tmp_path / "two.parquet"
     )
     refused = [
-        ({"columns": ["c0", "z"]}, "x.parquet", "x.parquet: there is no column 'z'; there are: 'c0', 'c1', "),
-        ({"columns": [3]}, "x.parquet", "x.parquet: there is no column 3; there are: 'c0', "),
-        ({"columns": ["c0", "c0"]}, "x.parquet", "x.parquet: columns names 'c0' twice"),
-        ({"columns": []}, "x.parquet", "x.parquet: there are no columns"),
+        ({"columns": ["c0", "z"]}, "x.parquet", "x.parquet: columns must be among 'c0', 'c1', .*, got 'z'"),
+        ({"columns": [3]}, "x.parquet", "x.parquet: columns must be among 'c0', .*, got 3"),
+        ({"columns": ["c0", "c0"]}, "x.parquet", "x.parquet: columns must be distinct, got 'c0' twice"),
+        ({"columns": []}, "x.parquet", "x.parquet: has no columns"),
         ({"key": "c0"}, "x.parquet", "x.parquet: key='c0' does not belong to .parquet files"),
         (
             {"shape": (1, 1), "dtype": "u1"},
             "x.parquet",
             "an .parquet file has its own shape",
         ),
-        ({}, "x.arrow", "x.arrow: there are no columns"),
-        ({}, "two.parquet", "two.parquet: several columns are called 'a'"),
+        ({}, "x.arrow", "x.arrow: has no columns"),
+        ({}, "two.parquet", "two.parquet: has several columns with the name 'a'"),
     ]
     for given, name, text in refused:
         with pytest.raises(ValueError, match=text):
@@ -554,7 +557,7 @@ def test_hundreds_of_columns(tmp_path):
     assert (np.concatenate(list(shoal.open(tmp_path / "x.parquet").blocks())) == X).all()
 
 
-def test_parts_that_do_not_fit_together(tmp_path):
+def test_files_of_a_folder_must_have_the_same_columns(tmp_path):
     folder = tmp_path / "parts.parquet"
     folder.mkdir()
     with pytest.raises(FileNotFoundError, match=r"no \.parquet files in the folder"):
@@ -573,37 +576,43 @@ def test_parts_that_do_not_fit_together(tmp_path):
     [
         (
             lambda p: hdf5_file(p / "x.h5", np.zeros(3)),
-            r"x\.h5\['/X'\]: rows are a 2-D array, got shape \(3,\)",
+            r"x\.h5\['/X'\]: must be a 2-D array, got shape \(3,\)",
         ),
-        (lambda p: hdf5_file(p / "x.h5", np.zeros((0, 3))), "0 rows of 3 columns are nothing to work on"),
+        (
+            lambda p: hdf5_file(p / "x.h5", np.zeros((0, 3))),
+            "must have at least one row and one column, got 0 x 3",
+        ),
         (
             lambda p: hdf5_file(p / "x.h5", np.zeros((2, 3), complex)),
-            "holds complex128: rows are real numbers",
+            "must hold real numbers, got complex128",
         ),
-        (lambda p: hdf5_file(p / "x.h5", np.array([[b"ab"]])), "holds .*S2.*: rows are real numbers"),
+        (lambda p: hdf5_file(p / "x.h5", np.array([[b"ab"]])), "must hold real numbers, got .*S2"),
         (
             lambda p: zarr_store(p / "x.zarr", np.zeros((1, 2, 3))),
-            r"rows are a 2-D array, got shape \(1, 2, 3\)",
+            r"must be a 2-D array, got shape \(1, 2, 3\)",
         ),
-        (lambda p: tensor_file(p / "x.safetensors", np.zeros(3)), r"rows are a 2-D tensor, got shape \(3,\)"),
-        (lambda p: tensor_file(p / "x.safetensors", np.zeros((2, 2), "complex64")), "holds 'C64': rows are"),
+        (lambda p: tensor_file(p / "x.safetensors", np.zeros(3)), r"must be a 2-D tensor, got shape \(3,\)"),
+        (
+            lambda p: tensor_file(p / "x.safetensors", np.zeros((2, 2), "complex64")),
+            "type must be one of BOOL, .*, got 'C64'",
+        ),
         (lambda p: tensor_file(p / "x.safetensors", np.zeros((0, 2))), "nothing to work on"),
     ],
 )
-def test_arrays_that_are_refused(make, text, tmp_path):
+def test_invalid_arrays(make, text, tmp_path):
     path = make(tmp_path)
     with pytest.raises(ValueError, match=text):
         KMeans(1).fit(path)
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.feather", "x.h5", "x.zarr", "x.safetensors"])
-def test_files_that_are_not_there(name, tmp_path):
+def test_missing_files(name, tmp_path):
     with pytest.raises(FileNotFoundError, match=name) as caught:
         KMeans(2).fit(tmp_path / name)
     assert caught.value.filename == str(tmp_path / name)
 
 
-def test_files_of_unknown_kinds(tmp_path):
+def test_unknown_suffixes(tmp_path):
     path = tmp_path / "x.csv"
     path.touch()
     with pytest.raises(ValueError, match=r"that end in \.csv are not supported yet; supported") as caught:
@@ -614,7 +623,7 @@ def test_files_of_unknown_kinds(tmp_path):
 
 @pytest.mark.parametrize("contents", [b"", b"no such thing" * 100, b"ARROW1\0\0", b"FEA1" * 9, b"PAR1PAR1"])
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "x.feather", "x.h5", "x.safetensors"])
-def test_files_of_something_else(name, contents, tmp_path):
+def test_files_with_other_contents(name, contents, tmp_path):
     path = tmp_path / name
     path.write_bytes(contents)
     with pytest.raises(ValueError, match=name):
@@ -622,7 +631,7 @@ def test_files_of_something_else(name, contents, tmp_path):
 
 
 def damaged(data, rng):
-    """Some bytes cut off, or a few of them changed, often in the first or last of them."""
+    """Return the bytes with an end cut off, or with a few bits flipped, often near the start or end."""
     data = bytearray(data)
     if rng.random() < 0.2:
         return data[: rng.integers(len(data))]
@@ -675,7 +684,7 @@ def test_damaged_files_are_refused_or_read(kind, tmp_path):
         {"dtype": ["F32"], "shape": [2, 2], "data_offsets": [0, 16]},
     ],
 )
-def test_headers_that_contradict_themselves(entry, tmp_path):
+def test_inconsistent_safetensors_headers(entry, tmp_path):
     header = json.dumps({"X": entry}).encode()
     path = tmp_path / "x.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(16))
@@ -683,7 +692,7 @@ def test_headers_that_contradict_themselves(entry, tmp_path):
         shoal.open(path)
 
 
-def test_a_file_that_becomes_another_between_two_passes(tmp_path):
+def test_a_file_that_changes_between_two_passes(tmp_path):
     for name, write in (
         ("x.h5", lambda X: hdf5_file(tmp_path / "x.h5", X)),
         ("x.arrow", lambda X: ipc_file(tmp_path / "x.arrow", vectors(X))),
@@ -707,10 +716,10 @@ def test_a_file_that_becomes_another_between_two_passes(tmp_path):
         ("zarr", "zarr", "x.zarr"),
     ],
 )
-def test_packages_that_are_missing(package, extra, name, tmp_path, monkeypatch):
+def test_missing_packages(package, extra, name, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     (tmp_path / name).touch()
-    with pytest.raises(ImportError, match=rf"{name} needs {package}: pip install 'shoal\[{extra}\]'"):
+    with pytest.raises(ImportError, match=rf"{name} needs {package}: pip install 'shoal-cluster\[{extra}\]'"):
         shoal.open(tmp_path / name)
 
 
@@ -722,13 +731,13 @@ def run(*code):
     return done.stdout
 
 
-def test_packages_are_imported_when_they_are_needed(tmp_path):
+def test_packages_are_imported_on_first_use(tmp_path):
     np.save(tmp_path / "x.npy", made("float32"))
     found = run(
         "import sys, shoal, shoal.formats",
         f"rows = shoal.open({str(tmp_path / 'x.npy')!r})",
         "print({'pyarrow', 'polars', 'h5py', 'zarr', 'pandas', 'safetensors'} & set(sys.modules))",
-        # scikit-learn imports some of them.
+        # scikit-learn imports some of the packages.
         "shoal.KMeans(2).fit(rows)",
         "print({'polars', 'h5py', 'zarr', 'safetensors'} & set(sys.modules))",
     )
@@ -741,7 +750,7 @@ def test_memory_does_not_grow_with_the_file(suffix, tmp_path):
     X = np.random.default_rng(0).integers(0, 256, size=(400_000, 128), dtype=np.uint8)
     path = tmp_path / f"x.{suffix}"
     if suffix == "parquet":
-        # One row group: as much as there is.
+        # One large row group is the worst case.
         parquet.write_table(vectors(X), path, row_group_size=len(X))
     elif suffix == "arrow":
         ipc_file(path, vectors(X), rows=len(X))
@@ -770,7 +779,7 @@ def test_memory_does_not_grow_with_the_file(suffix, tmp_path):
     assert int(found) < 160e6
 
 
-def test_the_fit_of_the_guide(tmp_path, monkeypatch):
+def test_the_example_of_the_guide(tmp_path, monkeypatch):
     guide = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
     (code,) = [
         block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "write_table" in block
@@ -807,5 +816,5 @@ def test_command_line(tmp_path):
         check=False,
     )
     assert refused.returncode == 1
-    assert "x.parquet: column 'v' holds vectors, and there are other columns" in refused.stderr
+    assert "x.parquet: column 'v' holds vectors, so it must be the only column" in refused.stderr
     shutil.rmtree(tmp_path)

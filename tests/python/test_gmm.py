@@ -1,4 +1,4 @@
-"""Truncated mixtures of Gaussians against their specification, and what their users may rely on."""
+"""Truncated Gaussian mixtures: compared with a reference, plus bounds, starts, files and errors."""
 
 import json
 import pickle
@@ -12,12 +12,12 @@ from gmm_reference import Draws, free_energy, log_joint, truncated
 from reference import inertia, sq_dists
 from scipy.special import logsumexp
 from shoal import KMeans, TruncatedGaussianMixture
-from shoal._base import as_source
+from shoal._rows.checked import as_source
 from shoal.callbacks import Checkpoint
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.mixture import GaussianMixture
 
-# Many fits here are of a few iterations only.
+# Many fits here run only a few iterations.
 pytestmark = pytest.mark.filterwarnings("ignore:the fit did not converge")
 
 KINDS = ("tied_spherical", "spherical", "diag")
@@ -30,7 +30,7 @@ def blobs(n, d, seed, k=12, dtype=np.float64, spread=4.0):
 
 
 def near_of(model):
-    """The components of each row, as a fit on its way has them."""
+    """The active components per row of a fit in progress."""
     near = model._run.checkpoint()[1]["near"]
     return near.reshape(-1, min(model.n_active, model.n_components)).astype(int)
 
@@ -48,7 +48,7 @@ def shares_of(X, near, means, variances, priors):
     return np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
 
 
-def test_draws_are_those_of_shoal():
+def test_random_draws_equal_those_of_the_reference():
     draws = Draws(7, 0, 0, purpose=1)
     assert [draws.bits(), draws.bits()] == [0x02EBB3CDC0C88E61, 0xC1EAD045F80C2A6B]
     assert draws.below(1000) == 774
@@ -67,13 +67,11 @@ def test_draws_are_those_of_shoal():
         (100, 4, 8, 20, 20, 0, 0, False),
         (60, 3, 1, 5, 5, 3, 0, False),
         (90, 2, 30, 4, 1, 2, 0, False),
-        # More than the pivots and the means around two of them.
+        # More components than the pivots and the means of two cells.
         (80, 2, 12, 11, 1, 0, 0, False),
     ],
 )
-def test_trajectory_is_that_of_the_specification(
-    n, d, k, active, size, exploring, initial, weighted, kind, start
-):
+def test_iterations_equal_the_reference(n, d, k, active, size, exploring, initial, weighted, kind, start):
     X = blobs(n, d, n + d)
     rng = np.random.default_rng(n)
     weights = rng.choice([0.5, 1.0, 2.0], size=n) if weighted else None
@@ -92,7 +90,7 @@ def test_trajectory_is_that_of_the_specification(
         rounds=7,
     )
     if kind != "tied_spherical":
-        # A component on a few rows may come down to its floor, which the reference has not.
+        # The variance of a component with a few rows can reach its floor, which the reference does not have.
         least = [state.variances.min() for state in expected]
         expected = expected[: next((i for i, s2 in enumerate(least) if s2 < 1e-3), len(expected))]
     model = TruncatedGaussianMixture(
@@ -121,14 +119,14 @@ def test_trajectory_is_that_of_the_specification(
             np.testing.assert_allclose(variances_of(model), truth.variances, rtol=1e-8)
             np.testing.assert_allclose(model.weights_, truth.weights, rtol=1e-9)
             seen += 1
-    # A single component is where it belongs at once.
+    # A single component converges at once.
     assert seen >= min(3 if k > 1 else 1, len(expected))
 
 
 @pytest.mark.filterwarnings("ignore:Number of distinct components")
-def test_equal_pivots_are_one():
+def test_equal_pivots_count_as_one():
     X = blobs(200, 3, 6)
-    # Of the first five means four are the same one.
+    # Four of the first five means are equal.
     init = np.concatenate([np.repeat(X[:1], 4, axis=0), X[1:9]])
     expected = truncated(X, init, 2, 3, seed=0, start="cells", rounds=1)[0]
     model = TruncatedGaussianMixture(
@@ -141,7 +139,7 @@ def test_equal_pivots_are_one():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(8))
-def test_the_bound_never_falls_in_any_half_step(kind, seed):
+def test_no_half_step_lowers_the_bound(kind, seed):
     rng = np.random.default_rng(seed)
     n, d, k = int(rng.integers(40, 250)), int(rng.integers(1, 9)), int(rng.integers(2, 25))
     X = blobs(n, d, seed, k=k) * rng.choice([1e-3, 1.0, 1e3])
@@ -161,7 +159,7 @@ def test_the_bound_never_falls_in_any_half_step(kind, seed):
         assert step.objective >= bound - close, "an E-step"
         if before is not None and not step.stop_reason:
             q = shares_of(X, near_of(model), *before)
-            # What the shares are, by entropy, is what the bound is without.
+            # The bound computed from responsibilities and entropy equals the bound computed without them.
             assert free_energy(X, w, q, *before) == pytest.approx(step.objective, abs=close)
             bound = free_energy(X, w, q, model.means_, variances_of(model), model.weights_)
             assert bound >= step.objective - close, "an M-step"
@@ -173,14 +171,14 @@ def test_the_bound_never_falls_in_any_half_step(kind, seed):
         hoods = model.neighbors_
         assert (hoods[:, 0] == np.arange(k)).all()
         assert all(len(set(row)) == len(row) for row in hoods)
-        # The exact log-likelihood of the same parameters lies above.
+        # The exact log-likelihood of the same parameters is higher.
         assert model.score(X, sample_weight=w) >= bound - close
     assert (np.diff(model.lower_bounds_) >= -1e-9 * np.abs(model.lower_bounds_[1:])).all()
     assert model.counts_.sum() == pytest.approx(w.sum())
 
 
 @pytest.mark.parametrize("size", [3, 9])
-def test_one_active_component_has_a_closed_form_and_is_k_means(size):
+def test_one_active_component_has_a_closed_form_and_equals_k_means(size):
     X = blobs(500, 4, 1, k=9)
     k, d = 9, 4
     init = X[:k]
@@ -191,7 +189,7 @@ def test_one_active_component_has_a_closed_form_and_is_k_means(size):
     variance = np.nan
     for step in model.iter_fit(X):
         if step.iteration > 1:
-            # The bound after the M-step of hard labels, which the next search can only raise.
+            # The bound of hard labels after the M-step, which the next search can only raise.
             closed = -np.log(k) - 0.5 * d * np.log(2 * np.pi * np.e * float(variance))
             assert step.objective >= closed - 1e-12
         variance = model.covariances_
@@ -207,7 +205,7 @@ def test_one_active_component_has_a_closed_form_and_is_k_means(size):
         np.testing.assert_allclose(model.means_, lloyd.cluster_centers_, rtol=1e-12)
 
 
-def test_all_active_components_are_textbook_em():
+def test_all_components_active_equals_textbook_em():
     X = blobs(400, 3, 3, k=5, spread=1.5)
     k, (n, d) = 5, X.shape
     means = X[:k].copy()
@@ -224,14 +222,14 @@ def test_all_active_components_are_textbook_em():
         s2 = (q * sq_dists(X, means)).sum() / (n * d)
         np.testing.assert_allclose(model.means_, means, rtol=1e-10)
         assert model.covariances_ == pytest.approx(s2, rel=1e-10)
-        # The weighted mean of all rows is that of the means.
+        # The weighted mean of the means is the mean of all rows.
         np.testing.assert_allclose(model.counts_ @ model.means_ / n, X.mean(axis=0), rtol=1e-11, atol=1e-12)
     assert model.stop_reason_ == "max-iter"
     assert not model.converged_
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_are_repetitions_and_their_unit_does_not_matter(kind):
+def test_weights_are_repetitions_and_their_scale_does_not_matter(kind):
     rng = np.random.default_rng(2)
     X = blobs(200, 3, 4, k=6)
     weights = rng.integers(0, 4, size=200)
@@ -261,7 +259,7 @@ def test_weights_are_repetitions_and_their_unit_does_not_matter(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_densities_shares_and_labels(kind, dtype):
+def test_densities_responsibilities_and_labels(kind, dtype):
     X = blobs(600, 6, 5, k=10, dtype=dtype)
     model = TruncatedGaussianMixture(10, n_active=3, covariance_type=kind, random_state=1).fit(X)
     close = 1e-4 if dtype == np.float32 else 1e-10
@@ -290,7 +288,7 @@ def test_densities_shares_and_labels(kind, dtype):
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
     free = {"tied_spherical": 61, "spherical": 79, "diag": 129}[kind]
     assert model.bic(X) == pytest.approx(free * np.log(600) - 2 * exact.sum(), rel=close)
-    # Ten components are all looked at from the beginning.
+    # With ten components, every search compares all of them.
     assert (model.predict(X, search="neighbors") == labels)[clear].mean() > 0.99
 
 
@@ -306,7 +304,7 @@ def test_a_walk_finds_nearly_all_labels_of_many_components():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [None, 3000])
-def test_threads_and_sources_do_not_matter(kind, size, tmp_path):
+def test_threads_and_sources_do_not_change_results(kind, size, tmp_path):
     X = np.clip(blobs(9001, 17, 1, k=40) * 8 + 100, 0, 255).astype(np.uint8)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X))
     path = tmp_path / "rows.npy"
@@ -339,7 +337,7 @@ def test_threads_and_sources_do_not_matter(kind, size, tmp_path):
     assert (a.lower_bounds_ == b.lower_bounds_).all()
 
 
-def test_float32_follows_float64():
+def test_float32_is_close_to_float64():
     X = blobs(3000, 10, 7, k=30)
     init = X[:30]
     narrow, wide = (
@@ -352,7 +350,7 @@ def test_float32_follows_float64():
 
 @pytest.mark.parametrize("kind", ["tied_spherical", "spherical"])
 @pytest.mark.parametrize("size", [None, 800])
-def test_sparse_rows_are_rows(kind, size):
+def test_sparse_rows_equal_dense_rows(kind, size):
     rng = np.random.default_rng(0)
     dense = rng.poisson(0.3, size=(1500, 40)) * rng.uniform(0.5, 2.0, size=(1500, 1))
     init = dense[rng.permutation(1500)[:12]]
@@ -376,7 +374,7 @@ def test_sparse_rows_are_rows(kind, size):
 
 
 @pytest.mark.parametrize("size", [700, 0.2])
-def test_a_fit_to_a_coreset_is_one_to_its_rows(size):
+def test_a_fit_to_a_coreset_equals_a_fit_to_its_rows(size):
     X = blobs(3500, 5, 8)
     params = {"random_state": 3, "max_iter": 9, "tol": 0.0}
     model = TruncatedGaussianMixture(15, coreset_size=size, **params).fit(X)
@@ -404,7 +402,7 @@ def test_a_coreset_reads_a_stream_twice():
         return iter(np.array_split(X, 7))
 
     model = TruncatedGaussianMixture(10, coreset_size=500, random_state=0).fit(shoal.open(stream))
-    # To look at the first block, to count the rows, which nobody has said, and for the coreset twice.
+    # One pass for the first block, one to count the rows, and two for the coreset.
     assert len(passes) == 4
     assert model.n_iter_ > 3
     assert len(model.labels_) == 5000
@@ -418,7 +416,7 @@ def test_distances_are_counted():
         given = TruncatedGaussianMixture(40, init=X[:40], **params).fit(X)
         expected = truncated(X, X[:40], 5, 5, seed=0, start=start, rounds=4)
         assert given.n_distances_ == sum(state.n_distances for state in expected)
-    # With seeds of its own: what seeding alone takes, and what the search from the same means takes.
+    # Given means separate the distances of seeding from the distances of the search.
     c = shoal.lightweight_coreset(X, 700, random_state=0)
     for rows, weights, size in ((X, None, None), (c.points, c.weights, 700)):
         seeds, _, seeding = shoal._core.first_centers(
@@ -458,12 +456,12 @@ def test_stopping_rules():
     gains = np.diff(auto.lower_bounds_)
     assert gains[-1] <= 4e-3
     assert (gains[:-1] > 4e-3).all()
-    # The unit of the data does not matter to the default and to the first.
+    # The scale of the data does not matter to the default rule and to the first rule.
     for stopping, model in (("auto", auto), ("per-weight", absolute)):
         scaled = TruncatedGaussianMixture(12, stopping=stopping, **params).fit(X * 1024.0)
         assert scaled.n_iter_ == model.n_iter_
         np.testing.assert_allclose(scaled.means_, 1024 * model.means_, rtol=1e-9)
-    # Nor does it to the default how often each column is there, which sharpens the bound of each row.
+    # Repeated columns, which sharpen the per-row bounds, do not matter to the default rule either.
     X = blobs(3000, 2, 11, spread=9.0)
     given = {"init": X[:12], "n_active": 1, "n_neighbors": 12, "explore": 0, "random_state": 0}
     one = TruncatedGaussianMixture(12, **given).fit(X)
@@ -474,16 +472,16 @@ def test_stopping_rules():
 
 
 @pytest.mark.filterwarnings("default:the fit did not converge")
-def test_a_fit_that_does_not_converge_says_so():
+def test_a_fit_that_does_not_converge_warns():
     X = blobs(1000, 4, 11)
-    with pytest.warns(ConvergenceWarning, match=r"max_iter=2 .* tol=0.0001 .* Increase max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=2 .* tol=0.0001. Increase max_iter or tol"):
         model = TruncatedGaussianMixture(12, max_iter=2, random_state=0).fit(X)
     assert (model.converged_, model.stop_reason_, model.n_iter_) == (False, "max-iter", 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = TruncatedGaussianMixture(12, random_state=0).fit(X)
         assert (model.converged_, model.stop_reason_) == (True, "tolerance")
-        # Who ends a fit knows that it is not over.
+        # A caller who stops a fit gets no warning.
         model = TruncatedGaussianMixture(12, random_state=0, callbacks=[lambda *_: True]).fit(X)
         assert (model.converged_, model.stop_reason_) == (False, "callback")
 
@@ -498,7 +496,7 @@ def test_the_best_of_several_starts_wins(size):
         25, n_init=6, callbacks=[lambda est, step: seen.append((est.lower_bound_, step))], **params
     ).fit(X)
     bounds = model.history_["objective"]
-    # The first start is that of a single one; a bound falls only where a start begins.
+    # The first start equals a single start. The bound only falls where a new start begins.
     begun = [0, *(np.flatnonzero(np.diff(bounds) < 0) + 1), len(bounds)]
     assert len(begun) == 7
     np.testing.assert_array_equal(bounds[: begun[1]], one.lower_bounds_)
@@ -514,7 +512,7 @@ def test_the_best_of_several_starts_wins(size):
     assert (np.diff(model.history_["rows_seen"]) > 0).all()
     rows = model.score(X) if size is None else None
     assert rows is None or rows >= model.lower_bound_
-    # While a start is on its way, the best one before it is what the estimator shows.
+    # During a start, the estimator shows the best previous start.
     assert [shown for shown, step in seen if step.iteration == begun[2]] == [max(ends[:2])]
     again = TruncatedGaussianMixture(25, n_init=6, n_jobs=2, **params).fit(X)
     assert again.means_.tobytes() == model.means_.tobytes()
@@ -523,7 +521,7 @@ def test_the_best_of_several_starts_wins(size):
         np.testing.assert_array_equal(model.coreset_.indices, one.coreset_.indices)
 
 
-def test_means_are_given_in_two_ways(tmp_path):
+def test_initial_means_can_be_given_in_two_ways(tmp_path):
     X = blobs(800, 3, 22, dtype=np.float32)
     by_init = TruncatedGaussianMixture(12, init=X[:12], random_state=0).fit(X)
     model = TruncatedGaussianMixture(12, means_init=X[:12].tolist(), random_state=0).fit(X)
@@ -534,12 +532,12 @@ def test_means_are_given_in_two_ways(tmp_path):
     loaded = shoal.load(path)
     np.testing.assert_array_equal(loaded.means_init, X[:12])
     assert loaded.fit(X).means_.tobytes() == model.means_.tobytes()
-    with pytest.warns(RuntimeWarning, match="one start instead of n_init=3"):
+    with pytest.warns(RuntimeWarning, match="n_init=3 is ignored"):
         one = TruncatedGaussianMixture(12, means_init=X[:12], n_init=3, random_state=0).fit(X)
     assert one.means_.tobytes() == model.means_.tobytes()
     with pytest.raises(ValueError, match=r"means_init must have shape \(12, 3\), got \(11, 3\)"):
         TruncatedGaussianMixture(12, means_init=X[:11]).fit(X)
-    with pytest.raises(ValueError, match="means_init must be None where init is an array or a callable"):
+    with pytest.raises(ValueError, match="means_init must be None if init is an array or a callable"):
         TruncatedGaussianMixture(12, means_init=X[:12], init=X[:12]).fit(X)
     with pytest.raises(ValueError, match="means_init must be None or an array, got 'k-means"):
         TruncatedGaussianMixture(12, means_init="k-means++").fit(X)
@@ -557,7 +555,7 @@ def test_criteria_count_parameters(kind):
     assert twice == pytest.approx(2 * free - 4 * total, rel=1e-12)
 
 
-def test_shares_in_an_array_are_those_of_the_sparse_matrix():
+def test_dense_and_sparse_responsibilities_are_equal():
     X = blobs(400, 3, 24)
     model = TruncatedGaussianMixture(12, n_active=4, random_state=0).fit(X)
     dense = model.predict_proba(X, dense=True)
@@ -572,7 +570,8 @@ def test_shares_in_an_array_are_those_of_the_sparse_matrix():
 
 @pytest.mark.filterwarnings("ignore:Number of distinct components")
 def test_rows_find_clusters_of_very_different_sizes():
-    # Many rows lie in few clusters, the others far apart: from draws, rows find no mean near them in time.
+    # Many rows lie in few clusters and the others are distant. From random draws, rows would find no near
+    # mean in time.
     rng = np.random.default_rng(3)
     middles = rng.normal(size=(300, 8)) * 10.0 ** rng.uniform(0, 3, size=(300, 1))
     which = np.minimum(rng.geometric(0.02, size=20_000), 300) - 1
@@ -657,7 +656,7 @@ def test_constant_rows_and_few_distinct_ones(kind, dtype):
             model = TruncatedGaussianMixture(3, covariance_type=kind, random_state=0).fit(
                 np.full((50, 2), value, dtype=dtype)
             )
-        assert any("as small as it may be" in str(warning.message) for warning in told)
+        assert any("at their lower limit" in str(warning.message) for warning in told)
         assert any("all rows are equal" in str(warning.message) for warning in told)
         assert any("distinct components (1)" in str(warning.message) for warning in told)
         np.testing.assert_allclose(model.means_, value, rtol=1e-6)
@@ -687,7 +686,7 @@ def test_the_unit_of_the_rows_does_not_matter(scale, dtype):
 
 
 def test_tight_clusters_keep_their_variance_in_float32():
-    # What is left of squared distances that were rounded to float32 would be their rounding.
+    # Squared distances rounded to float32 would leave only rounding errors.
     rng = np.random.default_rng(0)
     middles = rng.normal(size=(6, 3)) * 10
     X = (middles[rng.integers(0, 6, size=900)] + 1e-3 * rng.normal(size=(900, 3))).astype(np.float32)
@@ -708,15 +707,15 @@ def test_tight_clusters_far_apart_have_densities(kind, dtype, spread):
     which = rng.integers(0, 6, size=1800)
     X = middles[which] + spread * (1 + 2 * (which % 2))[:, None] * rng.normal(size=(1800, 3))
     X, held_out = X[:900].astype(dtype), X[900:].astype(dtype)
-    # One component has two clusters at first, and two share one.
+    # One component starts in two clusters, and two components share a cluster.
     for init in ("afk-mc2", np.concatenate([middles[:5], middles[:1] + spread])):
         params = {"covariance_type": kind, "init": init, "random_state": 0, "tol": 0.0, "max_iter": 40}
         model = TruncatedGaussianMixture(6, **params).fit(X)
-        # Own variances begin after two iterations: the bound never falls, then neither.
+        # Per-component variances start after two iterations. The bound must not fall then either.
         assert (np.diff(model.lower_bounds_) >= -1e-4).all()
         if isinstance(init, str):
             other = GaussianMixture(6, covariance_type=kind, reg_covar=1e-12, random_state=0)
-            # Of float32 rows the places are known to 1e-6 or so.
+            # Positions of float32 rows have a precision of about 1e-6.
             close = 1e-5 if dtype == np.float64 else 2e-3
             assert model.score(held_out) == pytest.approx(
                 other.fit(X.astype(np.float64)).score(held_out.astype(np.float64)), abs=close
@@ -744,7 +743,7 @@ def test_log_densities_of_float32_lose_few_digits():
 
 
 @pytest.mark.parametrize("size", [None, 400])
-def test_interrupts_leave_the_step_before(size):
+def test_an_interrupt_keeps_the_previous_step(size):
     X = blobs(1500, 3, 22)
     params = {"coreset_size": size, "random_state": 0, "max_iter": 6, "tol": 0.0}
     expected = TruncatedGaussianMixture(12, **params).fit(X)
@@ -774,9 +773,9 @@ def test_interrupts_leave_the_step_before(size):
         except KeyboardInterrupt:
             left += 1
         else:
-            # The pass did not go so far.
+            # No fit has that many passes.
             continue
-        # The first iteration left nothing behind; a later one left the one before.
+        # An interrupt in the first iteration leaves no model, a later one leaves the previous iteration.
         done = len(model.history_) if hasattr(model, "means_") else 0
         broke += done
         if done:
@@ -787,7 +786,7 @@ def test_interrupts_leave_the_step_before(size):
     assert (broke > 0) == (size is None)
 
 
-def test_starts_go_on_from_wherever_they_were_left(tmp_path):
+def test_a_fit_with_several_starts_resumes_from_any_step(tmp_path):
     X, path = blobs(1500, 3, 22), tmp_path / "run.safetensors"
     params = {"init": "random", "n_init": 3, "random_state": 0, "max_iter": 3, "tol": 0.0}
     passes, fails = 0, None
@@ -807,7 +806,7 @@ def test_starts_go_on_from_wherever_they_were_left(tmp_path):
     left = []
     for number in range(1, passes - opened + 1):
         source = shoal.open(rows)
-        # A checkpoint looks at the rows first, which is one more pass.
+        # Checking the rows for a checkpoint takes one more pass.
         fails = passes + 1 + number
         model = TruncatedGaussianMixture(12, callbacks=[Checkpoint(path, every=1e6)], **params)
         try:
@@ -822,11 +821,11 @@ def test_starts_go_on_from_wherever_they_were_left(tmp_path):
             objectives = [fit.history_["objective"] for fit in (resumed, expected)]
             np.testing.assert_array_equal(*objectives)
             path.unlink()
-    # In the first iterations of the second and the third start, too.
+    # Also in the first iterations of the second and the third start.
     assert {3, 6} <= set(left)
 
 
-def test_empty_components_die_and_do_no_harm():
+def test_empty_components_have_no_effect():
     X = blobs(300, 2, 16, k=3)
     far = np.full((1, 2), 1e6)
     model = TruncatedGaussianMixture(
@@ -840,7 +839,7 @@ def test_empty_components_die_and_do_no_harm():
     assert (np.diff(model.lower_bounds_) >= -1e-9).all()
 
 
-def test_breaking_off_leaves_a_usable_estimator():
+def test_leaving_the_loop_keeps_a_usable_estimator():
     X = blobs(500, 3, 17)
     model = TruncatedGaussianMixture(6, random_state=0)
     with pytest.raises(AttributeError, match="not fitted"):
@@ -875,8 +874,11 @@ def test_breaking_off_leaves_a_usable_estimator():
         ({"explore": -1}, "explore must be 'auto' or an integer of at least 0"),
         ({"explore": "some"}, "explore must be 'auto' or"),
         ({"start": "near"}, "start must be"),
-        ({"coreset_size": 0}, "coreset_size must be None, a share of the rows or an integer of at least 1"),
-        ({"coreset_size": 1.5}, "coreset_size must be a share above 0 and at most 1, got 1.5"),
+        (
+            {"coreset_size": 0},
+            "coreset_size must be None, a fraction of the rows or an integer of at least 1",
+        ),
+        ({"coreset_size": 1.5}, "coreset_size must be a fraction above 0 and at most 1, got 1.5"),
         ({"coreset_size": 7}, "n_components=8 must be at most the number of rows of the coreset, 7"),
         ({"coreset_size": 0.1}, "n_components=8 must be at most the number of rows of the coreset, 5"),
         ({"covariance_type": "full"}, "covariance_type must be one of tied_spherical, spherical, diag"),
@@ -889,14 +891,14 @@ def test_breaking_off_leaves_a_usable_estimator():
         ({"tol": -1.0}, "tol must be a finite number of at least 0"),
     ],
 )
-def test_parameters_are_refused(params, problem):
+def test_invalid_parameters(params, problem):
     X = blobs(50, 2, 0)
     with pytest.raises(ValueError, match=r"n_|explore|coreset|cov|init|start|chain|stop|max|tol") as refused:
         TruncatedGaussianMixture(**params).fit(X)
     assert problem in str(refused.value)
 
 
-def test_rows_and_weights_are_refused():
+def test_invalid_rows_and_weights():
     X = blobs(50, 2, 0)
     with pytest.raises(ValueError, match="zero for every row"):
         TruncatedGaussianMixture(3).fit(X, sample_weight=np.zeros(50))
@@ -915,7 +917,7 @@ def test_rows_and_weights_are_refused():
     for method in (model.predict, model.predict_proba, model.score_samples, model.score):
         with pytest.raises(ValueError, match="3 features"):
             method(np.zeros((4, 3)))
-    # More than there are is all of them.
+    # Values above the number of components mean all components.
     a = TruncatedGaussianMixture(3, n_active=99, n_neighbors=99, random_state=0).fit(X)
     b = TruncatedGaussianMixture(3, n_active=3, n_neighbors=3, random_state=0).fit(X)
     assert a.means_.tobytes() == b.means_.tobytes()
@@ -930,7 +932,7 @@ def test_labels_into_files(tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "distances.npy"), expected, rtol=1e-12)
     diag = TruncatedGaussianMixture(5, covariance_type="diag", random_state=0).fit(X)
     assert (diag.predict(X, out=np.empty(400, dtype=np.int32)) == diag.labels_).all()
-    with pytest.raises(ValueError, match="distances are those to the nearest mean"):
+    with pytest.raises(ValueError, match="distances must be None with covariance_type="):
         diag.predict(X, distances=np.empty(400))
 
 

@@ -17,7 +17,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans
-from shoal._ahead import Ahead
+from shoal._rows.prefetch import Prefetch
 
 X = np.random.default_rng(0).integers(0, 200, size=(5000, 6), dtype=np.uint8)
 
@@ -32,7 +32,7 @@ def pullers():
 
 
 def gone(seconds=5.0):
-    """Whether no thread that pulls is left, which may take it a moment."""
+    """Wait a moment for prefetching threads to end; return whether none is left."""
     end = time.monotonic() + seconds
     while pullers() and time.monotonic() < end:
         time.sleep(0.01)
@@ -60,7 +60,7 @@ def test_a_callable_is_a_source_of_unknown_length():
         assert "unknown x 6 uint8, access replay" in repr(source)
 
 
-def test_an_iterator_is_a_source_that_can_be_read_once():
+def test_an_iterator_is_a_one_pass_source():
     source = shoal.open(blocks())
     assert (source.shape, source.access) == ((None, 6), "once")
     with pytest.raises(ValueError, match="only once"):
@@ -75,7 +75,7 @@ def test_an_iterator_is_a_source_that_can_be_read_once():
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float16", "float32", "float64", "int64", "bool", ">f4"])
-def test_a_stream_gives_what_its_rows_give_in_memory(dtype):
+def test_a_stream_gives_the_results_of_its_rows_in_memory(dtype):
     rows = (X % 7).astype(dtype)
     one = KMeans(7, init=rows[:7].astype("f8"), max_iter=5, n_jobs=1).fit(rows)
     for threads, size in ((1, 700), (2, 700), (2, 5000)):
@@ -93,7 +93,7 @@ def test_a_stream_gives_what_its_rows_give_in_memory(dtype):
 
 @settings(deadline=None, max_examples=40)
 @drawn(lengths=st.lists(st.integers(0, 90), min_size=1, max_size=8), d=st.integers(1, 5), k=st.integers(1, 3))
-def test_blocks_of_any_lengths_are_one_stream(lengths, d, k):
+def test_block_lengths_do_not_change_results(lengths, d, k):
     rows = np.random.default_rng(sum(lengths)).normal(size=(sum(lengths), d)).astype("f4")
     cuts = np.split(rows, np.cumsum(lengths)[:-1])
     centers = np.eye(k, d)
@@ -107,7 +107,7 @@ def test_blocks_of_any_lengths_are_one_stream(lengths, d, k):
             np.testing.assert_array_equal(one, other)
 
 
-def test_seeding_and_the_other_methods_take_streams():
+def test_seeding_and_all_methods_accept_streams():
     centers, indices = shoal.kmeans_plusplus(blocks, 5, random_state=0)
     np.testing.assert_array_equal(centers, X[indices])
     again = shoal.kmeans_plusplus(X, 5, random_state=0)
@@ -129,7 +129,7 @@ def test_seeding_and_the_other_methods_take_streams():
     np.testing.assert_array_equal(mini.labels_, mini.predict(X))
 
 
-def test_one_pass_methods_take_iterators():
+def test_one_pass_methods_accept_iterators():
     mini = MiniBatchKMeans(4, random_state=0).fit(blocks())
     assert mini.counts_.sum() >= len(X)
     for name in ("labels_", "inertia_"):
@@ -143,7 +143,7 @@ def test_one_pass_methods_take_iterators():
             batches.partial_fit(block)
         np.testing.assert_array_equal(batches.cluster_centers_, streamed.cluster_centers_)
         assert batches.n_steps_ == streamed.n_steps_
-        with pytest.raises(ValueError, match=r"sample_weight does not go with a stream"):
+        with pytest.raises(ValueError, match=r"sample_weight must be None for a stream"):
             streamed.partial_fit(blocks(), sample_weight=np.ones(len(X)))
         with pytest.raises(OddError):
             streamed.partial_fit(failing(2)())
@@ -163,7 +163,7 @@ def test_one_pass_methods_take_iterators():
         lambda X: shoal.kmeans_plusplus(X, 3),
     ],
 )
-def test_methods_of_several_passes_refuse_iterators_before_a_row_is_read(use):
+def test_multi_pass_methods_refuse_iterators_before_reading(use):
     untouched = blocks()
     with pytest.raises(
         ValueError, match=r"more than once.*callable that returns a fresh iterator.*shoal\.write"
@@ -176,7 +176,7 @@ def test_methods_of_several_passes_refuse_iterators_before_a_row_is_read(use):
     np.testing.assert_array_equal(np.concatenate(list(opened.blocks())), X)
 
 
-def test_blocks_may_be_anything_that_holds_rows():
+def test_block_types():
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     rows = X[:60].astype("f4")
     mixed = [
@@ -193,7 +193,7 @@ def test_blocks_may_be_anything_that_holds_rows():
     assert shoal.nearest(iter([[[1, 2], [3, 4]]]), [[0, 0]])[1].tolist() == [5.0, 25.0]
 
 
-def test_a_buffer_that_is_used_again_is_read_before():
+def test_a_reused_buffer_is_copied_in_time():
     def reused():
         buffer = np.empty((500, 6), dtype=X.dtype)
         for start in range(0, len(X), 500):
@@ -218,7 +218,7 @@ def test_a_buffer_that_is_used_again_is_read_before():
         ([[1, 2], [3]], ValueError, "block 2 of X"),
     ],
 )
-def test_a_bad_block_is_named(bad, kind, message):
+def test_an_invalid_block_is_named(bad, kind, message):
     model = KMeans(3, random_state=0).fit(X)
     cuts = [X[:50], X[50:99], bad, X[99:]]
     for given in (iter(cuts), lambda: cuts):
@@ -227,7 +227,7 @@ def test_a_bad_block_is_named(bad, kind, message):
     assert gone()
 
 
-def test_nothing_at_all_is_refused():
+def test_empty_streams_are_refused():
     for nothing in ([], [X[:0]], [X[:0], X[:0]]):
         for given in (iter(nothing), lambda n=nothing: iter(n), lambda n=nothing: n):
             with pytest.raises(ValueError, match=f"gave {len(nothing)} blocks without any row"):
@@ -251,14 +251,14 @@ def failing(after):
     return make
 
 
-def test_what_the_iterator_raises_comes_through():
+def test_errors_of_the_iterator_are_raised():
     with pytest.raises(OddError):
         KMeans(3).fit(failing(0))
     model = MiniBatchKMeans(3, random_state=0)
     with pytest.raises(OddError) as caught:
         model.fit(failing(4)())
     assert caught.value.args == (4,)
-    # The traceback leads to the line that raised it.
+    # The traceback includes the line that raised the error.
     assert any(entry.name == "make" for entry in caught.traceback)
     fitted = KMeans(3, random_state=0).fit(X)
     before = fitted.cluster_centers_.copy()
@@ -276,7 +276,7 @@ def test_what_the_iterator_raises_comes_through():
     assert gone()
 
 
-def test_a_failed_pass_leaves_the_last_whole_step():
+def test_a_failed_pass_keeps_the_last_complete_step():
     broken = [False]
 
     def make():
@@ -312,7 +312,7 @@ def test_a_callable_must_give_fresh_iterators():
         KMeans(3).fit(lambda: iter([X[: next(lengths)]]))
 
 
-def test_weights_of_a_stream_are_an_array_of_its_length():
+def test_weights_of_a_stream_must_match_its_length():
     weights = np.random.default_rng(1).random(len(X))
     init = X[:4].astype("f8")
     one = KMeans(4, init=init, max_iter=4).fit(X, sample_weight=weights)
@@ -338,7 +338,7 @@ def test_generators_are_closed_and_threads_end():
 
     source = shoal.open(make)
     assert len(closed) == 1
-    # A pass that ends early, of a stream that never would.
+    # A pass that ends early, over an endless stream.
     np.testing.assert_array_equal(source.take([0]), X[:1])
     assert gone()
     assert closed == ["MainThread", "shoal-read-ahead"]
@@ -358,7 +358,7 @@ def test_generators_are_closed_and_threads_end():
     assert next(given) == 1
 
 
-def test_one_block_is_pulled_ahead_and_no_more():
+def test_exactly_one_block_is_prefetched():
     pulled = []
 
     def make():
@@ -366,7 +366,7 @@ def test_one_block_is_pulled_ahead_and_no_more():
             pulled.append(i)
             yield np.zeros((20, 1), dtype="u1")
 
-    with Ahead(make()) as ahead:
+    with Prefetch(make()) as ahead:
         for taken, _ in enumerate(itertools.islice(ahead, 6), start=1):
             time.sleep(0.05)
             assert taken <= len(pulled) <= taken + 1
@@ -398,7 +398,7 @@ def test_memory_of_a_stream_is_bounded():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_ctrl_c_while_the_iterator_sleeps_is_seen_within_a_second():
+def test_ctrl_c_during_a_sleeping_iterator_takes_less_than_a_second():
     code = """
         import sys, time, numpy as np, shoal
         def slow():
@@ -426,7 +426,7 @@ def test_ctrl_c_while_the_iterator_sleeps_is_seen_within_a_second():
     assert err == ""
 
 
-def test_iterators_may_call_shoal_themselves():
+def test_iterators_may_call_shoal():
     code = """
         import sys, numpy as np, shoal
         A = np.random.default_rng(0).normal(size=(20_000, 32))
@@ -460,7 +460,7 @@ def test_iterators_may_call_shoal_themselves():
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("where", ["work", "iterator", "callable"])
-def test_ctrl_c_is_seen_wherever_a_stream_is_at_work(where):
+def test_ctrl_c_stops_all_work_on_a_stream(where):
     code = """
         import sys, numpy as np, shoal
         where = sys.argv[1]
@@ -496,7 +496,7 @@ def test_ctrl_c_is_seen_wherever_a_stream_is_at_work(where):
         stderr=subprocess.PIPE,
         text=True,
     ) as child:
-        # Work that does not see the signal goes on for hours: it is ended, and says nothing.
+        # Work that ignores the signal would run for hours, so the process is killed.
         watchdog = threading.Timer(100, child.kill)
         watchdog.start()
         try:
@@ -512,7 +512,7 @@ def test_ctrl_c_is_seen_wherever_a_stream_is_at_work(where):
 
 
 @pytest.mark.parametrize("cls", [MiniBatchKMeans, NestedMiniBatchKMeans, BackwardEulerKMeans])
-def test_partial_fit_names_the_block_that_it_refuses(cls):
+def test_partial_fit_names_an_invalid_block(cls):
     rows = np.random.default_rng(1).normal(size=(3000, 4))
     rows[2500, 1] = np.nan
 
@@ -534,7 +534,7 @@ def test_partial_fit_names_the_block_that_it_refuses(cls):
         cls(3).partial_fit(broken())
 
 
-def test_streams_are_pickled_only_by_their_models():
+def test_only_fitted_models_of_streams_can_be_pickled():
     model = MiniBatchKMeans(3, random_state=0).fit(blocks())
     import pickle
 
@@ -544,7 +544,7 @@ def test_streams_are_pickled_only_by_their_models():
         break
     with pytest.raises(AttributeError, match="no longer available"):
         _ = steps.labels_
-    # What was left lets go of its rows with the estimator.
+    # An abandoned fit releases its rows with the estimator.
     del steps
     gc.collect()
     assert gone()
@@ -569,7 +569,7 @@ def child(work):
             os._exit(5)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
-pulled = shoal.open(blocks)._ahead()
+pulled = shoal.open(blocks)._prefetched()
 next(pulled)
 assert child(lambda: next(pulled)) == 0
 assert len(list(pulled)) == 7
@@ -593,8 +593,8 @@ def test_a_fork_in_the_middle_of_a_pass_is_an_error_in_the_child():
     assert done.returncode == 0
 
 
-def test_the_end_of_blocks_stays_their_end():
-    blocks = Ahead(iter([X[:3]]))
+def test_an_exhausted_block_iterator_stays_exhausted():
+    blocks = Prefetch(iter([X[:3]]))
     assert len(list(blocks)) == 1
     for _ in range(2):
         with pytest.raises(StopIteration):

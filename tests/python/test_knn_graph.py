@@ -1,4 +1,4 @@
-"""Neighbour graphs: exact ones against a slow reference, approximate ones by their recall."""
+"""Neighbor graphs: exact graphs compared with a slow reference, approximate ones by their recall."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def parts(graph, m):
 
 
 def check(m, graph, beyond):
-    """Distance for distance, and neighbour for neighbour where no two distances are close."""
+    """Compare all distances, and all neighbors whose distance is not close to another."""
     wanted, true = beyond
     n = len(wanted)
     assert graph.shape == (n, n)
@@ -45,9 +45,9 @@ def test_exact(shape, m, dtype):
 
 
 @pytest.mark.parametrize("d", [2, 9, 40])
-def test_ties_and_duplicates_go_by_index(d):
+def test_ties_and_duplicates_are_ordered_by_index(d):
     rng = np.random.default_rng(d)
-    # Integers: all distances are exact, and most of them come more than once.
+    # Distances of integers are exact, and most of them occur repeatedly.
     X = rng.integers(0, 3, size=(1150, d)).astype(np.float32)
     X[rng.integers(0, 1150, size=300)] = X[7]
     wanted, true = neighbors(X, 6)
@@ -58,7 +58,7 @@ def test_ties_and_duplicates_go_by_index(d):
 
 
 @pytest.mark.parametrize("method", EXACT)
-def test_many_rows_that_coincide(method):
+def test_many_coinciding_rows(method):
     X = np.zeros((3000, 4), dtype=np.float32)
     X[::3] = 1.0
     found, sq_dists = parts(shoal.knn_graph(X, 3, method=method), 3)
@@ -68,8 +68,8 @@ def test_many_rows_that_coincide(method):
     assert found[0].tolist() == [3, 6, 9]
 
 
-def test_ivf_with_many_rows_that_coincide():
-    # Every pair of them, looked at or remembered, would take minutes and gigabytes.
+def test_ivf_with_many_coinciding_rows():
+    # Comparing or storing all pairs would take minutes and gigabytes.
     rng = np.random.default_rng(3)
     X = np.zeros((22_000, 16), dtype=np.float32)
     others = np.sort(rng.choice(len(X), 4000, replace=False))
@@ -83,8 +83,8 @@ def test_ivf_with_many_rows_that_coincide():
     assert (sq_dists[others] > 0).all()
 
 
-def test_ivf_with_a_third_that_coincide_finds_all():
-    # Cells of several parts, and most distances shared.
+def test_ivf_finds_all_neighbors_if_a_third_of_the_rows_coincide():
+    # Cells of several parts, and many equal distances.
     X = np.random.default_rng(4).integers(0, 9, size=(9000, 3)).astype(np.float32)
     X[6000:] = 1
     one, other = (shoal.knn_graph(X, 5, method=method, recall=1.0) for method in ("ivf", "kd-tree"))
@@ -103,7 +103,7 @@ def test_distances_that_overflow_are_refused(method):
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e15])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
-def test_far_and_huge_and_tiny(offset, scale):
+def test_distant_huge_and_tiny_rows(offset, scale):
     rng = np.random.default_rng(4)
     X = ((rng.normal(size=(580, 20)) + offset) * scale).astype(np.float32)
     beyond = neighbors(X, 6)
@@ -111,14 +111,14 @@ def test_far_and_huge_and_tiny(offset, scale):
         check(5, shoal.knn_graph(X, 5, method=method), beyond)
 
 
-def test_outliers_do_not_blur_the_others():
+def test_outliers_do_not_reduce_precision():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(600, 30)).astype(np.float32)
     X[[3, 580]] *= 1e12
     check(4, shoal.knn_graph(X, 4, method="exact"), neighbors(X, 5))
 
 
-def test_the_same_bits_whoever_asks(tmp_path):
+def test_threads_and_sources_do_not_change_results(tmp_path):
     rng = np.random.default_rng(6)
     X = rng.integers(0, 40, size=(2600, 12)).astype(np.uint8)
     np.save(tmp_path / "rows.npy", X)
@@ -153,7 +153,7 @@ def test_sparse_rows(dtype):
         shoal.knn_graph(X, 4, method="kd-tree")
 
 
-def test_recall_is_kept_and_told():
+def test_recall_is_reached_and_reported():
     X = load_digits().data.astype(np.float32)
     X = np.concatenate([X, X + np.random.default_rng(0).normal(size=X.shape).astype(np.float32)])
     true = shoal.knn_graph(X, 5, method="exact").indices.reshape(-1, 5)
@@ -183,7 +183,7 @@ def test_a_wrong_number_of_neighbors(m):
         shoal.knn_graph(np.random.default_rng(0).normal(size=(20, 2)), m)
 
 
-def test_other_bad_input():
+def test_other_errors():
     X = np.random.default_rng(0).normal(size=(20, 2))
     with pytest.raises(ValueError, match="method"):
         shoal.knn_graph(X, 2, method="magic")

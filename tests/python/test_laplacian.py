@@ -1,4 +1,4 @@
-"""Laplacian K-modes: against a slow reference, and what must hold whatever the rows are."""
+"""Laplacian K-modes: compared with a slow reference, plus starts, checkpoints and errors."""
 
 import json
 import pickle
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import shoal
 from reference import normalized
 from shoal import LaplacianKModes
-from shoal._spectral import embedding, spectral_labels
+from shoal._kmodes.spectral import embedding, spectral_labels
 from shoal.callbacks import Checkpoint, EarlyStopping, ValidationCurve
 from shoal.cli import main
 from shoal.kmodes import STARTS
@@ -66,7 +66,7 @@ def test_digits_label_for_label(n, weight, variant, seed):
             np.testing.assert_allclose(mine, theirs, rtol=1e-10)
 
 
-def test_the_affinity_is_symmetric_and_the_bandwidth_that_of_neighbours():
+def test_the_affinity_is_symmetric_and_the_bandwidth_follows_the_neighbors():
     X, _ = blobs()
     model = LaplacianKModes(3, n_neighbors=4, normalize=False, random_state=0).fit(X)
     np.testing.assert_array_equal(model.affinity_.toarray(), affinity(X, 4))
@@ -82,7 +82,7 @@ def test_the_affinity_is_symmetric_and_the_bandwidth_that_of_neighbours():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
-def test_without_weight_rows_ask_their_modes(variant, dtype):
+def test_without_weight_labels_depend_on_modes_only(variant, dtype):
     X, _ = blobs(seed=3)
     X = X.astype(dtype)
     model = LaplacianKModes(3, laplacian_weight=0.0, mode_update=variant, normalize=False, random_state=1)
@@ -101,7 +101,7 @@ def test_without_weight_rows_ask_their_modes(variant, dtype):
             assert np.abs(again - mode).max() < 1e-3 * np.abs(mode).max()
 
 
-def test_what_is_watched_never_rises_on_random_graphs():
+def test_the_relaxed_energy_never_rises_on_random_graphs():
     rng = np.random.default_rng(0)
     risen = 0
     for trial in range(300):
@@ -111,7 +111,7 @@ def test_what_is_watched_never_rises_on_random_graphs():
         weight = float(rng.uniform(0.2, 4))
         lowest = max(0.0, -np.linalg.eigvalsh(W)[0])
         if trial % 2:
-            # Within the condition without any shift.
+            # The condition for convergence holds without a shift.
             weight = min(weight, 1.99 / lowest) if lowest > 0 else weight
             shift = 0.0
         else:
@@ -133,8 +133,8 @@ def test_what_is_watched_never_rises_on_random_graphs():
     assert risen == 0
 
 
-def test_the_shift_ends_what_would_swap_for_ever():
-    # Two mutual neighbours want each other's label.
+def test_the_shift_ends_endless_label_swaps():
+    # Two mutual neighbors would swap labels forever.
     X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 9.0], [1.0, 9.0]])
     W = np.array([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
     given = {"laplacian_weight": 30.0, "affinity": "precomputed", "bandwidth": 1.0, "normalize": False}
@@ -161,7 +161,7 @@ def test_the_energy_is_that_of_labels_and_modes():
         assert (model.history_["objective"] == model.energies_).all()
 
 
-def test_two_islands_are_found():
+def test_two_components_are_found():
     rng = np.random.default_rng(1)
     X = np.concatenate([rng.normal(size=(60, 4)), rng.normal(size=(90, 4)) + 50])
     for weight in (0.3, 1.0, 2.0):
@@ -169,7 +169,7 @@ def test_two_islands_are_found():
         assert (model.labels_ == (np.arange(150) >= 60)).all()
 
 
-def test_the_order_of_rows_and_of_modes_does_not_matter():
+def test_the_order_of_rows_and_modes_does_not_matter():
     X, _ = blobs(n=150, seed=7)
     order = np.random.default_rng(0).permutation(150)
     seeds = X[[0, 1, 2]]
@@ -179,7 +179,7 @@ def test_the_order_of_rows_and_of_modes_does_not_matter():
     assert (order[two.mode_indices_] == one.mode_indices_[[2, 0, 1]]).all()
 
 
-def test_the_same_bits_whoever_asks(tmp_path):
+def test_threads_and_sources_do_not_change_results(tmp_path):
     X = (DIGITS.data[:700] * 3).astype(np.uint8)
     np.save(tmp_path / "rows.npy", X)
     first = LaplacianKModes(6, random_state=0, n_jobs=1).fit(X)
@@ -199,7 +199,7 @@ def test_the_same_bits_whoever_asks(tmp_path):
     assert first.responsibilities_.dtype == np.float32
 
 
-def test_sparse_rows_are_dense_ones_to_rounding():
+def test_sparse_rows_equal_dense_rows_up_to_rounding():
     X = sp.random(400, 60, density=0.1, format="csr", random_state=0)
     sparse = LaplacianKModes(4, init=X[:4].toarray(), laplacian_weight=0.2).fit(X)
     dense = LaplacianKModes(4, init=X[:4].toarray(), laplacian_weight=0.2).fit(X.toarray())
@@ -208,7 +208,7 @@ def test_sparse_rows_are_dense_ones_to_rounding():
     assert (sparse.predict(X[:50]) == dense.predict(X[:50].toarray())).all()
 
 
-def test_the_same_bits_for_many_tiles_whatever_the_threads():
+def test_threads_do_not_change_results_on_many_tiles():
     X, _ = blobs(n=5000, k=5, seed=11, apart=1.0)
     for variant in ("byproduct", "mean-shift"):
         given = {"mode_update": variant, "laplacian_weight": 0.5, "normalize": False, "random_state": 0}
@@ -219,21 +219,21 @@ def test_the_same_bits_for_many_tiles_whatever_the_threads():
         assert (one.responsibilities(X[:3000]) == three.responsibilities(X[:3000])).all()
 
 
-def test_labels_are_those_of_the_nearest_modes_without_weight():
-    # Neighbours of rows between two clusters would say otherwise.
+def test_without_weight_labels_are_those_of_the_nearest_modes():
+    # Neighbors of rows between two clusters would change the labels.
     X, _ = blobs(n=400, seed=13, apart=1.0)
     model = LaplacianKModes(3, laplacian_weight=0.0, normalize=False, random_state=0).fit(X)
     assert (shoal.nearest(X, model.modes_)[0] == model.labels_).all()
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
-def test_the_largest_responsibilities_lead_to_the_same_labels(weight, tmp_path):
+def test_truncated_responsibilities_give_the_same_labels(weight, tmp_path):
     X = DIGITS.data
     given = {"laplacian_weight": weight, "init": seeds_of(X, 10, 0)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         whole = LaplacianKModes(10, **given).fit(X)
-        # Three times 5 values and clusters, and what is left for the others.
+        # Three times the memory of 5 responsibilities with their clusters, and the sum of the others.
         room = 3 * len(X) * (5 * (8 + 4) + 8)
         some = LaplacianKModes(10, responsibilities_memory=room, **given).fit(X)
         other = LaplacianKModes(10, responsibilities_memory=room, n_jobs=1, **given).fit(X)
@@ -249,7 +249,7 @@ def test_the_largest_responsibilities_lead_to_the_same_labels(weight, tmp_path):
     rest = (1 - Z.sum(axis=1).A1) / 5
     assert (rest > 0).all()
     assert (rest <= Z.data.reshape(-1, 5).min(axis=1) + 1e-15).all()
-    # New rows are pulled by what is left too.
+    # New rows also use the remainder, which is spread over the other clusters.
     dense = Z.toarray()
     dense[dense == 0] = np.repeat(rest, 5)
     near = shoal.knn_graph(normalized(np.concatenate([X, X[:1] + 0.5])), 5).indices[-5:]
@@ -269,7 +269,7 @@ def test_the_largest_responsibilities_lead_to_the_same_labels(weight, tmp_path):
 
 
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
-def test_after_a_collapse_in_the_first_iteration_all_belongs_together(variant):
+def test_results_are_consistent_after_a_collapse_in_the_first_iteration(variant):
     X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
     model = LaplacianKModes(
         6,
@@ -290,7 +290,7 @@ def test_after_a_collapse_in_the_first_iteration_all_belongs_together(variant):
 
 
 @pytest.mark.parametrize("init", STARTS)
-def test_every_way_to_begin(init):
+def test_every_initialization(init):
     X, truth = blobs(n=300, seed=9, apart=6.0)
     model = LaplacianKModes(3, laplacian_weight=0.3, init=init, normalize=False, random_state=4).fit(X)
     assert len(np.unique(model.labels_)) == 3
@@ -306,7 +306,7 @@ def test_random_modes_may_coincide():
         assert sorted(np.bincount(model.labels_)) == [30, 30, 30, 30]
 
 
-def test_a_collapse_is_told_and_undone_or_avoided():
+def test_a_collapse_is_reported_and_undone_or_avoided():
     X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
     given = {"init": "k-means++", "random_state": 0, "normalize": False, "diagonal_shift": 0}
     given["laplacian_weight"] = 40.0
@@ -323,7 +323,7 @@ def test_a_collapse_is_told_and_undone_or_avoided():
     assert len(np.unique(reduced.labels_)) == 6
 
 
-def test_new_rows_ask_their_modes_and_neighbours():
+def test_labels_of_new_rows_depend_on_modes_and_neighbors():
     X, truth = blobs(n=300, seed=4)
     given = {"laplacian_weight": 1.0, "n_neighbors": 4, "normalize": False, "random_state": 0}
     model = LaplacianKModes(3, **given).fit(X[:200])
@@ -339,7 +339,7 @@ def test_new_rows_ask_their_modes_and_neighbours():
     assert (model.predict(lambda: iter([new[:30], new[30:]])) == alone).all()
 
 
-def test_new_rows_are_pulled_as_the_affinity_pulls():
+def test_the_pull_on_new_rows_follows_the_affinity():
     X, _ = blobs(n=300, seed=4, apart=1.0)
     new, old = X[200:], X[:200]
     d = ((new[:, None, :] - old[None, :, :]) ** 2).sum(axis=2)
@@ -350,7 +350,7 @@ def test_new_rows_are_pulled_as_the_affinity_pulls():
     graph = shoal.knn_graph(old, 6)
     graph.data[:] = 0.3
     precomputed = LaplacianKModes(3, affinity="precomputed", **given).fit(graph, features=old)
-    # Six neighbours that weigh 0.3 are 1.8 for each row, of which each of four gives a quarter.
+    # Six neighbors of weight 0.3 sum to 1.8 per row; each of four neighbors gives a quarter.
     for model, pull in ((gaussian, weights), (precomputed, np.full(near.shape, 1.8 / 4))):
         others = (pull[:, :, None] * model.responsibilities_[near]).sum(axis=1)
         logits = kernel(new, model.modes_, model.bandwidth_**2) + 0.7 * others
@@ -359,7 +359,7 @@ def test_new_rows_are_pulled_as_the_affinity_pulls():
 
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
 @pytest.mark.parametrize("sparse", [False, True])
-def test_what_is_saved_is_loaded(tmp_path, variant, sparse):
+def test_saved_models_are_loaded(tmp_path, variant, sparse):
     X, _ = blobs()
     X = sp.csr_matrix(np.maximum(X, 0)) if sparse else X
     model = LaplacianKModes(3, mode_update=variant, random_state=0).fit(X)
@@ -376,7 +376,7 @@ def test_what_is_saved_is_loaded(tmp_path, variant, sparse):
         assert other.get_params() == model.get_params()
 
 
-def test_a_checkpoint_is_gone_on_with(tmp_path):
+def test_a_checkpoint_resumes(tmp_path):
     X = DIGITS.data[:500]
     given = {"n_clusters": 8, "init": "k-means++", "laplacian_weight": 0.5, "random_state": 3}
     given["mode_update"] = "mean-shift"
@@ -415,7 +415,7 @@ def test_a_checkpoint_is_gone_on_with(tmp_path):
         ),
     ],
 )
-def test_whatever_is_kept_is_gone_on_with(tmp_path, kind, given):
+def test_checkpoints_of_all_options_resume(tmp_path, kind, given):
     X, path, stopped = DIGITS.data[:500], tmp_path / "fit.safetensors", 1
     rows, more = X, {}
     if kind == "collapsed_":
@@ -441,7 +441,7 @@ def test_whatever_is_kept_is_gone_on_with(tmp_path, kind, given):
         assert getattr(again, name) == getattr(whole, name), name
 
 
-def test_leaving_the_loop_early_leaves_a_fit():
+def test_leaving_the_loop_keeps_a_fitted_estimator():
     X = DIGITS.data[:500]
     given = {"n_clusters": 8, "laplacian_weight": 0.3, "mode_update": "mean-shift", "random_state": 1}
     model = LaplacianKModes(**given)
@@ -460,7 +460,8 @@ def nmi(truth, labels):
 
 @pytest.mark.parametrize("k", [2, 3, 20, 30, 50])
 def test_the_default_weight_grows_with_the_clusters(k):
-    # With a weight of 1, responsibilities for many clusters stay near 1 / k: labels are those of weight 0.
+    # With a weight of 1 and many clusters, responsibilities stay near 1 / k and labels equal those of weight
+    # 0.
     X = DIGITS.data
     found = {}
     for init, weight in (("spectral", "auto"), ("spectral", 0.0), ("spectral", 1.0), ("k-means++", "auto")):
@@ -469,7 +470,7 @@ def test_the_default_weight_grows_with_the_clusters(k):
             model = LaplacianKModes(k, laplacian_weight=weight, init=init, random_state=0)
             found[init, weight] = model.fit(X)
     transition = 2 * (k - 1) / (k - 2) * np.log(k - 1) if k > 2 else 2.0
-    # The mean sum of a row is the number of neighbours.
+    # The mean row sum is the number of neighbors.
     seeded, model = found["k-means++", "auto"], found["spectral", "auto"]
     assert seeded.laplacian_weight_ == pytest.approx(max(transition, k / 2) / 5, rel=1e-12)
     assert model.laplacian_weight_ == pytest.approx(2 * transition / 5, rel=1e-12)
@@ -486,7 +487,7 @@ def test_the_default_weight_grows_with_the_clusters(k):
         assert cut(model.labels_) < 0.7 * cut(one)
 
 
-def test_the_default_weight_is_that_of_the_affinity():
+def test_the_default_weight_follows_the_affinity():
     X, _ = blobs(n=200, seed=3, apart=1.0)
     graph = kneighbors_graph(X, 5, mode="connectivity")
     given = {"affinity": "precomputed", "normalize": False, "bandwidth": 1.5, "random_state": 0}
@@ -498,7 +499,7 @@ def test_the_default_weight_is_that_of_the_affinity():
     assert nobody.laplacian_weight_ == 0.0
 
 
-def test_the_default_is_above_weight_1_and_k_means_on_digits():
+def test_the_default_weight_beats_weight_1_and_k_means_on_digits():
     X, y = normalized(DIGITS.data), DIGITS.target
     model = LaplacianKModes(10, random_state=0).fit(X)
     means = shoal.KMeans(10, random_state=0).fit(X)
@@ -514,13 +515,13 @@ def test_a_spectral_start_is_spectral_clustering_of_the_graph():
     labels = spectral_labels(model.affinity_, 8, seed=0, n_jobs=1)
     assert model.init_ == "spectral"
     assert (labels >= 0).all()
-    # Neighbours hold what they begin with.
+    # The affinity is strong enough to keep the initial labels.
     assert (labels == model.labels_).mean() > 0.9
     for loop in LaplacianKModes(8, random_state=0, diagonal_shift="auto").fit(X).relaxed_energies_:
         assert not rises(loop)
 
 
-def test_each_iteration_goes_on_from_the_one_before():
+def test_each_iteration_continues_from_the_previous_one():
     X = normalized(DIGITS.data[:500])
     weight = 1.5
     one, two = (
@@ -539,13 +540,13 @@ def test_each_iteration_goes_on_from_the_one_before():
     assert watched == pytest.approx(value, rel=1e-10)
 
 
-def test_spectral_labels_of_graphs_in_pieces():
+def test_spectral_labels_of_disconnected_graphs():
     def ring(n):
         one = np.arange(n)
         W = sp.csr_matrix((np.ones(n), (one, (one + 1) % n)), shape=(n, n))
         return W + W.T
 
-    # As many pieces as clusters, more, and fewer; small ones do not count.
+    # As many components as clusters, more, and fewer; small components do not count.
     pieces = [100, 90, 80, 3]
     W = sp.block_diag([ring(n) for n in pieces], format="csr")
     truth = np.repeat(np.arange(4), pieces)
@@ -558,19 +559,19 @@ def test_spectral_labels_of_graphs_in_pieces():
     assert (labels[truth == 3] == -1).all()
     for one in range(5):
         assert len(np.unique(truth[labels == one])) == 1
-    # Large enough for the iterative solver: eight pieces, of which each has an eigenvector of 1.
+    # Large enough for the iterative solver. Each of the eight components has an eigenvalue of 1.
     W = sp.block_diag([ring(100)] * 8, format="csr")
     vectors = embedding(W.astype(float), 20)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, rtol=1e-12)
     labels = spectral_labels(W, 20, seed=0, n_jobs=1)
     for one in range(20):
         assert len(np.unique(np.flatnonzero(labels == one) // 100)) == 1
-    # Nothing but pairs.
+    # A graph of isolated pairs.
     assert spectral_labels(sp.block_diag([np.ones((2, 2))] * 200, format="csr"), 3, seed=0, n_jobs=1) is None
     assert (spectral_labels(W, 1, seed=0, n_jobs=1) == 0).all()
 
 
-def test_eigenvectors_are_those_of_a_dense_solver():
+def test_eigenvectors_equal_those_of_a_dense_solver():
     X, _ = blobs(n=700, k=5, seed=4, apart=1.0)
     graph = kneighbors_graph(X, 5, mode="connectivity")
     W = sp.csr_matrix((graph + graph.T) / 2)
@@ -578,12 +579,12 @@ def test_eigenvectors_are_those_of_a_dense_solver():
     scale = 1 / np.sqrt(W.sum(axis=1).A1)
     vectors = np.linalg.eigh(scale[:, None] * W.toarray() * scale)[1][:, -5:]
     wanted = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    # The same but for signs and turns.
+    # Equal up to signs and rotations.
     np.testing.assert_allclose(found @ found.T, wanted @ wanted.T, atol=0.02)
     np.testing.assert_array_equal(found, embedding(W, 5))
 
 
-def test_pieces_of_duplicates_begin_with_seeds():
+def test_components_of_duplicates_start_from_seeds():
     X = np.repeat(np.random.default_rng(0).normal(size=(60, 4)), 8, axis=0)
     X += np.random.default_rng(1).normal(size=X.shape) * 1e-3
     with pytest.warns(RuntimeWarning, match="much smaller than a cluster"):
@@ -602,13 +603,13 @@ def test_a_spectral_start_with_few_rows(n, k, variant):
     assert model.init_ == "spectral"
     assert len(np.unique(model.labels_)) == k
     assert (np.isfinite(model.modes_)).all()
-    # Duplicates, of which there are as many as clusters or less.
+    # Duplicates, with at most as many distinct rows as clusters.
     twice = np.concatenate([X, X])
     assert len(np.unique(LaplacianKModes(k, **given).fit(twice).modes_, axis=0)) == k
 
 
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
-def test_a_collapse_restores_the_labels_that_a_run_began_with(variant):
+def test_a_collapse_restores_the_initial_labels(variant):
     X, _ = blobs(n=120, k=2, seed=2, apart=0.3)
     given = {"mode_update": variant, "normalize": False, "random_state": 1}
     for weight in (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.3):
@@ -625,7 +626,7 @@ def test_a_collapse_restores_the_labels_that_a_run_began_with(variant):
     assert model.stop_reason_ == "collapsed"
 
 
-def test_a_spectral_start_on_a_path_and_the_command_line(tmp_path, capsys):
+def test_spectral_starts_on_a_path_and_the_command_line(tmp_path, capsys):
     X, _ = blobs(n=200, k=4, seed=3, apart=1.0)
     table = shoal.laplacian_path(X, 4, n_resamples=1, random_state=0, normalize=False)
     model = LaplacianKModes(4, random_state=0, normalize=False).fit(X)
@@ -650,7 +651,7 @@ def test_a_spectral_start_on_a_path_and_the_command_line(tmp_path, capsys):
     assert told["energy"] == pytest.approx(model.energy_, rel=1e-12)
 
 
-def test_bad_starts_and_weights():
+def test_invalid_starts_and_weights():
     X, _ = blobs(n=30)
     with pytest.raises(ValueError, match=r"laplacian_weight must be 'auto' or.*init must be one of spectral"):
         LaplacianKModes(3, laplacian_weight="much", init="spectrum").fit(X)
@@ -658,14 +659,14 @@ def test_bad_starts_and_weights():
         shoal.KMeans(3, init="spectral").fit(X)
 
 
-def test_who_asks_for_a_score_is_told_that_there_is_none():
+def test_score_raises_with_an_explanation():
     X, _ = blobs()
     for callback in (EarlyStopping(X), ValidationCurve(X)):
         with pytest.raises(TypeError, match="LaplacianKModes does not have"):
             LaplacianKModes(3, callbacks=[callback]).fit(X)
 
 
-def test_graphs_of_others_are_taken():
+def test_precomputed_graphs():
     X, _ = blobs()
     graph = kneighbors_graph(X, 5, mode="connectivity")
     given = {"init": X[:3], "normalize": False, "bandwidth": 1.5}
@@ -679,7 +680,7 @@ def test_graphs_of_others_are_taken():
     assert of_pairs.bandwidth_**2 == pytest.approx(((X[i] - X[j]) ** 2).sum(axis=1).mean(), rel=1e-12)
 
 
-def test_rows_that_come_in_order():
+def test_sorted_rows():
     X, _ = blobs()
     model = LaplacianKModes(3, random_state=0).fit(X)
     streamed = LaplacianKModes(3, random_state=0).fit(lambda: iter([X[:17], X[17:]]))
@@ -694,7 +695,7 @@ def test_rows_that_come_in_order():
         LaplacianKModes(3).fit(iter([X]))
 
 
-def test_a_fit_to_a_graph_of_others_is_gone_on_with(tmp_path):
+def test_a_fit_with_a_precomputed_graph_resumes(tmp_path):
     X, _ = blobs()
     graph = kneighbors_graph(X, 5, mode="connectivity")
     keep = shoal.callbacks.Checkpoint(tmp_path / "fit.safetensors", every_steps=1)
@@ -710,7 +711,7 @@ def test_a_fit_to_a_graph_of_others_is_gone_on_with(tmp_path):
         shoal.resume(tmp_path / "fit.safetensors", X, features=X)
 
 
-def test_rows_without_neighbours_ask_their_modes():
+def test_labels_of_rows_without_neighbors_depend_on_modes():
     X, _ = blobs(n=40)
     model = LaplacianKModes(2, affinity="precomputed", bandwidth=2.0, normalize=False, init=X[:2])
     model.fit(sp.csr_matrix((40, 40)), features=X)
@@ -718,7 +719,7 @@ def test_rows_without_neighbours_ask_their_modes():
     assert (model.labels_ == Z.argmax(axis=1)).all()
 
 
-def test_bad_input():
+def test_errors():
     X, _ = blobs(n=30)
     with pytest.raises(ValueError, match=r"laplacian_weight.*n_neighbors.*bandwidth.*on_collapse"):
         LaplacianKModes(3, laplacian_weight=-1, n_neighbors=0, bandwidth=-2.0, on_collapse="weep").fit(X)
@@ -760,9 +761,9 @@ def test_bad_input():
     with pytest.raises(ValueError, match="features"):
         LaplacianKModes(3).fit(X, features=X)
     for seed in range(3):
-        with pytest.warns(RuntimeWarning, match="larger bandwidth"):
+        with pytest.warns(RuntimeWarning, match="Increase bandwidth"):
             LaplacianKModes(3, bandwidth=1e-9, random_state=seed).fit(X)
-    with pytest.warns(RuntimeWarning, match="larger bandwidth"):
+    with pytest.warns(RuntimeWarning, match="Increase bandwidth"):
         LaplacianKModes(
             2,
             laplacian_weight=0.0,
@@ -773,7 +774,7 @@ def test_bad_input():
         ).fit(X)
 
 
-def test_a_fit_that_is_refused_leaves_the_last_one():
+def test_a_failed_fit_keeps_the_previous_one():
     X, _ = blobs(n=60)
     for model in (LaplacianKModes(3, normalize=False, random_state=0), shoal.KMeans(3, random_state=0)):
         labels = model.fit(X).predict(X)
@@ -802,7 +803,7 @@ def test_command_line(tmp_path, capsys):
     assert main(["info", names[1]]) == 0
 
 
-def test_a_path_of_weights(tmp_path):
+def test_a_path_over_weights(tmp_path):
     X, _ = blobs(n=120)
     np.save(tmp_path / "rows.npy", X)
     given = {"weights": [1.0, 0.0, 40.0], "n_resamples": 2, "random_state": 1, "normalize": False}
@@ -836,7 +837,7 @@ def test_estimator_checks(estimator, check):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_path_finds_spectral_labels_once_a_resample(monkeypatch):
+def test_a_path_computes_spectral_labels_once_per_sample(monkeypatch):
     found, calls = shoal.kmodes_path.spectral_labels, []
 
     def counted(*given, **more):

@@ -1,4 +1,4 @@
-"""Measures of a clustering."""
+"""Metrics of a clustering."""
 
 import itertools
 
@@ -42,7 +42,7 @@ def test_purity():
     assert metrics.purity(["x", "y"], [0, 0]) == 0.5
 
 
-def test_scores_are_scikit_learns():
+def test_scores_equal_those_of_scikit_learn():
     rng = np.random.default_rng(2)
     true, pred = rng.integers(0, 4, 200), rng.integers(0, 6, 200)
     assert metrics.adjusted_rand_score(true, pred) == sklearn.metrics.adjusted_rand_score(true, pred)
@@ -56,11 +56,11 @@ def test_scores_are_scikit_learns():
 
 @pytest.mark.parametrize("score", [metrics.clustering_accuracy, metrics.purity])
 @pytest.mark.parametrize(("true", "pred"), [([], []), ([0, 1], [0]), ([[0, 1]], [[0, 1]])])
-def test_labels_that_do_not_belong_together(score, true, pred):
+def test_labels_of_different_lengths(score, true, pred):
     with pytest.raises(ValueError, match="must be 1-D, of the same length and not empty, got shapes"):
         score(true, pred)
 
 
-def test_those_of_scikit_learn_are_its_own():
+def test_metrics_of_scikit_learn_are_reexported():
     assert metrics.adjusted_rand_score is sklearn.metrics.adjusted_rand_score
     assert metrics.normalized_mutual_info_score is sklearn.metrics.normalized_mutual_info_score

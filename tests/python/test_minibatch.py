@@ -1,4 +1,4 @@
-"""Mini-batch k-means against a slow reference, and what it promises of batches, weights and merging."""
+"""Mini-batch k-means compared with a slow reference: batches, weights, stopping and merging."""
 
 import copy
 import pickle
@@ -12,7 +12,7 @@ import scipy.sparse
 import shoal
 from scipy.sparse import csr_array
 from shoal import MiniBatchKMeans
-from shoal.data import some_rows
+from shoal._rows.arrays import some_rows
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 PURE = {"reassignment_ratio": 0.0, "max_no_improvement": None}
@@ -25,7 +25,7 @@ def blobs(n, d, k, seed=0, dtype=np.float64, spread=0.3):
 
 
 def cut(X, lengths):
-    """Consecutive batches whose lengths repeat `lengths`."""
+    """Yield consecutive batches with the given lengths, repeated."""
     start, batches = 0, []
     while start < len(X):
         length = lengths[len(batches) % len(lengths)]
@@ -35,7 +35,7 @@ def cut(X, lengths):
 
 
 def same(one, other):
-    """Whether two estimators are in the same state, bit for bit."""
+    """Whether two estimators have bit-identical state."""
     return (
         (one.cluster_centers_ == other.cluster_centers_).all()
         and (one.counts_ == other.counts_).all()
@@ -88,8 +88,8 @@ def test_batches_of_one_row_are_online_gradient_descent():
     np.testing.assert_allclose(model.cluster_centers_, centers, rtol=1e-10)
 
 
-def test_a_whole_batch_is_labelled_before_centers_move():
-    # One after the other, the second row would go to the center that the first one moved.
+def test_a_whole_batch_is_labeled_before_centers_move():
+    # Row by row, the second row would go to the center that the first row moved.
     model = MiniBatchKMeans(2, init=[[0.0], [10.0]], **PURE).partial_fit([[4.9], [5.1]])
     assert model.counts_.tolist() == [2, 2]
     assert model.cluster_centers_.ravel().tolist() == [2.45, 7.55]
@@ -103,7 +103,7 @@ def test_ties_go_to_the_lower_index_and_centers_without_rows_stay():
 
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
-def test_scale_and_place_do_not_matter(scale, offset):
+def test_scaled_and_shifted_rows_give_scaled_and_shifted_centers(scale, offset):
     X = blobs(400, 3, 4)
     moved = (X + offset) * scale
     slow = minibatch_reference.Sculley(moved[:4])
@@ -114,7 +114,7 @@ def test_scale_and_place_do_not_matter(scale, offset):
     np.testing.assert_allclose(fast.cluster_centers_, slow.centers, rtol=1e-9)
 
 
-def test_the_history_says_what_batches_did():
+def test_the_history_describes_the_batches():
     X = blobs(1000, 3, 5)
     model = MiniBatchKMeans(5, batch_size=100, max_iter=2, random_state=3, **PURE)
     steps = list(model.iter_fit(X))
@@ -130,8 +130,8 @@ def test_the_history_says_what_batches_did():
     assert model.counts_.sum() == 2000 + 5
 
 
-def test_the_step_measures_the_batch_about_the_centers_before():
-    # The batch itself is not shown, but of zeros and ones the center tells how many were drawn.
+def test_the_objective_of_a_step_uses_the_centers_before_it():
+    # Rows are zeros and ones, so the center tells how many of each were drawn.
     zeros_and_ones = np.arange(200.0)[:, None] % 2
     model = MiniBatchKMeans(1, init=[[0.25]], batch_size=50, random_state=0, **PURE)
     step = next(model.iter_fit(zeros_and_ones))
@@ -152,7 +152,7 @@ def test_the_step_measures_the_batch_about_the_centers_before():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_labels_inertia_and_centers_belong_together(dtype):
+def test_labels_inertia_and_centers_are_consistent(dtype):
     X = blobs(3000, 4, 6, dtype=dtype)
     weights = np.random.default_rng(0).random(3000)
     model = MiniBatchKMeans(6, random_state=0, batch_size=200).fit(X, sample_weight=weights)
@@ -165,7 +165,7 @@ def test_labels_inertia_and_centers_belong_together(dtype):
     assert model.score(X, sample_weight=weights) == -model.inertia_
 
 
-def test_it_finds_clusters_that_lie_apart():
+def test_it_finds_separate_clusters():
     X = blobs(20_000, 4, 8, seed=1)
     best = shoal.KMeans(8, random_state=0, n_init=5).fit(X).inertia_
     model = MiniBatchKMeans(8, random_state=0).fit(X)
@@ -199,7 +199,7 @@ def test_a_loop_left_early_leaves_a_usable_estimator():
     assert (model.labels_ == model.predict(X[:70])).all(), "those of the batch"
 
 
-def test_a_batch_within_the_loop_ends_it():
+def test_partial_fit_within_the_loop_ends_it():
     X = blobs(2000, 3, 5)
     within, after = (MiniBatchKMeans(5, random_state=0, batch_size=100, **PURE) for _ in range(2))
     for step in within.iter_fit(X):
@@ -231,16 +231,16 @@ def test_a_fit_within_the_loop_ends_it():
     assert watched.n_steps_ == 2
 
 
-def test_one_batch_is_at_most_all_rows():
+def test_a_batch_has_at_most_all_rows():
     X = blobs(300, 3, 5)
     model = MiniBatchKMeans(5, batch_size=10**9, max_iter=4, random_state=0, **PURE).fit(X)
     assert (model.history_["batch_size"] == 300).all()
     assert model.n_steps_ == 4
 
 
-def test_every_row_is_as_likely_and_comes_again():
+def test_rows_are_drawn_uniformly_with_replacement():
     X = np.arange(50.0)[:, None]
-    # With one cluster, the center is the mean of the first center and everything drawn.
+    # With one cluster, the center is the mean of the initial center and all drawn rows.
     model = MiniBatchKMeans(1, init=[[0.0]], batch_size=50, max_iter=2000, random_state=0, **PURE).fit(X)
     assert model.counts_[0] == 100_001
     assert model.cluster_centers_[0, 0] == pytest.approx(24.5, abs=0.2)
@@ -287,7 +287,7 @@ def test_early_stopping():
     assert strict.n_steps_ > tolerant.n_steps_
 
 
-def test_the_smoothed_inertia_stops_as_the_rule_says():
+def test_the_smoothed_inertia_stops_by_the_documented_rule():
     X = blobs(3000, 3, 5)
     model = MiniBatchKMeans(5, random_state=1, batch_size=200, max_no_improvement=4).fit(X)
     inertia = model.history_["objective"] / 200
@@ -307,7 +307,7 @@ def test_the_smoothed_inertia_stops_as_the_rule_says():
 # ---------------------------------------------------------------- starving centers
 
 
-def test_starving_centers_begin_anew_at_rows_of_the_batch():
+def test_starving_centers_are_reassigned_to_rows_of_the_batch():
     X = blobs(1000, 2, 3, spread=0.1)
     init = np.vstack([X[:2], [[1e3, 1e3]]])
     pure = MiniBatchKMeans(3, init=init, reassignment_ratio=0.0).partial_fit(X)
@@ -318,21 +318,21 @@ def test_starving_centers_begin_anew_at_rows_of_the_batch():
     np.testing.assert_array_equal(model.counts_[:2], pure.counts_[:2])
 
 
-def test_at_most_half_of_a_batch_begins_anew():
+def test_at_most_half_of_a_batch_is_reassigned():
     X = blobs(100, 2, 3)
     init = np.vstack([X[:1], 1e3 + np.arange(18.0).reshape(9, 2)])
     model = MiniBatchKMeans(10, init=init, reassignment_ratio=1.0, random_state=0)
-    # So few rows that nobody looks yet.
+    # Too few rows for the first check.
     model.partial_fit(X[:99])
     assert (model.cluster_centers_[1:] >= 1e3).all()
     model.partial_fit(X[99:])
-    # A batch of one row has no half.
+    # Half of a batch of one row is no row.
     assert (model.cluster_centers_[1:] >= 1e3).all()
     model.partial_fit(X[:100])
     assert (model.cluster_centers_ < 1e3).all()
 
 
-def test_rows_without_weight_are_no_new_centers():
+def test_rows_without_weight_do_not_become_centers():
     X = blobs(200, 2, 3)
     weights = np.r_[np.ones(4), np.zeros(196)]
     init = np.vstack([X[:1], 1e3 + np.arange(18.0).reshape(9, 2)])
@@ -356,14 +356,14 @@ def test_fewer_distinct_rows_than_clusters():
 # ---------------------------------------------------------------- forgetting
 
 
-def test_half_life_weighs_what_came_before():
+def test_half_life_fades_older_rows():
     rng = np.random.default_rng(0)
     batches = [rng.normal(size=(n, 2)) for n in (30, 7, 100, 1, 55)]
     half_life = 40.0
     model = MiniBatchKMeans(1, init=[[9.0, 9.0]], half_life=half_life, **PURE)
     for batch in batches:
         model.partial_fit(batch)
-    # Directly: a row counts one half for every `half_life` rows that came in later batches.
+    # The definition: a row counts one half for every `half_life` rows in later batches.
     after = np.cumsum([len(batch) for batch in batches][::-1])[::-1] - [len(batch) for batch in batches]
     share = 0.5 ** (after / half_life)
     first = 0.5 ** (sum(map(len, batches)) / half_life)
@@ -385,12 +385,12 @@ def test_half_life_against_the_reference_with_clusters():
     np.testing.assert_allclose(fast.counts_, slow.counts, rtol=1e-11)
 
 
-def test_a_stream_that_drifts_is_followed_and_never_ends_in_nothing():
+def test_a_drifting_stream_is_followed_without_underflow():
     model = MiniBatchKMeans(2, init=[[0.0], [1e6]], half_life=1.0, **PURE)
     for t in range(3000):
         model.partial_fit(np.full((5, 1), t / 100))
     assert model.cluster_centers_[0, 0] == pytest.approx(29.99, abs=0.01)
-    # Its count is long below what a float can hold; it stays where it is, and takes rows again.
+    # The count of the center has underflowed. The center keeps its place and gets rows again.
     assert model.cluster_centers_[1, 0] == 1e6
     model.partial_fit([[1e6 + 2]])
     assert model.cluster_centers_[1, 0] == 1e6 + 2
@@ -399,7 +399,7 @@ def test_a_stream_that_drifts_is_followed_and_never_ends_in_nothing():
 # ---------------------------------------------------------------- partial_fit
 
 
-def test_a_first_batch_with_too_few_rows_is_kept():
+def test_rows_of_a_short_first_batch_are_kept():
     X = blobs(60, 3, 5)
     model = MiniBatchKMeans(20, random_state=0)
     for start in range(0, 18, 6):
@@ -413,7 +413,7 @@ def test_a_first_batch_with_too_few_rows_is_kept():
         model.partial_fit(X[:, :2])
 
 
-def test_rows_that_were_kept_keep_their_weights():
+def test_kept_rows_keep_their_weights():
     X = np.array([[0.0], [1.0], [10.0], [11.0]])
     model = MiniBatchKMeans(3, random_state=0, **PURE)
     model.partial_fit(X[:1], sample_weight=[3.0]).partial_fit(X[1:2])
@@ -432,7 +432,7 @@ def test_rows_that_were_kept_keep_their_weights():
     ],
 )
 @pytest.mark.parametrize("before", [2, 40])
-def test_a_refused_batch_leaves_the_state_untouched(bad, before):
+def test_an_invalid_batch_leaves_the_state_unchanged(bad, before):
     X = blobs(100, 3, 5)
     model = MiniBatchKMeans(5, random_state=0).partial_fit(X[:before])
     twin = copy.deepcopy(model)
@@ -448,7 +448,7 @@ def test_a_refused_batch_leaves_the_state_untouched(bad, before):
     assert same(model.partial_fit(X[before:]), twin.partial_fit(X[before:]))
 
 
-def test_partial_fit_goes_on_from_a_fit():
+def test_partial_fit_continues_a_fit():
     X = blobs(2000, 3, 5)
     model = MiniBatchKMeans(5, random_state=0, **PURE, max_iter=1).fit(X)
     slow = minibatch_reference.Sculley(model.cluster_centers_)
@@ -461,7 +461,7 @@ def test_partial_fit_goes_on_from_a_fit():
     assert len(model.history_) == steps
 
 
-def test_pickled_in_the_midst_it_goes_on_to_the_same_bits():
+def test_a_pickled_estimator_continues_with_identical_results():
     X = blobs(4000, 3, 8, dtype=np.float32)
     plain, pickled = (MiniBatchKMeans(8, random_state=5, half_life=500) for _ in range(2))
     for batch in cut(X, [3, 200, 77]):
@@ -475,7 +475,7 @@ def test_pickled_in_the_midst_it_goes_on_to_the_same_bits():
 
 
 @pytest.mark.parametrize("n_jobs", [2, 3, 5])
-def test_the_same_bits_for_every_number_of_threads(n_jobs, tmp_path):
+def test_threads_do_not_change_results(n_jobs, tmp_path):
     X = blobs(9000, 30, 40, dtype=np.float32)
     np.save(tmp_path / "rows.npy", X)
     given = {"random_state": 2, "batch_size": 3000, "max_iter": 3}
@@ -503,7 +503,7 @@ def test_small_types_are_computed_as_float32():
     assert stream.cluster_centers_.dtype == np.float32
 
 
-def test_what_is_kept_does_not_grow():
+def test_the_state_does_not_grow():
     X = blobs(20_000, 3, 5)
     model = MiniBatchKMeans(5, random_state=0).partial_fit(X[:100])
     size = len(pickle.dumps(model))
@@ -516,7 +516,7 @@ def test_what_is_kept_does_not_grow():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_states_of_two_parts_add_up(dtype):
+def test_merged_states_add_up(dtype):
     X = blobs(1000, 3, 5, dtype=dtype)
     parts = [MiniBatchKMeans(5, init=X[:5], **PURE).partial_fit(part) for part in (X[:400], X[400:])]
     one, other = parts
@@ -531,7 +531,7 @@ def test_states_of_two_parts_add_up(dtype):
     assert one.n_steps_ == 2
     one.partial_fit(X[:10])
     assert one.counts_.sum() == counts.sum() + 10
-    # Of fits too, and an estimator with itself.
+    # Fits can be merged too, and an estimator with itself.
     fitted = MiniBatchKMeans(5, random_state=0).fit(X)
     before = fitted.counts_.copy()
     fitted.merge(fitted)
@@ -540,7 +540,7 @@ def test_states_of_two_parts_add_up(dtype):
         _ = fitted.labels_
 
 
-def test_states_that_do_not_fit_are_refused():
+def test_states_that_cannot_be_merged():
     X = blobs(100, 3, 5)
     model = MiniBatchKMeans(5, random_state=0).partial_fit(X)
     kept = pickle.dumps(model)
@@ -565,7 +565,7 @@ def test_states_that_do_not_fit_are_refused():
     assert pickle.dumps(model) == kept
 
 
-# ---------------------------------------------------------------- bad input, files
+# ---------------------------------------------------------------- errors, files
 
 
 @pytest.mark.parametrize(
@@ -589,7 +589,7 @@ def test_states_that_do_not_fit_are_refused():
         ({"init": [[0.0, 0.0]]}, r"init must have shape \(2, 2\)"),
     ],
 )
-def test_parameters_that_are_refused(given, text):
+def test_invalid_parameters(given, text):
     X = blobs(50, 2, 2)
     model = MiniBatchKMeans(**{"n_clusters": 2, **given})
     for use in (model.fit, model.iter_fit, model.partial_fit):
@@ -604,7 +604,7 @@ def test_all_problems_are_listed_at_once():
         model.fit([[0.0]])
 
 
-def test_another_number_of_clusters_in_the_midst_is_refused():
+def test_n_clusters_cannot_change_between_batches():
     X = blobs(100, 3, 5)
     model = MiniBatchKMeans(5, random_state=0).partial_fit(X).set_params(n_clusters=4)
     with pytest.raises(ValueError, match="n_clusters=4 differs from the 5 centers"):
@@ -612,14 +612,14 @@ def test_another_number_of_clusters_in_the_midst_is_refused():
 
 
 @pytest.mark.parametrize("pickled", [False, True])
-def test_parameters_that_change_between_batches_count_from_then_on(pickled):
+def test_parameters_changed_between_batches_apply_from_then_on(pickled):
     X = np.arange(40.0)[:, None]
     model = MiniBatchKMeans(1, init=[[0.0]], **PURE).partial_fit(X)
     model.set_params(half_life=10.0, n_jobs=2)
     if pickled:
         model = pickle.loads(pickle.dumps(model))
     model.partial_fit(np.full((20, 1), 100.0))
-    # What came before counts a quarter: 40 rows and the first center.
+    # The earlier rows count one quarter: 40 rows and the initial center.
     share = 0.25 * 41
     assert model.counts_[0] == pytest.approx(share + 20, rel=1e-12)
     middle = (0.25 * X.sum() + 20 * 100) / (share + 20)
@@ -627,7 +627,7 @@ def test_parameters_that_change_between_batches_count_from_then_on(pickled):
 
 
 @pytest.mark.parametrize("pickled", [False, True])
-def test_another_number_of_clusters_while_the_first_rows_wait(pickled):
+def test_n_clusters_can_change_before_the_first_centers(pickled):
     X = blobs(30, 2, 3)
     model = MiniBatchKMeans(8, random_state=0).partial_fit(X[:5]).set_params(n_clusters=12)
     if pickled:
@@ -646,7 +646,7 @@ def test_merging_checks_parameters_too():
         model.merge(MiniBatchKMeans(2, random_state=0).partial_fit(X))
 
 
-def test_rows_that_are_not_finite_are_named_by_where_they_lie():
+def test_non_finite_rows_are_named_by_position():
     X = blobs(500, 3, 2)
     X[321, 1] = np.nan
     with pytest.raises(ValueError, match="row 321, column 1"):
@@ -671,7 +671,7 @@ def test_saved_and_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("Estimator", [shoal.KMeans, MiniBatchKMeans, shoal.NestedMiniBatchKMeans])
-def test_what_has_no_centers_is_not_saved(Estimator, tmp_path):
+def test_an_estimator_without_centers_cannot_be_saved(Estimator, tmp_path):
     models = [Estimator(4)]
     if Estimator is not shoal.KMeans:
         models.append(Estimator(4).partial_fit([[0.0], [1.0]]))
@@ -714,24 +714,24 @@ def test_init_by_a_callable():
     assert same(stream, given)
 
 
-def test_seeding_looks_at_a_sample_only():
+def test_seeding_uses_a_sample():
     X = blobs(100_000, 2, 4, dtype=np.float32)
     model = MiniBatchKMeans(4, random_state=0).fit(X)
     assert model.init_ == "k-means++ on 3072 sampled rows"
 
 
-def test_no_warning_in_the_usual_case():
+def test_usual_fits_do_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         MiniBatchKMeans(4, random_state=0).fit(blobs(500, 3, 4))
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_weights_count_where_the_starts_of_a_callable_are_compared(kind):
+def test_starts_of_a_callable_are_compared_with_weights(kind):
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(size=(100, 2)), rng.normal(size=(9900, 2)) + 100]).astype("f4")
     weights = np.r_[np.ones(100), np.zeros(9900)]
-    # The first start suits the rows that count, the second one all others.
+    # The first start suits the rows with weight, the second one all others.
     starts = [[[0, 0], [1, 1]], [[100, 100], [101, 101]]]
 
     def choose(X, k, random_state):
@@ -744,7 +744,7 @@ def test_weights_count_where_the_starts_of_a_callable_are_compared(kind):
         assert (model.fit(X, sample_weight=weights).cluster_centers_ < 50).all()
 
 
-def test_the_rows_that_starts_are_compared_on_stay_sparse():
+def test_the_sample_for_comparing_starts_stays_sparse():
     X = scipy.sparse.random_array((50_000, 40), density=0.05, format="csr", rng=np.random.default_rng(0))
     picked = np.array([0, 5, 16_383, 16_384, 49_999])
     some = some_rows(shoal.open(X)._source, picked)

@@ -1,4 +1,4 @@
-"""Nested mini-batch k-means against its specification, and what its users may rely on."""
+"""Nested mini-batch k-means: compared with a reference, plus bounds, streams and errors."""
 
 import pickle
 import warnings
@@ -32,7 +32,7 @@ def blobs(n, d, seed, dtype=np.float64, k=12):
         (300, 3, 6, 1000, 5.0),
     ],
 )
-def test_trajectory_is_that_of_the_specification(n, d, k, batch, rho, weighted, bounds):
+def test_rounds_equal_the_reference(n, d, k, batch, rho, weighted, bounds):
     X = blobs(n, d, n + d)
     weights = np.random.default_rng(3).choice([0.5, 1.0, 2.0, 0.0], size=n) if weighted else None
     init = X[np.random.default_rng(1).permutation(min(n, max(batch, k)))[:k]]
@@ -46,13 +46,13 @@ def test_trajectory_is_that_of_the_specification(n, d, k, batch, rho, weighted, 
             assert step.objective == pytest.approx(truth.objective, rel=1e-9)
             np.testing.assert_allclose(model.cluster_centers_, truth.centers, rtol=1e-9, atol=1e-9)
             steps.append(step)
-    # Sums that are made afresh may move a center by its last bit: one more round finds that nothing changes.
+    # Recomputed sums can move a center by its last bit, which takes one more round.
     assert len(steps) == len(expected) or model.history_[-1]["n_changed"] == 0
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_it_ends_in_a_fixed_point_of_lloyd(dtype, shuffle):
+def test_it_ends_at_a_fixed_point_of_lloyd(dtype, shuffle):
     X = np.clip(blobs(6000, 6, 4) * 8 + 100, 0, 255).astype(dtype)
     model = NestedMiniBatchKMeans(9, batch_size=200, shuffle=shuffle, random_state=5).fit(X)
     assert model.stop_reason_ == "labels-stable"
@@ -76,7 +76,7 @@ def test_it_ends_in_a_fixed_point_of_lloyd(dtype, shuffle):
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_threads_sources_and_bounds_do_not_matter(dtype, weighted, tmp_path):
+def test_threads_sources_and_bounds_do_not_change_results(dtype, weighted, tmp_path):
     X = np.clip(blobs(20_011, 17, 1) * 8 + 100, 0, 255).astype(dtype)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X)) if weighted else None
     path = tmp_path / "rows.npy"
@@ -116,7 +116,7 @@ def test_energies_are_those_of_lloyd():
     X = blobs(8000, 8, 2, k=20)
     seeds = range(8)
     with warnings.catch_warnings():
-        # A cluster that loses its rows keeps its place.
+        # A cluster that loses its rows keeps its center.
         warnings.simplefilter("ignore", ConvergenceWarning)
         ours = [NestedMiniBatchKMeans(20, batch_size=400, random_state=s).fit(X).inertia_ for s in seeds]
     theirs = [KMeans(20, init="random", n_init=1, tol=0.0, random_state=s).fit(X).inertia_ for s in seeds]
@@ -130,7 +130,7 @@ def test_the_draws_depend_on_the_seed():
     assert (first[0].cluster_centers_ != first[2].cluster_centers_).any()
 
 
-def test_limits_end_a_run_and_labels_are_of_all_rows():
+def test_limits_end_a_run_and_labels_cover_all_rows():
     X = blobs(3000, 3, 2)
     model = NestedMiniBatchKMeans(5, batch_size=50, max_iter=3, random_state=0).fit(X)
     assert (model.n_iter_, model.stop_reason_, len(model.labels_)) == (3, "max-iter", 3000)
@@ -143,7 +143,7 @@ def test_limits_end_a_run_and_labels_are_of_all_rows():
     assert loose.n_iter_ < tight.n_iter_
 
 
-def test_bounds_say_what_memory_left_of_them():
+def test_the_bounds_that_fit_into_memory_are_reported():
     X = blobs(6000, 20, 2, np.float32)
     given = {"batch_size": 500, "bounds": "elkan", "random_state": 0}
     found = {}
@@ -160,12 +160,12 @@ def test_bounds_say_what_memory_left_of_them():
 
 
 @pytest.mark.parametrize("bounds", ["elkan", "yinyang", "hamerly", "none"])
-def test_bounds_of_few_centers_are_called_what_was_asked_for(bounds):
+def test_bounds_of_few_centers_keep_the_requested_name(bounds):
     model = NestedMiniBatchKMeans(3, batch_size=100, bounds=bounds, random_state=0).fit(blobs(2000, 3, 2))
     assert model.bounds_ == bounds
 
 
-def test_labels_only_if_wanted():
+def test_compute_labels():
     X = blobs(3000, 3, 2)
     model = NestedMiniBatchKMeans(5, batch_size=50, compute_labels=False, random_state=0).fit(X)
     with pytest.raises(AttributeError, match="Use predict"):
@@ -176,7 +176,7 @@ def test_labels_only_if_wanted():
     assert (model.fit_predict(X) == whole.labels_).all()
 
 
-def test_too_small_a_batch_is_raised_with_a_warning():
+def test_a_small_batch_size_is_raised_with_a_warning():
     X = blobs(3000, 3, 2)
     with pytest.warns(
         RuntimeWarning, match="batch_size=5 is below n_clusters=20: the first batch has 200 rows"
@@ -189,7 +189,7 @@ def test_too_small_a_batch_is_raised_with_a_warning():
     assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # It is said once.
+        # The warning comes once.
         pickle.loads(pickle.dumps(stream.partial_fit(X[1000:]))).partial_fit(X)
         NestedMiniBatchKMeans(20, bounds_memory=0, random_state=0).fit(X)
         NestedMiniBatchKMeans(20, bounds_memory=0, bounds="none", random_state=0).fit(X)
@@ -246,7 +246,7 @@ def test_saved_and_loaded(tmp_path):
 
 
 class TestPartialFit:
-    def test_pieces_and_pickles(self):
+    def test_streams_and_pickles(self):
         X = blobs(5000, 4, 6)
         through, kept = (
             NestedMiniBatchKMeans(8, init="k-means++", batch_size=100, random_state=1) for _ in range(2)
@@ -261,7 +261,7 @@ class TestPartialFit:
         assert through.counts_.sum() == through.rows_used_ > 2500
         assert through.score(X) > 1.2 * KMeans(8, n_init=3, random_state=0).fit(X).score(X)
 
-    def test_threads_do_not_matter(self):
+    def test_threads_do_not_change_results(self):
         X = blobs(9000, 12, 6, np.float32)
         found = set()
         for n_jobs in (1, 2, 4):
@@ -271,7 +271,7 @@ class TestPartialFit:
             found.add(model.cluster_centers_.tobytes())
         assert len(found) == 1
 
-    def test_the_first_rows_wait_for_enough(self):
+    def test_rows_are_kept_until_there_are_enough(self):
         model = NestedMiniBatchKMeans(5, random_state=0)
         model.partial_fit([[0.0], [1.0]])
         assert not hasattr(model, "cluster_centers_")
@@ -279,7 +279,7 @@ class TestPartialFit:
         model.partial_fit([[2.0], [3.0], [4.0], [5.0]])
         assert len(model.cluster_centers_) == 5
 
-    def test_rows_beyond_the_buffer_retire(self):
+    def test_rows_beyond_the_buffer_are_retired(self):
         X = blobs(5000, 4, 6)
         model = NestedMiniBatchKMeans(8, batch_size=100, buffer_memory=1000 * 32, random_state=1)
         for piece in np.array_split(X, 9):
@@ -288,7 +288,7 @@ class TestPartialFit:
         assert model.rows_retired_ >= 4000
         assert model.counts_.sum() == model.rows_used_ + model.rows_retired_
 
-    def test_it_goes_on_from_a_fit(self, tmp_path):
+    def test_partial_fit_continues_a_fit(self, tmp_path):
         X = blobs(3000, 4, 6)
         model = NestedMiniBatchKMeans(8, batch_size=100, random_state=1).fit(X[:2000])
         counts = model.counts_.sum()
@@ -300,7 +300,7 @@ class TestPartialFit:
             assert 500 < each.rows_used_ <= 1000
             assert each.cluster_centers_.tobytes() == models[0].cluster_centers_.tobytes()
 
-    def test_parameters_that_change_count_from_then_on(self):
+    def test_parameters_changed_between_batches_apply_from_then_on(self):
         X = blobs(5000, 4, 6)
         live, pickled, unchanged = (
             NestedMiniBatchKMeans(8, batch_size=100, buffer_memory=1000 * 32, random_state=1)
@@ -326,7 +326,7 @@ class TestPartialFit:
         model.partial_fit(X[:1000], sample_weight=weights[:1000]).partial_fit(X[1000:])
         assert model.counts_.sum() == weights[:1000].sum() + 1000
 
-    def test_refused_batches_leave_the_state_as_it_was(self):
+    def test_invalid_batches_leave_the_state_unchanged(self):
         X = blobs(500, 4, 6)
         model = NestedMiniBatchKMeans(8, batch_size=100, random_state=1).partial_fit(X)
         before = pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_))

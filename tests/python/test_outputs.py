@@ -1,4 +1,4 @@
-"""Files that are written: what their names say, whole or not at all, refused before any work."""
+"""Output files: formats by suffix, atomic replacement, and checks before any work."""
 
 import os
 import subprocess
@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import shoal
-from shoal import _outputs, cli
-from shoal._files import check_place
+from shoal import cli
+from shoal._common import outputs as _outputs
+from shoal._common.files import check_place
 from shoal.callbacks import Checkpoint
 
 pytest.importorskip("pyarrow")
@@ -20,7 +21,7 @@ MODEL = shoal.KMeans(7, random_state=0).fit(X)
 LABELS = MODEL.predict(X)
 DISTANCES = np.linalg.norm(X.astype("f8") - MODEL.cluster_centers_[LABELS].astype("f8"), axis=1)
 
-#: Reads a file of one value a row.
+#: Readers of files with one value per row.
 READERS = {
     ".npy": lambda path, column: np.load(path),
     ".csv": lambda path, column: pd.read_csv(path)[column].to_numpy(),
@@ -34,7 +35,7 @@ def names(folder):
 
 
 @pytest.mark.parametrize("suffix", READERS)
-def test_a_file_is_what_its_suffix_says(suffix, tmp_path, monkeypatch):
+def test_the_suffix_selects_the_format(suffix, tmp_path, monkeypatch):
     monkeypatch.setattr(_outputs, "GROUP_ROWS", 700)
     monkeypatch.setattr(_outputs, "TEXT_ROWS", 64)
     out, distances = tmp_path / f"l{suffix}", tmp_path / f"d{suffix.upper()}"
@@ -53,7 +54,7 @@ def test_a_file_is_what_its_suffix_says(suffix, tmp_path, monkeypatch):
     assert names(tmp_path) == sorted([out.name, distances.name])
 
 
-def test_parquet_comes_in_row_groups_of_its_types(tmp_path, monkeypatch):
+def test_parquet_files_have_row_groups_and_types(tmp_path, monkeypatch):
     from pyarrow import parquet
 
     monkeypatch.setattr(_outputs, "GROUP_ROWS", 700)
@@ -67,7 +68,7 @@ def test_parquet_comes_in_row_groups_of_its_types(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", READERS)
-def test_a_pass_that_fails_leaves_an_older_file(suffix, tmp_path):
+def test_a_failed_pass_keeps_the_old_file(suffix, tmp_path):
     def broken():
         yield X[:100]
         raise RuntimeError("no more")
@@ -81,7 +82,7 @@ def test_a_pass_that_fails_leaves_an_older_file(suffix, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["l.foo", "l", "l.npz", "l.json", "l.npy.gz"])
-def test_another_suffix_is_refused_before_a_row_is_read(name, tmp_path):
+def test_unknown_suffixes_are_refused_before_reading(name, tmp_path):
     rows = iter([X])
     text = r"{} must be a file that ends in \.npy, \.csv, \.txt or \.parquet, got .*" + name
     with pytest.raises(ValueError, match=text.format("out")):
@@ -93,7 +94,7 @@ def test_another_suffix_is_refused_before_a_row_is_read(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["m.npy", "m.parquet", "m.csv", "m.json", "m.pkl"])
-def test_models_have_no_suffix_of_other_files(name, tmp_path):
+def test_models_cannot_have_the_suffix_of_another_format(name, tmp_path):
     text = rf"path must be a file that ends in \.safetensors, got .*{name}"
     coreset = shoal.StreamingCoreset(10, random_state=0).partial_fit(X)
     for save in (MODEL.save, coreset.save):
@@ -106,7 +107,7 @@ def test_models_have_no_suffix_of_other_files(name, tmp_path):
     assert names(tmp_path) == []
 
 
-def test_labels_are_not_written_among_the_parts_that_are_read(tmp_path):
+def test_labels_cannot_replace_files_that_are_read(tmp_path):
     pd.DataFrame({"a": X[:, 0], "b": X[:, 1]}).to_parquet(tmp_path / "a.parquet")
     model = shoal.KMeans(2, random_state=0).fit(tmp_path)
     with pytest.raises(ValueError, match="lies in the folder that is read"):
@@ -115,7 +116,7 @@ def test_labels_are_not_written_among_the_parts_that_are_read(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that takes no files")
-def test_a_folder_that_takes_no_files_is_found_out_before_any_work(tmp_path, capsys, monkeypatch):
+def test_an_unwritable_folder_fails_before_any_work(tmp_path, capsys, monkeypatch):
     np.save(tmp_path / "rows.npy", X)
     with pytest.raises(OSError, match="/proc/x"):
         check_place("/proc/x")
@@ -124,13 +125,13 @@ def test_a_folder_that_takes_no_files_is_found_out_before_any_work(tmp_path, cap
     for option, name in (("-o", "/proc/x"), ("--labels", "/proc/x.csv"), ("--checkpoint", "/proc/x")):
         assert cli.main([*fit, option, name]) == 1
         assert f"shoal: error: {name}: cannot be written: " in capsys.readouterr().err
-    # A name that is too long, too.
+    # So does a name that is too long.
     long = str(tmp_path / f"{'x' * 300}.npy")
     assert cli.main([*fit, "--labels", long]) == 1
     assert "too long" in capsys.readouterr().err
 
 
-def test_the_command_line_writes_what_names_say(tmp_path, capsys):
+def test_the_command_line_selects_formats_by_suffix(tmp_path, capsys):
     np.save(tmp_path / "rows.npy", X)
     rows, model = str(tmp_path / "rows.npy"), str(tmp_path / "m.safetensors")
     for suffix, read in READERS.items():
@@ -148,7 +149,7 @@ def test_the_command_line_writes_what_names_say(tmp_path, capsys):
     capsys.readouterr()
 
 
-def test_the_command_line_refuses_other_names_before_any_work(tmp_path, capsys, monkeypatch):
+def test_the_command_line_refuses_other_suffixes_before_any_work(tmp_path, capsys, monkeypatch):
     np.save(tmp_path / "rows.npy", X)
     rows, model = str(tmp_path / "rows.npy"), str(tmp_path / "m.safetensors")
     MODEL.save(model)
@@ -173,17 +174,17 @@ def test_the_command_line_refuses_other_names_before_any_work(tmp_path, capsys, 
         assert names(tmp_path) == before
 
 
-# ---------------------------------------------------------------- names that are no text
+# ---------------------------------------------------------------- names that are not UTF-8
 
 
 def text(name):
-    """The text that stands for a name that is none."""
+    """Return the form in which an error message shows a name that is not UTF-8."""
     return os.fsdecode(name)
 
 
 @pytest.fixture
 def odd(tmp_path):
-    """A folder, and a file in it, whose names are not UTF-8."""
+    """A folder and a file whose names are not UTF-8."""
     folder = tmp_path / text(b"f\xff")
     try:
         folder.mkdir()
@@ -193,7 +194,7 @@ def odd(tmp_path):
     return folder
 
 
-def test_any_name_in_python(odd):
+def test_names_that_are_not_utf_8_in_python(odd):
     import h5py
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -238,7 +239,7 @@ def test_any_name_in_python(odd):
             assert sum(block.shape[0] for block in source.blocks()) == 3000
 
 
-def test_errors_name_such_a_file(odd):
+def test_errors_name_a_file_that_is_not_utf_8(odd):
     none, bad = odd / text(b"none\xff.npy"), odd / text(b"bad\xff.npy")
     with pytest.raises(FileNotFoundError) as missing:
         shoal.KMeans(2).fit(none)
@@ -255,7 +256,7 @@ def test_errors_name_such_a_file(odd):
 
 
 def shoal_program(*args, **how):
-    """The command line as a process of its own, whose output is text, strictly."""
+    """Run the command line in a process of its own with strict text output."""
     return subprocess.run(
         [sys.executable, "-m", "shoal", *args],
         check=False,
@@ -265,12 +266,12 @@ def shoal_program(*args, **how):
     )
 
 
-def test_any_name_on_the_command_line(odd):
+def test_names_that_are_not_utf_8_on_the_command_line(odd):
     rows, model = odd / text(b"r\xfe.npy"), odd / text(b"m\xff.safetensors")
     labels = odd / text(b"l\xff.csv")
     done = shoal_program("fit", rows, "-k", "7", "-o", model, "--labels", labels, capture_output=True)
     assert done.returncode == 0, done.stderr
-    # As it is, though it is no text.
+    # The bytes of the name are printed unchanged.
     assert os.fsencode(rows) in done.stdout
     assert len(pd.read_csv(labels)) == 3000
     done = shoal_program("info", rows, "--json", capture_output=True)
@@ -284,7 +285,7 @@ def test_any_name_on_the_command_line(odd):
 
 @pytest.mark.skipif(os.name != "posix", reason="closes file descriptors")
 @pytest.mark.parametrize("verb", ["fit", "info"])
-def test_a_closed_standard_output_is_an_error_before_any_work(verb, tmp_path):
+def test_a_closed_standard_output_fails_before_any_work(verb, tmp_path):
     np.save(tmp_path / "rows.npy", X)
     more = ["-k", "3", "-o", str(tmp_path / "m.safetensors")] if verb == "fit" else []
     done = shoal_program(

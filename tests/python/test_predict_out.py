@@ -1,4 +1,4 @@
-"""Labels and distances into arrays and files, block by block."""
+"""Labels and distances written block by block to arrays and files."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import shoal
-from shoal._outputs import Mapped
+from shoal._common.outputs import Mapped
 
 X = np.random.default_rng(2).normal(size=(3000, 4)).astype("f4")
 MODEL = shoal.KMeans(7, random_state=0).fit(X)
@@ -44,7 +44,7 @@ def test_into_arrays(rows):
 
 
 def test_into_files(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr("shoal._results.PART_ROWS", 999)
+    monkeypatch.setattr("shoal._fit.results.PART_ROWS", 999)
     (tmp_path / "labels.npy").write_bytes(b"older")
     found = MODEL.predict(rows, out=tmp_path / "labels.npy", distances=str(tmp_path / "distances.npy"))
     np.testing.assert_array_equal(found, LABELS)
@@ -55,7 +55,7 @@ def test_into_files(rows, tmp_path, monkeypatch):
     np.testing.assert_allclose(np.load(tmp_path / "distances.npy"), DISTANCES, rtol=1e-12)
 
 
-def test_results_that_would_change_what_is_read_are_refused():
+def test_outputs_that_share_memory_with_the_rows_are_refused():
     rows = np.zeros((4, 4), dtype="f8")
     out = rows.reshape(-1).view("i4")[:4]
     with pytest.raises(ValueError, match="out shares memory with X"):
@@ -66,11 +66,11 @@ def test_results_that_would_change_what_is_read_are_refused():
     with pytest.raises(ValueError, match="distances shares memory with out"):
         MODEL.predict(np.ones((4, 4)), out=both.view("i4")[:4], distances=both[:4])
     assert not rows.any()
-    # Side by side in one array is something else.
+    # Different parts of one array do not overlap.
     MODEL.predict(np.zeros((4, 4)), out=both.view("i4")[:4], distances=both[4:])
 
 
-def test_one_of_the_two(rows):
+def test_labels_or_distances_alone(rows):
     distances = np.empty(3000)
     np.testing.assert_array_equal(MODEL.predict(rows, distances=distances), LABELS)
     np.testing.assert_allclose(distances, DISTANCES, rtol=1e-12)
@@ -104,20 +104,20 @@ def test_cosine():
         ("distances", ".", ValueError, "distances must be a file that ends in"),
     ],
 )
-def test_refusals(name, given, kind, message, tmp_path, monkeypatch):
+def test_errors(name, given, kind, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.npy").mkdir()
     with pytest.raises(kind, match=message):
         MODEL.predict(X, **{name: given})
     if "X has 3000" not in message:
-        # Before a row is read.
+        # Errors are raised before a row is read.
         untouched = blocks()
         with pytest.raises(kind, match=message):
             MODEL.predict(untouched, **{name: given})
         assert len(list(untouched)) == 11
 
 
-def test_a_stream_of_another_length_is_told(tmp_path):
+def test_a_stream_of_another_length_is_an_error(tmp_path):
     for n, more in ((2000, "more"), (4000, "3000")):
         with pytest.raises(ValueError, match=f"out has {n} values, X has {more} rows"):
             MODEL.predict(blocks(), out=np.empty(n, "i4"))
@@ -125,7 +125,7 @@ def test_a_stream_of_another_length_is_told(tmp_path):
         MODEL.predict(X, out=tmp_path / "x.npy", distances=str(tmp_path / "x.npy"))
 
 
-def test_nothing_is_left_of_a_failure(tmp_path):
+def test_a_failure_leaves_no_files(tmp_path):
     def broken():
         yield X
         raise RuntimeError("broken")
@@ -140,8 +140,8 @@ def test_nothing_is_left_of_a_failure(tmp_path):
 
 @pytest.mark.parametrize("kind", ["array", "path", "slice", "iterator", "callable"])
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_errors_name_the_row_of_all_rows(kind, metric, tmp_path, monkeypatch):
-    monkeypatch.setattr("shoal._results.PART_ROWS", 1000)
+def test_errors_count_rows_over_all_blocks(kind, metric, tmp_path, monkeypatch):
+    monkeypatch.setattr("shoal._fit.results.PART_ROWS", 1000)
     bad = X.copy()
     bad[2500, 1] = np.nan
     np.save(tmp_path / "rows.npy", bad)
@@ -162,7 +162,7 @@ def test_errors_name_the_row_of_all_rows(kind, metric, tmp_path, monkeypatch):
             model.predict(rows(), **to)
 
 
-def test_errors_name_the_row_in_parts_of_their_real_size():
+def test_errors_count_rows_over_blocks_of_the_default_size():
     rows = np.zeros(((1 << 20) + 10, 1), "f4")
     rows[(1 << 20) + 7] = np.inf
     model = shoal.KMeans(1).fit(rows[:5])
@@ -170,7 +170,7 @@ def test_errors_name_the_row_in_parts_of_their_real_size():
         model.predict(rows, out=np.empty(len(rows), "i4"))
 
 
-def test_bad_centers_are_named_by_their_own_row():
+def test_invalid_centers_are_named_by_row():
     model = shoal.KMeans(7, random_state=0).fit(X)
     model.cluster_centers_[3, 2] = np.nan
     with pytest.raises(ValueError, match="centers holds NaN at row 3, column 2"):
@@ -179,7 +179,7 @@ def test_bad_centers_are_named_by_their_own_row():
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
-    """The rows as x.npy in a folder that is the working one."""
+    """Rows in the file x.npy in the working folder."""
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", X)
     return tmp_path
@@ -197,7 +197,7 @@ def elsewhere(tmp_path, monkeypatch):
         lambda: shoal.open(np.load("x.npy", mmap_mode="r")).slice(5, 100),
     ],
 )
-def test_the_file_that_is_read_is_not_replaced(elsewhere, read, argument):
+def test_the_input_file_is_not_replaced(elsewhere, read, argument):
     before = (elsewhere / "x.npy").read_bytes()
     (elsewhere / "link.npy").symlink_to("x.npy")
     (elsewhere / "hard.npy").hardlink_to("x.npy")
@@ -212,7 +212,7 @@ def test_the_file_that_is_read_is_not_replaced(elsewhere, read, argument):
     assert len(np.load("other.npy")) == n
 
 
-def test_the_file_is_known_wherever_one_works(elsewhere, monkeypatch):
+def test_the_input_file_is_recognized_from_any_working_folder(elsewhere, monkeypatch):
     source = shoal.open("x.npy")
     (elsewhere / "there").mkdir()
     monkeypatch.chdir("there")
@@ -221,7 +221,7 @@ def test_the_file_is_known_wherever_one_works(elsewhere, monkeypatch):
     assert len(MODEL.predict(source, out="x.npy")) == len(X)
 
 
-def test_parts_of_a_folder_that_is_read_are_not_replaced(elsewhere):
+def test_files_of_an_input_folder_are_not_replaced(elsewhere):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     (elsewhere / "rows").mkdir()
     parquet.write_table(arrow.table({c: X[:, i] for i, c in enumerate("abcd")}), "rows/0.parquet")
@@ -230,12 +230,12 @@ def test_parts_of_a_folder_that_is_read_are_not_replaced(elsewhere):
     with pytest.raises(ValueError, match=r"out='rows/0\.parquet' lies in the folder that is read"):
         model.predict("rows", out="rows/0.parquet")
     assert (elsewhere / "rows" / "0.parquet").read_bytes() == before
-    # Twice: the second time it is there.
+    # Twice, because the file exists the second time.
     for _ in range(2):
         np.testing.assert_array_equal(model.predict("rows", out="rows/labels.npy"), model.labels_)
 
 
-def test_results_do_not_replace_each_other(elsewhere):
+def test_outputs_do_not_replace_each_other(elsewhere):
     (elsewhere / "link.npy").symlink_to("y.npy")
     np.save("y.npy", np.empty(3000))
     mapped = np.load("y.npy", mmap_mode="r+")
@@ -284,7 +284,7 @@ def test_memory_is_bounded(tmp_path):
     assert grown < 40, grown
 
 
-def test_of_two_files_both_are_replaced_or_none(tmp_path, monkeypatch):
+def test_two_files_are_replaced_together(tmp_path, monkeypatch):
     for suffix in (".npy", ".csv"):
         names = tmp_path / f"labels{suffix}", tmp_path / f"distances{suffix}"
         for name in names:
@@ -307,7 +307,7 @@ def test_of_two_files_both_are_replaced_or_none(tmp_path, monkeypatch):
         assert sorted(path.suffix for path in tmp_path.glob(f"*{suffix}")) == [suffix] * 2
 
 
-def test_a_mapped_result_names_its_output(tmp_path):
+def test_errors_of_a_mapped_result_name_its_file(tmp_path):
     out = Mapped(tmp_path / "labels.csv", np.int32)
     out._file.close()
     out._file = SimpleNamespace(write=refuse)

@@ -1,4 +1,4 @@
-"""Every sweep against the textbook: shapes, weights, metrics, storage types, memory layouts."""
+"""Every sweep of k-means compared with a textbook implementation, for all types, weights and metrics."""
 
 import tempfile
 from pathlib import Path
@@ -13,12 +13,12 @@ from shoal import KMeans
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
-#: Relative rounding of one distance, generously, in units of the compute type's epsilon.
+#: Upper bound of the relative rounding error of a distance, in units of the compute type's epsilon.
 SLACK = {"float32": 1e-5, "float64": 1e-12}
 
 
 def follow(X, init, weights=None, metric="euclidean", max_iter=10, tol=0.0):
-    """Hold every sweep of a fit against the textbook, each from the centers that shoal had before it."""
+    """Compare every sweep of a fit with the reference, starting from the centers before the sweep."""
     model = KMeans(len(init), init=init, n_init=1, metric=metric, max_iter=max_iter, tol=tol)
     rows = reference.normalized(X) if metric == "cosine" else np.asarray(X, dtype=np.float64)
     run = model.iter_fit(X, sample_weight=weights)
@@ -31,7 +31,7 @@ def follow(X, init, weights=None, metric="euclidean", max_iter=10, tol=0.0):
             start = np.asarray(init).astype(compute).astype(np.float64)
             if metric == "cosine":
                 start = reference.normalized(start)
-            # shoal measures distances from a point amid the centers: what cancels is their spread only.
+            # shoal measures distances from a point near the centers, so only the spread of the rows cancels.
             scale = np.square(rows - rows.mean(axis=0)).sum(axis=1).max()
             threshold = tol * rows.var(axis=0).mean()
         labels = reference.nearest(rows, start)[0] if last is None else last
@@ -59,7 +59,7 @@ def follow(X, init, weights=None, metric="euclidean", max_iter=10, tol=0.0):
         assert (mine - d.min(axis=1) <= slack * scale).all(), "a center is nearer than the label says"
         clear = reference.nearest(rows, new)[2] * d.min(axis=1) > 10 * slack * scale
         assert (now == d.argmin(axis=1))[clear].all()
-        # Against the labels of the sweep before.
+        # Compare with the labels of the previous sweep.
         if before is not None:
             assert step.n_changed == (last != before).sum()
         if step.stop_reason == "tolerance":
@@ -117,7 +117,7 @@ def test_tiny_and_huge_values(scale, dtype):
 def test_far_from_the_origin(dtype):
     X = random_rows(500, 6, dtype, seed=0, offset=1e4)
     model = follow(X, X[:9])
-    # Nothing is lost: the same as about the origin, to the rounding of the rows themselves.
+    # The same result as around the origin, up to the rounding of the rows.
     near = X.astype(np.float64) - 1e4
     other = reference.lloyd(near, near[:9], tol=0.0, max_iter=10)
     assert model.inertia_ == pytest.approx(other.inertia, rel=1e-3 if dtype == np.float32 else 1e-9)
@@ -151,8 +151,8 @@ def test_fewer_rows_than_clusters_are_refused():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_empty_clusters_get_the_farthest_rows(dtype):
-    # The two farthest rows are 6 (alone) and, of three at equal distance, the first.
+def test_empty_clusters_move_to_the_farthest_rows(dtype):
+    # The two farthest rows are row 6 and the first of three rows at equal distance.
     X = np.array([[0], [1], [-3], [-3], [3], [0], [9]], dtype=dtype)
     init = np.array([[0], [100], [200], [300]], dtype=dtype)
     model = KMeans(4, init=init, tol=0.0, max_iter=1).fit(X)
@@ -179,7 +179,7 @@ def test_whole_fits(seed, tol, metric):
     X = rng.normal(size=(n, d)) + (3.0 if metric == "cosine" and d == 1 else 0.0)
     weights = rng.uniform(0.5, 2.0, size=n) if seed % 2 else None
     if metric == "cosine" and d == 1:
-        # All rows are one point on the sphere.
+        # All rows are one point on the unit sphere.
         X = np.abs(X) + 1.0
         k = 1
     expected = reference.lloyd(X, X[:k], weights, tol=tol, metric=metric)
@@ -199,11 +199,11 @@ def test_cosine_is_euclidean_on_normalised_rows(dtype):
     model = KMeans(8, init=X[:8], metric="cosine", tol=0.0).fit(X)
     close = 1e-5 if dtype == np.float32 else 1e-12
     np.testing.assert_allclose(np.linalg.norm(model.cluster_centers_, axis=1), 1.0, rtol=close)
-    # The nearest center is that of the largest product.
+    # The nearest center is the center with the largest dot product.
     products = unit.astype(np.float64) @ model.cluster_centers_.astype(np.float64).T
     rows = np.arange(len(X))
     assert (products.max(axis=1) - products[rows, model.labels_] < close).all()
-    # Length says nothing.
+    # Cosine ignores the length of a row.
     lengths = np.random.default_rng(0).choice([0.25, 4.0], size=(600, 1)).astype(dtype)
     assert (KMeans(8, init=X[:8], metric="cosine", tol=0.0).fit(X * lengths).labels_ == model.labels_).all()
     np.testing.assert_allclose(
@@ -222,7 +222,7 @@ def drawn(rows, k, random_state):
 def test_n_init_keeps_the_best_start(init, weighted):
     X = random_rows(400, 3, np.float64, seed=1)
     weights = np.random.default_rng(0).uniform(0.5, 2.0, size=400) if weighted else None
-    # To the end, so that the last sweep of each start measures what the start came to.
+    # Without a tolerance, the last sweep of every start measures its final inertia.
     model = KMeans(12, init=init, n_init=8, random_state=0, tol=0.0).fit(X, sample_weight=weights)
     history = model.history_
     begins = np.flatnonzero(history["n_changed"] == len(X))
@@ -267,12 +267,12 @@ def stored(rng, n, d, dtype):
     if dtype.kind == "f":
         return rng.normal(size=(n, d)).astype(dtype)
     span = np.iinfo(dtype)
-    # Within what float64 holds exactly.
+    # float64 holds these values exactly.
     return rng.integers(max(span.min, -(2**52)), min(span.max, 2**52), size=(n, d), dtype=dtype)
 
 
 def laid_out(X, layout, folder):
-    """The same values, lying otherwise in memory, or in a file."""
+    """Yield the same values in other memory layouts, and from a file."""
     n, d = X.shape
     if layout == "Fortran":
         return np.asfortranarray(X)
@@ -320,7 +320,7 @@ def folder():
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", AS_F32 + AS_F64)
-def test_storage_and_layout_change_no_bit(folder, dtype, layout):
+def test_storage_and_layout_do_not_change_results(folder, dtype, layout):
     X = stored(np.random.default_rng(7), 150, 5, dtype)
     compute = np.float32 if dtype in AS_F32 else np.float64
     plain = KMeans(4, random_state=0, max_iter=5).fit(np.ascontiguousarray(X, dtype=compute))
@@ -407,7 +407,7 @@ def test_nearest_against_all_distances(dtype):
         labels, sq_dists = labels.reshape(300, m), sq_dists.reshape(300, m)
         assert labels.dtype == np.int32
         assert sq_dists.dtype == np.float64
-        # Distances are those of the labels, exactly; the order is right to rounding.
+        # Distances belong to the labels exactly. Their order is correct up to rounding.
         np.testing.assert_allclose(sq_dists, np.take_along_axis(d, labels, axis=1), rtol=1e-12)
         np.testing.assert_allclose(
             sq_dists, np.sort(d, axis=1)[:, :m], atol=scale * SLACK[np.dtype(compute).name]
@@ -415,8 +415,8 @@ def test_nearest_against_all_distances(dtype):
         assert all(len(set(row)) == m for row in labels.tolist())
 
 
-def test_rows_that_leave_take_all_of_themselves_along():
-    """A cluster that loses nearly all of its rows, far from the origin, is left with their exact mean."""
+def test_centers_stay_exact_when_nearly_all_rows_leave():
+    """A cluster far from the origin that loses nearly all of its rows keeps the exact mean of the others."""
     rng = np.random.default_rng(0)
     parts = [(0.1 * rng.random(5000)), [30000.0], np.full(1000, -5.0), np.full(500, -30.0)]
     parts += [np.full(500, -42.0), np.full(20000, -1e6)]
@@ -430,7 +430,7 @@ def test_rows_that_leave_take_all_of_themselves_along():
     assert model.history_["objective"][-1] == pytest.approx(model.inertia_, rel=1e-11)
 
 
-def test_the_objective_is_right_after_nearly_all_of_it_has_gone():
+def test_the_objective_stays_exact_when_it_nearly_vanishes():
     X = np.concatenate([np.random.default_rng(0).random(3000), [1e9]])[:, None]
     model = KMeans(10, init=np.linspace(0.02, 0.98, 10)[:, None], n_init=1, tol=0.0)
     before = None

@@ -1,19 +1,19 @@
-"""Sources that give another number of rows than they announce: an error for everyone who reads them."""
+"""A source that gives another number of rows than it announces is an error for every consumer."""
 
 import numpy as np
 import pytest
 import shoal
-from shoal.data import stream_source
+from shoal._rows.opening import stream_source
 
 X = np.random.default_rng(0).normal(size=(500, 4)).astype("float32")
 FITTED = shoal.KMeans(3, random_state=0).fit(X)
 MIXTURE = shoal.TruncatedGaussianMixture(3, random_state=0).fit(X)
-#: It warns of streams that are not in random order.
+#: This method warns if a stream is not in random order.
 OPTIONS = {shoal.NestedMiniBatchKMeans: {"shuffle": False}}
 
 
 def announced(rows):
-    """A stream of 500 rows that announces others."""
+    """A stream of 500 rows that announces another number."""
     return stream_source(lambda: iter([X[:300].copy(), X[300:].copy()]), 4, "float32", name="x", rows=rows)
 
 
@@ -57,18 +57,18 @@ CONSUMERS = {
 
 @pytest.mark.parametrize(("rows", "found"), [(2000, "500"), (400, "at least 500")])
 @pytest.mark.parametrize("consumer", CONSUMERS)
-def test_another_number_of_rows_is_refused(consumer, rows, found, tmp_path):
+def test_a_wrong_number_of_rows_is_refused(consumer, rows, found, tmp_path):
     out = tmp_path / "out.npy"
     np.save(out, X[:2])
     before = out.read_bytes()
     with pytest.raises(ValueError, match=f"X gave {found} rows, where {rows} were announced"):
         CONSUMERS[consumer](announced(rows), out)
-    # An older file is as it was, and nothing lies beside it.
+    # An old file is unchanged, and there is no temporary file.
     assert out.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["out.npy"]
 
 
-def test_every_pass_has_as_many_rows():
+def test_every_pass_must_have_the_same_number_of_rows():
     lengths = iter([500, 500, 300])
     source = shoal.open(lambda: iter([X[: next(lengths)]]))
     assert sum(map(len, source.blocks())) == 500

@@ -1,4 +1,4 @@
-"""Sums of millions of float32 rows lose nothing."""
+"""Sums over millions of float32 rows stay exact."""
 
 import math
 
@@ -14,7 +14,7 @@ def check(n):
     X = np.empty((2 * n, 1), dtype=np.float32)
     X[:n, 0] = rng.random(n, dtype=np.float32)
     X[n:, 0] = rng.random(n, dtype=np.float32)
-    # Rounded once more, as float32: the rows are what they are.
+    # Means of the rows as they are after rounding to float32.
     X[n:] += np.float32(10)
     model = KMeans(2, init=np.array([[0.0], [10.0]]), n_init=1, max_iter=3).fit(X)
     assert (model.labels_[:n] == 0).all()
@@ -31,10 +31,10 @@ def check(n):
     assert model.inertia_ == pytest.approx(expected, rel=1e-9, abs=0)
 
 
-def test_two_million_rows_a_cluster():
+def test_two_million_rows_per_cluster():
     check(2_000_000)
 
 
 @pytest.mark.slow
-def test_thirty_million_rows_a_cluster():
+def test_thirty_million_rows_per_cluster():
     check(30_000_000)

@@ -1,4 +1,4 @@
-"""First centers: what k-means++ draws, how good it is, and every `init`."""
+"""Initial centers: the distribution and quality of k-means++, and every `init`."""
 
 import itertools
 import re
@@ -33,7 +33,7 @@ def test_centers_are_rows(rows, dtype, greedy):
     assert (shoal.kmeans_plusplus(X, 20, greedy=greedy, random_state=1)[1] != indices).any()
 
 
-def test_greedy_is_better_and_as_good_as_scikit_learns(rows):
+def test_greedy_seeding_is_better_and_as_good_as_scikit_learn(rows):
     def mean(draw):
         return np.mean([reference.potential(rows, draw(seed)) for seed in range(25)])
 
@@ -50,14 +50,14 @@ def test_greedy_is_better_and_as_good_as_scikit_learns(rows):
 
 
 def test_the_second_center_is_drawn_by_squared_distance():
-    # From 0 the others lie 1 and 3 away: 1 to 9 in squares.
+    # From 0, the other rows have distances 1 and 3, so squared distances 1 and 9.
     X = np.array([[0.0], [1.0], [3.0]])
     found = {0: [], 1: [], 2: []}
     for seed in range(3000):
         first, second = shoal.kmeans_plusplus(X, 2, greedy=False, random_state=seed)[1].tolist()
         found[first].append(second)
     for first, seconds in found.items():
-        # Each is first in a third of all draws: 1000 give or take four standard deviations.
+        # Each row is first in a third of all draws: 1000 draws plus or minus four standard deviations.
         assert abs(len(seconds) - 1000) < 4 * np.sqrt(3000 * (1 / 3) * (2 / 3))
         d = (X[:, 0] - X[first, 0]) ** 2
         p = (d / d.sum())[2 if first < 2 else 1]
@@ -81,7 +81,7 @@ def test_weights_count_in_the_draw():
 
 def test_random_rows_are_distinct_and_uniform():
     X = np.random.default_rng(3).normal(size=(10, 1))
-    # The first sweep measures the inertia about the seeds, which tells which rows they were.
+    # The inertia of the first sweep tells which rows were drawn.
     sets = [list(rows) for rows in itertools.combinations(range(10), 3)]
     known = np.array([reference.potential(X, X[rows]) for rows in sets])
     hits = np.zeros(10)
@@ -89,7 +89,7 @@ def test_random_rows_are_distinct_and_uniform():
         model = KMeans(3, init="random", n_init=1, max_iter=1, random_state=seed).fit(X)
         fitting = np.flatnonzero(np.abs(known / model.history_["objective"][0] - 1) < 1e-12)
         assert len(fitting) > 0, "not three distinct rows"
-        # Of two rows that are nearest to each other either may have been it.
+        # If two rows are nearest to each other, either can have been drawn.
         for i in fitting:
             hits[sets[i]] += 1 / len(fitting)
     assert (abs(hits - 180) < 4.5 * np.sqrt(600 * 0.3 * 0.7)).all()
@@ -104,13 +104,13 @@ def test_every_init_by_name(rows, init, metric):
     assert (model.counts_ > 0).all()
 
 
-def test_auto_is_greedy_on_all_rows_while_that_is_cheap(rows):
+def test_auto_seeds_greedily_on_all_rows_if_that_is_cheap(rows):
     auto = KMeans(15, random_state=3).fit(rows)
     named = KMeans(15, init="k-means++", random_state=3).fit(rows)
     assert (auto.cluster_centers_ == named.cluster_centers_).all()
 
 
-def test_auto_takes_a_sample_where_all_rows_would_cost_more_than_a_few_sweeps():
+def test_auto_seeds_on_a_sample_if_all_rows_would_cost_more_than_a_few_sweeps():
     X = np.random.default_rng(0).normal(size=(60_000, 4)).astype(np.float32)
     model = KMeans(60, random_state=0, max_iter=1, n_jobs=2).fit(X)
     assert model.init_ != "k-means++"
@@ -123,7 +123,7 @@ def test_auto_takes_a_sample_where_all_rows_would_cost_more_than_a_few_sweeps():
     assert objective < blind.history_["objective"][0]
 
 
-def test_k_means_plus_plus_of_the_estimator_is_as_good_as_the_function(rows):
+def test_seeding_of_the_estimator_is_as_good_as_the_function(rows):
     potentials = [
         KMeans(15, init="k-means++", max_iter=1, random_state=s).fit(rows).history_["objective"][0]
         for s in range(15)
@@ -153,7 +153,7 @@ def test_a_callable(rows):
     assert single.inertia_ >= model.inertia_
 
 
-def test_an_array_is_used_as_given_and_left_alone(rows):
+def test_an_array_is_used_as_given_and_not_changed(rows):
     init = rows[:4].copy()
     given = KMeans(4, init=init, max_iter=1).fit(rows)
     assert given.init_ == "array"

@@ -1,4 +1,4 @@
-"""The contract of scikit-learn's estimators."""
+"""The contract of scikit-learn estimators."""
 
 import numpy as np
 import pandas as pd
@@ -26,19 +26,19 @@ EXPECTED_FAILURES = {
     "check_sample_weight_equivalence_on_dense_data": RESAMPLED,
     "check_sample_weight_equivalence_on_sparse_data": RESAMPLED,
 }
-#: For whoever has `predict_proba` too.
+#: For estimators with `predict_proba` too.
 SHARES = "scikit-learn takes what has predict_proba for a classifier there, as its GaussianMixture would be"
 OF_MIXTURES = {"check_estimator_sparse_array": SHARES, "check_estimator_sparse_matrix": SHARES}
 
 
 def expected_failures(estimator):
-    """Checks that an estimator must fail."""
+    """Return the checks that are expected to fail, with the reason."""
     return EXPECTED_FAILURES | (OF_MIXTURES if isinstance(estimator, TruncatedGaussianMixture) else {})
 
 
 # Some checks have fewer distinct rows than clusters.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-# Others have sparse matrices of every format.
+# Other checks use sparse matrices of every format.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
 @parametrize_with_checks(
     [
@@ -83,12 +83,12 @@ def test_integer_weights_are_repeated_rows(dtype, metric):
     assert weighted.n_iter_ == repeated.n_iter_
 
 
-def test_weights_that_are_all_equal_do_not_matter():
+def test_equal_weights_do_not_matter():
     X = np.random.default_rng(0).normal(size=(200, 3))
     plain = KMeans(4, init=X[:4]).fit(X)
     weighted = KMeans(4, init=X[:4]).fit(X, sample_weight=np.full(200, 4.0))
     assert (plain.labels_ == weighted.labels_).all()
-    # To rounding: sums of rows without weights are carried from sweep to sweep.
+    # Up to rounding: without weights, sums are carried from sweep to sweep.
     np.testing.assert_allclose(plain.cluster_centers_, weighted.cluster_centers_, rtol=1e-12, atol=1e-15)
     assert weighted.inertia_ == pytest.approx(4 * plain.inertia_, rel=1e-12)
     assert (KMeans(4, init=X[:4]).fit(X, sample_weight=4).labels_ == plain.labels_).all()

@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy: against the same rows with their zeros, against NumPy, and refused."""
+"""Sparse matrices of SciPy: compared with dense rows and NumPy, plus conversions and errors."""
 
 import warnings
 
@@ -23,7 +23,7 @@ FORMATS = ("csc", "coo", "lil", "dok", "bsr")
 
 
 def rows_of(n=400, d=50, dtype="float64", seed=0, topics=8):
-    """Rows about a few middles, most of whose values are 0; some rows are empty."""
+    """Rows around a few centers with mostly zeros; some rows are empty."""
     rng = np.random.default_rng(seed)
     middles = np.where(rng.random((topics, d)) < 0.2, 1 + 4 * rng.random((topics, d)), 0)
     of = rng.integers(0, topics, n)
@@ -87,7 +87,7 @@ def shoal_clone(model):
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_against_numpy(metric):
     X = rows_of(300, 40, seed=3)
-    # A row of zeros is as far from all centers on the sphere: rounding would decide.
+    # On the sphere a row of zeros is equally far from all centers, so rounding would decide.
     X = X[X.any(axis=1)]
     init = X[[0, 7, 50, 99, 203]]
     model = KMeans(5, init=init, metric=metric, tol=0.0).fit(sp.csr_array(X))
@@ -109,16 +109,16 @@ def test_functions():
     seeds, rows = shoal.kmeans_plusplus(matrix, 5, random_state=0)
     np.testing.assert_array_equal(seeds, X[rows])
     np.testing.assert_array_equal(rows, shoal.kmeans_plusplus(X, 5, random_state=0)[1])
-    # A row that is a center is at no distance from it at all.
+    # The distance of a row to itself as a center is exactly 0.
     assert sq_dists[[1, 2, 3], 0].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("model", ESTIMATORS[:1] + ESTIMATORS[-3:-1], ids=str)
-def test_the_same_bits_however_it_is_stored(model):
+def test_storage_does_not_change_results(model):
     X = rows_of(dtype="float32")
     tidy = sp.csr_array(X)
     untidy = tidy.tocoo()
-    # Every value in two parts, in any order.
+    # Every value as the sum of two entries, in any order.
     order = np.random.default_rng(0).permutation(2 * untidy.nnz)
     halves = sp.coo_array(
         (np.tile(untidy.data / 2, 2)[order], (np.tile(untidy.row, 2)[order], np.tile(untidy.col, 2)[order])),
@@ -141,7 +141,7 @@ def test_the_same_bits_however_it_is_stored(model):
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", "longdouble"])
-def test_types_are_computed_as_they_say(dtype):
+def test_compute_types(dtype):
     X = rows_of(dtype="float64").round().astype(dtype)
     model = KMeans(4, random_state=0).fit(sp.csr_array(X))
     assert model.cluster_centers_.dtype == ("float32" if dtype in ("uint8", "float32") else "float64")
@@ -169,7 +169,7 @@ def test_other_formats_are_converted_with_a_warning(kind):
     np.testing.assert_array_equal(model.labels_, KMeans(3, random_state=0).fit(X).labels_)
 
 
-def test_a_sparse_frame():
+def test_a_sparse_data_frame():
     X = rows_of(100, 5)
     frame = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(X), columns=list("abcde"))
     model = KMeans(3, random_state=0).fit(frame)
@@ -208,7 +208,7 @@ def test_a_source_of_sparse_rows(tmp_path):
     assert (empty.shape, list(empty.blocks())) == ((0, 4), [])
 
 
-def test_a_file_is_a_path_everywhere(tmp_path, capsys):
+def test_paths_of_sparse_files_are_accepted_everywhere(tmp_path, capsys):
     X = rows_of(200, 20)
     path, model, labels = tmp_path / "rows.npz", tmp_path / "model.safetensors", tmp_path / "labels.npy"
     sp.save_npz(path, sp.csr_matrix(X))
@@ -222,7 +222,7 @@ def test_a_file_is_a_path_everywhere(tmp_path, capsys):
     np.testing.assert_array_equal(np.load(labels), expected.labels_)
 
 
-def test_files_that_hold_no_sparse_matrix(tmp_path):
+def test_files_without_a_sparse_matrix(tmp_path):
     for name, text in {"text": b"no zip", "empty": b""}.items():
         (tmp_path / f"{name}.npz").write_bytes(text)
     np.savez(tmp_path / "dense.npz", X=np.ones((3, 2)))
@@ -266,7 +266,7 @@ def damaged(**changes):
     ],
 )
 @pytest.mark.parametrize("model", [KMeans(2), MiniBatchKMeans(2), NestedMiniBatchKMeans(2)], ids=str)
-def test_what_is_no_matrix_is_refused(model, changes, text):
+def test_objects_that_are_not_matrices(model, changes, text):
     fitted = shoal_clone(model).fit(np.eye(4))
     with pytest.raises(ValueError, match=text):
         shoal_clone(model).fit(damaged(**changes))
@@ -274,7 +274,7 @@ def test_what_is_no_matrix_is_refused(model, changes, text):
         fitted.predict(damaged(**changes))
 
 
-def test_other_refusals():
+def test_other_errors():
     X = sp.csr_array(rows_of(10, 5))
     with pytest.raises(ValueError, match="n_samples=10 should be >= n_clusters=11"):
         KMeans(11).fit(X)
@@ -289,7 +289,7 @@ def test_other_refusals():
 @pytest.mark.parametrize(
     "model", [MiniBatchKMeans(5, random_state=0), NestedMiniBatchKMeans(5, random_state=0)], ids=str
 )
-def test_batches_of_either_kind(model, tmp_path):
+def test_sparse_and_dense_batches(model, tmp_path):
     X = rows_of(600, 30)
     pieces = [slice(0, 3), slice(3, 100), slice(100, 300), slice(300, 600)]
     known = shoal_clone(model)
@@ -306,8 +306,8 @@ def test_batches_of_either_kind(model, tmp_path):
         np.testing.assert_allclose(other.cluster_centers_, known.cluster_centers_, atol=1e-9)
 
 
-def test_many_columns_take_no_memory_of_their_own():
-    """2,000 rows of 100,000 columns would take 800 MB as float32: far more than what is looked at."""
+def test_memory_does_not_grow_with_the_columns():
+    """As float32, 2,000 rows of 100,000 columns would take 800 MB, far more than the limit here."""
     import resource
 
     rng = np.random.default_rng(0)
@@ -326,14 +326,14 @@ def test_many_columns_take_no_memory_of_their_own():
     assert grown < 250_000, f"{grown} KiB"
 
 
-def test_rows_near_a_heavy_center_keep_their_distance():
-    """Where a row and its center share a large value, what is left of the lengths says nothing."""
+def test_rows_near_a_long_center_keep_their_distance():
+    """If a row and its center share a large value, squared lengths lose the digits of their distance."""
     rows = np.array([[1e8, 0], [1e8, 1], [1e8, 0], [1e8, 1]])
     for X in (rows, sp.csr_matrix(rows)):
         assert shoal.KMeans(1, init=rows[:1]).fit(X).inertia_ == 1.0
 
 
-def test_values_behind_the_last_row_are_nobody_s():
+def test_values_after_the_last_row_are_ignored():
     matrix = sp.csr_matrix(np.eye(3))
     matrix.indices = np.append(matrix.indices, 99).astype(matrix.indices.dtype)
     matrix.data = np.append(matrix.data, 5.0)
@@ -341,7 +341,7 @@ def test_values_behind_the_last_row_are_nobody_s():
     assert shoal.KMeans(3, random_state=0).fit(matrix).inertia_ == 0.0
 
 
-# ---------------------------------------------------------------- what SciPy believes
+# ---------------------------------------------------------------- unchecked matrices
 
 
 def csc(dtype="f4"):
@@ -375,7 +375,7 @@ def dok_with(key):
     return matrix
 
 
-#: Made whole, then changed: SciPy looks at nothing again. The first ones ended the process.
+#: Valid matrices that are changed afterwards: SciPy does not check them again.
 CHANGED = {
     "csc, index": lambda: set_index(csc(), "indices", 0, 10**6),
     "csc, negative index": lambda: set_index(csc(), "indices", 5, -1),
@@ -434,7 +434,7 @@ def test_a_file_with_an_index_out_of_range_is_refused(kind, tmp_path):
     with np.load(tmp_path / "x.npz") as file:
         arrays = dict(file)
     indices = {"coo": "row", "dia": "offsets"}.get(kind, "indices")
-    # Out of range is no damage to a diagonal; the same one twice is.
+    # A diagonal cannot be out of range, but it can occur twice.
     for wrong in [arrays[indices][1]] if kind == "dia" else [10**6, -1]:
         arrays[indices][0] = wrong
         np.savez(tmp_path / "bad.npz", **arrays)
@@ -443,10 +443,10 @@ def test_a_file_with_an_index_out_of_range_is_refused(kind, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
-def test_whole_matrices_of_all_formats_give_the_same_rows():
+def test_valid_matrices_of_all_formats_give_the_same_rows():
     dense = csc().toarray()
     far = sp.dia_array((np.ones((3, 12), dtype="f4"), [0, 10**6, -(10**6)]), shape=(40, 12))
-    # SciPy takes diagonals that lie outside.
+    # SciPy allows diagonals outside the matrix.
     with shoal.open(far) as source:
         np.testing.assert_array_equal(source.take(range(40)), np.eye(40, 12, dtype="f4"))
     for kind in (*FORMATS, "csr", "dia"):

@@ -1,4 +1,4 @@
-"""Fits as they run: steps, callbacks, interrupts, memory; and estimators kept, copied, sent elsewhere."""
+"""Running fits: steps, callbacks, interrupts and memory; and copied or saved estimators."""
 
 import copy
 import logging
@@ -93,7 +93,7 @@ def test_history():
 def several_starts(init):
     model = fitted(init=init, n_init=3)
     history = model.history_
-    # All labels of a first sweep are new.
+    # All labels are new in the first sweep.
     begins = np.flatnonzero(history["n_changed"] == len(X))
     assert len(begins) == 3
     lengths = np.diff([*begins, len(history)])
@@ -126,13 +126,13 @@ def test_starts_of_a_callable():
 
 
 @pytest.mark.parametrize("init", ["random", drawn])
-def test_timings_are_those_of_all_starts(init):
+def test_timings_cover_all_starts(init):
     rows = np.random.default_rng(0).normal(size=(20_000, 8))
     model = KMeans(30, init=init, n_init=6, tol=0.0, max_iter=20, random_state=0)
     before = 0.0
     for step in model.iter_fit(rows):
         spent = sum(model.timings_.values())
-        # Those of a start that loses are not lost.
+        # Timings of a losing start count too.
         assert before <= spent <= step.elapsed * (1 + 1e-9)
         before = spent
     assert sum(model.timings_.values()) >= before > 0
@@ -143,7 +143,7 @@ def test_timings_are_those_of_all_starts(init):
 
 
 class OnlyDlpack:
-    """Rows of another library, which gives them by DLPack alone."""
+    """Rows of another library that only supports DLPack."""
 
     def __init__(self, rows):
         self.rows = rows
@@ -156,7 +156,7 @@ class OnlyDlpack:
 
 
 @pytest.mark.parametrize("wrap", [OnlyDlpack, list, np.asarray], ids=["dlpack", "list", "array"])
-def test_what_a_callable_gets(wrap):
+def test_arguments_of_an_init_callable(wrap):
     seen = []
 
     def first(rows, k, random_state):
@@ -169,7 +169,7 @@ def test_what_a_callable_gets(wrap):
     assert (model.labels_ == KMeans(9, init=X[:9]).fit(X).labels_).all()
 
 
-def test_a_callable_gets_a_source_of_a_path(tmp_path):
+def test_an_init_callable_gets_a_source_for_a_path(tmp_path):
     np.save(tmp_path / "x.npy", X)
     model = KMeans(9, init=lambda rows, k, random_state: rows.take(range(k)), n_init=1)
     assert (model.fit(tmp_path / "x.npy").labels_ == KMeans(9, init=X[:9]).fit(X).labels_).all()
@@ -188,7 +188,7 @@ def test_the_estimator_is_current_after_every_step():
         assert set(model.timings_) == {"seeding", "sweeps", "final"}
 
 
-def test_parameters_and_rows_are_checked_at_once():
+def test_iter_fit_checks_parameters_and_rows_at_once():
     with pytest.raises(ValueError, match="n_clusters"):
         KMeans(0).iter_fit(X)
     with pytest.raises(ValueError, match="n_samples=3"):
@@ -217,7 +217,7 @@ WARNING_USES = {
     ],
     ids=["kmeans", "minibatch", "minibatch without labels", "nested", "backward euler", "variance-reduced"],
 )
-def test_warnings_name_the_line_of_the_user(model, use):
+def test_warnings_name_the_line_of_the_caller(model, use):
     rows = np.repeat([[0.0], [5.0]], 40, axis=0)
     with pytest.warns() as caught:
         WARNING_USES[use](clone(model), rows)
@@ -226,7 +226,7 @@ def test_warnings_name_the_line_of_the_user(model, use):
 
 
 @pytest.mark.parametrize("algorithm", ["elkan", "yinyang", "hamerly", "exponion"])
-def test_no_memory_for_bounds_is_said(algorithm):
+def test_missing_memory_for_bounds_is_reported(algorithm):
     given = {"random_state": 0, "algorithm": algorithm}
     with pytest.warns(RuntimeWarning, match=f"bounds_memory=1kB .* algorithm='{algorithm}'") as caught:
         model = KMeans(9, bounds_memory="1kB", **given).fit(X)
@@ -265,7 +265,7 @@ def test_a_true_result_stops(stop):
 
 
 @pytest.mark.parametrize("result", [None, False, 0])
-def test_other_results_do_not(result):
+def test_other_results_do_not_stop(result):
     plain = fitted()
     watched = fitted(callbacks=(lambda estimator, step: result,))
     assert watched.n_iter_ == plain.n_iter_
@@ -285,7 +285,7 @@ def test_a_callback_stops_the_remaining_starts_too():
     assert len(model.labels_) == len(X)
 
 
-def test_errors_of_a_callback_come_through_and_bars_are_closed(capsys):
+def test_errors_of_a_callback_are_raised_and_bars_are_closed(capsys):
     ended = []
 
     class Watch(callbacks.Callback):
@@ -308,7 +308,7 @@ def test_errors_of_a_callback_come_through_and_bars_are_closed(capsys):
 
 
 def test_deadline():
-    # Without a deadline it would not end.
+    # Without a deadline the fit would not end.
     endless = {"max_iter": 10**9, "max_no_improvement": None, "compute_labels": False, "random_state": 0}
     model = MiniBatchKMeans(9, batch_size=50, callbacks=[callbacks.Deadline(0.05)], **endless).fit(X)
     assert model.stop_reason_ == "deadline"
@@ -329,7 +329,7 @@ def test_log_steps(caplog):
         model = fitted(callbacks=[callbacks.LogSteps(level=logging.DEBUG)])
     assert len(caplog.records) == model.n_iter_
     assert caplog.records[0].message.startswith("KMeans step 1: objective ")
-    assert caplog.records[-1].message.endswith("ended: labels-stable")
+    assert caplog.records[-1].message.endswith("stopped: labels-stable")
     caplog.clear()
     mine = logging.getLogger("mine")
     with caplog.at_level(logging.INFO, logger="mine"):
@@ -353,7 +353,7 @@ def test_validation_curve():
 
 
 def test_early_stopping():
-    # What is held out is as unlike the rows as can be: it stops gaining soon.
+    # The held-out rows are unlike the fitted rows, so their score stops improving soon.
     stopping = callbacks.EarlyStopping(HELD_OUT, patience=1, min_delta=1.0)
     model = fitted(callbacks=[stopping])
     assert model.stop_reason_ == "patience"
@@ -389,7 +389,7 @@ def test_progress_bar(tqdm, capsys, monkeypatch):
     assert capsys.readouterr() == ("", "")
 
 
-# ---------------------------------------------------------------- kept and copied
+# ---------------------------------------------------------------- saved and copied
 
 COPIES = {
     "pickle": lambda model: pickle.loads(pickle.dumps(model)),
@@ -428,7 +428,7 @@ def test_copies_in_the_middle_of_a_fit(how):
 
 def test_a_pickle_does_not_hold_the_rows():
     model = KMeans(9, random_state=0, max_iter=2).fit(np.tile(X, (50, 1)))
-    # Labels it holds: 4 bytes a row.
+    # Labels take 4 bytes per row.
     assert len(pickle.dumps(model)) < 50 * len(X) * 4 + 20_000
 
 
@@ -457,7 +457,7 @@ def test_save_and_load(tmp_path, dtype, metric):
     for name in ("inertia_", "n_iter_", "stop_reason_", "timings_", "algorithm_", "init_", "n_features_in_"):
         assert getattr(again, name) == getattr(model, name), name
     expected = model.get_params()
-    # The number of threads belongs to the machine, and is not stored.
+    # The number of threads is not saved.
     assert again.n_jobs is None
     not_stored = ("random_state", "n_jobs")
     assert {n: v for n, v in again.get_params().items() if n not in not_stored} == {
@@ -467,7 +467,7 @@ def test_save_and_load(tmp_path, dtype, metric):
     assert again.transform(rows).tobytes() == model.transform(rows).tobytes()
     with pytest.raises(AttributeError, match=r"Use predict\(X\)"):
         _ = again.labels_
-    # It can be fitted, saved and cloned as any other.
+    # A loaded model can be fitted, saved and cloned.
     again.save(path)
     assert (shoal.load(path).cluster_centers_ == model.cluster_centers_).all()
     clone(again).fit(rows)
@@ -495,7 +495,7 @@ def print_nothing(estimator, step):
 
 
 def script(text, *args, **given):
-    """Run a script in a process of its own; gives what it printed."""
+    """Run a script in a process of its own; return its output."""
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(text), *map(str, args)],
         capture_output=True,
@@ -536,7 +536,7 @@ def test_a_fork_after_a_fit_can_fit():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("seeding", ["random", "auto"])
 def test_a_memory_mapped_file_is_not_copied(tmp_path, seeding):
-    """Anonymous memory of a fit: at most 16 bytes a row + centers x 8 + 64 MB."""
+    """Anonymous memory of a fit is at most 16 bytes per row + 8 bytes per center value + 64 MB."""
     rows, cols, k = 400_000, 128, 16
     path = tmp_path / "rows.npy"
     block = np.random.default_rng(0).integers(0, 256, size=(rows // 20, cols), dtype=np.uint8)
@@ -583,7 +583,7 @@ def test_a_memory_mapped_file_is_not_copied(tmp_path, seeding):
 
 
 LONG_WORK = {
-    # Some seconds in one call each, of which nothing is given back.
+    # Each function runs some seconds in one call.
     "seeding": "model = KMeans(5000, init='k-means++', random_state=0); work = lambda: model.fit(X)",
     "nearest": "work = lambda: shoal.nearest(X, X[:60_000])",
     "sweep": "model = KMeans(60_000, init=X[:60_000], max_iter=1000); work = lambda: model.fit(X)",
@@ -635,7 +635,7 @@ def test_ctrl_c_before_the_work_is_over(what):
         print("usable", flush=True)
     """
     with ExitStack() as stack:
-        # The other one is left alone: it is still at work when the interrupted one says so.
+        # The other process still works when the interrupted one reports.
         process, other = (
             stack.enter_context(
                 subprocess.Popen(
@@ -659,8 +659,8 @@ def test_ctrl_c_before_the_work_is_over(what):
         assert process.stdout.readline() == "usable\n", process.stderr.read()
 
 
-def test_an_unused_import_is_not_made():
-    """`import shoal` brings neither matplotlib nor pandas nor tqdm."""
+def test_optional_packages_are_not_imported():
+    """`import shoal` imports neither matplotlib nor pandas nor tqdm."""
     said = script("import sys, shoal; print([m for m in ('matplotlib', 'tqdm') if m in sys.modules])")
     assert said == "[]\n"
 

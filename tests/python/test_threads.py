@@ -1,4 +1,4 @@
-"""How many threads there are: pools that end, limits, the environment, settings for a while."""
+"""The number of threads: pools, limits, the environment and `config_context`."""
 
 import os
 import subprocess
@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
-from shoal import KMeans, _core, _params
+from shoal import KMeans, _core
+from shoal._common import params as _params
 from shoal.formats.stream import chunk_limit
 
 ROWS = np.random.default_rng(0).normal(size=(20_000, 8)).astype(np.float32)
@@ -18,7 +19,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts 
 
 
 def script(code, **environment):
-    """Give what a fresh process prints, with these variables."""
+    """Run code in a fresh process with the given environment; return its output."""
     env = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
@@ -60,7 +61,7 @@ COUNTING = """
 
 
 @linux
-def test_threads_end_once_others_are_used():
+def test_threads_end_when_another_number_is_used():
     said = script(
         COUNTING
         + """
@@ -78,7 +79,7 @@ def test_threads_end_once_others_are_used():
 
 
 @linux
-def test_a_model_does_not_say_how_many_threads_there_are(tmp_path):
+def test_a_model_file_holds_no_number_of_threads(tmp_path):
     said = script(
         COUNTING
         + f"""
@@ -95,7 +96,7 @@ def test_a_model_does_not_say_how_many_threads_there_are(tmp_path):
     assert said.split() == ["True", "None", "True"]
 
 
-def test_files_of_before_that_name_threads_are_read_without_them(tmp_path):
+def test_the_number_of_threads_in_older_files_is_ignored(tmp_path):
     path = tmp_path / "model.safetensors"
     model = shoal.MiniBatchKMeans(3, random_state=0, n_jobs=2, callbacks=[print]).partial_fit(ROWS[:100])
     model.save(path)
@@ -108,7 +109,7 @@ def test_files_of_before_that_name_threads_are_read_without_them(tmp_path):
     np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
 
 
-def test_checkpoints_do_not_say_how_many_threads_there_are(tmp_path):
+def test_checkpoints_hold_no_number_of_threads(tmp_path):
     path = tmp_path / "kept.safetensors"
     kept = shoal.callbacks.Checkpoint(path, every_steps=1)
     whole = KMeans(9, random_state=0, tol=0.0, n_jobs=2, max_iter=6)
@@ -123,7 +124,7 @@ def test_checkpoints_do_not_say_how_many_threads_there_are(tmp_path):
     assert shoal.resume(path, ROWS, n_jobs=1).n_jobs == 1
 
 
-def test_more_threads_than_are_of_use_warn():
+def test_too_many_threads_warn():
     most = _core.at_most_threads(65_535)
     assert 16 <= most == max(16, 4 * _core.available_threads())
     with pytest.warns(RuntimeWarning, match=f"n_jobs=5000 is more than {most} threads"):
@@ -133,7 +134,7 @@ def test_more_threads_than_are_of_use_warn():
 
 THREADS_OF_NONE = """
     import sys
-    from shoal import _params
+    from shoal._common import params as _params
     print(_params.threads(None), _params.threads(-1) == _params.threads(-2) + 1 or _params.threads(-1) == 1)
 """
 
@@ -149,12 +150,12 @@ THREADS_OF_NONE = """
         ({"SHOAL_NUM_THREADS": "", "OMP_NUM_THREADS": "5"}, "5"),
     ],
 )
-def test_the_environment_says_how_many_threads_none_is(variables, threads):
+def test_the_environment_sets_the_default(variables, threads):
     assert script(THREADS_OF_NONE, **variables).split() == [threads, "True"]
 
 
 @linux
-def test_threads_are_as_many_as_the_environment_says():
+def test_the_environment_sets_the_number_of_threads():
     fit = """
     KMeans(30, init="random", n_init=1, max_iter=2).fit(X)
     print(settled({0}, {0}))
@@ -174,17 +175,17 @@ def test_workers_of_joblib_share_the_cores(monkeypatch):
 
 @pytest.mark.parametrize("name", ["SHOAL_NUM_THREADS", "OMP_NUM_THREADS"])
 @pytest.mark.parametrize("value", ["0", "-3", "two", "1.5"])
-def test_a_variable_that_is_no_number_is_refused_by_name(monkeypatch, name, value):
+def test_an_invalid_environment_variable_is_named(monkeypatch, name, value):
     monkeypatch.delenv("SHOAL_NUM_THREADS", raising=False)
     monkeypatch.setenv(name, value)
-    # However short the work is.
+    # Even if the work is short.
     refused = f"{name} must be a number of threads of at least 1, got"
     with pytest.raises(ValueError, match=refused):
         KMeans(1).fit([[0.0]])
     assert KMeans(1, n_jobs=1).fit([[0.0]]).inertia_ == 0
 
 
-def test_the_command_line_listens_to_the_environment(tmp_path):
+def test_the_command_line_reads_the_environment(tmp_path):
     np.save(tmp_path / "rows.npy", ROWS[:100])
     command = [sys.executable, "-m", "shoal", "fit", str(tmp_path / "rows.npy"), "-k", "2", "--quiet"]
     wrong = os.environ | {"SHOAL_NUM_THREADS": "x"}
@@ -196,14 +197,14 @@ def test_the_command_line_listens_to_the_environment(tmp_path):
     assert subprocess.run(command, env=wrong, check=False).returncode == 0
 
 
-def test_settings_for_a_while(monkeypatch):
+def test_config_context(monkeypatch):
     monkeypatch.setenv("SHOAL_NUM_THREADS", "5")
     with shoal.config_context(n_threads=2, memory="1KB"):
         assert _params.threads(None) == 2
         assert _params.threads(3) == 3
         assert _params.memory("bounds_memory", "1GB") == 1000
         assert _params.memory("bounds_memory", "2GB") == 2 * 10**9
-        # Only the budgets.
+        # Only the memory budgets.
         assert chunk_limit("1GB") == chunk_limit(None) == 10**9
         with shoal.config_context(memory="1GB"):
             assert (_params.threads(None), _params.memory("bounds_memory", "1GB")) == (2, 10**9)
@@ -217,26 +218,26 @@ def test_settings_for_a_while(monkeypatch):
 
 
 @pytest.mark.filterwarnings("error")
-def test_settings_that_warn_leave_nothing_set():
+def test_a_warning_as_error_leaves_no_setting():
     with pytest.raises(RuntimeWarning), shoal.config_context(n_threads=60_000, memory="1KB"):
         pass
     assert _params.MEMORY.get() is None
 
 
-def test_a_number_of_threads_that_is_too_large_warns_once():
+def test_too_many_threads_warn_once():
     with pytest.warns(RuntimeWarning, match="n_jobs=5000") as told:
         KMeans(5, random_state=0, n_jobs=5000).fit(ROWS)
     assert len(told) == 1
 
 
-def test_versions_are_shown_whatever_the_environment_says(monkeypatch, capsys):
+def test_show_versions_works_in_any_environment(monkeypatch, capsys):
     monkeypatch.setenv("SHOAL_NUM_THREADS", "many")
     shoal.show_versions()
     assert "SHOAL_NUM_THREADS must be a number of threads" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
-def test_a_forked_child_has_threads_of_its_own():
+def test_a_forked_child_starts_its_own_threads():
     said = script(
         COUNTING
         + """

@@ -1,4 +1,4 @@
-"""The types that the package declares, seen by a type checker."""
+"""The declared types of the package, checked by a type checker."""
 
 import subprocess
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 SNIPPET = """
+from pathlib import Path
 from typing import assert_type
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 import shoal
 from shoal import DataSource, KMeans, Step
 from shoal.callbacks import Callback, Deadline
+from shoal.typing import Init, Metric, RandomState, Rows
 
 X = np.zeros((10, 2))
 source = shoal.open(X)
@@ -35,6 +37,18 @@ assert_type(sq_dists, npt.NDArray[np.float64])
 assert_type(shoal.metrics.purity([0], [1]), float)
 
 
+def clustered(X: Rows, init: Init, metric: Metric, random_state: RandomState) -> float:
+    return KMeans(2, init=init, metric=metric, random_state=random_state).fit(X).inertia_
+
+
+clustered([[0.0], [1.0]], "k-means++", "cosine", 0)
+clustered("rows.npy", X[:2], "euclidean", np.random.default_rng(0))
+clustered(Path("rows.npy"), lambda X, n_clusters, random_state: X[:n_clusters], "cosine", None)
+clustered(lambda: (X[i : i + 2] for i in range(5)), [[0.0, 1.0], [1.0, 1.0]], "cosine", None)
+clustered(source, "auto", "euclidean", np.random.RandomState(0))
+shoal.MiniBatchKMeans(2).partial_fit(X[i : i + 5] for i in (0, 5))
+
+
 class Mine(Callback):
     def __call__(self, estimator: KMeans, step: Step) -> bool | None:
         return step.iteration > 3
@@ -47,6 +61,9 @@ shoal.KMeans(3, clusters=4)
 shoal.KMeans(3).fit()
 shoal.KMeans(3).predict([[0.0]]).no_such
 shoal.KMeans("three")
+shoal.KMeans(3, algorithm="loyd")
+shoal.KMeans(3, init="kmeans++")
+shoal.KMeans(3, metric="l1")
 """
 
 
@@ -54,7 +71,7 @@ def check(text, folder):
     pytest.importorskip("mypy")
     path = folder / "snippet.py"
     path.write_text(text)
-    # Untyped packages below shoal are none of this test's business.
+    # Untyped packages that shoal imports are not checked.
     settings = folder / "mypy.ini"
     settings.write_text(
         "[mypy]\nstrict = true\nfollow_untyped_imports = false\n"
@@ -66,19 +83,19 @@ def check(text, folder):
     return result.returncode, result.stdout
 
 
-def test_right_use_passes(tmp_path):
+def test_correct_code_passes(tmp_path):
     status, said = check(SNIPPET, tmp_path)
     assert status == 0, said
 
 
-def test_wrong_use_is_found(tmp_path):
+def test_errors_are_found(tmp_path):
     status, said = check(WRONG, tmp_path)
     assert status == 1, said
-    for line in (4, 5, 6, 7):
+    for line in range(4, 10):
         assert f"snippet.py:{line}: error" in said
 
 
-def test_the_package_says_that_it_is_typed():
+def test_the_package_is_marked_as_typed():
     import shoal
 
     folder = Path(shoal.__file__).parent

@@ -1,4 +1,4 @@
-"""Weights that are all 1 are as good as none, bit for bit, wherever there are weights."""
+"""Weights of 1 give results that are bit-identical to those without weights."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ FITS = dict(fits())
 
 
 def state(model):
-    """Give all that a fit leaves behind, but for times."""
+    """Return all results of a fit except the times."""
     found = {name: value for name, value in model.__dict__.items() if name.endswith("_") and name[0] != "_"}
     found |= {"centers": model.cluster_centers_, "labels": model.labels_, "inertia": model.inertia_}
     found.pop("timings_")
@@ -86,7 +86,7 @@ def shoal_clone(model):
 @pytest.mark.parametrize("cls", [MiniBatchKMeans, NestedMiniBatchKMeans, BackwardEulerKMeans])
 @pytest.mark.parametrize("size", [7, 400])
 def test_batches(cls, size):
-    # The first of 7 rows wait for others.
+    # The first 7 rows are too few for centers and are kept.
     plain, ones, mixed = (cls(20, random_state=5) for _ in range(3))
     for first in range(0, 2000, size):
         batch = X[first : first + size]
@@ -124,7 +124,7 @@ def test_functions():
     assert model.score(X) == model.score(X, sample_weight=ONES)
 
 
-def test_a_checkpoint_of_either_goes_on_with_the_other(tmp_path):
+def test_checkpoints_with_and_without_weights_are_interchangeable(tmp_path):
     path = tmp_path / "kept.safetensors"
     kept = shoal.callbacks.Checkpoint(path, every_steps=1)
     whole = MiniBatchKMeans(20, random_state=5, batch_size=100).fit(X)
@@ -135,7 +135,7 @@ def test_a_checkpoint_of_either_goes_on_with_the_other(tmp_path):
     assert_same(shoal.resume(path, X, sample_weight=ONES), whole)
 
 
-def test_wrong_weights_are_refused_as_before():
+def test_invalid_weights_are_still_refused():
     for bad, match in [
         (np.ones(5), "sample_weight has 5 values, X has 3000 rows"),
         (0.0, "zero for every row"),

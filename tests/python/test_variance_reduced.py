@@ -1,4 +1,4 @@
-"""Variance-reduced k-means against its specification, and what its users may rely on."""
+"""Variance-reduced k-means: compared with a reference, plus bounds, streams and files."""
 
 import json
 import pickle
@@ -23,20 +23,20 @@ def blobs(n, d, seed, dtype=np.float64, k=12, width=1.0):
 
 
 def searching(model):
-    """The same, with a search of all centers at every step."""
+    """The same method, with a search over all centers at every step."""
     model._search_always = True
     return model
 
 
 def left(model):
-    """All that a fit leaves but for times, and distances, which bounds save."""
+    """All results of a fit except times, and distances, which bounds reduce."""
     fields = ["iteration", "rows_seen", "batch_size", "objective", "center_shift", "n_changed"]
     arrays = [model.cluster_centers_, model.labels_, model.counts_, *(model.history_[f] for f in fields)]
     return (*(array.tobytes() for array in arrays), model.inertia_, model.learning_rate_, model.stop_reason_)
 
 
-def test_draws_are_those_of_the_specification():
-    # As in src/rng.rs, where they are frozen.
+def test_random_draws_equal_those_of_the_reference():
+    # The values of src/rng.rs, which never change.
     rng = Rng(7, 1, 0)
     assert [rng.bits(), rng.bits()] == [0x02EBB3CDC0C88E61, 0xC1EAD045F80C2A6B]
     assert rng.below(1000) == 774
@@ -57,7 +57,7 @@ def test_draws_are_those_of_the_specification():
         (12, 3, 12, 0.5, 24),
     ],
 )
-def test_trajectory_is_that_of_the_specification(n, d, k, rate, steps, weighted, variant):
+def test_epochs_equal_the_reference(n, d, k, rate, steps, weighted, variant):
     X = blobs(n, d, n + d, width=2.0)
     weights = np.random.default_rng(3).choice([0.5, 1.0, 2.0, 0.0], size=n) if weighted else None
     init = X[np.random.default_rng(1).permutation(n)[:k]]
@@ -77,7 +77,7 @@ def test_trajectory_is_that_of_the_specification(n, d, k, rate, steps, weighted,
         warnings.simplefilter("ignore", ConvergenceWarning)
         for step, truth in zip(model.iter_fit(X, weights), expected, strict=False):
             if model.learning_rate_ != rate:
-                # Taken back, which the specification leaves open.
+                # The epoch was undone, which the reference does not do.
                 assert truth.objective > 1.01 * expected[seen - 1].objective
                 break
             seen += 1
@@ -90,7 +90,7 @@ def test_trajectory_is_that_of_the_specification(n, d, k, rate, steps, weighted,
     assert k in (1, 12) or expected[0].switched > 0
 
 
-def test_float32_follows_the_specification():
+def test_float32_is_close_to_the_reference():
     X = blobs(800, 6, 3, np.float32, width=2.0)
     expected = vrkm(X, X[:15], 0.05, 800, 3, 2, dtype=np.float32)
     model = VarianceReducedKMeans(15, init=X[:15], learning_rate=0.05, tol=0, max_iter=3, random_state=2)
@@ -100,7 +100,7 @@ def test_float32_follows_the_specification():
 
 
 def test_steps_are_unbiased():
-    # The mean of the steps by all rows is the gradient at the centers, which are means before the first step.
+    # The mean step over all rows is the gradient at the centers, which equal the means before the first step.
     X = blobs(40, 3, 5, width=4.0)
     k, rate = 6, 0.25
     given = {"init": X[:k], "max_iter": 1, "tol": 0, "polish": False}
@@ -122,11 +122,11 @@ def test_steps_are_unbiased():
     assert (now != labels).sum() > 3
 
 
-# ---------------------------------------------------------------- bounds change nothing
+# ---------------------------------------------------------------- bounds
 
 
 def tied(n, d, seed, dtype):
-    """Few distinct rows, on a grid: nothing but ties and duplicates."""
+    """A few distinct rows on a grid: only ties and duplicates."""
     return np.random.default_rng(seed).integers(0, 3, size=(n, d)).astype(dtype)
 
 
@@ -148,7 +148,7 @@ CASES = {
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("case", CASES)
-def test_bounds_change_no_label(case, dtype):
+def test_bounds_do_not_change_labels(case, dtype):
     X, k = CASES[case](dtype)
     given = {"init": X[np.random.default_rng(2).permutation(len(X))[:k]], "tol": 0, "random_state": 4}
     with warnings.catch_warnings():
@@ -161,7 +161,7 @@ def test_bounds_change_no_label(case, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("density", [0.02, 0.4])
-def test_sparse_rows_and_bounds(dtype, density):
+def test_bounds_do_not_change_labels_of_sparse_rows(dtype, density):
     X = sp.random(2000, 60, density=density, random_state=1, format="csr", dtype=np.float64).astype(dtype)
     init = X[:140].toarray() + dtype(0.01) * np.random.default_rng(0).normal(size=(140, 60)).astype(dtype)
     given = {"init": init, "tol": 0, "random_state": 4, "max_iter": 4, "learning_rate": 0.05}
@@ -189,7 +189,7 @@ def test_variants_agree():
 
 @pytest.mark.parametrize("off", [{"learning_rate": 0}, {"epoch_size": 0}, {"epoch_size": 0.0}])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_without_steps_it_is_lloyd(dtype, off):
+def test_without_steps_it_equals_lloyd(dtype, off):
     X = blobs(5000, 17, 3, dtype, k=40, width=2.0)
     init = X[:60]
     lloyd = KMeans(60, init=init, n_init=1, tol=0, max_iter=60)
@@ -203,7 +203,7 @@ def test_without_steps_it_is_lloyd(dtype, off):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_rows_that_keep_their_labels_leave_the_means_alone(weighted, dtype):
+def test_rows_that_keep_their_labels_do_not_move_the_means(weighted, dtype):
     X = blobs(900, 4, 1, dtype, k=3, width=0.01)
     weights = np.random.default_rng(1).integers(0, 3, size=900).astype(float) if weighted else None
     init = X[[0, np.flatnonzero(((X - X[0]) ** 2).sum(axis=1) > 1)[0]]]
@@ -217,7 +217,7 @@ def test_rows_that_keep_their_labels_leave_the_means_alone(weighted, dtype):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_correction_leaves_no_gradient_and_never_costs(weighted):
+def test_the_polish_leaves_no_gradient_and_never_raises_the_inertia(weighted):
     X = blobs(1500, 5, 3, width=2.0)
     weights = np.random.default_rng(2).uniform(0, 2, size=1500) if weighted else None
     w = np.ones(1500) if weights is None else weights
@@ -227,7 +227,7 @@ def test_the_correction_leaves_no_gradient_and_never_costs(weighted):
         labels = nearest(X, centers)[0]
         before = inertia(X, centers, labels, weights)
         assert step.objective == pytest.approx(before, rel=1e-10)
-        # The same sweep, and no steps.
+        # The same sweep without steps.
         only = VarianceReducedKMeans(25, init=centers, learning_rate=0, max_iter=1, polish=False)
         means = only.fit(X, sample_weight=weights).cluster_centers_
         for j in range(25):
@@ -238,7 +238,7 @@ def test_the_correction_leaves_no_gradient_and_never_costs(weighted):
         centers = model.cluster_centers_.copy()
 
 
-def test_polished_centers_are_means_and_everything_belongs_together():
+def test_polished_centers_are_means_and_results_are_consistent():
     X = blobs(3000, 6, 2, width=2.0)
     given = {"init": X[:30], "tol": 0, "max_iter": 3, "random_state": 1}
     rough = VarianceReducedKMeans(30, polish=False, **given).fit(X)
@@ -255,7 +255,7 @@ def test_polished_centers_are_means_and_everything_belongs_together():
         assert each.stop_reason_ == "max-iter"
 
 
-def test_an_epoch_leads_further_than_two_sweeps():
+def test_an_epoch_lowers_the_inertia_more_than_two_sweeps():
     X = blobs(20_000, 10, 4, width=3.0, k=60)
     ours, theirs = [], []
     for seed in range(4):
@@ -266,7 +266,7 @@ def test_an_epoch_leads_further_than_two_sweeps():
     assert np.mean(ours) < np.mean(theirs)
 
 
-def test_steps_that_make_it_worse_are_taken_back():
+def test_epochs_that_raise_the_inertia_are_undone():
     X = blobs(2000, 12, 5, width=3.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -277,7 +277,7 @@ def test_steps_that_make_it_worse_are_taken_back():
     assert model.inertia_ < KMeans(40, init=X[:40], n_init=1, max_iter=3, tol=0).fit(X).inertia_
 
 
-def test_it_stops():
+def test_stop_rules():
     X = blobs(4000, 5, 6, width=2.0)
     model = VarianceReducedKMeans(20, random_state=1, max_iter=300).fit(X)
     assert model.stop_reason_ == "tolerance"
@@ -289,7 +289,7 @@ def test_it_stops():
     assert easy.n_iter_ < 50
 
 
-def test_the_rate_by_itself():
+def test_the_automatic_learning_rate():
     X = blobs(4000, 3, 6, width=2.0)
     assert VarianceReducedKMeans(8, max_iter=1).fit(X).learning_rate_ == 3 * 8 / 4000
     assert VarianceReducedKMeans(80, max_iter=1).fit(X).learning_rate_ == 0.05
@@ -300,7 +300,7 @@ def test_the_rate_by_itself():
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_threads_and_sources_do_not_matter(dtype, weighted, tmp_path):
+def test_threads_and_sources_do_not_change_results(dtype, weighted, tmp_path):
     X = np.clip(blobs(6_011, 17, 1, width=2.0) * 8 + 100, 0, 255).astype(dtype)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X)) if weighted else None
     path = tmp_path / "rows.npy"
@@ -325,7 +325,7 @@ def in_blocks(X, size):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_streams_are_drawn_from_in_stretches(weighted):
+def test_streams_are_sampled_in_segments(weighted):
     X = blobs(40_000, 2, 3, np.float32, width=2.0)
     weights = np.random.default_rng(1).uniform(0.0, 2.0, size=len(X)) if weighted else None
     given = {"init": X[:40], "max_iter": 3, "tol": 0, "random_state": 1}
@@ -339,7 +339,7 @@ def test_streams_are_drawn_from_in_stretches(weighted):
     assert stream.history_["rows_seen"].tolist() == memory.history_["rows_seen"].tolist()
     assert stream.inertia_ == pytest.approx(memory.inertia_, rel=0.02)
     assert (stream.cluster_centers_ != memory.cluster_centers_).any()
-    # One stretch is all rows.
+    # One segment covers all rows.
     few = X[:9000]
     w = None if weights is None else weights[:9000]
     a = VarianceReducedKMeans(40, **given).fit(in_blocks(few, 500), sample_weight=w)
@@ -347,7 +347,7 @@ def test_streams_are_drawn_from_in_stretches(weighted):
     assert left(a) == left(b)
 
 
-def test_rows_that_can_be_read_once_are_refused_before_one_is_read():
+def test_one_pass_streams_are_refused_before_reading():
     read = []
 
     def blocks():
@@ -359,7 +359,7 @@ def test_rows_that_can_be_read_once_are_refused_before_one_is_read():
         VarianceReducedKMeans(2).fit(blocks())
     assert read == []
     stream = shoal.open(blocks())
-    # To know the columns.
+    # One block is read to find the number of columns.
     peeked = list(read)
     with pytest.raises(ValueError, match=message):
         VarianceReducedKMeans(2).fit(stream)
@@ -368,7 +368,7 @@ def test_rows_that_can_be_read_once_are_refused_before_one_is_read():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("weighted", [False, True])
-def test_sparse_rows_of_any_weight_draw_the_rows_that_dense_ones_do(weighted):
+def test_weighted_sparse_rows_are_drawn_like_dense_rows(weighted):
     rng = np.random.default_rng(4)
     X = np.where(rng.random((1200, 40)) < 0.3, rng.normal(size=(1200, 40)), 0.0)
     weights = rng.integers(0, 3, size=1200) + 0.5 if weighted else None
@@ -382,7 +382,7 @@ def test_sparse_rows_of_any_weight_draw_the_rows_that_dense_ones_do(weighted):
     np.testing.assert_allclose(sparse.history_["objective"], [e.objective for e in slow], rtol=1e-9)
 
 
-def test_callbacks_see_every_epoch_and_end_a_fit():
+def test_callbacks_see_every_epoch_and_can_stop_a_fit():
     X = blobs(3000, 4, 6, width=2.0)
     given = {"init": X[:20], "tol": 0, "random_state": 1}
     seen = []
@@ -394,7 +394,7 @@ def test_callbacks_see_every_epoch_and_end_a_fit():
     model = VarianceReducedKMeans(20, callbacks=[look], **given).fit(X)
     assert model.stop_reason_ == "callback"
     assert [iteration for iteration, *_ in seen] == [1, 2, 3]
-    # What is looked at on the way are the centers as they are; the end is that of three epochs.
+    # Callbacks see the centers of every epoch. The result is that of three epochs.
     assert left(VarianceReducedKMeans(20, max_iter=3, **given).fit(X))[:3] == left(model)[:3]
     rough = VarianceReducedKMeans(20, max_iter=3, polish=False, **given).fit(X)
     assert (seen[2][1] == rough.cluster_centers_).all()
@@ -406,7 +406,7 @@ def test_callbacks_see_every_epoch_and_end_a_fit():
 # ---------------------------------------------------------------- weights, empty clusters
 
 
-def test_the_unit_of_weights_does_not_matter():
+def test_scaling_all_weights_does_not_matter():
     X = blobs(2000, 5, 2, width=2.0)
     w = np.random.default_rng(1).integers(0, 4, size=2000).astype(float)
     given = {"init": X[:20], "max_iter": 4, "tol": 0, "random_state": 1}
@@ -417,7 +417,7 @@ def test_the_unit_of_weights_does_not_matter():
     assert b.inertia_ == 4 * a.inertia_
 
 
-def test_rows_without_weight_pull_at_nothing():
+def test_rows_without_weight_have_no_effect():
     X = blobs(1500, 4, 3, width=2.0)
     w = np.r_[np.ones(1000), np.zeros(500)]
     X[1000:] += 1000
@@ -427,7 +427,7 @@ def test_rows_without_weight_pull_at_nothing():
     assert model.counts_.sum() == 1000
 
 
-def test_clusters_without_rows_keep_their_place():
+def test_centers_without_rows_do_not_move():
     X = np.repeat([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]], 40, axis=0)
     init = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [100.0, 100.0], [0.0, 0.0]])
     with pytest.warns(ConvergenceWarning, match="distinct clusters"):
@@ -440,20 +440,20 @@ def test_clusters_without_rows_keep_their_place():
 # ---------------------------------------------------------------- doubling epochs
 
 
-def test_doubling_epochs_have_two_steps_then_four_up_to_as_many_as_rows():
+def test_epochs_double_from_two_steps_up_to_the_number_of_rows():
     X = np.random.default_rng(0).random((2000, 3))
     given = {"init": X[:20], "epoch_size": "doubling", "learning_rate": 0.02, "random_state": 0}
     model = VarianceReducedKMeans(20, tol=0, max_iter=13, **given).fit(X)
     # A sweep over all rows, and the steps.
     steps = np.diff(model.history_["rows_seen"], prepend=0) - 2000
     assert steps.tolist() == [*(2**epoch for epoch in range(1, 11)), 2000, 2000, 2000]
-    # A tolerance that no epoch meets ends the fit with the second whole epoch.
+    # A tolerance that no epoch meets: the fit ends with the second full epoch.
     model = VarianceReducedKMeans(20, tol=0.9, **given).fit(X)
     assert (model.stop_reason_, model.n_iter_) == ("tolerance", 13)
     assert (model.labels_ == model.predict(X)).all()
 
 
-def test_doubling_epochs_over_a_stream_and_with_weights():
+def test_doubling_epochs_of_streams_and_weights():
     X = blobs(600, 3, 4, width=2.0)
     weights = np.random.default_rng(0).random(600)
     given = {"epoch_size": "doubling", "random_state": 0}
@@ -481,7 +481,7 @@ def test_saved_and_pickled(tmp_path):
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("polish", [False, True])
-def test_a_loop_that_is_left_keeps_its_centers(polish, last):
+def test_leaving_the_loop_keeps_the_centers(polish, last):
     X = blobs(3000, 5, 1, width=2.0)
     model = VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4, polish=polish)
     for step in model.iter_fit(X):
@@ -515,7 +515,7 @@ def test_an_interrupt_keeps_the_centers():
     centers = model.cluster_centers_.copy()
     assert (model.labels_ == model.predict(X)).all()
     assert (model.cluster_centers_ == centers).all()
-    # Within the sweep that ends a fit.
+    # During the sweep that ends a fit.
     passes = []
 
     def rows(fail_at=None):
@@ -540,7 +540,7 @@ def test_an_interrupt_keeps_the_centers():
         assert (model.cluster_centers_ == rough).all()
 
 
-def test_looking_on_the_way_changes_nothing():
+def test_reading_results_between_steps_changes_nothing():
     X = blobs(3000, 5, 1, width=2.0)
     whole = VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4)
     for _ in whole.iter_fit(X):
@@ -549,7 +549,7 @@ def test_looking_on_the_way_changes_nothing():
     assert left(whole) == left(VarianceReducedKMeans(15, random_state=0, tol=0, max_iter=4).fit(X))
 
 
-def test_bad_parameters_are_listed_together():
+def test_all_parameter_errors_are_listed():
     model = VarianceReducedKMeans(
         0, variant="svrg", learning_rate=1.5, epoch_size=-1, polish="no", tol=-1, max_iter=0
     )
@@ -579,7 +579,7 @@ def test_bad_parameters_are_listed_together():
         {"polish": None},
     ],
 )
-def test_bad_parameters(bad):
+def test_invalid_parameters(bad):
     with pytest.raises((ValueError, TypeError), match=next(iter(bad))):
         VarianceReducedKMeans(2, **bad).fit(np.zeros((5, 2)))
 

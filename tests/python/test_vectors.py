@@ -1,4 +1,4 @@
-"""Memory-mapped files of vectors, written here as their formats are defined."""
+"""Memory-mapped vector files (.fvecs, .fbin and others), written here by the definition of their formats."""
 
 import struct
 
@@ -40,7 +40,7 @@ def written(folder, suffix, rows):
 
 
 @pytest.mark.parametrize("suffix", [*VECS, *BINS])
-def test_rows_are_those_of_the_file(tmp_path, suffix):
+def test_rows_equal_the_file(tmp_path, suffix):
     dtype = BINS.get(suffix) or VECS[suffix][1]
     rows = numbers(dtype, 700, 5)
     path = written(tmp_path, suffix, rows)
@@ -59,7 +59,7 @@ def test_rows_are_those_of_the_file(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", [*VECS, *BINS])
-def test_a_file_has_its_own_shape(tmp_path, suffix):
+def test_shape_and_dtype_are_refused(tmp_path, suffix):
     path = written(tmp_path, suffix, numbers(BINS.get(suffix) or VECS[suffix][1], 3, 2))
     with pytest.raises(ValueError, match="its own shape and dtype"):
         shoal.open(path, shape=(3, 2), dtype="u1")
@@ -68,7 +68,7 @@ def test_a_file_has_its_own_shape(tmp_path, suffix):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @settings(deadline=None, max_examples=150)
 @given(data=st.data())
-def test_damaged_files_are_rows_or_errors(tmp_path_factory, data):
+def test_damaged_files_are_read_or_refused(tmp_path_factory, data):
     suffix = data.draw(st.sampled_from([*VECS, *BINS]))
     dtype = BINS.get(suffix) or VECS[suffix][1]
     folder = tmp_path_factory.mktemp("damaged")
@@ -97,7 +97,7 @@ def test_damaged_files_are_rows_or_errors(tmp_path_factory, data):
             assert str(path) in refused or "X holds" in refused or "n_samples" in refused, refused
 
 
-def test_every_reader_meets_the_row_of_another_length(tmp_path):
+def test_every_reader_finds_a_row_of_another_length(tmp_path):
     rows = numbers("u1", 1000, 2)
     path = written(tmp_path, ".bvecs", rows)
     damaged = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""Files of rows: shoal.write and shoal.shuffle."""
+"""Writing rows with `shoal.write` and `shoal.shuffle`."""
 
 import errno
 import itertools
@@ -18,7 +18,7 @@ ROWS = np.random.default_rng(3).integers(0, 256, size=(4000, 9)).astype("u1")
 
 
 def numbered(n, cols=2, dtype="f4"):
-    """Rows that say which they are."""
+    """Rows whose values are their indices."""
     return np.repeat(np.arange(n, dtype=dtype)[:, np.newaxis], cols, axis=1)
 
 
@@ -27,7 +27,7 @@ def left(folder):
 
 
 @pytest.mark.parametrize("write", [shoal.write, shoal.shuffle])
-def test_everything_that_holds_rows_is_written(tmp_path, write):
+def test_all_kinds_of_rows_are_written(tmp_path, write):
     npy = tmp_path / "in.npy"
     np.save(npy, ROWS)
     out = tmp_path / "out.npy"
@@ -56,7 +56,7 @@ def test_everything_that_holds_rows_is_written(tmp_path, write):
 
 
 @pytest.mark.parametrize("write", [shoal.write, shoal.shuffle])
-def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path, write):
+def test_rows_that_cannot_be_written_leave_no_file(tmp_path, write):
     out = tmp_path / "out.npy"
     out.write_bytes(b"older")
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_written_is_refused_and_leaves_nothing(tmp_path, write):
         (iter([ROWS, ROWS[:, :3]]), ValueError, "block 1 of X has 3 columns, the first one has 9"),
         (iter([ROWS, ROWS.astype("f4")]), ValueError, "block 1 of X holds float32, the first one uint8"),
         (iter([]), ValueError, "without any row"),
-        (ROWS[:0], ValueError, "no rows to write"),
+        (ROWS[:0], ValueError, "at least one row, got shape"),
         (broken(), RuntimeError, "broken"),
         (ROWS.astype(complex), ValueError, "Complex"),
         (tmp_path / "none.npy", FileNotFoundError, "none.npy"),
@@ -133,7 +133,7 @@ def test_every_order_is_equally_likely(tmp_path):
     assert chi_squared < 64, seen
 
 
-def test_places_are_uniform_with_many_buckets(tmp_path):
+def test_positions_are_uniform_with_many_buckets(tmp_path):
     n, blocks = 100_000, 50
     found = np.load(
         shoal.shuffle(numbered(n, 16), tmp_path / "x.npy", random_state=1, memory_limit="1MB")._name
@@ -144,12 +144,12 @@ def test_places_are_uniform_with_many_buckets(tmp_path):
     chi_squared = ((table - expected) ** 2 / expected).sum()
     freedom = (blocks - 1) ** 2
     assert abs(chi_squared - freedom) < 6 * np.sqrt(2 * freedom)
-    # No row stays near those it came with.
+    # Rows do not stay near their neighbors.
     gaps = np.abs(np.diff(found))
     assert abs(gaps.mean() / (n / 3) - 1) < 0.02
 
 
-def test_parameters_are_refused_together(tmp_path):
+def test_all_parameter_errors_are_listed(tmp_path):
     with pytest.raises(
         ValueError, match=r"memory_limit must be at least 1 MB, got '10KB'; random_state must be"
     ):
@@ -157,10 +157,10 @@ def test_parameters_are_refused_together(tmp_path):
     assert left(tmp_path) == []
 
 
-def test_space_is_looked_at_first(tmp_path, monkeypatch):
+def test_disk_space_is_checked_first(tmp_path, monkeypatch):
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1000))
-    with pytest.raises(OSError, match="36000 bytes are needed, 1000 are free") as caught:
+    with pytest.raises(OSError, match="needs 36000 bytes, 1000 bytes are free") as caught:
         shoal.shuffle(ROWS, tmp_path / "x.npy")
     assert caught.value.errno == errno.ENOSPC
     assert left(tmp_path) == []
@@ -168,7 +168,7 @@ def test_space_is_looked_at_first(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit on the size of files")
 @pytest.mark.parametrize("limit", ["1GB", "1MB"])
-def test_no_space_left_leaves_nothing(tmp_path, limit):
+def test_a_full_disk_leaves_no_file(tmp_path, limit):
     code = f"""
         import resource, signal, numpy as np, shoal
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -212,7 +212,7 @@ def test_memory_is_bounded(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_ctrl_c_leaves_nothing(tmp_path):
+def test_ctrl_c_leaves_no_file(tmp_path):
     code = f"""
         import time, numpy as np, shoal
         def slow():
@@ -272,7 +272,7 @@ if verb == "write":
 elif verb == "shuffle":
     shoal.shuffle(blocks(), out, memory_limit="1MB")
 else:
-    from shoal._files import whole
+    from shoal._common.files import whole
     with whole(out) as file:
         file.write(b"some")
         file.flush()
@@ -282,8 +282,8 @@ else:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
 @pytest.mark.parametrize("verb", ["write", "shuffle", "whole"])
-def test_the_next_run_removes_what_a_killed_one_left(verb, tmp_path):
-    from shoal._files import whole
+def test_the_next_run_removes_files_of_a_killed_one(verb, tmp_path):
+    from shoal._common.files import whole
 
     out, other = tmp_path / "rows.npy", tmp_path / "other.npy"
     for killed in (out, other):
@@ -292,7 +292,7 @@ def test_the_next_run_removes_what_a_killed_one_left(verb, tmp_path):
     litter = left(tmp_path)
     assert len(litter) == (4 if verb == "shuffle" else 2)
     assert all(name.startswith(".shoal-") for name in litter)
-    # Those of another name may be of another command, which has not been begun again.
+    # Files for other output names are kept: another command may have to be repeated.
     if verb == "whole":
         with whole(out) as file:
             file.write(b"all")
@@ -303,9 +303,9 @@ def test_the_next_run_removes_what_a_killed_one_left(verb, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
-def test_files_of_a_live_process_are_no_litter(tmp_path):
+def test_temporary_files_of_a_running_process_are_kept(tmp_path):
     from shoal import _core
-    from shoal._files import whole
+    from shoal._common.files import whole
 
     out = tmp_path / "rows.npy"
     with whole(out) as file, whole(out) as again:
@@ -319,7 +319,7 @@ def test_files_of_a_live_process_are_no_litter(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs locks on files that others may write to")
-def test_info_clean_lists_and_removes_litter(tmp_path):
+def test_info_clean_lists_and_removes_temporary_files(tmp_path):
     def cleaned(*more):
         command = [sys.executable, "-m", "shoal", "info", str(tmp_path), "--clean", *more]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -327,7 +327,7 @@ def test_info_clean_lists_and_removes_litter(tmp_path):
     subprocess.run([sys.executable, "-c", KILLED, "write", str(tmp_path / "x.npy")], check=False)
     (litter,) = tmp_path.iterdir()
     (tmp_path / "kept").touch()
-    with shoal._files.whole(tmp_path / "busy"):
+    with shoal._common.files.whole(tmp_path / "busy"):
         assert cleaned() == f"removed {litter}\n"
         assert cleaned("--json").split() == ["{", '"folder":', f'"{tmp_path}",', '"removed":', "[]", "}"]
     assert left(tmp_path) == ["busy", "kept"]

@@ -1,16 +1,16 @@
-"""Variance-reduced k-means as the specification has it: slow, in float64. What tests hold shoal against."""
+"""A slow float64 reference of variance-reduced k-means."""
 
 from typing import NamedTuple
 
 import numpy as np
 from reference import Rng, sq_dists
 
-#: What draws of rows are keyed by.
+#: Purpose key of the random stream for rows.
 EPOCH = 7
 
 
 def drawn(rng, n, weights):
-    """A row, by weight."""
+    """Draw a row with probability proportional to its weight."""
     if weights is None:
         return rng.below(n)
     ends = np.cumsum(weights)
@@ -18,7 +18,7 @@ def drawn(rng, n, weights):
 
 
 def gamma(x, j, s, centers, means):
-    """The variance-reduced gradient of a row with the label j, and s at the snapshot, as a matrix."""
+    """The variance-reduced gradient of a row with label j, and label s at the snapshot, as a matrix."""
     out = np.zeros_like(centers)
     out[j] += centers[j] - x
     out[s] -= means[s] - x
@@ -28,16 +28,16 @@ def gamma(x, j, s, centers, means):
 class Epoch(NamedTuple):
     objective: float
     changed: int
-    """Labels of the snapshot that differ from those of the one before."""
+    """Labels of the snapshot that differ from the previous snapshot."""
     means: np.ndarray
     centers: np.ndarray
-    """After the steps."""
+    """Centers after the steps of the epoch."""
     switched: int
-    """Steps by a row with another label than at the snapshot."""
+    """Steps whose row has another label than at the snapshot."""
 
 
 def vrkm(X, centers, rate, steps, epochs, seed, weights=None, plain=False, dtype=np.float64):
-    """So many epochs, with no rule to stop (Zhao et al., algorithms 3 and 4, with means in closed form)."""
+    """Run a number of epochs without a stop rule (Zhao et al., algorithms 3 and 4, means in closed form)."""
     X = np.asarray(X, dtype=np.float64)
     centers = np.array(centers, dtype=np.float64)
     n, k = len(X), len(centers)
@@ -61,7 +61,7 @@ def vrkm(X, centers, rate, steps, epochs, seed, weights=None, plain=False, dtype
         for _ in range(steps):
             i = drawn(rng, n, weights)
             s = labels[i]
-            # What is seen of the centers has the type that rows are computed in.
+            # Labels use the centers in the compute type.
             j = sq_dists(X[i : i + 1], now.astype(dtype)).argmin()
             switched += int(j != s)
             now -= rate * gamma(X[i], j, s, now, means)

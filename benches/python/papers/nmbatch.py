@@ -2,12 +2,13 @@
 
 Validation energy over time for mini-batch k-means, nested mini-batch k-means (several rho, with and without
 bounds), Lloyd's algorithm, exact k-means with bounds, and scikit-learn's ``MiniBatchKMeans``: k = 50, batches
-of 5000, one thread. For every seed all of them begin at the same distinct rows, and run one after the other;
-ratios are taken within a seed. Time is that of the steps, without validation and what is copied for it.
+of 5000, one thread. For every seed all methods start from the same distinct rows and run one after the other.
+Ratios are taken within a seed. Only steps count as time, not validation and its copies.
 
-Energies are means of squared distances, E_V of the validation rows. E* is the lowest E_V that a run on a set
-ended with, as in the paper; E*(seed) the lowest of a seed, since the start decides the last percent.
-On the way E_V may be lower still, by chance, where some rows lie far from all others: that is no model found.
+Energies are means of squared distances, and E_V is the energy of the validation rows. E* is the lowest final
+E_V of all runs on a set, as in the paper. E*(seed) is the lowest of a seed, because the start decides the
+last percent. During a run E_V can be lower by chance if some rows are far from all others. Such values are
+not used.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ import datasets
 
 BATCH = 5000
 RHOS = (0.1, 1.0, 10.0, 100.0, 1000.0)
-#: The rho of the paper, and the one that is compared with the other methods.
+#: The rho of the paper, and the rho that is compared with the other methods.
 RHO = 100.0
-#: A model is kept whenever so many times as many rows have been read.
+#: A model is saved whenever the number of rows read has grown by this factor.
 GROWTH = 1.2
-#: Those that run with every seed; `nested` is first because the ratios are taken with it.
+#: Methods that run with every seed. `nested` is first because ratios refer to it.
 MAIN = ("nested", "minibatch", "lloyd", "bounded", "sklearn")
 
 # ---------------------------------------------------------------- the worker's side
@@ -41,24 +42,24 @@ MAIN = ("nested", "minibatch", "lloyd", "bounded", "sklearn")
 
 @dataclass
 class Track:
-    """Models on the way of a run, kept without counting the time that this takes."""
+    """Models saved during a run; saving does not count as time."""
 
     seconds: float
     points: list[tuple[int, float, int, int]] = field(default_factory=list)
     centers: list[np.ndarray] = field(default_factory=list)
 
     def due(self, rows: int, *, last: bool) -> bool:
-        """Whether the model after so many rows is to be kept."""
+        """Whether to save the model after this many rows."""
         return last or not self.points or rows >= GROWTH * self.points[-1][2]
 
     def add(self, step: int, seconds: float, rows: int, batch: int, centers: np.ndarray) -> None:
-        """Keep a model."""
+        """Save a model."""
         self.points.append((step, seconds, rows, batch))
         self.centers.append(np.array(centers, dtype=np.float32))
 
 
 def run_shoal(method: str, X: np.ndarray, start: np.ndarray, seed: int, track: Track) -> str:
-    """Run a method of shoal until it ends or the time is over; gives the reason."""
+    """Run a method of shoal until it ends or the time is over; return the reason."""
     name, params = SHOAL[method]
     import shoal
 
@@ -73,7 +74,7 @@ def run_shoal(method: str, X: np.ndarray, start: np.ndarray, seed: int, track: T
 
 
 def run_sklearn(method: str, X: np.ndarray, start: np.ndarray, seed: int, track: Track) -> str:
-    """Run scikit-learn's mini-batch k-means, watched where it looks whether to stop."""
+    """Run scikit-learn's mini-batch k-means, with a hook in its convergence check."""
     from sklearn.cluster import MiniBatchKMeans, _kmeans
 
     real = _kmeans._mini_batch_step
@@ -84,11 +85,11 @@ def run_sklearn(method: str, X: np.ndarray, start: np.ndarray, seed: int, track:
     class Watched(MiniBatchKMeans):
         def _mini_batch_convergence(self, i: int, n_steps: int, *rest: Any) -> bool:
             nonlocal watching
-            # Its own smoothed figures, which nothing stops for here.
+            # Keep its smoothed inertia up to date, without stopping.
             super()._mini_batch_convergence(i, n_steps, *rest)
             now = time.perf_counter()
             elapsed = now - begun - watching
-            # They need a second step.
+            # At least two steps.
             rows, over = (i + 1) * BATCH, i > 0 and elapsed >= track.seconds
             if track.due(rows, last=over or i + 1 == n_steps):
                 track.add(i + 1, elapsed, rows, BATCH, newest)
@@ -113,7 +114,7 @@ def run_sklearn(method: str, X: np.ndarray, start: np.ndarray, seed: int, track:
 
 
 def nested(rho: float, bounds: str) -> tuple[str, dict[str, Any]]:
-    """The nested method with some rho."""
+    """The nested method with the given rho."""
     return "NestedMiniBatchKMeans", {
         "batch_size": BATCH,
         "rho": rho,
@@ -123,17 +124,17 @@ def nested(rho: float, bounds: str) -> tuple[str, dict[str, Any]]:
 
 
 def label(rho: float, *, bounds: bool = True) -> str:
-    """The name of a nested method in tables; that of the paper's rho is the plain one."""
+    """The name of a nested method in tables; the rho of the paper has the plain name."""
     if bounds and rho == RHO:
         return "nested"
     return f"nested rho={rho:g}" + ("" if bounds else " no bounds")
 
 
-#: Class and parameters of the methods that shoal has.
+#: Class and parameters of the methods of shoal.
 SHOAL: dict[str, tuple[str, dict[str, Any]]] = {
     "lloyd": ("KMeans", {"algorithm": "lloyd", "n_init": 1, "tol": 0.0, "max_iter": 100_000}),
     "bounded": ("KMeans", {"algorithm": "auto", "n_init": 1, "tol": 0.0, "max_iter": 100_000}),
-    # Sculley's algorithm as it stands in the paper: nothing is reassigned, nothing stops it.
+    # Sculley's algorithm as in the paper, without reassignment and early stopping.
     "minibatch": (
         "MiniBatchKMeans",
         {
@@ -150,7 +151,7 @@ SHOAL: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, library: str) -> None:
         self._library = library
@@ -160,7 +161,7 @@ class Handler:
         return getattr(self, command)(*args)
 
     def ready(self) -> list[str]:
-        """Import the library; gives the methods that it has."""
+        """Import the library; return its methods."""
         if self._library == "sklearn":
             import sklearn.cluster
 
@@ -173,13 +174,13 @@ class Handler:
     def data(self, name: str, quick: bool) -> None:
         """Read the rows; all methods get them as float32."""
         self._X = np.ascontiguousarray(datasets.parts_of(name, quick=quick)[0], dtype=np.float32)
-        # Pools, kernels and caches wake up.
+        # Warm up pools, kernels and caches.
         self.run(self.ready()[-1], self._X[:50], 0, 0.1)
 
     def run(
         self, method: str, start: np.ndarray, seed: int, seconds: float
     ) -> tuple[list[tuple[int, float, int, int]], np.ndarray, str]:
-        """Points (step, seconds, rows, batch) and centers on the way of a run, and why it ended."""
+        """Return points (step, seconds, rows, batch) and centers of a run, and why it ended."""
         track = Track(seconds)
         program = run_sklearn if self._library == "sklearn" else run_shoal
         reason = program(method, self._X, start, seed, track)
@@ -204,7 +205,7 @@ class Run:
     reason: str
 
     def seconds_to(self, energy: float) -> float:
-        """When E_V was first as low as this; infinite: never."""
+        """Time until E_V was first at most `energy`; infinite if never."""
         low = np.flatnonzero(self.energy <= energy)
         return float(self.seconds[low[0]]) if low.size else np.inf
 
@@ -217,7 +218,7 @@ def energy_of(rows: np.ndarray, centers: np.ndarray) -> float:
 
 
 def measure(name: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> list[Run]:
-    """All runs on a set: seed after seed, method after method."""
+    """Run all methods on a set: seed by seed, method by method."""
     training, validation = (
         np.ascontiguousarray(part, dtype=np.float32) for part in datasets.parts_of(name, quick=args.quick)
     )
@@ -244,17 +245,17 @@ def measure(name: str, workers: dict[str, common.Worker], args: argparse.Namespa
 
 
 def of(runs: Iterable[Run], method: str) -> dict[int, Run]:
-    """The runs of a method, by seed."""
+    """Return the runs of a method by seed."""
     return {run.seed: run for run in runs if run.method == method}
 
 
 def lowest_of_seeds(runs: list[Run]) -> dict[int, float]:
-    """E*(seed): of finished runs."""
+    """Return E*(seed), the lowest final energy per seed."""
     return {seed: min(float(r.energy[-1]) for r in runs if r.seed == seed) for seed in {r.seed for r in runs}}
 
 
 def mean_excess(runs: dict[int, Run], lowest: float, at: np.ndarray) -> np.ndarray:
-    """The mean over the seeds of (E_V - E*) / E* at some seconds; NaN before all have a model."""
+    """Return the mean over the seeds of (E_V - E*) / E* at some times; NaN before all seeds have a model."""
     curves = []
     for run in runs.values():
         index = np.searchsorted(run.seconds, at, side="right") - 1
@@ -263,16 +264,16 @@ def mean_excess(runs: dict[int, Run], lowest: float, at: np.ndarray) -> np.ndarr
 
 
 def grid(runs: Iterable[Run]) -> np.ndarray:
-    """Seconds that curves are drawn at."""
+    """Return the times at which curves are drawn."""
     every = np.concatenate([run.seconds for run in runs])
     return np.geomspace(max(every.min(), 1e-4), every.max(), 400)
 
 
 def ratios(ours: dict[int, Run], theirs: dict[int, Run], near: dict[int, float]) -> tuple[list[float], int]:
-    """Their seconds to an energy over ours, seed by seed, and how many are bounds from below.
+    """Return their seconds to an energy divided by ours per seed, and how many are lower bounds.
 
-    A run that never gets there counts with all of its seconds, as if it were there then. Where ours does not
-    get there either, the seed says nothing; where only ours does not, the ratio is 0.
+    A run that never gets there counts with all of its seconds. If ours does not get there either, the seed is
+    skipped. If only ours does not, the ratio is 0.
     """
     found, bounds = [], 0
     for seed in sorted(ours.keys() & theirs.keys()):
@@ -289,7 +290,7 @@ def ratios(ours: dict[int, Run], theirs: dict[int, Run], near: dict[int, float])
 
 
 def same_energy(ours: dict[int, Run], theirs: dict[int, Run]) -> list[float]:
-    """Their seconds over ours to an energy that both come to: 1% above the higher of the two last ones."""
+    """Return their seconds divided by ours to a common energy: 1% above the higher final energy."""
     found = []
     for seed in sorted(ours.keys() & theirs.keys()):
         level = 1.01 * float(max(ours[seed].energy[-1], theirs[seed].energy[-1]))
@@ -298,7 +299,7 @@ def same_energy(ours: dict[int, Run], theirs: dict[int, Run]) -> list[float]:
 
 
 def summary(name: str, runs: list[Run]) -> list[dict[str, Any]]:
-    """The table of a set: a line for every method."""
+    """Summarize a set with one line per method."""
     lowest = lowest_of_seeds(runs)
     near = {seed: 1.01 * energy for seed, energy in lowest.items()}
     best = min(lowest.values())
@@ -333,16 +334,16 @@ def summary(name: str, runs: list[Run]) -> list[dict[str, Any]]:
     return table
 
 
-# ---------------------------------------------------------------- what holds
+# ---------------------------------------------------------------- claims
 
 
 def verdict(holds: bool, text: str) -> str:
-    """A line that says whether a claim holds."""
+    """Format whether a claim holds."""
     return f"{'holds' if holds else 'does not hold'}: {text}"
 
 
 def claims(name: str, runs: list[Run]) -> list[str]:
-    """What the paper says and what is wanted of shoal, against what was measured."""
+    """Compare the results with the claims of the paper and with the targets of shoal."""
     lowest = lowest_of_seeds(runs)
     ours = of(runs, "nested")
     lines = []
@@ -402,13 +403,13 @@ def claims(name: str, runs: list[Run]) -> list[str]:
 
 
 def shared(runs: list[Run]) -> set[int]:
-    """Seeds that every method ran with."""
+    """Return the seeds that every method ran with."""
     methods = {run.method for run in runs}
     return set.intersection(*(set(of(runs, method)) for method in methods))
 
 
 def agree(a: Run, b: Run) -> bool:
-    """Whether two runs kept the same models wherever both kept one of the same step."""
+    """Whether two runs have identical models at all steps that both saved."""
     _, left, right = np.intersect1d(a.steps, b.steps, return_indices=True)
     return bool(np.array_equal(a.energy[left], b.energy[right]))
 
@@ -417,7 +418,7 @@ def agree(a: Run, b: Run) -> bool:
 
 
 def curve_rows(name: str, runs: list[Run]) -> list[dict[str, Any]]:
-    """Whole curves, as lines of a table."""
+    """Return whole curves as rows of a table."""
     return [
         {
             "data": name,
@@ -437,7 +438,7 @@ def curve_rows(name: str, runs: list[Run]) -> list[dict[str, Any]]:
 
 
 def picture(path: Path, name: str, runs: list[Run]) -> None:
-    """The figure: all methods on the left, rho with bounds and without on the right."""
+    """Draw all methods on the left, and rho with and without bounds on the right."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -496,9 +497,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="+", default=list(datasets.SETS), choices=list(datasets.SETS))
     every = [*MAIN, *(method for method in SHOAL if method not in MAIN)]
     parser.add_argument(
@@ -510,16 +509,14 @@ def main() -> None:
         "--variant-seeds", type=int, default=5, help="starts of the other rho and of no bounds (default 5)"
     )
     parser.add_argument("--seconds", type=float, default=40.0, help="most time of a run (default 40)")
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
     parser.add_argument("--curves", help="where to keep the curves (default: likewise)")
     parser.add_argument("--plots", help="folder of the figures (default: likewise)")
-    parser.add_argument(
-        "--quick", action="store_true", help="a tenth of the rows, 2 seeds, 2 s, nothing kept"
+    common.add_options(
+        parser, quick="a tenth of the rows, 2 seeds, 2 s, no result file", worker=["shoal", "sklearn"]
     )
-    parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        # Of empty clusters, where rows are equal.
+        # Warnings of empty clusters, because some rows are equal.
         warnings.simplefilter("ignore")
         common.serve(Handler(args.worker))
         return
@@ -530,13 +527,13 @@ def main() -> None:
     head = common.description(["numpy", "shoal", "scikit-learn"])
     processes = {library: common.Worker(__file__, library, threads=1) for library in ("shoal", "sklearn")}
     table, curves = [], []
-    try:
+    with common.closing(processes.values()):
         known = {method: worker for worker in processes.values() for method in worker.call("ready")}
         workers = {method: known[method] for method in every if method in args.methods and method in known}
         missing = [method for method in args.methods if method not in known]
         if missing:
             head["missing"] = ", ".join(missing)
-        print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+        common.announce(head)
         for name in args.data:
             runs = measure(name, workers, args)
             part = summary(name, runs)
@@ -548,9 +545,6 @@ def main() -> None:
             curves += curve_rows(name, runs)
             if args.plots or not args.quick:
                 picture(common.results(f"nmbatch-{name}", "png", folder=args.plots), name, runs)
-    finally:
-        for worker in processes.values():
-            worker.close()
     common.keep("nmbatch", head, table, args.csv, args.quick)
     common.keep("nmbatch-curves", head, curves, args.curves, args.quick)
 

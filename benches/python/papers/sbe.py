@@ -1,13 +1,13 @@
 """Stochastic backward Euler: the experiments of Yin, Pham, Oberman & Osher, "Stochastic backward Euler: an
-implicit gradient descent algorithm for k-means clustering", 2018, and what they leave out.
+implicit gradient descent algorithm for k-means clustering", 2018, and further ones.
 
-The objective is that of the paper, phi = inertia / (2 rows). For every seed all methods begin at the same
-distinct rows, drawn at random. ``iris`` and ``gaussians`` are the paper's small examples, ``digits`` is 8
-images of MNIST with Gaussian noise such that phi at the 8 images is 15.68, ``mnist`` the first 60,000 digits,
-pixels from 0 to 1. ``steps`` compares step sizes, caps and decays, on starts that no other part uses: it says
-whether those of the other parts are well chosen. ``equal`` gives stochastic backward Euler the time that 10
-starts of exact k-means with k-means++ take. ``unbalanced`` tries a step size for each center, in NumPy: every
-center is pulled by the same share.
+The objective is that of the paper, phi = inertia / (2 rows). For every seed all methods start from the same
+distinct random rows. ``iris`` and ``gaussians`` are the small examples of the paper. ``digits`` is 8 images
+of MNIST with Gaussian noise such that phi at the 8 images is 15.68. ``mnist`` is the first 60,000 digits with
+pixels from 0 to 1. ``steps`` compares step sizes, caps and decays on starts that no other part uses, to check
+the choice of the other parts. ``equal`` gives stochastic backward Euler the time of 10 starts of exact
+k-means with k-means++. ``unbalanced`` tries a step size per center, in NumPy: every center is pulled by the
+same share.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ import _common as common
 import datasets
 import shoal
 
-#: Deviation of the noise: 784 * 0.2 ** 2 / 2 = 15.68.
+#: Standard deviation of the noise: 784 * 0.2 ** 2 / 2 = 15.68.
 NOISE = 0.2
 ROWS = 60_000
-#: Data, clusters, rows of a batch, outer steps, inner iterations.
+#: Data, clusters, rows per batch, outer steps, inner iterations.
 SETTINGS = (
     ("digits", 8, 1000, 150, 10),
     ("digits", 6, 500, 100, 5),
@@ -41,10 +41,10 @@ SETTINGS = (
     ("mnist", 10, 500, 100, 5),
     ("mnist", 12, 500, 100, 5),
 )
-#: First step size in parts of the number of clusters, the most that a center is pulled, and what the step
-#: size is divided by until the end (None: 1.01 after every outer step). PLAIN is that of the paper. CAPPED,
-#: which is the estimator's default, pulls the centers of small clusters as hard as those of large ones for
-#: long, and leaves hardly any noise of batches at the end. ``steps`` says which is best.
+#: First step size relative to the number of clusters, the cap of the pull on a center, and the total decay of
+#: the step size (None: 1.01 per outer step). PLAIN is the schedule of the paper. CAPPED is the default of the
+#: estimator: for a long time it pulls the centers of small clusters as hard as those of large ones, and it
+#: leaves almost no batch noise at the end. ``steps`` shows which schedule is best.
 Schedule = tuple[float, float | None, float | None]
 PLAIN: Schedule = (1.0, None, None)
 CAPPED: Schedule = (3.0, 1.8, 20.0)
@@ -62,9 +62,9 @@ SCHEDULES: tuple[Schedule, ...] = (
     (5.0, 1.8, 40.0),
 )
 METHODS = ("lloyd", "minibatch", "sbe", "sbe, capped")
-#: The starts of ``steps`` begin here: those of all other parts lie below.
+#: The first seed of ``steps``; all other parts use lower seeds.
 OTHER_SEEDS = 10_000
-#: The least, the largest and the mean phi of 100 starts in the paper; "lloyd" is its EM with 50 iterations.
+#: Minimum, maximum and mean phi of 100 starts in the paper; "lloyd" is its EM with 50 iterations.
 PAPER = {
     ("digits", 8, 1000, "lloyd"): (15.6800, 27.2828, 20.0203),
     ("digits", 8, 1000, "sbe"): (15.6808, 15.6808, 15.6808),
@@ -86,12 +86,12 @@ PAPER = {
 
 
 def rows_of(name: str, *, quick: bool) -> np.ndarray:
-    """The rows of a set, float32."""
+    """Read the rows of a set as float32."""
     n = ROWS // 10 if quick else ROWS
     X = (common.raw("mnist_70k")[:n] / 255).astype(np.float32)
     if name == "mnist":
         return X
-    # Which images the paper took is not known.
+    # The paper does not say which images it used.
     rng = np.random.default_rng(0)
     images = X[rng.choice(len(X), 8, replace=False)]
     which = np.repeat(np.arange(8), -(-n // 8))[:n]
@@ -105,14 +105,14 @@ def phi(X: np.ndarray, centers: np.ndarray) -> float:
 
 
 def sbe(k: int, seed: int, batch: int, outer: int, inner: int, **more: Any) -> Any:
-    """An estimator as the paper runs it."""
+    """Create an estimator with the settings of the paper."""
     given = {"batch_size": batch, "max_iter": outer, "n_inner": inner, "compute_labels": False}
     plain = {"step_size": float(k), "step_decay": 1 / 1.01, "step_cap": None, "polish": False}
     return shoal.BackwardEulerKMeans(k, random_state=seed, **given, **plain | more)
 
 
 def spread(values: list[float]) -> dict[str, Any]:
-    """The least, the largest, the mean, the deviation, and the standard error of the mean."""
+    """Return minimum, maximum, mean, standard deviation, and standard error of the mean."""
     found = np.array(values)
     deviation = float(found.std(ddof=1)) if len(found) > 1 else 0.0
     error = deviation / np.sqrt(len(found))
@@ -121,10 +121,10 @@ def spread(values: list[float]) -> dict[str, Any]:
 
 
 def given(schedule: Schedule, k: int, outer: int, inner: int) -> dict[str, Any]:
-    """The parameters of a schedule."""
+    """Return the parameters of a schedule."""
     length, cap, fall = schedule
     if cap is not None and inner > 5:
-        # What is beyond 1 is multiplied at every inner iteration.
+        # The part of the pull beyond 1 is multiplied in every inner iteration.
         cap = min(cap, 1.5)
     return {
         "step_size": length * k,
@@ -134,7 +134,7 @@ def given(schedule: Schedule, k: int, outer: int, inner: int) -> dict[str, Any]:
 
 
 def verdict(holds: bool, text: str) -> str:
-    """A line that says whether a claim holds."""
+    """Format whether a claim holds."""
     return f"{'holds' if holds else 'does not hold'}: {text}"
 
 
@@ -142,7 +142,7 @@ def verdict(holds: bool, text: str) -> str:
 
 
 def iris(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """Random starts on Iris, over step sizes and inner iterations."""
+    """Run random starts on Iris over step sizes and inner iterations."""
     from sklearn.datasets import load_iris
 
     X = load_iris().data
@@ -188,7 +188,7 @@ def iris(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def gaussians(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """From where Lloyd's algorithm is stuck, in the plane."""
+    """Start in the plane from a point where Lloyd's algorithm is stuck."""
     rng = np.random.default_rng(0)
     means = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0], [5.0, 5.0]])
     X = (means[:, None] + 0.5 * rng.normal(size=(4, 1000, 2))).reshape(-1, 2)
@@ -231,7 +231,7 @@ def gaussians(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]
 def picture(
     path: Path, X: np.ndarray, way: np.ndarray, curves: list[list[float]], ends: tuple[float, float]
 ) -> None:
-    """The way of the centers from the stuck point, and phi over the outer steps of some runs."""
+    """Draw the paths of the centers from the stuck point, and phi over the outer steps of some runs."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -257,7 +257,7 @@ def picture(
     print(f"drawn as {path}")
 
 
-# ---------------------------------------------------------------- the large ones
+# ---------------------------------------------------------------- the large examples
 
 
 def fitted(
@@ -269,7 +269,7 @@ def fitted(
     threads: int,
     schedule: Schedule | None = None,
 ) -> tuple[float, float]:
-    """Objective and seconds of one run, without the pass that measures the objective."""
+    """Return objective and seconds of one run; the pass that measures the objective does not count."""
     batch, outer, inner = setting
     k, begun = len(start), time.perf_counter()
     if method.startswith("sbe"):
@@ -278,7 +278,7 @@ def fitted(
     elif method == "lloyd":
         model = shoal.KMeans(k, init=start, n_init=1, max_iter=50, tol=0.0, n_jobs=threads).fit(X)
     else:
-        # As many batches.
+        # The same number of batches.
         pure = {"max_no_improvement": None, "reassignment_ratio": 0.0, "compute_labels": False}
         model = shoal.MiniBatchKMeans(
             k, init=start, batch_size=batch, max_iter=1000, random_state=seed, n_jobs=threads, **pure
@@ -291,7 +291,7 @@ def fitted(
 
 
 def large(name: str, args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """The paper's table of a set."""
+    """Reproduce the table of the paper for a set."""
     X = rows_of(name, quick=args.quick)
     table, lines = [], []
     exact: dict[int, list[tuple[float, float]]] = {}
@@ -338,7 +338,7 @@ def large(name: str, args: argparse.Namespace) -> tuple[list[dict[str, Any]], li
 
 
 def steps(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """Which schedule is best, on starts that no other part uses."""
+    """Find the best schedule on starts that no other part uses."""
     X, k, setting = rows_of("mnist", quick=args.quick), 10, (500, 100, 5)
     seeds = range(OTHER_SEEDS, OTHER_SEEDS + args.trials)
     table = []
@@ -369,7 +369,7 @@ def steps(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def equal(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """What 10 starts of Lloyd with k-means++ find, and what stochastic backward Euler finds meanwhile."""
+    """Compare 10 starts of Lloyd with k-means++ with stochastic backward Euler in the same time."""
     table, lines = [], []
     for name, clusters in (("digits", (8,)), ("mnist", (8, 10, 12))):
         X = rows_of(name, quick=args.quick)
@@ -389,7 +389,7 @@ def equal(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
                     ("sbe, capped, k-means++, polished", capped | {"init": "auto"}),
                 ):
                     best, n, begun = np.inf, 0, time.perf_counter()
-                    # One more only where it is expected to fit.
+                    # Start another run only if it is expected to fit into the time.
                     while n == 0 or (time.perf_counter() - begun) * (n + 1) / n <= allowed:
                         found = sbe(k, 1000 * trial + n, 500, 100, 5, n_jobs=args.threads, **more).fit(X)
                         best, n = min(best, phi(X, found.cluster_centers_)), n + 1
@@ -413,13 +413,13 @@ def equal(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
     return table, lines
 
 
-# ---------------------------------------------------------------- a step size for each center
+# ---------------------------------------------------------------- a step size per center
 
 
 def stochastic(
     X: np.ndarray, start: np.ndarray, seed: int, batch: int, outer: int, inner: int, *, each: bool
 ) -> np.ndarray:
-    """Stochastic backward Euler in NumPy; with `each` every center is pulled by the same share."""
+    """Stochastic backward Euler in NumPy; with `each`, every center is pulled by the same share."""
     rng = np.random.default_rng(seed)
     k, fade, x = len(start), 1.0, start.astype(np.float64)
     for _ in range(outer):
@@ -439,7 +439,7 @@ def stochastic(
 
 
 def unbalanced(args: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
-    """Clusters of very different sizes."""
+    """Compare both on clusters of very different sizes."""
     table, lines = [], []
     kddcup = next(datasets.scaled_kddcup(50_000 if args.quick else 494_021, 0)).astype(np.float64)
     for name, X, k in (("unbalance", common.raw("gagolews_a/sipu/unbalance"), 8), ("kddcup", kddcup, 23)):
@@ -506,9 +506,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], tuple[list[dict[str, Any]], list
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--starts", type=int, default=100, help="random starts (default 100)")
     parser.add_argument(
@@ -521,20 +519,16 @@ def main() -> None:
         "--methods", nargs="+", choices=METHODS, default=METHODS, help="of `digits` and `mnist`"
     )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
     parser.add_argument("--plots", help="folder of the figure (default: likewise)")
-    parser.add_argument(
-        "--quick", action="store_true", help="a tenth of the rows, 3 starts, 1 trial, nothing kept"
-    )
+    common.add_options(parser, quick="a tenth of the rows, 3 starts, 1 trial, no result file")
     args = parser.parse_args()
     if args.quick:
         args.starts, args.trials = min(args.starts, 3), 1
     if args.starts < 1 or args.trials < 1:
         parser.error("at least 1 start and 1 trial")
-    # Of empty clusters, and of steps that are too long on purpose.
+    # Warnings of empty clusters, and of steps that are too long on purpose.
     warnings.simplefilter("ignore")
-    head = common.description(["numpy", "shoal", "scikit-learn"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal", "scikit-learn"])
     table: list[dict[str, Any]] = []
     for name in args.parts:
         part, lines = PARTS[name](args)

@@ -1,8 +1,8 @@
-"""AFK-MC2 and k-means|| against plain k-means++: time, distances, and the energy that Lloyd then ends with.
+"""AFK-MC2 and k-means|| compared with plain k-means++: time, distances, and energy after Lloyd.
 
-The setting of Bachem, Lucic, Hassani & Krause, "Fast and provably good seedings for k-means", NIPS 2016. All
-begin with the same random state in a round; ratios are taken within a round. `distances` are those that were
-measured, pruned ones left out. The last lines are the seeding alone, for more and more centers.
+The setting is that of Bachem, Lucic, Hassani & Krause, "Fast and provably good seedings for k-means", NIPS
+2016. All methods have the same random state in a round, and ratios are taken within a round. `distances` are
+measured distances without pruned ones. The last lines are the seeding alone, for growing numbers of centers.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import _common as common
 import datasets
 
-#: Set, number of centers, candidates of a chain: those with targets.
+#: Set, number of centers, chain length: the cases with targets.
 CASES = ("sift_bsds_trainval:4000:20", "patches:500:200")
 PLAIN = "plain-k-means++"
 
 
 class Handler:
-    """The worker's side: commands of the parent."""
+    """The worker of this program."""
 
     def __init__(self) -> None:
         self._threads = int(os.environ["SHOAL_BENCH_THREADS"])
         self._X = np.empty((0, 0))
 
     def __call__(self, command: str, *args: Any) -> Any:
-        """Do one of the methods below."""
+        """Run one of the methods below."""
         return getattr(self, command)(*args)
 
     def data(self, name: str, rows: int | None) -> tuple[int, int]:
@@ -45,9 +45,9 @@ class Handler:
         return n, d
 
     def seed(self, method: str, k: int, chain: int, random_state: int) -> tuple[float, int, np.ndarray]:
-        """Seconds, distances and centers."""
+        """Return seconds, distances and centers."""
         from shoal import _core
-        from shoal._base import as_source
+        from shoal._rows.checked import as_source
 
         source = as_source(self._X)
         begun = time.perf_counter()
@@ -65,7 +65,7 @@ class Handler:
         return time.perf_counter() - begun, n_distances, centers
 
     def lloyd(self, centers: np.ndarray, sweeps: int) -> tuple[float, float]:
-        """Energy of the centers, and of what Lloyd's algorithm makes of them."""
+        """Return the energy of the centers, and the energy after Lloyd's algorithm."""
         import shoal
 
         model = shoal.KMeans(
@@ -75,7 +75,7 @@ class Handler:
 
 
 def compared(case: str, worker: common.Worker, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The lines of one case."""
+    """Measure the lines of one case."""
     name, k, chain = case.split(":")
     n, d = worker.call("data", name, 20_000 if args.quick else None)
     clusters = min(int(k), n // 10)
@@ -101,7 +101,7 @@ def compared(case: str, worker: common.Worker, args: argparse.Namespace) -> list
 
 
 def growth(worker: common.Worker, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The lines of more and more centers."""
+    """Measure the lines of growing numbers of centers."""
     name, chain = args.growth.split(":")
     n, d = worker.call("data", name, None)
     rows = []
@@ -141,9 +141,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--data", nargs="*", default=list(CASES), metavar="NAME:K:CHAIN")
     parser.add_argument("--methods", nargs="+", default=[PLAIN, "afk-mc2"], metavar="NAME")
     parser.add_argument("--growth", default="sift_bsds_trainval:20", metavar="NAME:CHAIN")
@@ -151,10 +149,7 @@ def main() -> None:
     parser.add_argument("--plain-centers", type=int, default=8000, help="most for k-means++ (default 8000)")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (default 3)")
     parser.add_argument("--sweeps", type=int, default=30, help="of Lloyd's algorithm (default 30)")
-    parser.add_argument("--threads", type=int, default=common.cores())
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
-    parser.add_argument("--quick", action="store_true", help="20,000 rows, 1 round, nothing kept")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    common.add_options(parser, quick="20,000 rows, 1 round, no result file", threads=True, worker=True)
     args = parser.parse_args()
     if args.worker:
         common.serve(Handler())
@@ -165,19 +160,16 @@ def main() -> None:
         parser.error(f"ratios are taken with {PLAIN}")
     if args.quick:
         args.rounds, args.centers = 1, []
-    head = common.description(["numpy", "shoal"])
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    head = common.announced(["numpy", "shoal"])
     rows = []
     worker = common.Worker(__file__, threads=args.threads)
-    try:
+    with common.closing([worker]):
         for case in args.data:
             part = compared(case, worker, args)
             print("\n" + common.table(part, COLUMNS), flush=True)
             rows += part
         if args.centers:
             rows += growth(worker, args)
-    finally:
-        worker.close()
     common.keep("seeding", head, rows, args.csv, args.quick)
 
 

@@ -1,15 +1,17 @@
 """Laplacian K-modes: the experiments of Ziko, Granger & Ben Ayed, "Scalable Laplacian K-modes" (2018).
 
-``graph``: the exact neighbour graph against scikit-learn's brute force and ``faiss.IndexFlatL2``, the
-approximate one against the exact one, and a fit on a graph that is there against ``KMeans.fit`` of
-scikit-learn; in turn, in one run. ``quality``: NMI (geometric, as in the paper) and accuracy of k-means, of
-spectral clustering where there are few rows, and of both variants for fixed weights and both graphs of the
-paper, many seeds, with the runs that collapsed; labels are used for no more. Fits begin
-with greedy seeds, plain ones as in the paper, and with the centers of k-means. ``monotone``: whether what is
-watched ever rises, over random graphs that meet the condition. ``growth``: seconds over the number of rows.
+``graph``: the exact neighbor graph against scikit-learn's brute force and ``faiss.IndexFlatL2``, the
+approximate graph against the exact one, and a fit on a given graph against ``KMeans.fit`` of scikit-learn;
+interleaved in one run.
+``quality``: NMI (geometric, as in the paper) and accuracy of k-means, of spectral clustering on small sets,
+and of both variants for fixed weights and both graphs of the paper, with many seeds, and the number of
+collapsed runs. Class labels are used only for these scores. Fits start from greedy seeds, from plain seeds as
+in the paper, and from the centers of k-means.
+``monotone``: whether the relaxed energy ever rises, on random graphs that meet the condition.
+``growth``: seconds over the number of rows.
 ``defaults``: fits with the default weight, from spectral clustering and from seeds, against k-means, against
-spectral clustering on the same graph, and against a weight of 1; a set says whether the rule for the weight
-was found on it.
+spectral clustering on the same graph, and against a weight of 1. A set is marked if the rule for the weight
+was tuned on it.
 """
 
 from __future__ import annotations
@@ -42,23 +44,24 @@ SETS = (
     "shuttle_49k",
     "digits",
 )
-#: Rows up to which scikit-learn's spectral clustering takes part.
+#: Maximum number of rows for scikit-learn's spectral clustering.
 SPECTRAL_ROWS = 5000
-#: Values of a set up to which mean-shift modes run with every seed: they pass over rows hundreds of times.
+#: Maximum number of values of a set for mean-shift modes with every seed: they pass over the rows hundreds of
+#: times.
 SHIFT_VALUES = 1 << 24
 #: NMI and accuracy of the paper's MNIST, 70,000 x 784.
 PAPER = {"k-means": (0.53, 0.55), "byproduct": (0.77, 0.80), "mean-shift": (0.80, 0.79)}
 
 
 def timed(work: Callable[..., Any], *args: Any, **more: Any) -> tuple[float, Any]:
-    """Seconds, and what came of them."""
+    """Return the seconds of a call, and its result."""
     begun = time.perf_counter()
     result = work(*args, **more)
     return time.perf_counter() - begun, result
 
 
 def labelled(name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows as they are computed, and their classes."""
+    """Return rows in their compute type, and their classes."""
     if name == "digits":
         from sklearn.datasets import load_digits
 
@@ -69,12 +72,12 @@ def labelled(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def of_length_1(X: np.ndarray) -> np.ndarray:
-    """Rows as a fit sees them."""
+    """Return rows as a fit uses them."""
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-30)
 
 
 def nearest_of(graph: Any, m: int) -> Any:
-    """The graph of the ``m`` nearest of more neighbours, who weigh 1."""
+    """Return the 0/1 graph of the ``m`` nearest of the given neighbors."""
     from scipy.sparse import csr_matrix
 
     n = graph.shape[0]
@@ -83,7 +86,7 @@ def nearest_of(graph: Any, m: int) -> Any:
 
 
 def verdict(holds: bool, text: str) -> str:
-    """A line that says whether a claim holds."""
+    """Format whether a claim holds."""
     return f"{'holds' if holds else 'does not hold'}: {text}"
 
 
@@ -91,7 +94,7 @@ def verdict(holds: bool, text: str) -> str:
 
 
 def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Time the makers of graphs in turn."""
+    """Time the graph builders, interleaved."""
     import shoal
     from sklearn.cluster import KMeans
     from sklearn.neighbors import NearestNeighbors
@@ -170,7 +173,7 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def about_graphs(rows: list[dict[str, Any]]) -> list[str]:
-    """What was wanted of graphs, against what was measured: medians of ratios in one round."""
+    """Compare the measurements with the targets for graphs: medians of ratios within a round."""
     seconds: dict[str, list[float]] = {}
     for row in rows:
         seconds.setdefault(row["what"], []).append(row["seconds"])
@@ -197,7 +200,7 @@ def about_graphs(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def scores(y: np.ndarray, model: Any) -> dict[str, Any]:
-    """How good labels are, what their energy is, and whether a cluster was lost."""
+    """Return scores of the labels, their energy, and whether a cluster was lost."""
     from shoal.metrics import clustering_accuracy, normalized_mutual_info_score
 
     return {
@@ -209,7 +212,7 @@ def scores(y: np.ndarray, model: Any) -> dict[str, Any]:
 
 
 def quality(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """NMI and accuracy of k-means, spectral clustering, and both variants on both graphs."""
+    """Measure NMI and accuracy of k-means, spectral clustering, and both variants on both graphs."""
     import shoal
     from sklearn.cluster import SpectralClustering
 
@@ -218,7 +221,7 @@ def quality(args: argparse.Namespace) -> list[dict[str, Any]]:
         X, y = labelled(name)
         X, y = X[: args.rows], y[: args.rows]
         k = len(np.unique(y))
-        # One graph: that of fewer neighbours is a part of it.
+        # One graph is enough: the graph with fewer neighbors is part of it.
         whole = shoal.knn_graph(of_length_1(X), max(args.graphs), n_jobs=args.threads)
         about = {"part": "quality", "data": name, "rows": len(X), "columns": X.shape[1]}
 
@@ -245,7 +248,7 @@ def quality(args: argparse.Namespace) -> list[dict[str, Any]]:
         for seed in range(args.seeds):
             plain = shoal.KMeans(k, random_state=seed, n_jobs=args.threads)
             scored(plain, "k-means", seed, X)
-            # Those that fits begin with are of the rows as they see them.
+            # Initial centers refer to rows as the fits use them.
             model = shoal.KMeans(k, random_state=seed, n_jobs=args.threads)
             centers.append(model.fit(of_length_1(X)).cluster_centers_ if "k-means" in args.starts else None)
         for m in args.graphs:
@@ -295,7 +298,7 @@ SHOWN = {
 
 
 def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean and best over seeds of each method, graph and weight, and how many runs collapsed."""
+    """Summarize each method, graph and weight: mean and best over the seeds, and collapsed runs."""
     same: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     names = ("data", "what", "start", "neighbors", "weight")
     for row in rows:
@@ -315,7 +318,7 @@ def means(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def about_quality(rows: list[dict[str, Any]]) -> list[str]:
-    """The paper's ordering, and its figures for MNIST, against means over seeds at one weight."""
+    """Compare means over the seeds at one weight with the order of the paper, and its values for MNIST."""
     table, lines = means(rows), []
     for data in dict.fromkeys(row["data"] for row in table):
         mine = [row for row in table if row["data"] == data]
@@ -336,7 +339,7 @@ def about_quality(rows: list[dict[str, Any]]) -> list[str]:
                 best = max(runs, key=lambda row: row["nmi"])
                 zero = [row for row in on if row["what"] == variant and row["weight"] == 0]
                 zero = [row for row in zero if row["start"] == best["start"]]
-                who = f"{data}, {m} neighbours: {variant} from {best['start']} at {best['weight']:g}"
+                who = f"{data}, {m} neighbors: {variant} from {best['start']} at {best['weight']:g}"
                 who += f" has NMI {best['nmi']:.3f}"
                 who += f" ({best['collapsed']} of {best['runs']} runs collapsed)"
                 for name, other in others + [("K-modes", row) for row in zero]:
@@ -345,7 +348,7 @@ def about_quality(rows: list[dict[str, Any]]) -> list[str]:
                 if data == "mnist_70k":
                     nmi, acc = PAPER[variant]
                     top = max(runs, key=lambda row: row["best nmi"] + row["best acc"])
-                    text = f"{data}, {m} neighbours: {variant} from {top['start']} at {top['weight']:g}, "
+                    text = f"{data}, {m} neighbors: {variant} from {top['start']} at {top['weight']:g}, "
                     text += "best seeds "
                     text += f"{top['best nmi']:.2f}/{top['best acc']:.2f} (paper: {nmi:.2f}/{acc:.2f})"
                     lines.append(verdict(top["best nmi"] >= nmi and top["best acc"] >= acc, text))
@@ -356,7 +359,7 @@ def about_quality(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def monotone(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Count rises of what is watched over random symmetric graphs that meet the condition."""
+    """Count rises of the relaxed energy on random symmetric graphs that meet the condition."""
     import shoal
     from scipy.sparse import csr_matrix
 
@@ -392,7 +395,7 @@ def monotone(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def about_rises(rows: list[dict[str, Any]]) -> list[str]:
-    """Whether any update went uphill."""
+    """Report whether any update raised the energy."""
     rises, updates = (sum(row[name] for row in rows) for name in ("rises", "updates"))
     return [verdict(rises == 0, f"{rises} of {updates} updates on {len(rows)} random graphs go uphill")]
 
@@ -401,7 +404,7 @@ def about_rises(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Seconds of graph and fit over the number of rows."""
+    """Measure the seconds of graph and fit over the number of rows."""
     import shoal
 
     whole = common.raw(args.growth_data)
@@ -410,7 +413,7 @@ def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
     n = args.first
     while n <= min(args.last, len(whole)):
         X = np.ascontiguousarray(whole[np.sort(rng.choice(len(whole), n, replace=False))])
-        # Rows that are equal have no distance from which a kernel's width could come.
+        # Equal rows have distance 0, which gives no kernel width.
         X = X.astype(np.float32) + rng.normal(scale=0.5, size=X.shape).astype(np.float32)
         model = shoal.LaplacianKModes(
             10,
@@ -445,7 +448,7 @@ def growth(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 # ---------------------------------------------------------------- defaults
 
-#: Sets on which the rule for the default weight was found, and others.
+#: Sets on which the rule for the default weight was tuned, and other sets.
 TUNED = (
     "digits",
     "usps_11k",
@@ -474,12 +477,12 @@ OTHERS = (
     "sipu/worms_2",
     "shuttle_49k",
 )
-#: Batteries of small sets, whose rows are standardized and not scaled to length 1.
+#: Suites of small sets, whose rows are standardized instead of scaled to length 1.
 BATTERIES = ("sipu", "fcps", "uci", "other")
 
 
 def classes(name: str, most: int) -> tuple[Any, np.ndarray, bool]:
-    """At most so many rows, drawn at random, their classes, and whether they are scaled to length 1."""
+    """Return at most a number of random rows, their classes, and whether they are scaled to length 1."""
     from scipy.sparse import csr_matrix
     from sklearn.feature_extraction.text import TfidfTransformer
 
@@ -516,10 +519,10 @@ def classes(name: str, most: int) -> tuple[Any, np.ndarray, bool]:
 
 
 def defaults(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Compare fits with default parameters with what they begin with, and with k-means."""
+    """Compare fits with default parameters with their starts, and with k-means."""
     import shoal
     from scipy.sparse import csr_matrix
-    from shoal._spectral import spectral_labels
+    from shoal._kmodes.spectral import spectral_labels
     from sklearn.preprocessing import normalize
 
     rows: list[dict[str, Any]] = []
@@ -594,7 +597,7 @@ DEFAULTS_SHOWN = (
 
 
 def about_defaults(rows: list[dict[str, Any]]) -> list[str]:
-    """On how many sets the defaults are ahead of the others, by means over seeds."""
+    """Count on how many sets the defaults beat the other methods, by means over the seeds."""
     values: dict[tuple[bool, str], dict[str, list[tuple[float, float]]]] = {}
     for row in rows:
         of_set = values.setdefault((row["found on"], row["data"]), {})
@@ -643,8 +646,8 @@ def picture(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def main() -> None:
-    """Run the parts that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    """Run the chosen parts."""
+    parser = common.parser(__doc__)
     parser.add_argument(
         "--part", choices=("graph", "quality", "monotone", "growth", "defaults", "all"), default="all"
     )
@@ -660,7 +663,7 @@ def main() -> None:
     )
     parser.add_argument("--weights", nargs="+", type=float, default=list(WEIGHTS))
     parser.add_argument("--neighbors", type=int, default=5, help="of the graph part")
-    parser.add_argument("--graphs", nargs="+", type=int, default=[5, 4], help="neighbours, quality part")
+    parser.add_argument("--graphs", nargs="+", type=int, default=[5, 4], help="neighbors, quality part")
     parser.add_argument("--trials", type=int, default=1000, help="graphs of the monotone part")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--shift-seeds", type=int, default=3, help="of mean-shift modes on the largest sets")

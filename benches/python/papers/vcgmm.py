@@ -1,24 +1,27 @@
 """Truncated mixtures: the experiments of Hirschberger, Forster & Lücke (arXiv 1810.00803, 2018).
 
-``methods``: time, quantisation error on all rows (relative to k-means++ with Lloyd's algorithm, equation 9)
+``methods``: time, quantization error on all rows (relative to k-means++ with Lloyd's algorithm, equation 9)
 and distances of var-GMM-S (all rows), vc-GMM and weighted k-means on the same lightweight coresets, our own
-k-means and that of scikit-learn; then the vc-GMM that is nearest to 10% of error, and each vc-GMM against
-k-means on the same coreset, with its own seeding and with that of vc-GMM. ``growth``: seconds of an iteration
-as the number of components doubles, on a coreset and on all rows. ``initial``: searches before the first
-means are moved, and the random component, with few features. ``densities``: log-likelihood of rows held out
-against scikit-learn's ``GaussianMixture``, which gets float64 rows. ``defaults``: every stop rule of the
-mixture, our k-means with its default seeds and with AFK-MC2 seeds, and both on a coreset, on ten sets, of
-which the first three have set the defaults of the mixture; errors are relative to our k-means.
+k-means and that of scikit-learn; then the vc-GMM that is nearest to an error of 10%, and each vc-GMM against
+k-means on the same coreset, with its own seeding and with that of vc-GMM.
+``growth``: seconds of an iteration as the number of components doubles, on a coreset and on all rows.
+``initial``: searches before the first means are moved, and the random component, with few features.
+``densities``: log-likelihood of held-out rows against scikit-learn's ``GaussianMixture``, which gets float64
+rows.
+``defaults``: every stop rule of the mixture, our k-means with its default seeds and with AFK-MC2 seeds, and
+both on a coreset, on ten sets. The defaults of the mixture were tuned on the first three. Errors are relative
+to our k-means.
 
-`random start` is the start of the paper, all others begin in cells; `hard` gives every row to one component,
-which makes it k-means with few distances; `k-means++` are mixtures with plain k-means++ seeds, which heavy
-tails need, else AFK-MC2 ones with a chain of 20.
+`random start` is the start of the paper; all others start in cells. `hard` assigns every row to one
+component, which makes it k-means with few distances. `k-means++` marks mixtures with plain k-means++ seeds,
+which heavy tails need; the others have AFK-MC2 seeds with a chain of 20.
 
-Time includes seeding and coresets; mixtures end by the rule of the paper (a change by 1e-4 of the bound), but
-for `densities` and `defaults`, which end by the default rule or the one that a line names. Errors and
-ratios are taken seed by seed, in one run. `distances saved` counts ``n k`` for every sweep of k-means and for
-plain k-means++ seeding, as the paper does; `measured saved` what our k-means has measured with its bounds
-(without seeding). The table is kept after every set: an interrupt loses the present set only.
+Time includes seeding and coresets. Mixtures stop by the rule of the paper (a change of the bound by 1e-4),
+except in `densities` and `defaults`, where they stop by the default rule or the rule that a line names.
+Errors and ratios are taken seed by seed, in one run. `distances saved` counts ``n k`` for every sweep of
+k-means and for plain k-means++ seeding, as the paper does. `measured saved` counts the distances that our
+k-means measured with its bounds (without seeding). The table is saved after every set, so an interrupt loses
+only the current set.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import _common as common
 import datasets
 
-#: Sets and numbers of components of the experiment, those of the shortest sweeps first.
+#: Sets and numbers of components of the experiment, those with the shortest sweeps first.
 SETS = (
     "uk_accidents_lnglat_140k:500",
     "fsdd_logmel40_spkA:500",
@@ -47,8 +50,8 @@ SETS = (
     "sift_bsds_trainval:4000",
     "patches:2000",
 )
-#: Sets of the comparison of defaults, some cut to a number of rows; the first three are those that the
-#: default stop rule and its tolerance were chosen on.
+#: Sets of the comparison of defaults, some cut to a number of rows. The default stop rule and its tolerance
+#: were tuned on the first three.
 DEFAULTS = (
     "sift_bsds_trainval@60000:1000",
     "fsdd_logmel40_spkA:500",
@@ -70,19 +73,19 @@ DENSITIES = (
     "wordvec_ppmi_svd100:30",
     "skin_245k:20",
 )
-#: Kept by `datasets.py`; scaled there.
+#: Cached by `datasets.py`, which also scales them.
 MADE = ("kddcup", "patches")
 CORESETS = tuple(2**power for power in range(12, 17))
 
 
 def rows_of(name: str, quick: bool) -> np.ndarray:
-    """The rows of a set in float32, as the experiment takes them; of ``name@n`` the first n in its order."""
+    """Read the rows of a set as float32, as the experiment uses them; of ``name@n`` the first n."""
     name, _, most = name.partition("@")
     if name in MADE:
         return np.asarray(datasets.parts_of(name, quick=quick)[0])
     X = common.raw(name).astype(np.float32)
     if name.startswith("cifar10"):
-        # As in the paper: pixels are integers, many of them equal.
+        # As in the paper: pixels are integers, and many are equal.
         X += np.random.default_rng(0).uniform(size=X.shape).astype(np.float32)
     n = 4000 if quick else int(most or len(X))
     return np.ascontiguousarray(X[np.random.default_rng(0).permutation(len(X))[:n]])
@@ -92,19 +95,19 @@ def rows_of(name: str, quick: bool) -> np.ndarray:
 
 
 class Handler:
-    """Fits of one library, in a process of its own."""
+    """The worker: fits of one library."""
 
     def __init__(self, library: str, threads: int) -> None:
         self._library, self._threads = library, threads
         self._rows: dict[tuple[str, bool], np.ndarray] = {}
-        # What is loaded with the first fit is no part of its time.
+        # Imports at the first fit do not count as its time.
         few = np.random.default_rng(0).uniform(size=(200, 2)).astype(np.float32)
         for method in ("mixture", "lloyd") if library == "shoal" else ("sklearn",):
             getattr(self, method)(few, 5, 0)
         self.density(few, 2, 0, "diag")
 
     def __call__(self, name: str, quick: bool, method: str, k: int, seed: int, given: dict[str, Any]) -> Any:
-        """Fit once: seconds, steps, distances (None where they are not known), and quantisation error."""
+        """Fit once: seconds, steps, distances (None if unknown), and quantization error."""
         key = (name, quick)
         if key not in self._rows:
             self._rows = {key: rows_of(name, quick)}
@@ -128,12 +131,12 @@ class Handler:
         return model.cluster_centers_, model.n_iter_, len(X) * k * (1 + model.n_iter_), {}
 
     def lloyd(self, X: Any, k: int, seed: int, weights: Any = None, **params: Any) -> Any:
-        """Ours; plain Lloyd or with bounds, as it chooses."""
+        """Our k-means, with plain sweeps or with the bounds that it chooses."""
         import shoal
 
         given = {"init": "k-means++", "random_state": seed, "n_jobs": self._threads, **params}
         model = shoal.KMeans(k, **given).fit(X, sample_weight=weights)
-        # Bounds rule most of the later ones out; those of seeding are not among the measured ones.
+        # Bounds skip most of the later distances. Distances of the seeding are not counted.
         measured = {"measured": int(model.history_["n_distances"].sum())}
         measured["converged"] = model.stop_reason_ != "max-iter"
         plain = len(weights if weights is not None else X) * k * (1 + model.n_iter_)
@@ -156,10 +159,10 @@ class Handler:
         return self.lloyd(drawn.points, k, seed, drawn.weights, **params)
 
     def density(self, X: Any, k: int, seed: int, kind: str) -> Any:
-        """Mean log-likelihood of a tenth of the rows, held out, and seconds."""
+        """Return the mean log-likelihood of a held-out tenth of the rows, and seconds."""
         held_out = len(X) // 10
         if self._library == "sklearn":
-            # Its covariances of float32 rows may turn out negative.
+            # With float32 rows its covariances can become negative.
             X = X.astype(np.float64)
         begun = time.perf_counter()
         if self._library == "shoal":
@@ -181,7 +184,7 @@ class Handler:
 
 
 def methods(k: int, n: int, args: argparse.Namespace) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Label, library, method and parameters of all that are compared."""
+    """List label, library, method and parameters of all methods to compare."""
     yield "km++ Lloyd", "shoal", "lloyd", {}
     if not args.without_sklearn:
         yield "scikit-learn", "sklearn", "sklearn", {}
@@ -189,7 +192,7 @@ def methods(k: int, n: int, args: argparse.Namespace) -> Iterator[tuple[str, str
     yield "var-GMM-S, random start", "shoal", "mixture", {"start": "random"}
     yield "var-GMM-S, hard", "shoal", "mixture", {"n_active": 1, "n_neighbors": 15}
     for size in (1024,) if args.quick else CORESETS:
-        # Fewer than four rows a component mean nothing.
+        # Coresets of fewer than four rows per component are left out.
         if 4 * k <= size < n:
             yield f"vc-GMM {size}", "shoal", "mixture", {"coreset_size": size}
             seeded = {"coreset_size": size, "init": "plain-k-means++"}
@@ -199,7 +202,7 @@ def methods(k: int, n: int, args: argparse.Namespace) -> Iterator[tuple[str, str
 
 
 def compare(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The main table."""
+    """Measure the main table."""
     table = []
     for spec in args.data or SETS:
         name, k = spec.split(":")[0], int(spec.split(":")[1])
@@ -226,7 +229,7 @@ def compare(workers: dict[str, common.Worker], args: argparse.Namespace) -> list
 
 
 def compared(spec: str, found: dict[str, list[Any]], part: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines of the vc-GMM at about 10% of error, and of each against k-means on the same coreset."""
+    """Compare the vc-GMM at about 10% of error, and each vc-GMM with k-means on the same coreset."""
     lines = [line for line in part if line["method"].startswith("vc-GMM ")]
     if not lines:
         return []
@@ -240,7 +243,7 @@ def compared(spec: str, found: dict[str, list[Any]], part: list[dict[str, Any]])
 
 
 def summary(spec: str, label: str, runs: list[Any], base: list[Any], other: list[Any]) -> dict[str, Any]:
-    """A line of the main table: runs beside those of `base` and of scikit-learn, seed by seed."""
+    """Make a line of the main table, with ratios to `base` and to scikit-learn, seed by seed."""
     pairs = list(zip(base, runs, strict=False))
     errors = [b["error"] / a["error"] - 1 for a, b in pairs]
     measured = all("measured" in run for run in (*runs, *base))
@@ -266,7 +269,7 @@ def summary(spec: str, label: str, runs: list[Any], base: list[Any], other: list
 
 
 def growth(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Seconds of an iteration on a coreset and on all rows, as the number of components doubles."""
+    """Measure the seconds per iteration, on a coreset and on all rows, as the components double."""
     table: list[dict[str, Any]] = []
     name = "sift_bsds_trainval"
     n = len(rows_of(name, args.quick))
@@ -275,9 +278,9 @@ def growth(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[
         for k in (1000, 2000, 4000, 8000, 16_000, 32_000):
             if args.quick and k > 1000:
                 break
-            # The paper's start, whose first search is like all others.
+            # The start of the paper, whose first search is like all others.
             params = {"coreset_size": size, "max_iter": 12, "tol": 0.0, "init": "random", "start": "random"}
-            # All rows take so long that one seed has to do.
+            # All rows take so long that there is only one seed.
             runs = [
                 workers["shoal"].call(name, args.quick, "mixture", k, seed, params)
                 for seed in range(args.seeds if size else 1)
@@ -299,12 +302,12 @@ def growth(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[
 
 
 def initial(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Initial searches and the random component, with few features."""
+    """Measure initial searches and the random component, with few features."""
     table = []
     for name in ("uk_accidents_lnglat_140k", "http_567k"):
         k = 500
         seeds = range(args.seeds)
-        # Of the larger set a fit to all rows takes minutes.
+        # On the larger set a fit to all rows takes minutes.
         size = {} if name.startswith("uk") else {"coreset_size": 2**12 if args.quick else 2**16}
         base = [workers["shoal"].call(name, args.quick, "lloyd", k, seed, {}) for seed in seeds]
         for start in ("random", "cells"):
@@ -323,13 +326,13 @@ def initial(workers: dict[str, common.Worker], args: argparse.Namespace) -> list
 
 
 def defaults(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """What each stop rule gives for its time, beside k-means."""
+    """Compare the stop rules by error and time, next to k-means."""
     table = []
     for spec in args.data or DEFAULTS:
         name, k = spec.split(":")[0], int(spec.split(":")[1])
         k = min(k, 100) if args.quick else k
         n = len(rows_of(name, args.quick))
-        # At least four rows a component, and a small share of all rows where that is enough.
+        # At least four rows per component, and a small share of all rows if that is enough.
         size = max(4 * k, min(2**14, n // 4))
         rivals: list[tuple[str, str, dict[str, Any]]] = [
             ("KMeans", "lloyd", {"init": "auto"}),
@@ -362,7 +365,7 @@ def defaults(workers: dict[str, common.Worker], args: argparse.Namespace) -> lis
 
 
 def densities(workers: dict[str, common.Worker], args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Log-likelihoods of rows held out."""
+    """Measure log-likelihoods of held-out rows."""
     table = []
     for spec in args.data or DENSITIES:
         name, k = spec.split(":")[0], int(spec.split(":")[1])
@@ -374,7 +377,7 @@ def densities(workers: dict[str, common.Worker], args: argparse.Namespace) -> li
                 try:
                     pairs.append((ours, workers["sklearn"].call(*given)))
                 except RuntimeError as error:
-                    # A fit that it gives up, not one of ours.
+                    # scikit-learn can fail on a set; our mixture must not.
                     failed.append(f"seed {seed}: {error}")
                     pairs.append((ours, None))
             whole = [(a, b) for a, b in pairs if b is not None]
@@ -384,7 +387,7 @@ def densities(workers: dict[str, common.Worker], args: argparse.Namespace) -> li
             if whole:
                 theirs = float(np.mean([b["score"] for _, b in whole]))
                 line["scikit-learn"] = theirs
-                # Of the seeds that both have.
+                # Over the seeds that both have.
                 line["better by"] = (float(np.mean([a["score"] for a, _ in whole])) - theirs) / abs(theirs)
                 line["times faster"] = common.median(b["fit s"] / a["fit s"] for a, b in whole)
             line["failed"] = "; ".join(failed)
@@ -442,7 +445,7 @@ DENSITY = {
 
 
 def picture(path: Path, table: list[dict[str, Any]]) -> None:
-    """Time saved over relative error, a panel for each set."""
+    """Draw time saved over relative error, with one panel per set."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -472,7 +475,7 @@ def picture(path: Path, table: list[dict[str, Any]]) -> None:
                 style,
                 label=kind if mine else None,
             )
-        axes.axhline(1.0, color="grey", linewidth=0.8)
+        axes.axhline(1.0, color="gray", linewidth=0.8)
         axes.set_yscale("log")
         axes.set_title(name, fontsize="small")
         axes.set_xlabel("relative error, %")
@@ -485,7 +488,7 @@ def picture(path: Path, table: list[dict[str, Any]]) -> None:
 
 
 def growth_picture(path: Path, table: list[dict[str, Any]]) -> None:
-    """Seconds of an iteration over the number of components."""
+    """Draw the seconds of an iteration over the number of components."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -497,8 +500,8 @@ def growth_picture(path: Path, table: list[dict[str, Any]]) -> None:
         k = np.array([line["components"] for line in lines])
         seconds = np.array([line["s an iteration"] for line in lines])
         axes.plot(k, seconds, "o-", label=f"truncated EM, {rows}")
-        axes.plot(k, seconds[0] * k / k[0], "--", color="grey")
-    axes.plot([], [], "--", color="grey", label="in proportion")
+        axes.plot(k, seconds[0] * k / k[0], "--", color="gray")
+    axes.plot([], [], "--", color="gray", label="in proportion")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xlabel("components")
@@ -520,9 +523,7 @@ EXPERIMENTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("experiment", choices=list(EXPERIMENTS), nargs="?", default="methods")
     parser.add_argument("--data", nargs="+", metavar="NAME:K", help="sets and numbers of components")
     parser.add_argument("--seeds", type=int, help="seeds of a method (default 5, of defaults 3)")
@@ -537,9 +538,8 @@ def main() -> None:
         help="begin no further seed of a set after so long (default: never, of defaults 20)",
     )
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--csv", help="where to keep the table (default: benches/results/<processor>/)")
     parser.add_argument("--plots", help="folder of the figures (default: likewise)")
-    parser.add_argument("--quick", action="store_true", help="4000 rows, 1 seed, nothing kept")
+    common.add_options(parser, quick="4000 rows, 1 seed, no result file")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -552,19 +552,16 @@ def main() -> None:
     if args.quick:
         args.seeds = 1
     head = common.description(["numpy", "shoal", "scikit-learn"]) | {"threads": str(args.threads)}
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    common.announce(head)
     kind = f"vcgmm-{args.experiment}" + ("" if args.threads == 1 else f"-{args.threads}-threads")
     path = args.csv or (None if args.quick else str(common.results(kind, "csv")))
     args.keep = lambda table: common.keep(kind, head, table, path, args.quick) if path else None
     workers = {}
-    try:
+    with common.closing(workers.values()):
         for library in ("shoal", "sklearn"):
             arguments = (library, "--threads", str(args.threads))
             workers[library] = common.Worker(__file__, *arguments, threads=args.threads)
         table = EXPERIMENTS[args.experiment](workers, args)
-    finally:
-        for worker in workers.values():
-            worker.close()
     common.keep(kind, head, table, path, args.quick)
     if args.experiment in ("methods", "growth") and (args.plots or not args.quick):
         draw = picture if args.experiment == "methods" else growth_picture

@@ -1,17 +1,17 @@
 """Variance-reduced k-means: the experiments of Zhao et al., "Variance reduced k-means clustering", 2018.
 
-``speed``: seconds to the inertia that batch k-means (scikit-learn's Lloyd) ends with, from the same distinct
-rows, on the same threads, all methods one after the other for every start. A model counts when it was made:
-what its inertia is shows in the next sweep, or in a pass that is not counted.
-``inner``: seconds of an epoch near the end, with bounds, with a search at every step, and without steps: the
-same epochs from the same centers, one program after the other, several rounds.
-``variants``: seconds of whole epochs of VRKM, which carries the batch gradient, over those of VRKM++: the
-same epochs of the first `--variant-rows` rows, as each step of VRKM moves all centers.
-``quality``: accuracy, NMI (geometric) and purity of all methods of the paper with the last model that was
-there after an equal time.
+``speed``: seconds to the final inertia of batch k-means (scikit-learn's Lloyd), from the same distinct rows
+and on the same threads; all methods run one after the other for every start. The time of a model is when it
+was made; its inertia is measured in the next sweep, or in a pass that does not count.
+``inner``: seconds of an epoch near the end with bounds, with a search at every step, and without steps: the
+same epochs from the same centers, interleaved over several rounds.
+``variants``: seconds of whole epochs of VRKM, which carries the batch gradient, divided by those of VRKM++:
+the same epochs of the first `--variant-rows` rows, because each step of VRKM moves all centers.
+``quality``: accuracy, NMI (geometric) and purity of all methods of the paper, with the last model within the
+same time.
 ``rates``: inertia over epochs for several learning rates and epoch sizes.
-``doc``: the figures of the class's documentation: where VRKM++ and exact k-means end, and in which epoch and
-sweep they come to the same inertia.
+``doc``: the numbers in the documentation of the class: the final inertia of VRKM++ and exact k-means, and the
+epoch and sweep in which they reach the same inertia.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ QUALITY = ("cifar10_test10k_rgb:10", "mnist_70k:10")
 RATES = ("mnist_70k:256", "resnet18_cifar_16k:257")
 DOC = ("resnet18_cifar_16k:257", "sift_bsds_trainval:1000")
 PARTS = ("speed", "inner", "variants", "quality", "rates", "doc")
-#: Rates in `n_clusters / n`: that of the paper, the one by default, and what the paper finds faster.
+#: Learning rates relative to `n_clusters / n`: the paper's, the default, and the one that the paper finds
+#: faster.
 MULTIPLES = (1.0, 3.0, 10.0, 100.0)
 SIZES: tuple[float | str, ...] = (0.25, 0.5, 1.0, 2.0, "2^epoch")
-#: What the paper measured on its set that is most like ours: seconds of batch k-means over those of VRKM++
-#: and VRKM to the loss that batch k-means ends with.
+#: Results of the paper for its most similar set: seconds of batch k-means divided by those of VRKM++ and
+#: VRKM, to the final loss of batch k-means.
 PAPER = {
     "sift_bsds_trainval": ("Oxford", 4.14, 2.07),
     "cifar10_test10k_rgb": ("CIFAR-100", 4.30, 2.04),
@@ -73,12 +74,12 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Handler:
-    """Commands of the parent."""
+    """Commands of the worker."""
 
     def __init__(self, library: str) -> None:
         self._library = library
         self._X = np.empty((0, 0), dtype=np.float32)
-        # Of empty clusters, where rows are equal.
+        # Warnings of empty clusters, because some rows are equal.
         warnings.simplefilter("ignore")
 
     def __call__(self, command: str, *args: Any) -> Any:
@@ -87,14 +88,14 @@ class Handler:
     def data(self, spec: str, rows: int | None) -> None:
         """Read the rows; all methods get them as float32."""
         self._X = np.ascontiguousarray(common.load(spec)[1], dtype=np.float32)[:rows]
-        # Pools, kernels and caches wake up.
+        # Warm up pools, kernels and caches.
         if self._library == "sklearn":
             self.sklearn(self._X[:20], 2)
         else:
             self.curve("VarianceReducedKMeans", {"max_iter": 1}, self._X[:20], 0, None, 60.0)
 
     def sklearn(self, start: np.ndarray, max_iter: int) -> tuple[float, float, int]:
-        """Seconds, inertia and iterations of scikit-learn's Lloyd."""
+        """Return seconds, inertia and iterations of scikit-learn's Lloyd."""
         from sklearn.cluster import KMeans
 
         model = KMeans(len(start), init=start, n_init=1, algorithm="lloyd", max_iter=max_iter)
@@ -113,7 +114,7 @@ class Handler:
         most: float,
         search_always: bool = False,
     ) -> tuple[list[float], list[float], np.ndarray]:
-        """Seconds after each step and the inertia then, up to a target or some seconds; the last centers."""
+        """Return seconds and inertia after each step, up to a target or time limit, and the final centers."""
         import shoal
 
         model = getattr(shoal, name)(len(start), init=start, random_state=seed, **params)
@@ -126,15 +127,15 @@ class Handler:
             if step.elapsed >= most or (target is not None and step.objective <= target):
                 break
         last = shoal.metrics.inertia(self._X, model.cluster_centers_)
-        # What a step measures is the inertia after the one before.
+        # A step measures the inertia of the previous model.
         return seconds, [*before[1:], last], model.cluster_centers_
 
     def budget(
         self, name: str, params: dict[str, Any], start: np.ndarray, seed: int, seconds: float
     ) -> tuple[np.ndarray, float, float, int]:
-        """Labels and inertia of the last centers within some seconds; what they took of these, and of steps.
+        """Return labels and inertia of the last centers within the time, the seconds used, and the steps.
 
-        A first step that takes longer counts all the same.
+        A first step that takes longer counts anyway.
         """
         import shoal
 
@@ -148,7 +149,7 @@ class Handler:
         return model.predict(self._X), -model.score(self._X), used, steps
 
     def growing(self, start: np.ndarray, seed: int, rate: float, epochs: int) -> list[float]:
-        """Inertia after epochs of 2, 4, 8, ... steps."""
+        """Return the inertia after epochs of 2, 4, 8, ... steps."""
         import shoal
 
         centers, found = start, []
@@ -171,21 +172,21 @@ class Handler:
 
 
 def seconds_to(seconds: list[float], inertia: list[float], target: float) -> float | None:
-    """When the inertia was first as low; None: never."""
+    """Return the time until the inertia was first as low; None if never."""
     return next((s for s, f in zip(seconds, inertia, strict=True) if f <= target * (1 + 1e-7)), None)
 
 
 def verdict(holds: bool, text: str) -> str:
-    """A line that says whether a claim holds."""
+    """Format whether a claim holds."""
     return f"{'holds' if holds else 'does not hold'}: {text}"
 
 
-#: A table, and what it says about the claims.
+#: A table, and lines about the claims.
 Found = tuple[list[dict[str, Any]], list[str]]
 
 
 def speed(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
-    """Seconds of each method to the inertia that batch k-means ends with."""
+    """Measure the seconds of each method to the final inertia of batch k-means."""
     name, X, k = common.load(spec)
     X = np.ascontiguousarray(X, dtype=np.float32)[: args.rows]
     n = len(X)
@@ -261,9 +262,9 @@ def epochs_from(
     epochs: int,
     rounds: int,
 ) -> dict[str, list[float]]:
-    """Seconds of an epoch from some centers on, by round: the median of all but the first, without bounds.
+    """Return the seconds of an epoch from given centers per round: the median of all but the first epoch.
 
-    All programs make the same epochs, one after the other in every round.
+    All programs run the same epochs, interleaved in every round.
     """
     found: dict[str, list[float]] = {name: [] for name in programs}
     for _ in range(rounds):
@@ -277,12 +278,12 @@ def epochs_from(
 
 
 def spread_of(ratios: list[float], name: str) -> dict[str, float]:
-    """The median, the least and the largest of the ratios of all rounds."""
+    """Return the median, minimum and maximum of the ratios over the rounds."""
     return {name: common.median(ratios), f"{name} low": min(ratios), f"{name} high": max(ratios)}
 
 
 def inner(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
-    """Seconds of epochs near the end, by how their steps find labels."""
+    """Measure the seconds of epochs near the end, for the ways of finding labels in steps."""
     name, X, k = common.load(spec)
     X = np.ascontiguousarray(X, dtype=np.float32)[: args.rows]
     worker = workers["shoal"]
@@ -307,7 +308,7 @@ def inner(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace
 
 
 def variants(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
-    """Seconds of whole epochs of VRKM and VRKM++, over the same rows."""
+    """Measure the seconds of whole epochs of VRKM and VRKM++ over the same rows."""
     rows = min(args.rows or args.variant_rows, args.variant_rows)
     name, X, k = common.load(spec)
     X = np.ascontiguousarray(X, dtype=np.float32)[:rows]
@@ -318,7 +319,7 @@ def variants(spec: str, workers: dict[str, common.Worker], args: argparse.Namesp
         "vrkm++": ({}, False),
         "vrkm": ({"variant": "vrkm"}, False),
     }
-    # The pass of VRKM and the moves of all its steps, as they are: two whole epochs after a first one.
+    # The pass of VRKM and all moves of its steps: two whole epochs after a first one.
     found = epochs_from(worker, start, programs, 3, args.rounds)
     ratios = [plain / plus for plus, plain in zip(found["vrkm++"], found["vrkm"], strict=True)]
     line: dict[str, Any] = {"data": name, "n": len(X), "d": X.shape[1], "k": k, "rounds": len(ratios)}
@@ -333,7 +334,7 @@ def variants(spec: str, workers: dict[str, common.Worker], args: argparse.Namesp
 
 
 def quality(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
-    """Agreement with the classes after an equal time: all methods in turn, start by start."""
+    """Measure the agreement with the classes after equal time: all methods in turn, start by start."""
     from shoal.metrics import clustering_accuracy, normalized_mutual_info_score, purity
 
     name, X, k = common.load(spec)
@@ -381,7 +382,7 @@ def quality(spec: str, workers: dict[str, common.Worker], args: argparse.Namespa
 
 
 def rates(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
-    """Inertia over epochs, for rates and epoch sizes."""
+    """Measure the inertia over epochs, for rates and epoch sizes."""
     name, X, k = common.load(spec)
     X = np.ascontiguousarray(X, dtype=np.float32)[: args.rows]
     workers["shoal"].call("data", spec, args.rows)
@@ -431,7 +432,7 @@ def rates(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace
 
 
 def doc(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) -> Found:
-    """Where VRKM++ and exact k-means end from the same start, and how many sweeps an epoch is worth."""
+    """Compare the final inertia of VRKM++ and exact k-means from the same start, and sweeps per epoch."""
     name, X, k = common.load(spec)
     X = np.ascontiguousarray(X, dtype=np.float32)[: args.rows]
     workers["shoal"].call("data", spec, args.rows)
@@ -461,7 +462,7 @@ def doc(spec: str, workers: dict[str, common.Worker], args: argparse.Namespace) 
 
 
 def picture(path: Path, table: list[dict[str, Any]]) -> None:
-    """The figure of `rates`: a panel for each set and rate."""
+    """Draw the figure of `rates`: one panel per set and rate."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -517,9 +518,7 @@ COLUMNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.parser(__doc__)
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--data", nargs="+", help="sets and clusters, as name:k (default: those of the part)")
     parser.add_argument("--seeds", type=int, default=3, help="starts of `speed` (default 3)")
@@ -535,7 +534,7 @@ def main() -> None:
     parser.add_argument(
         "--csv", help="where to keep the table of the one part (default: benches/results/<processor>/)"
     )
-    parser.add_argument("--quick", action="store_true", help="2000 rows, few starts, nothing kept")
+    parser.add_argument("--quick", action="store_true", help="2000 rows, few starts, no result file")
     parser.add_argument("--worker", choices=["shoal", "sklearn"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
@@ -546,7 +545,7 @@ def main() -> None:
         args.rounds = 1
     head = common.description(["numpy", "shoal", "scikit-learn"])
     head["threads"] = str(args.threads)
-    print("\n".join(f"{key}: {value}" for key, value in head.items()), flush=True)
+    common.announce(head)
     core = common.blas_core()
     workers = {
         "shoal": common.Worker(__file__, "shoal", threads=args.threads),
@@ -558,7 +557,7 @@ def main() -> None:
     programs = {
         "speed": speed, "inner": inner, "variants": variants, "quality": quality, "rates": rates, "doc": doc,
     }  # fmt: skip
-    try:
+    with common.closing(workers.values()):
         for part in args.parts:
             table, lines = [], []
             for spec in args.data or sets[part]:
@@ -572,9 +571,6 @@ def main() -> None:
             print("\n".join(lines), flush=True)
             about = head | {f"{part}, {number}": line for number, line in enumerate(lines, 1)}
             common.keep(f"vrkm-{part}", about, table, args.csv, args.quick)
-    finally:
-        for worker in workers.values():
-            worker.close()
 
 
 if __name__ == "__main__":

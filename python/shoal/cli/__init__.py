@@ -1,8 +1,9 @@
-"""The command line: ``shoal fit``, ``compare``, ``predict``, ``seed``, ``coreset``, ``knn`` and the rest.
+"""The ``shoal`` command line: the parser, warnings, signals and exit statuses.
 
-Progress and messages go to stderr, results to stdout. Exit status: 0 done, 1 failed (one line on stderr that
-begins with ``shoal: error:``), 2 wrong usage, 130 interrupted, by Ctrl-C or SIGTERM. Files appear whole or
-not at all. With ``SHOAL_TRACEBACK=1`` in the environment a failure shows where it came from.
+Results go to stdout, progress and messages to stderr. Exit statuses: 0 for success, 1 for a failure (one line
+on stderr that begins with ``shoal: error:``), 2 for wrong usage, 130 for an interrupt by Ctrl-C or SIGTERM.
+Output files are written to a temporary file and then renamed. ``SHOAL_TRACEBACK=1`` in the environment shows
+the traceback of a failure.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from . import compare, coreset, demo, fit, info, knn, predict, seed, shuffle
@@ -22,7 +23,7 @@ from .errors import FailedError, UsageError, line_of, was_interrupted
 
 __all__ = ["main"]
 
-#: In the order of the help.
+#: Subcommands by name, in the order of the help.
 VERBS = {
     "fit": fit,
     "compare": compare,
@@ -37,24 +38,25 @@ VERBS = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of the command line."""
+    """Build the argument parser."""
     top = argparse.ArgumentParser(
         prog="shoal",
         description="Fast clustering of data larger than memory: exact, streaming and deterministic.",
-        epilog="Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.",
+        epilog="Run `shoal COMMAND --help` for the options of a command. "
+        "Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
     )
     top.add_argument("--version", action="store_true", help="print the version and exit")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=False)
+    verbs = top.add_subparsers(dest="verb", title="commands", metavar="COMMAND", required=False)
     for module in VERBS.values():
         module.add(verbs)
     return top
 
 
 @contextlib.contextmanager
-def stopped_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the work as Ctrl-C does, so that what is to be kept is kept."""
+def sigterm_interrupts() -> Generator[None]:
+    """Handle SIGTERM like Ctrl-C, so that a last checkpoint is written and temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():
-        # Only the main thread hears signals.
+        # Python delivers signals to the main thread only.
         yield
         return
 
@@ -74,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str, optional
-        Arguments without the program's name. Default: those of the process.
+        Arguments without the program name. Default: ``sys.argv[1:]``.
 
     Returns
     -------
@@ -84,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises
     ------
     SystemExit
-        For wrong usage (2) and ``--help`` (0), as argparse does.
+        With status 2 for wrong usage, and 0 for ``--help``, as argparse does.
 
     Examples
     --------
@@ -93,8 +95,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     1
     """
     if sys.stderr is None:
-        # It was closed: `print` would take standard output in its place.
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the program runs
+        # Standard error was closed, and `print(file=None)` would write to standard output.
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the program ends
     args = argparse.Namespace()
     try:
         top = parser()
@@ -107,11 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.verb is None:
             top.print_usage(sys.stderr)
             *others, last = VERBS
-            print(f"shoal: error: say what to do: {', '.join(others)} or {last}", file=sys.stderr)
+            print(f"shoal: error: COMMAND must be {', '.join(others)} or {last}", file=sys.stderr)
             return 2
         if sys.stdout is None:
-            raise FailedError("standard output is closed: redirect it to /dev/null if you do not need it")
-        with stopped_by_sigterm(), warnings.catch_warnings():
+            raise FailedError("standard output is closed. Redirect it to /dev/null if you do not need it.")
+        with sigterm_interrupts(), warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(
                 f"shoal: warning: {line_of(message) if isinstance(message, Warning) else message}",
                 file=sys.stderr,
@@ -122,10 +124,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("shoal: interrupted", file=sys.stderr)
         return 130
     except UsageError as error:
-        args.parser.error(str(error))
+        command: argparse.ArgumentParser = args.parser
+        command.error(str(error))
     except BrokenPipeError:
-        # Who read the output has gone, and the interpreter must not try again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader has closed the pipe. Python would flush again at exit and print an error.
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
         if was_interrupted(error):

@@ -1,9 +1,7 @@
-"""``shoal compare``: methods are fitted to the same rows, and judged by others.
+"""``shoal compare``: fit several methods to the same rows, and score them on held-out rows.
 
-The rows that judge are the last ones of DATA, a tenth of all and 40,000 at most, which no method gets to
-see: a range of a mapped file is a source of its own, so that nothing is copied. Where the order of the file
-means something, its end is unlike the rest; a warning says so, and ``--shuffle`` or ``--validation`` is the
-remedy.
+The held-out rows are the last 10% of DATA, at most 40,000. They are a view of the mapped file, so nothing is
+copied. If the file is sorted, its last rows differ from the others. A warning then suggests ``--shuffle``.
 """
 
 from __future__ import annotations
@@ -33,24 +31,24 @@ from .results import show
 if TYPE_CHECKING:
     from .curve import Point
 
-#: Rows held out by default: so many at most, and one in so many.
+#: By default, one row in 10 is held out, but at most 40,000 rows.
 MOST_HELD_OUT, SHARE_HELD_OUT = 40_000, 10
-#: How much larger or smaller the energy of the held-out rows may be than that of the fitted ones.
+#: Warn if the energies of held-out and fitted rows differ by more than this factor.
 UNLIKE = 1.5
-#: "To within 1%" of the lowest energy of all methods.
+#: An energy within 1% of the lowest energy of all methods counts as near.
 NEAR = 1.01
 
 
 def add(verbs: Verbs) -> None:
-    """Add the verb."""
+    """Add the subcommand."""
     compare = add_verb(
         verbs,
         "compare",
-        "fit several methods to the same rows, and score rows held out",
+        "fit several methods to the same rows, and score them on held-out rows",
         run,
-        details="Every method gets the same rows, seed and number of clusters, and one start. The last rows "
-        "of DATA are held out: their mean squared distance to the nearest centers is the validation energy. "
-        "Scoring is not in the seconds.",
+        details="Every method gets the same rows, seed and number of clusters, and a single start. The "
+        "validation energy is the mean squared distance of the held-out rows to their nearest centers. The "
+        "reported seconds do not include scoring.",
     )
     add_rows(compare)
     add_start(compare)
@@ -58,7 +56,7 @@ def add(verbs: Verbs) -> None:
         "--methods",
         type=methods_of,
         metavar="A,B,...",
-        help=f"some of: {', '.join(available(CENTERS))} (default: all of them)",
+        help=f"methods to compare, from: {', '.join(available(CENTERS))} (default: all)",
     )
     compare.add_argument(
         "--set",
@@ -67,35 +65,36 @@ def add(verbs: Verbs) -> None:
         action="append",
         default=[],
         metavar="[METHOD.]NAME=VALUE",
-        help="a parameter of one method, or of all that have it; may be repeated",
+        help="set a parameter of METHOD, or of every method that has the parameter; may be repeated",
     )
-    judges = compare.add_mutually_exclusive_group()
-    judges.add_argument(
+    validation = compare.add_mutually_exclusive_group()
+    validation.add_argument(
         "--held-out",
         type=int,
         metavar="N",
-        help="rows at the end that are held out (default: a tenth of all, at most 40,000)",
+        help="hold out the last N rows of DATA (default: 10%% of the rows, at most 40,000)",
     )
-    judges.add_argument(
-        "--validation", type=file_of, metavar="ROWS.npy", help="score these rows, and fit all of DATA"
+    validation.add_argument(
+        "--validation", type=file_of, metavar="ROWS.npy", help="score these rows, and fit all rows of DATA"
     )
     compare.add_argument(
         "--shuffle",
         action="store_true",
-        help="first put the rows in a random order, in memory: for files whose order means something",
+        help="load the rows into memory and shuffle them first; use it for sorted files",
     )
     compare.add_argument(
         "--plot",
         type=file_of,
         metavar="P.png",
-        help="draw the validation energy over seconds and over rows read (needs matplotlib)",
+        help="plot the validation energy against time and against rows read to this .png file (needs "
+        "matplotlib)",
     )
     add_common(compare)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a method came to."""
+    """The result of one method."""
 
     method: str
     seconds: float
@@ -111,14 +110,14 @@ class Outcome:
         return self.curve[-1].energy
 
     def seconds_to(self, energy: float) -> float | None:
-        """When the validation energy was first as low as this; None: never."""
+        """Time until the validation energy was first at most `energy`; None if never."""
         return next((point.seconds for point in self.curve if point.energy <= energy), None)
 
 
 def run(args: argparse.Namespace) -> int:
     """Fit and score the methods, one after the other."""
     import shoal
-    from shoal._outputs import PICTURES
+    from shoal._common.outputs import PICTURES
 
     methods = args.methods or available(CENTERS)
     chosen = {method: chosen_for(method, methods, args) for method in methods}
@@ -134,19 +133,19 @@ def run(args: argparse.Namespace) -> int:
         source = opened.enter_context(rows_of(args, args.data))
         if source.access != "random":
             raise FailedError(
-                f"{args.data}: can only be read in order, and rows are held out here: write them to a file "
-                "with `shoal shuffle`"
+                f"{args.data}: can only be read in order, but holding rows out needs random access. Convert "
+                "the file with `shoal shuffle` first."
             )
         (rows, cols), dtype = source.shape, source.dtype.name
         if args.shuffle:
             source = shuffled(source, args.seed or 0)
         if args.validation:
-            fitted, judges = source, opened.enter_context(shoal.open(args.validation))
+            fitted, scored = source, opened.enter_context(shoal.open(args.validation))
         else:
             last = held_out(rows, args.held_out)
-            fitted, judges = source.slice(0, rows - last), source.slice(rows - last, rows)
-        sizes = {"rows": rows, "columns": cols, "fitted_rows": len(fitted), "validation_rows": len(judges)}
-        outcomes = fitted_with(chosen, fitted, judges, quiet=args.quiet)
+            fitted, scored = source.slice(0, rows - last), source.slice(rows - last, rows)
+        sizes = {"rows": rows, "columns": cols, "fitted_rows": len(fitted), "validation_rows": len(scored)}
+        outcomes = fit_all(chosen, fitted, scored, quiet=args.quiet)
     best = min(outcome.energy for outcome in outcomes)
     for outcome in outcomes:
         if outcome.energy == best and outcome.inertia is not None:
@@ -178,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def chosen_for(method: str, methods: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
-    """Give the parameters of one of the methods to compare."""
+    """Collect the parameters of one method from the options and ``--set``."""
     options = {
         "n_clusters": args.clusters,
         "init": args.init,
@@ -195,23 +194,23 @@ def chosen_for(method: str, methods: Sequence[str], args: argparse.Namespace) ->
         if whose == method or (whose is None and name in own):
             settings.append((name, value))
     params = parameters(method, options, settings)
-    # A curve has one beginning.
+    # With several starts the curve would not show one fit.
     return {"n_init": 1, **params} if "n_init" in own else params
 
 
 def held_out(rows: int, wanted: int | None) -> int:
-    """Give the number of rows to hold out."""
+    """Compute the number of rows to hold out."""
     if wanted is None:
         wanted = max(1, min(rows // SHARE_HELD_OUT, MOST_HELD_OUT))
     elif not 1 <= wanted < rows:
-        raise UsageError(f"--held-out must lie between 1 and {rows - 1}, the rows but one, got {wanted}")
+        raise UsageError(f"--held-out must be between 1 and {rows - 1}, one less than the rows, got {wanted}")
     if wanted >= rows:
-        raise FailedError(f"there must be at least 2 rows, one to fit and one to hold out, got {rows}")
+        raise FailedError(f"DATA must have at least 2 rows, one to fit and one to hold out, got {rows}")
     return wanted
 
 
 def shuffled(source: Any, seed: int) -> Any:
-    """Give all rows in a random order, as an array in their own type."""
+    """Load all rows into memory in random order, without conversion."""
     import numpy as np
 
     import shoal
@@ -225,19 +224,19 @@ def shuffled(source: Any, seed: int) -> Any:
     return shoal.open(rows)
 
 
-def fitted_with(
-    chosen: Mapping[str, dict[str, Any]], rows: Any, judges: Any, *, quiet: bool
-) -> list[Outcome]:
-    """Fit every method to the rows."""
+def fit_all(chosen: Mapping[str, dict[str, Any]], rows: Any, scored: Any, *, quiet: bool) -> list[Outcome]:
+    """Fit every method to `rows`, and score it on `scored`."""
     from .curve import EnergyCurve
 
-    if rows.shape[1] != judges.shape[1]:
-        raise FailedError(f"the rows to fit have {rows.shape[1]} columns, those to score {judges.shape[1]}")
+    if rows.shape[1] != scored.shape[1]:
+        raise FailedError(
+            f"--validation must have as many columns as DATA, {rows.shape[1]}, got {scored.shape[1]}"
+        )
     begun = []
     for method, params in chosen.items():
-        curve = EnergyCurve(judges)
+        curve = EnergyCurve(scored)
         progress = None if quiet else f"shoal compare: {method}"
-        # Parameters that a method refuses end the program before another has worked for an hour.
+        # Check the parameters of all methods before the first long fit.
         try:
             model = estimator(method, params, progress=progress, watchers=[curve])
             begun.append((method, model, curve, model.iter_fit(rows)))
@@ -256,7 +255,7 @@ def fitted_with(
                 steps=len(history),
                 rows_seen=int(history["rows_seen"][-1]),
                 stop_reason=str(model.stop_reason_),
-                # Left out by `--set compute_labels=false`.
+                # Missing with `--set compute_labels=false`.
                 inertia=getattr(model, "inertia_", None),
                 curve=tuple(curve.points),
             )
@@ -265,17 +264,17 @@ def fitted_with(
 
 
 def warn_if_unlike(held_out: float, fitted: float) -> None:
-    """Say that the rows held out are not like the others, which a wrong order of rows does."""
+    """Warn if held-out and fitted rows differ, as they do in a sorted file."""
     if not fitted / UNLIKE <= held_out <= fitted * UNLIKE:
         warnings.warn(
-            f"the mean squared distance of scored rows is {held_out:.4g}, of fitted ones {fitted:.4g}: "
-            "if the order of the rows means something take --shuffle, otherwise fewer clusters",
+            f"the mean squared distance is {held_out:.4g} for scored rows and {fitted:.4g} for fitted rows. "
+            "If the file is sorted use --shuffle, otherwise fit fewer clusters.",
             stacklevel=2,
         )
 
 
 def as_dict(outcome: Outcome, best: float) -> dict[str, Any]:
-    """Give plain values, for JSON."""
+    """Convert an outcome to plain values for JSON."""
     return {
         "method": outcome.method,
         "seconds": outcome.seconds,
@@ -290,8 +289,8 @@ def as_dict(outcome: Outcome, best: float) -> dict[str, Any]:
 
 
 def as_table(outcomes: Sequence[Outcome], best: float) -> str:
-    """Give aligned lines."""
-    from shoal._text import table
+    """Format the outcomes as a table."""
+    from shoal._common.text import table
 
     head = ("method", "seconds", "to 1%", "steps", "rows read", "inertia", "validation energy", "above best")
     body = []
@@ -306,7 +305,7 @@ def as_table(outcomes: Sequence[Outcome], best: float) -> str:
                 str(outcome.rows_seen),
                 "-" if outcome.inertia is None else f"{outcome.inertia:.9g}",
                 f"{outcome.energy:.9g}",
-                # Of nothing there are no percents.
+                # No ratio to a best energy of 0.
                 f"{outcome.energy / best - 1.0:.2%}" if best else "-",
             )
         )

@@ -1,4 +1,4 @@
-"""``shoal coreset``: a few rows with weights that stand for all of them."""
+"""``shoal coreset``: draw a small weighted sample of the rows."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from .results import show
 
 
 def add(verbs: Verbs) -> None:
-    """Add the verb."""
+    """Add the subcommand."""
     coreset = add_verb(
         verbs,
         "coreset",
-        "draw a few rows with weights that stand for all of them",
+        "draw a lightweight coreset: a small weighted sample to fit instead of all rows",
         run,
-        details="The file holds the arrays points, weights and indices; shoal.Coreset.load reads it.",
+        details="The output holds the arrays points, weights and indices. Read it with shoal.Coreset.load.",
     )
     add_rows(coreset)
-    coreset.add_argument("-m", "--samples", type=int, required=True, metavar="M", help="rows of the coreset")
+    coreset.add_argument(
+        "-m", "--samples", type=int, required=True, metavar="M", help="number of rows to draw"
+    )
     coreset.add_argument(
         "-o",
         "--output",
         required=True,
         type=file_of,
         metavar="CORESET.npz",
-        help="the rows and their weights",
+        help="write the coreset to this .npz file",
     )
-    coreset.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the draws (default: 0)")
+    coreset.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
     add_common(coreset)
 
 
 def run(args: argparse.Namespace) -> int:
     """Draw a coreset."""
     import shoal
-    from shoal._outputs import BUNDLES
+    from shoal._common.outputs import BUNDLES
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
     with rows_of(args, args.data) as source:

@@ -1,4 +1,4 @@
-"""The validation curve of a fit: the energy of held-out rows over seconds and over rows read."""
+"""The validation curve of a fit: mean squared distance of held-out rows against time and rows read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,19 @@ from shoal.callbacks import Callback
 
 @dataclass(frozen=True)
 class Point:
-    """A model on its way: seconds in steps, rows read so far, mean squared distance of the held-out rows."""
+    """One point of the curve.
+
+    Parameters
+    ----------
+    iteration : int
+        The step after which the model was scored.
+    seconds : float
+        Time spent in steps so far.
+    rows : int
+        Rows read so far.
+    energy : float
+        Mean squared distance of the held-out rows to their nearest centers.
+    """
 
     iteration: int
     seconds: float
@@ -21,13 +33,13 @@ class Point:
 
 
 class EnergyCurve(Callback):
-    """Scores held-out rows after the first step, and again whenever a tenth more rows have been read.
+    """Score held-out rows after the first step, and whenever 10% more rows have been read.
 
-    So the number of points grows with the logarithm of the work, whatever the length of a step, and no clock
-    decides. The seconds are those of the steps: scoring, which takes `spent` in all, is not in them.
+    The number of points grows with the logarithm of the rows read and does not depend on a clock. The seconds
+    of a point count steps only. `spent` is the total time of the scoring.
     """
 
-    #: Tenths of the rows at the last point that make the next one.
+    #: The next point is due at this many tenths of the rows of the last point.
     GROWTH = 11
 
     def __init__(self, held_out: Any) -> None:
@@ -36,13 +48,13 @@ class EnergyCurve(Callback):
         self.spent = 0.0
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
-        """Score the present model, if its turn has come."""
+        """Score the current model if a point is due."""
         if not self.points or 10 * step.rows_seen >= self.GROWTH * self.points[-1].rows:
             self._add(step.iteration, step.elapsed, step.rows_seen, estimator)
         return None
 
     def conclude(self, model: Any) -> None:
-        """Add the finished model, which is not always that of the last step."""
+        """Add a point for the finished model, which can differ from the model of the last step."""
         last = model.history_[-1]
         self._add(int(last["iteration"]), float(last["elapsed"]), int(last["rows_seen"]), model)
         if len(self.points) > 1 and self.points[-2].rows == self.points[-1].rows:

@@ -1,18 +1,18 @@
-"""Failures that end the program, and how they are said on one line."""
+"""Errors that end the program, and their messages on one line."""
 
 from __future__ import annotations
 
 
 class FailedError(Exception):
-    """A message for the user; the exit status is 1."""
+    """A failure with a message for the user; the exit status is 1."""
 
 
 class UsageError(Exception):
-    """A message about the arguments; the exit status is 2."""
+    """A wrong argument; the exit status is 2."""
 
 
 def line_of(error: BaseException) -> str:
-    """Give the message of an error on one line."""
+    """Format the message of an error on one line."""
     if isinstance(error, OSError) and error.strerror:
         text = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     elif isinstance(error, MemoryError):
@@ -23,7 +23,7 @@ def line_of(error: BaseException) -> str:
 
 
 def was_interrupted(error: BaseException | None) -> bool:
-    """Whether an error comes of Ctrl-C, which a class that is being made turns into another error."""
+    """Whether an error was caused by Ctrl-C; Python wraps an interrupt that comes during an import."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__
     return error is not None

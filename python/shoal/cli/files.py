@@ -1,4 +1,4 @@
-"""Which files may be read and written, and how rows are opened."""
+"""Checks of output files before any work, and opening of the input rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from .errors import FailedError, UsageError
 
-#: An option, the file that it names, and the suffixes that such a file may have.
-Wanted = tuple[str, str | None, tuple[str, ...]]
+#: An option, its file name, and the suffixes that the file may have.
+Output = tuple[str, str | None, tuple[str, ...]]
 
 
-def check_outputs(inputs: Sequence[str], outputs: Sequence[Wanted]) -> None:
-    """Refuse, before any work, outputs that could not be written or would overwrite something in use."""
-    from shoal._files import SPECIAL, check_place, is_special
-    from shoal._outputs import check_suffix
+def check_outputs(inputs: Sequence[str], outputs: Sequence[Output]) -> None:
+    """Check, before any work, that every output can be written and overwrites no input or other output."""
+    from shoal._common.files import SPECIAL, check_place, is_special
+    from shoal._common.outputs import check_suffix
 
     taken = {Path(name).resolve(): "is also read" for name in inputs}
     for option, name, allowed in outputs:
@@ -45,7 +45,7 @@ def check_outputs(inputs: Sequence[str], outputs: Sequence[Wanted]) -> None:
 
 
 def rows_of(args: argparse.Namespace, name: str) -> Any:
-    """Open DATA."""
+    """Open a file of rows with the layout options of the command line."""
     import shoal
 
     if (args.shape is None) != (args.dtype is None):
@@ -54,7 +54,7 @@ def rows_of(args: argparse.Namespace, name: str) -> Any:
 
 
 def dtype_of(name: str | None) -> str | None:
-    """Give the name of a type that NumPy, or shoal, knows."""
+    """Check that a type name is known to NumPy or shoal, and return it."""
     import numpy as np
 
     if name is None or name in ("bfloat16", "bf16"):
@@ -63,6 +63,6 @@ def dtype_of(name: str | None) -> str | None:
         np.dtype(name)
     except TypeError:
         raise UsageError(
-            f"--dtype: there is no type {name!r}; try u1, i2, float32, float64 or bfloat16"
+            f"--dtype must be a number type such as u1, i2, float32, float64 or bfloat16, got {name!r}"
         ) from None
     return name

@@ -1,4 +1,4 @@
-"""``shoal fit``: rows are clustered, and the model kept."""
+"""``shoal fit``: cluster rows and save the model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .results import show, spent
 
 
 def add(verbs: Verbs) -> None:
-    """Add the verb."""
-    fit = add_verb(verbs, "fit", "cluster rows and keep the model", run)
+    """Add the subcommand."""
+    fit = add_verb(verbs, "fit", "cluster rows and save the model", run)
     add_rows(fit)
     add_start(fit)
     fit.add_argument(
@@ -23,7 +23,7 @@ def add(verbs: Verbs) -> None:
         type=method_of,
         default="kmeans",
         metavar="NAME",
-        help=f"one of: {', '.join(available())} (default: kmeans)",
+        help=f"clustering method: {', '.join(available())} (default: kmeans)",
     )
     fit.add_argument(
         "-o", "--output", type=file_of, metavar="MODEL", help="write the model to this .safetensors file"
@@ -32,18 +32,21 @@ def add(verbs: Verbs) -> None:
         "--labels",
         type=file_of,
         metavar="OUT.npy",
-        help="write the label of every row (int32), as .npy, .csv, .txt or .parquet",
+        help="write the label of every row (int32) to this .npy, .csv, .txt or .parquet file",
     )
     fit.add_argument(
         "--max-iter",
         type=int,
         metavar="N",
-        help="most sweeps, passes or rounds, as the method counts (default: the method's)",
+        help="maximum number of iterations (default: the method's default)",
     )
     fit.add_argument(
-        "--tol", type=float, metavar="T", help="when to stop; 0: when nothing changes (default: the method's)"
+        "--tol",
+        type=float,
+        metavar="T",
+        help="tolerance for stopping; with 0, stop when nothing changes (default: the method's default)",
     )
-    fit.add_argument("--metric", metavar="NAME", help="euclidean (the default) or cosine")
+    fit.add_argument("--metric", metavar="NAME", help="euclidean or cosine (default: euclidean)")
     fit.add_argument(
         "--set",
         dest="settings",
@@ -51,47 +54,48 @@ def add(verbs: Verbs) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="any other parameter of the method; may be repeated",
+        help="set any other parameter of the method; may be repeated",
     )
     fit.add_argument(
         "--validation",
         type=file_of,
         metavar="ROWS.npy",
-        help="rows that are not fitted: their mean squared distance is printed, and drawn by --plot",
+        help="held-out rows: print their mean squared distance, and add it to the plot of --plot",
     )
     fit.add_argument(
         "--plot",
         type=file_of,
         metavar="CURVE.png",
-        help="draw the objective a row over seconds and over rows read (needs matplotlib)",
+        help="plot the objective per row against time and against rows read to this .png file (needs "
+        "matplotlib)",
     )
     fit.add_argument(
         "--checkpoint",
         type=file_of,
         metavar="PATH",
-        help="keep the fit in this .safetensors file as it goes on, and at Ctrl-C and SIGTERM",
+        help="write checkpoints of the fit to this .safetensors file, also at Ctrl-C and SIGTERM",
     )
     fit.add_argument(
         "--checkpoint-every",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="time between two checkpoints (default: 60)",
+        help="seconds between two checkpoints (default: 60)",
     )
     fit.add_argument(
         "--resume",
         action="store_true",
-        help="go on from the checkpoint, if there is one: the same data and options are needed",
+        help="resume from the checkpoint if the file exists; DATA and all options must be the same",
     )
     add_common(fit)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Cluster rows."""
+    """Cluster the rows."""
     from contextlib import ExitStack
 
     import shoal
-    from shoal._outputs import MODELS, PICTURES, VALUES, write_values
+    from shoal._common.outputs import MODELS, PICTURES, VALUES, write_values
 
     options = {
         "n_clusters": args.clusters,
@@ -106,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     if args.validation and args.method not in CENTERS:
         raise UsageError(f"--validation: {args.method} has no energy of held-out rows")
     if args.resume and not args.checkpoint:
-        raise UsageError("--resume needs --checkpoint, the file to go on from")
+        raise UsageError("--resume needs --checkpoint, the file to resume from")
     read = [name for name in (args.data, args.validation, centers_file(params)) if name]
     check_outputs(
         read,
@@ -141,9 +145,9 @@ def run(args: argparse.Namespace) -> int:
         else:
             model.fit(source)
         seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
-        # Of a mixture, which makes labels only where somebody asks for them.
+        # Only a mixture has a lower bound, and its inertia would compute labels that nobody asked for.
         bound = getattr(model, "lower_bound_", None)
-        # Both are left out by `--set compute_labels=false`; modes have no inertia.
+        # Missing with `--set compute_labels=false`, and for k-modes.
         inertia = getattr(model, "inertia_", None) if bound is None else None
         energy_of_labels = getattr(model, "energy_", None)
         labels = None
@@ -154,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
             watcher.conclude(model)
         (rows, cols), dtype = source.shape, source.dtype.name
         if args.output:
-            # Some models keep their rows.
+            # Some models save rows, which are read from the open source.
             model.save(args.output)
     if labels is not None:
         write_values("--labels", args.labels, "label", labels)
@@ -166,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
         own = "rows of the step" if bound is None else "bound of the mean log-likelihood"
         drawn = [Curve(own, history["elapsed"], history["rows_seen"], mean)]
         if bound is not None and watchers:
-            # Nats and squared distances do not share an axis.
+            # The bound in nats and squared distances do not share an axis.
             drawn = []
         drawn += [Curve.of("held-out rows", watcher.points) for watcher in watchers]
         curves(args.plot, drawn, f"{args.method}, {args.clusters} clusters of {rows} x {cols}")
@@ -211,9 +215,9 @@ def run(args: argparse.Namespace) -> int:
         "clusters": args.clusters,
         "iterations": f"{model.n_iter_} ({model.stop_reason_})",
         "inertia": None if inertia is None else f"{inertia:.9g}",
-        "bound": None if bound is None else f"{bound:.9g} nats a row",
+        "bound": None if bound is None else f"{bound:.9g} nats per row",
         "energy": None if energy_of_labels is None else f"{energy_of_labels:.9g}",
-        "validation": None if energy is None else f"{energy:.9g} a row ({args.validation})",
+        "validation": None if energy is None else f"{energy:.9g} per row ({args.validation})",
         "seconds": f"{seconds:.3f} ({spent(timings)})" if timings else f"{seconds:.3f}",
         "model": args.output,
         "labels": args.labels,

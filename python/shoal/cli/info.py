@@ -1,4 +1,4 @@
-"""``shoal info``: what a file holds."""
+"""``shoal info``: describe a file of rows, a model, a checkpoint or a coreset."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from .results import show
 
 
 def add(verbs: Verbs) -> None:
-    """Add the verb."""
-    info = add_verb(verbs, "info", "say what a file holds", run)
+    """Add the subcommand."""
+    info = add_verb(verbs, "info", "describe a file of rows, a model, a checkpoint or a coreset", run)
     info.add_argument(
         "file",
         type=file_of,
         metavar="FILE",
-        help="a file of rows, a model, a checkpoint, a coreset, or a raw file with --shape and --dtype; "
-        "with --clean a folder",
+        help="file of rows, model, checkpoint, coreset, or a raw file with --shape and --dtype; with --clean "
+        "a folder",
     )
     info.add_argument(
         "--clean",
         action="store_true",
-        help="remove the temporary files that killed runs left in the folder FILE, and list them",
+        help="remove the temporary files that killed processes left in the folder FILE, and list them",
     )
     add_layout(info)
     add_json(info)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Say what a file holds."""
+    """Describe the file."""
     from shoal import _core
-    from shoal.data import says_itself
+    from shoal._rows.opening import says_itself
 
     described = not (args.shape is args.dtype is args.key is None)
     if args.clean:
         if described:
-            raise UsageError("--clean takes a folder: leave out --shape, --dtype and --key")
+            raise UsageError("--clean takes a folder. Leave out --shape, --dtype and --key.")
         return clean(args)
     if not described and may_be_a_model(args.file):
         try:
             kind, arrays, meta = _core.load_model(args.file)
         except ValueError:
-            # Tensors of somebody else, which may be rows.
+            # A .safetensors file of another program can hold rows.
             if not says_itself(args.file) or not has_rows(args.file):
                 raise
         else:
@@ -90,22 +90,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def clean(args: argparse.Namespace) -> int:
-    """Remove what killed runs left in a folder."""
+    """Remove the temporary files that killed processes left in a folder."""
     from shoal import _core
 
     removed = [str(path) for path in _core.leftovers(args.file, remove=True)]
     show(
         args,
         {"folder": args.file, "removed": removed},
-        "\n".join(f"removed {name}" for name in removed) or f"{args.file}: nothing is left over",
+        "\n".join(f"removed {name}" for name in removed) or f"{args.file}: no temporary files",
     )
     return 0
 
 
 def may_be_a_model(name: str) -> bool:
-    """Whether a file may hold a model; what can be neither that nor rows is refused."""
-    from shoal._files import open_regular
-    from shoal.data import says_itself
+    """Whether a file may hold a model; raises an error if it can hold neither a model nor rows."""
+    from shoal._common.files import open_regular
+    from shoal._rows.opening import says_itself
 
     if says_itself(name):
         return name.lower().endswith(".safetensors")
@@ -114,7 +114,7 @@ def may_be_a_model(name: str) -> bool:
     if start.startswith(b"\x93NUMPY"):
         return False
     if start[8:] != b"{":
-        raise FailedError(f"{name}: is neither rows nor a model; a raw file needs --shape and --dtype")
+        raise FailedError(f"{name}: is neither rows nor a model. A raw file needs --shape and --dtype.")
     return True
 
 
@@ -130,7 +130,7 @@ def has_rows(name: str) -> bool:
 
 
 def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> None:
-    """Say what a model is."""
+    """Print a description of a model."""
     import shoal
 
     model = shoal.load(args.file)
@@ -168,7 +168,7 @@ def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> Non
 def show_checkpoint(
     args: argparse.Namespace, kind: str, arrays: dict[str, Any], meta: dict[str, str]
 ) -> None:
-    """Say what fit is on its way, and how far it is."""
+    """Print the parameters and the progress of a checkpointed fit."""
     from shoal.io import begun
 
     params = settings_of(begun(args.file)[0])
@@ -194,7 +194,7 @@ def show_checkpoint(
 
 
 def settings_of(model: Any) -> dict[str, Any]:
-    """Give the parameters of a model that its user may set."""
+    """Collect the parameters of a model that a user can set."""
     return {
         name: value if value is None or isinstance(value, (bool, int, float, str)) else "array"
         for name, value in model.get_params(deep=False).items()
@@ -203,12 +203,12 @@ def settings_of(model: Any) -> dict[str, Any]:
 
 
 def listed(params: dict[str, Any]) -> str:
-    """Give parameters as one line."""
+    """Format parameters on one line."""
     return ", ".join(f"{name}={value}" for name, value in params.items())
 
 
 def coreset(name: str) -> dict[str, Any] | None:
-    """Describe a file that ``shoal coreset`` wrote; None where it is none."""
+    """Describe a coreset file; None for any other file."""
     import shoal
 
     if not name.lower().endswith(".npz"):
@@ -228,17 +228,17 @@ def coreset(name: str) -> dict[str, Any] | None:
 
 
 def other_array(name: str, problem: str) -> dict[str, Any] | None:
-    """Describe an ``.npy`` file that is whole but cannot be clustered; None where it is damaged."""
+    """Describe an intact ``.npy`` file that cannot be clustered; None for a damaged file."""
     import numpy as np
 
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     with Path(name).open("rb") as file:
         try:
             shape, _, dtype = readers[np.lib.format.read_magic(file)](file)
-        except Exception:  # noqa: BLE001 - damaged headers are read by Python's own parser
+        except Exception:  # noqa: BLE001 - Python's parser raises many kinds of errors on a damaged header
             return None
         begin, size = file.tell(), os.fstat(file.fileno()).st_size
-    # Objects are pickled: how many bytes they take cannot be told.
+    # The size of pickled objects is unknown.
     if min(shape, default=0) < 0 or (
         not dtype.hasobject and size < begin + math.prod(shape) * dtype.itemsize
     ):

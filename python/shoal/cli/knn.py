@@ -1,4 +1,4 @@
-"""``shoal knn``: the nearest neighbours of every row are found."""
+"""``shoal knn``: find the nearest neighbors of every row."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from .results import show
 
 
 def add(verbs: Verbs) -> None:
-    """Add the verb."""
-    knn = add_verb(verbs, "knn", "find the nearest neighbours of every row", run)
+    """Add the subcommand."""
+    knn = add_verb(verbs, "knn", "find the nearest neighbors of every row", run)
     add_rows(knn)
     knn.add_argument(
-        "-m", "--neighbors", type=int, required=True, metavar="M", help="neighbours of a row, not itself"
+        "-m",
+        "--neighbors",
+        type=int,
+        required=True,
+        metavar="M",
+        help="number of neighbors per row, not counting the row itself",
     )
     knn.add_argument(
         "-o",
@@ -23,7 +28,7 @@ def add(verbs: Verbs) -> None:
         required=True,
         type=file_of,
         metavar="GRAPH.npz",
-        help="squared distances as a sparse matrix, which scipy.sparse.load_npz reads",
+        help="write the squared distances to this .npz file, a sparse matrix for scipy.sparse.load_npz",
     )
     knn.add_argument(
         "--method", default="auto", metavar="HOW", help="auto, exact, kd-tree or ivf (default: auto)"
@@ -33,18 +38,18 @@ def add(verbs: Verbs) -> None:
         type=float,
         default=0.95,
         metavar="SHARE",
-        help="share of the true neighbours that ivf is to find (default: 0.95)",
+        help="recall that ivf must reach on a sample of the rows (default: 0.95)",
     )
     add_common(knn)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find neighbours."""
+    """Find the neighbors and write the graph."""
     from scipy.sparse import save_npz
 
     import shoal
-    from shoal._files import whole
-    from shoal._outputs import BUNDLES
+    from shoal._common.files import whole
+    from shoal._common.outputs import BUNDLES
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
     with rows_of(args, args.data) as source:

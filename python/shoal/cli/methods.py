@@ -1,8 +1,9 @@
-"""The methods by their names, and how options become parameters of their estimators."""
+"""The methods of ``--method``, and their parameters from options and ``--set``."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,34 +12,43 @@ from typing import Any
 from .arguments import setting_of
 from .errors import UsageError
 
-#: Parameters that belong to the program, not to its user; first means come from the file of ``--init``.
+#: Parameters that ``--set`` does not accept. ``--init FILE.npy`` gives initial centers and means.
 NOT_SET = ("callbacks", "verbose", "means_init")
 
 
 @dataclass(frozen=True)
 class Method:
-    """An estimator of shoal, and the parameters that its name on the command line stands for."""
+    """An estimator of shoal with its name on the command line.
+
+    Parameters
+    ----------
+    estimator : str
+        Name of the class in `shoal`.
+    fixed : mapping
+        Parameters that the method name implies.
+    called : mapping
+        Names of the estimator's parameters where they differ from those of the options.
+    """
 
     estimator: str
     fixed: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    #: What this estimator calls the parameters that options stand for, where it is another name.
     called: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
-    def is_there(self) -> bool:
-        """Whether this version has it; nothing is imported to find out."""
+    def is_available(self) -> bool:
+        """Whether `shoal` exports the class; imports nothing else."""
         import shoal
 
         return self.estimator in shoal.__all__
 
     def kind(self) -> Any:
-        """Give the estimator's class."""
+        """Import the estimator class."""
         import shoal
 
         return getattr(shoal, self.estimator)
 
 
-#: All that there are and will be; a class that `shoal` exports is there.
+#: All methods by name.
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         "kmeans": Method("KMeans"),
@@ -51,63 +61,88 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "kmodes": Method("LaplacianKModes"),
     }
 )
-#: Those whose models are centers about which held-out rows have an energy.
+#: Methods whose models have centers, so that held-out rows have an energy.
 CENTERS = ("kmeans", "minibatch", "nested", "vrkm", "vrkm++", "sbe", "gmm")
 
 
 def available(among: Iterable[str] = METHODS) -> tuple[str, ...]:
-    """Give the names of the methods that this version has."""
-    return tuple(name for name in among if METHODS[name].is_there)
+    """List the methods that this version has."""
+    return tuple(name for name in among if METHODS[name].is_available)
 
 
 def method_of(text: str) -> str:
-    """Read the name of a method."""
+    """Parse the name of a method."""
     known = available()
     if text in known:
         return text
     if text in METHODS:
         raise argparse.ArgumentTypeError(f"{text} is not in this version, which has: {', '.join(known)}")
-    raise argparse.ArgumentTypeError(f"there is no method {text!r}; this version has: {', '.join(known)}")
+    raise argparse.ArgumentTypeError(f"must be one of {', '.join(known)}, got {text!r}{nearest(text, known)}")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggest the known name that is most similar to a misspelt one; an empty string if there is none."""
+    similar = difflib.get_close_matches(name, list(known), n=1)
+    return f". Did you mean {similar[0]!r}?" if similar else ""
 
 
 def methods_of(text: str) -> tuple[str, ...]:
-    """Read the names of methods to compare, with commas between."""
+    """Parse a comma-separated list of methods to compare."""
     names = tuple(part.strip() for part in text.split(","))
     known = available(CENTERS)
     for name in names:
         if method_of(name) not in CENTERS:
             raise argparse.ArgumentTypeError(
-                f"{name} has no energy to compare; those that have: {', '.join(known)}"
+                f"must be some of {', '.join(known)}, got {name}, which has no energy to compare"
             )
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise argparse.ArgumentTypeError(f"{', '.join(twice)} is named twice")
+        raise argparse.ArgumentTypeError(f"{', '.join(twice)} is given twice")
     return names
 
 
 def addressed_setting_of(text: str) -> tuple[str | None, str, Any]:
-    """Read ``[METHOD.]NAME=VALUE``; without a method, None stands for all of them."""
+    """Parse ``[METHOD.]NAME=VALUE``; the method is None if it is left out."""
     name, value = setting_of(text)
     method, dot, rest = name.rpartition(".")
-    # `setting_of` has made underscores of hyphens, of which no method's name has any.
+    # `setting_of` replaces hyphens by underscores, and no method name has hyphens.
     return (method_of(method), rest, value) if dot else (None, name, value)
 
 
 def centers_of(model: Any) -> Any:
-    """Give the centers of a model, or its modes."""
+    """Return the centers of a model, or its modes."""
     return model.modes_ if hasattr(model, "modes_") else model.cluster_centers_
 
 
 def settable(method: str) -> list[str]:
-    """Give the names of the parameters of a method that its user may set."""
-    kept = METHODS[method]
-    return sorted(set(kept.kind()().get_params()) - set(NOT_SET) - set(kept.fixed))
+    """List the parameters of a method that a user can set."""
+    chosen = METHODS[method]
+    return sorted(set(chosen.kind()().get_params()) - set(NOT_SET) - set(chosen.fixed))
 
 
 def parameters(
     method: str, options: Mapping[str, Any], settings: Iterable[tuple[str, Any]]
 ) -> dict[str, Any]:
-    """Give the parameters of a method's estimator from options, by parameter and None if not given."""
+    """Combine options and settings to the parameters of an estimator.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method.
+    options : mapping
+        Values of the options by parameter name; None if not given.
+    settings : iterable of (str, value)
+        The settings of ``--set``.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    UsageError
+        If the method has no such parameter, or a parameter is given twice.
+    """
     allowed = settable(method)
     called = METHODS[method].called
     params = {called.get(name, name): value for name, value in options.items() if value is not None}
@@ -116,7 +151,10 @@ def parameters(
             raise UsageError(f"--{name.replace('_', '-')}: {method} has no parameter {name!r}")
     for name, value in settings:
         if name not in allowed:
-            raise UsageError(f"--set: {method} has no parameter {name!r}; it has: {', '.join(allowed)}")
+            raise UsageError(
+                f"--set: {method} has no parameter {name!r}, only {', '.join(allowed)}"
+                f"{nearest(name, allowed)}"
+            )
         if name in params:
             raise UsageError(f"--set: {name} is given twice")
         params[name] = value
@@ -125,13 +163,13 @@ def parameters(
 
 
 def centers_file(params: Mapping[str, Any]) -> str | None:
-    """Give the name of the file of first centers, if they come from one."""
+    """Return the file of initial centers; None if they do not come from a file."""
     init = params.get("init")
     return init if isinstance(init, str) and init.endswith(".npy") else None
 
 
 def estimator(method: str, params: Mapping[str, Any], *, progress: str | None, watchers: list[Any]) -> Any:
-    """Make the estimator of a method; `progress` is what stands before its bar on stderr, None for none."""
+    """Create the estimator of a method, with a progress bar that is labeled `progress`; None for no bar."""
     import numpy as np
 
     import shoal

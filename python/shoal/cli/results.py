@@ -1,4 +1,4 @@
-"""How results are printed."""
+"""Printing of results as text or JSON."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def show(args: argparse.Namespace, result: dict[str, Any], text: str | None = None) -> None:
-    """Print a result: one JSON object, or lines."""
+    """Print a result as one JSON object, or as `text` (default: one aligned line per value)."""
     if args.json:
         print(json.dumps(plain(result), indent=2, allow_nan=False))
         return
@@ -20,7 +20,7 @@ def show(args: argparse.Namespace, result: dict[str, Any], text: str | None = No
 
 
 def plain(value: Any) -> Any:
-    """Give a result as JSON can hold it, which knows no infinity: that and NaN become texts."""
+    """Convert a result for JSON: infinity and NaN become strings."""
     if isinstance(value, dict):
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -29,5 +29,5 @@ def plain(value: Any) -> Any:
 
 
 def spent(timings: dict[str, float]) -> str:
-    """Seconds by phase, as text."""
+    """Format the seconds per phase."""
     return ", ".join(f"{phase} {seconds:.3f}" for phase, seconds in timings.items())

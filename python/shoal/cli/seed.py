@@ -1,4 +1,4 @@
-"""``shoal seed``: first centers are chosen among rows."""
+"""``shoal seed``: choose initial centers among the rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import UsageError
 from .files import check_outputs, rows_of
 from .results import show
 
-#: The ways to choose, and the options that each of them has besides.
+#: Seeding methods, and the parameters that only this method has.
 METHODS: dict[str, tuple[str, ...]] = {
     "auto": (),
     "random": (),
@@ -24,12 +24,17 @@ METHODS: dict[str, tuple[str, ...]] = {
 
 
 def add(verbs: Verbs) -> None:
-    """Add the verb."""
-    seed = add_verb(verbs, "seed", "choose first centers among rows", run)
+    """Add the subcommand."""
+    seed = add_verb(verbs, "seed", "choose initial centers among the rows", run)
     add_rows(seed)
     seed.add_argument("-k", "--clusters", type=int, required=True, metavar="K", help="number of centers")
     seed.add_argument(
-        "-o", "--output", required=True, type=file_of, metavar="CENTERS.npy", help="the rows chosen"
+        "-o",
+        "--output",
+        required=True,
+        type=file_of,
+        metavar="CENTERS.npy",
+        help="write the centers to this .npy file",
     )
     seed.add_argument(
         "--method",
@@ -42,29 +47,29 @@ def add(verbs: Verbs) -> None:
         "--chain-length",
         type=int,
         metavar="N",
-        help="candidates a center, of afk-mc2 and k-mc2 (default: 200)",
+        help="candidates per center, for afk-mc2 and k-mc2 (default: 200)",
     )
     seed.add_argument(
         "--oversampling-factor",
         type=float,
         metavar="F",
-        help="rows that join in a round of k-means||, by the number of centers (default: 2)",
+        help="candidates that a round of k-means|| draws, as a multiple of K (default: 2)",
     )
-    seed.add_argument("--n-rounds", type=int, metavar="N", help="rounds of k-means|| (default: 5)")
+    seed.add_argument("--n-rounds", type=int, metavar="N", help="number of rounds of k-means|| (default: 5)")
     seed.add_argument(
         "--indices",
         type=file_of,
         metavar="OUT.npy",
-        help="write which rows they are (int64), as .npy, .csv, .txt or .parquet",
+        help="write the row numbers of the centers (int64) to this .npy, .csv, .txt or .parquet file",
     )
-    seed.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all draws (default: 0)")
+    seed.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
     add_common(seed)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Choose first centers."""
-    from shoal._files import write_npy
-    from shoal._outputs import ARRAYS, VALUES, write_values
+    """Choose the centers."""
+    from shoal._common.files import write_npy
+    from shoal._common.outputs import ARRAYS, VALUES, write_values
     from shoal.seeding import How, chosen
 
     given: dict[str, Any] = {

@@ -1,37 +1,42 @@
-"""``shoal shuffle``: rows are written in random order."""
+"""``shoal shuffle``: write the rows in random order."""
 
 from __future__ import annotations
 
 import argparse
 import time
 
-from .arguments import Verbs, add_json, add_rows, add_verb, file_of
+from .arguments import Verbs, add_json, add_quiet, add_rows, add_verb, file_of
 from .files import check_outputs, rows_of
 from .results import show
 
 
 def add(verbs: Verbs) -> None:
-    """Add the verb."""
-    shuffle = add_verb(verbs, "shuffle", "write rows in a uniformly random order", run)
+    """Add the subcommand."""
+    shuffle = add_verb(verbs, "shuffle", "write the rows in a uniformly random order", run)
     add_rows(shuffle)
     shuffle.add_argument(
-        "-o", "--output", required=True, type=file_of, metavar="OUT.npy", help="the rows in their new order"
+        "-o",
+        "--output",
+        required=True,
+        type=file_of,
+        metavar="OUT.npy",
+        help="write the shuffled rows to this .npy file",
     )
-    shuffle.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the order (default: 0)")
+    shuffle.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
     shuffle.add_argument(
         "--memory-limit",
         default="1GB",
         metavar="SIZE",
-        help="memory to use, for example 500MB (default: 1GB)",
+        help="upper limit of the memory, for example 500MB (default: 1GB)",
     )
     add_json(shuffle)
-    shuffle.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    add_quiet(shuffle)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Shuffle rows."""
+    """Shuffle the rows."""
     import shoal
-    from shoal._outputs import ARRAYS
+    from shoal._common.outputs import ARRAYS
 
     check_outputs([args.data], [("--output", args.output, ARRAYS)])
     with rows_of(args, args.data) as source:

@@ -1,4 +1,4 @@
-"""Rows in files and objects of other libraries; each library is imported when something of it is opened."""
+"""Readers for file formats and objects of other libraries, which are imported on first use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from shoal._core import Source
 
 from .stream import Stream, chunk_limit
 
-#: What reads files of a suffix: a module here, its function, and which option of `shoal.open` it takes. The
-#: functions of `CHUNKED` take the most bytes of a chunk too.
+#: For every suffix: the module of its reader, the function, and the option of `shoal.open` that it takes. The
+#: functions of the modules in `CHUNKED` also take the maximum size of a chunk.
 SUFFIXES = {
     ".arrow": ("ipc", "open_ipc", "columns"),
     ".feather": ("ipc", "open_ipc", "columns"),
@@ -23,12 +23,12 @@ SUFFIXES = {
     ".zarr": ("zarr", "open_zarr", "key"),
 }
 CHUNKED = ("hdf5", "ipc", "parquet", "zarr")
-#: What lies in the folder of a zarr store, of format 3 or 2.
+#: Files in the folder of a zarr store, in format 3 or 2.
 STORE = ("zarr.json", ".zarray", ".zgroup")
 
 
 def suffix_of(name: str) -> str:
-    """Give the suffix of a path in lower case; of a folder without one that is known, what it holds tells."""
+    """Return the lower-case suffix of a path; a folder without a known suffix gets one from its contents."""
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES and path.is_dir():
@@ -42,7 +42,30 @@ def suffix_of(name: str) -> str:
 def of_file(
     name: str, suffix: str, columns: Sequence[Any] | None, key: str | None, limit: int | str | None
 ) -> Stream | Source:
-    """Open a file of one of `SUFFIXES`; no chunk may take more bytes than `limit`, by default the usual."""
+    """Open a file with a suffix of `SUFFIXES`.
+
+    Parameters
+    ----------
+    name : str
+        The file or folder.
+    suffix : str
+        Its suffix, from :func:`suffix_of`.
+    columns : sequence or None
+        Columns to read, for formats with columns.
+    key : str or None
+        Array to read, for formats that hold several arrays.
+    limit : int, str or None
+        Maximum size of an unpacked chunk; None for the default.
+
+    Returns
+    -------
+    Stream or Source
+
+    Raises
+    ------
+    ValueError
+        If an option does not belong to the format, or the file cannot be read.
+    """
     module, function, option = SUFFIXES[suffix]
     given: dict[str, Any] = {"columns": columns, "key": key}
     value = given.pop(option)
@@ -58,19 +81,19 @@ def of_file(
 
 
 def libraries_of(obj: Any) -> set[str]:
-    """Give the packages that the class of an object and its bases come from."""
+    """Return the packages that define the class of an object and its bases."""
     return {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
 
 
 def is_chunked(obj: Any) -> bool:
-    """Whether an object is an array that is stored in chunks."""
+    """Whether an object is a chunked array of h5py or zarr."""
     return not libraries_of(obj).isdisjoint({"h5py", "zarr"}) and hasattr(obj, "chunks")
 
 
 def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) -> Stream | Source | None:
-    """Give an object of another library as rows that stay where they are; None where it is array-like.
+    """Open an object of another library without loading it; None if it is array-like.
 
-    Its class tells which library that is, without importing any.
+    The class of the object tells its library, so no library is imported for the check.
     """
     libraries = libraries_of(obj)
     if "pyarrow" in libraries:

@@ -1,4 +1,4 @@
-"""Arrays that are stored in chunks, as those of HDF5 and zarr: blocks are whole chunks."""
+"""Rows of chunked arrays, as in HDF5 and zarr; blocks are whole chunks."""
 
 from __future__ import annotations
 
@@ -9,38 +9,47 @@ from typing import Any
 
 import numpy as np
 
-from shoal._params import shown
+from shoal._common.params import shown
 
 from .stream import Block, Stream, block_rows, listed, numbers, refuse_large
 
 
 def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractContextManager[Any]]) -> Stream:
-    """Give a stored array as rows.
+    """Open a stored array as a stream of rows.
 
     Parameters
     ----------
     array : h5py.Dataset or zarr.Array
-        Anything with a shape, a type and chunks that gives rows by slices.
+        Any object with a shape, a dtype and chunks that returns rows for a slice.
     name : str
-        What messages call it.
+        Name of the array in error messages.
     limit : int
-        Bytes that a chunk, and those beside it in the same rows, may take.
+        Maximum size in bytes of a chunk, and of all chunks that share the same rows.
     opened : callable
-        Gives a context manager of the array, for every pass anew.
+        Returns a context manager of the array. It is called for every pass.
+
+    Returns
+    -------
+    Stream
+
+    Raises
+    ------
+    ValueError
+        If the array is not a 2-D array of numbers with rows, or a chunk is larger than `limit`.
     """
     shape = array.shape
     if shape is None or len(shape) != 2:
-        raise ValueError(f"{name}: rows are a 2-D array, got shape {shape}")
+        raise ValueError(f"{name}: must be a 2-D array, got shape {shape}")
     rows, cols = (int(length) for length in shape)
     if not rows or not cols:
-        raise ValueError(f"{name}: {rows} rows of {cols} columns are nothing to work on")
+        raise ValueError(f"{name}: must have at least one row and one column, got {rows} x {cols}")
     dtype = numbers(array.dtype, name)
     most = block_rows(cols, dtype)
     row = cols * array.dtype.itemsize
     refuse_large(name, "a row", row, limit)
     chunks = getattr(array, "chunks", None)
     if chunks:
-        # A chunk is unpacked as a whole, however little of it is wanted.
+        # The library unpacks whole chunks, even for a few rows.
         refuse_large(name, "a chunk", math.prod(map(int, chunks)) * array.dtype.itemsize, limit)
         refuse_large(name, "a row of chunks", min(rows, int(chunks[0])) * row, limit)
         most = max(1, most // chunks[0]) * chunks[0]
@@ -48,7 +57,7 @@ def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractCo
     def blocks() -> Iterator[Block]:
         with opened() as source:
             if source.shape != shape:
-                raise ValueError(f"{name}: had shape {shape}, and now {source.shape}")
+                raise ValueError(f"{name}: changed while it was open: had shape {shape}, now {source.shape}")
             for start in range(0, rows, most):
                 yield np.ascontiguousarray(source[start : min(rows, start + most)], dtype=dtype)
 
@@ -56,15 +65,15 @@ def stream_of(array: Any, name: str, limit: int, opened: Callable[[], AbstractCo
 
 
 def one_of(name: str, key: str | None, arrays: list[str]) -> str:
-    """Give the key of the array that is meant: `key`, or the only one."""
+    """Return the key of the array to read: `key`, or the only array."""
     if key is None:
         if len(arrays) == 1:
             return arrays[0]
-        raise ValueError(f"{name}: holds {len(arrays)} arrays, name one with key=: {listed(arrays)}")
+        raise ValueError(f"{name}: holds {len(arrays)} arrays. Choose one with key=: {listed(arrays)}.")
     if not isinstance(key, str):
         raise ValueError(f"key must be the name of an array, got {shown(key)}")
-    # As it is called, or else but for slashes around the name.
+    # An exact match, or one that differs only in leading and trailing slashes.
     alike = [array for array in arrays if array.strip("/") == key.strip("/")]
     if not alike:
-        raise ValueError(f"{name}: there is no array {key!r}; there are: {listed(arrays)}")
+        raise ValueError(f"{name}: key must be one of {listed(arrays)}, got {key!r}")
     return key if key in arrays else alike[0]

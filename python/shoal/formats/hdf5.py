@@ -1,30 +1,30 @@
-"""Data sets of HDF5 files."""
+"""HDF5 files, and datasets of h5py."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from shoal._files import open_regular
+from shoal._common.files import open_regular
 
 from . import chunked
 from .stream import Stream, required, told_of
 
 
 def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
-    """Open the data set `key` of a file, which needs no name where it is the only one."""
+    """Open the dataset `key` of a file; None for the only dataset."""
     h5py = required("h5py", "hdf5", name)
-    # The library's own errors do not say which file is missing.
+    # The errors of h5py do not name a missing file.
     open_regular(name).close()
     with told_of(name), h5py.File(name, "r") as file:
-        array = None if key is None else file.get(key)
-        if not isinstance(array, h5py.Dataset):
-            array = file[chunked.one_of(name, key, data_sets(h5py, file))]
+        if key is None or not isinstance(file.get(key), h5py.Dataset):
+            key = chunked.one_of(name, key, data_sets(h5py, file))
+        array = file[key]
         found: str = array.name
 
         @contextmanager
-        def opened() -> Iterator[Any]:
+        def opened() -> Generator[Any]:
             with told_of(name), h5py.File(name, "r") as again:
                 yield again[found]
 
@@ -32,13 +32,13 @@ def open_hdf5(name: str, key: str | None, limit: int) -> Stream:
 
 
 def of_dataset(array: Any, limit: int) -> Stream:
-    """Give a data set of an open file, which must stay open as long as it is used."""
+    """Open a dataset of an open file; the file must stay open while the rows are in use."""
     if not array:
-        raise ValueError("the HDF5 data set is closed")
+        raise ValueError("the HDF5 dataset must be open, got a dataset of a closed file")
     name = f"{array.file.filename}[{array.name!r}]"
 
     @contextmanager
-    def opened() -> Iterator[Any]:
+    def opened() -> Generator[Any]:
         with told_of(name):
             yield array
 
@@ -46,7 +46,7 @@ def of_dataset(array: Any, limit: int) -> Stream:
 
 
 def data_sets(h5py: Any, file: Any) -> list[str]:
-    """Give the names of all data sets of a file."""
+    """List the names of all datasets of a file."""
     names: list[str] = []
 
     def note(name: str, item: Any) -> None:

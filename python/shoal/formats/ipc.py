@@ -1,4 +1,4 @@
-"""Arrow IPC files (also called Feather), mapped: files and streams of batches, compressed or not."""
+"""Memory-mapped Arrow IPC files (Feather), in the file or stream format, compressed or not."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from shoal._files import open_regular
+from shoal._common.files import open_regular
 
 from .arrow import Columns, pyarrow
 from .messages import checked_batches
 from .stream import Block, Stream, told_of
 
-#: A file with an index of its batches begins like this; what does not is taken for a stream of them.
+#: The file format, which has an index of its batches, starts with this. Other files are read as streams.
 MAGIC = b"ARROW1"
-STREAM_FROM = 8
-#: The first version of Feather is another format.
-OLD = b"FEA1"
+#: In the file format, the stream of batches starts at this byte.
+STREAM_START = 8
+#: Start of a file in version 1 of Feather, which is not Arrow IPC.
+FEATHER_1 = b"FEA1"
 PAGE = 4096
 
 
@@ -35,7 +36,7 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
         if indexed:
             rows = reader.count_rows()
         else:
-            # Of a stream one column is looked through; where it is not compressed its values are not read.
+            # A stream has no row count. Decode one column; the values of an uncompressed column are not read.
             first = batches(pa, name, buffer, fields[:1], limit, indexed=False)
             rows = sum(batch.num_rows for batch in first)
 
@@ -45,16 +46,16 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
             buffer = pa.py_buffer(contents)
             indexed = is_indexed(name, buffer)
             read = batches(pa, name, buffer, fields, limit, indexed=indexed)
-            for block in found.blocks(whole(name, contents, read)):
+            for block in found.blocks(checked_length(name, contents, read)):
                 if found.is_vector:
-                    read_in(block)
+                    load_pages(block)
                 yield block
 
     return Stream(name, rows, found.cols, found.dtype, blocks, header=found.header())
 
 
 def mapped(name: str) -> mmap.mmap:
-    """Map a file; it stays mapped as long as something of it is in use."""
+    """Map a file; the mapping lives as long as an object refers to it."""
     with open_regular(name) as file:
         try:
             contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -65,39 +66,39 @@ def mapped(name: str) -> mmap.mmap:
     return contents
 
 
-def whole(name: str, contents: mmap.mmap, batches: Iterator[Any]) -> Iterator[Any]:
-    """Give batches as long as the file is not shorter than what is mapped of it."""
+def checked_length(name: str, contents: mmap.mmap, batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield the batches; raise `ValueError` if the file has become shorter than its mapping.
+
+    Reading beyond the end of the file would kill the process.
+    """
     for batch in batches:
-        refuse_cut(name, contents)
+        found = contents.size()
+        if found < len(contents):
+            raise ValueError(
+                f"{name}: was cut while it was open: had {len(contents)} bytes, now {found} are left"
+            )
         yield batch
 
 
-def refuse_cut(name: str, contents: mmap.mmap) -> None:
-    """Refuse a file that was made shorter: what is gone cannot be read, and the process would end."""
-    found = contents.size()
-    if found < len(contents):
-        raise ValueError(f"{name}: was cut while it was open: it had {len(contents)} bytes, {found} are left")
-
-
 def is_indexed(name: str, buffer: Any) -> bool:
-    """Whether a file has an index of its batches, else it is a stream of them."""
+    """Whether a file is in the file format, which has an index, and not in the stream format."""
     start = buffer[: len(MAGIC)].to_pybytes()
-    if start.startswith(OLD):
-        raise ValueError(f"{name}: is of the first version of Feather: write it again as Arrow IPC")
+    if start.startswith(FEATHER_1):
+        raise ValueError(f"{name}: must be Arrow IPC, got version 1 of Feather. Write the file again.")
     return bool(start == MAGIC)
 
 
 def batches(
     pa: Any, name: str, buffer: Any, fields: list[int], limit: int, *, indexed: bool
 ) -> Iterator[Any]:
-    """Give the batches of a file one by one, with these fields alone."""
-    # Threads would race for the fields of one batch only; the blocks have the processor.
+    """Yield the batches of a file with only the given fields."""
+    # pyarrow would use threads for the fields of one batch only. The cores are busy with the blocks.
     options = pa.ipc.IpcReadOptions(included_fields=fields, use_threads=False)
-    # A file with an index is a stream between its magic number and the index.
-    stream = buffer.slice(STREAM_FROM) if indexed else buffer
+    # The file format is a stream between the magic number and the index.
+    stream = buffer.slice(STREAM_START) if indexed else buffer
     return checked_batches(pa, stream, options, name, limit)
 
 
-def read_in(block: Block) -> None:
-    """Look at every page of a mapped block: it is read now, by the one who reads ahead."""
+def load_pages(block: Block) -> None:
+    """Touch every page of a mapped block, so that the prefetching thread reads it from disk."""
     block.reshape(-1).view(np.uint8)[::PAGE].max(initial=0)

@@ -1,4 +1,4 @@
-"""Messages of Arrow IPC files: what a compressed batch takes unpacked, told before it is unpacked."""
+"""Unpacked sizes of compressed Arrow IPC batches, read from their headers before they are unpacked."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from .stream import refuse_large
 
-#: Kinds of messages that hold buffers.
+#: Types of messages that hold buffers.
 BATCH, DICTIONARY = "record batch", "dictionary"
-#: Fields of the tables of the format, by position: see Message.fbs and Schema.fbs of Apache Arrow.
+#: Positions of fields in the tables of Message.fbs and Schema.fbs of Apache Arrow.
 HEADER, DATA, BUFFERS, COMPRESSION = 2, 1, 2, 3
-#: A buffer is an offset into the body and a length; the body of a compressed one begins with its length.
+#: A buffer is an offset into the body and a length. A compressed buffer starts with its unpacked length.
 BUFFER = struct.Struct("<qq")
 LENGTH = struct.Struct("<q")
 
 
 def checked_batches(pa: Any, buffer: Any, options: Any, name: str, limit: int) -> Iterator[Any]:
-    """Give the batches of a stream; one that takes more than `limit` bytes unpacked is refused before.
+    """Yield the batches of a stream, after a check of their unpacked sizes.
 
     Parameters
     ----------
@@ -27,15 +27,20 @@ def checked_batches(pa: Any, buffer: Any, options: Any, name: str, limit: int) -
     buffer : pyarrow.Buffer
         The stream.
     options : pyarrow.ipc.IpcReadOptions
-        For the reader of the batches.
+        Options of the reader.
     name : str
-        The file, for messages.
+        Name of the file in error messages.
     limit : int
-        Bytes that the buffers of a compressed batch may take together.
+        Maximum size in bytes of all unpacked buffers of a compressed batch.
 
     Yields
     ------
     pyarrow.RecordBatch
+
+    Raises
+    ------
+    ValueError
+        Before a batch is unpacked, if it would take more than `limit` bytes.
     """
     reader = pa.ipc.open_stream(buffer, options=options)
     for message in pa.ipc.MessageReader.open_stream(buffer):
@@ -46,7 +51,7 @@ def checked_batches(pa: Any, buffer: Any, options: Any, name: str, limit: int) -
 
 
 def unpacked(message: Any) -> int:
-    """Give the bytes that the compressed buffers of a message take unpacked."""
+    """Return the unpacked size in bytes of the compressed buffers of a message."""
     metadata = Table.root(memoryview(message.metadata))
     header = metadata.table(HEADER)
     if header is not None and message.type == DICTIONARY:
@@ -56,8 +61,8 @@ def unpacked(message: Any) -> int:
     body, size = memoryview(message.body), 0
     for start, length in header.structs(BUFFERS, BUFFER):
         if length >= LENGTH.size:
-            # -1: stored as it is.
-            size += max(0, LENGTH.unpack_from(body, refuse_negative(start))[0])
+            # A length of -1 marks a buffer that is not compressed.
+            size += max(0, LENGTH.unpack_from(body, checked_position(start))[0])
     return size
 
 
@@ -69,23 +74,23 @@ class Table:
     data : memoryview
         The whole buffer.
     at : int
-        Where the table begins.
+        Position of the table.
     """
 
     def __init__(self, data: memoryview, at: int) -> None:
         self._data, self._at = data, at
-        self._fields = refuse_negative(at - self._number("<i", at))
+        self._fields = checked_position(at - self._number("<i", at))
 
     @classmethod
     def root(cls, data: memoryview) -> Table:
-        """Give the outermost table."""
+        """Return the outermost table."""
         return cls(data, struct.unpack_from("<I", data, 0)[0])
 
     def _number(self, kind: str, at: int) -> int:
         return int(struct.unpack_from(kind, self._data, at)[0])
 
     def _place(self, field: int) -> int | None:
-        """Give where a field refers to; None where it is not there."""
+        """Return the position that a field refers to; None if the field is missing."""
         entry = 4 + 2 * field
         if entry >= self._number("<H", self._fields):
             return None
@@ -93,20 +98,20 @@ class Table:
         return self._at + offset + self._number("<I", self._at + offset) if offset else None
 
     def table(self, field: int) -> Table | None:
-        """Give the table that a field refers to."""
+        """Return the table that a field refers to; None if the field is missing."""
         place = self._place(field)
         return None if place is None else Table(self._data, place)
 
     def structs(self, field: int, kind: struct.Struct) -> Iterator[tuple[Any, ...]]:
-        """Give the structs of the vector that a field refers to."""
+        """Yield the structs of the vector that a field refers to."""
         place = self._place(field)
         if place is not None:
             for i in range(self._number("<I", place)):
                 yield kind.unpack_from(self._data, place + 4 + i * kind.size)
 
 
-def refuse_negative(place: int) -> int:
-    """Refuse a place before the beginning, which Python would count from the end."""
-    if place < 0:
-        raise ValueError(f"refers to byte {place}")
-    return place
+def checked_position(position: int) -> int:
+    """Raise `ValueError` for a negative position, which Python would count from the end."""
+    if position < 0:
+        raise ValueError(f"refers to byte {position}")
+    return position

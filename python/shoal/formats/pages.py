@@ -1,7 +1,7 @@
-"""Headers of the pages of a Parquet file, which claim how much memory each page takes.
+"""Checks of the page sizes in a Parquet file before pyarrow allocates memory for the pages.
 
-pyarrow allocates what a header claims before it looks at the page. Headers are written in Thrift's compact
-protocol: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
+pyarrow allocates the size in a page header before it reads the page. Headers use the Thrift compact protocol:
+https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import IO, Any
 
 from .stream import refuse_large
 
-#: Types of fields.
+#: Field types of the protocol.
 TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
 INTEGERS = (4, 5, 6)
-#: Fields of a page header, and of the headers of the kinds of pages that hold values.
+#: Field numbers of a page header, and of the headers of page types that hold values.
 UNPACKED, PACKED = 2, 3
 DATA, DICTIONARY, DATA_2 = 5, 7, 8
 N_VALUES = 1
-#: Values within values of a header, and bytes of one: damaged ones would go on for ever.
+#: Maximum nesting depth of a header, and maximum bytes of one value; a damaged header could exceed both.
 DEEPEST, LONGEST = 8, 16 << 20
 
 
 class Reader:
-    """Values of the protocol, read from a file."""
+    """Reader of Thrift values from a file."""
 
     def __init__(self, file: IO[bytes], name: str) -> None:
         self._file, self._name = file, name
 
     def damaged(self) -> ValueError:
-        """Give the error of a header that is none."""
+        """Create the error for a damaged header."""
         return ValueError(f"{self._name}: has a damaged page header")
 
     def bytes(self, count: int) -> bytes:
-        """Read so many bytes."""
+        """Read `count` bytes."""
         if not 0 <= count <= LONGEST:
             raise self.damaged()
         found = self._file.read(count)
@@ -42,7 +42,7 @@ class Reader:
         return found
 
     def unsigned(self) -> int:
-        """Read a number in as many bytes as it needs."""
+        """Read a variable-length unsigned integer."""
         value, shift = 0, 0
         while shift < 70:
             (byte,) = self.bytes(1)
@@ -53,12 +53,12 @@ class Reader:
         raise self.damaged()
 
     def integer(self) -> int:
-        """Read a number with its sign in the last bit."""
+        """Read a zigzag-encoded signed integer."""
         value = self.unsigned()
         return (value >> 1) ^ -(value & 1)
 
     def struct(self, depth: int = 0) -> dict[int, Any]:
-        """Read the fields of a struct that are integers or structs, by their numbers."""
+        """Read a struct; return its fields that are integers or structs, by field number."""
         fields: dict[int, Any] = {}
         number = 0
         while (head := self.bytes(1)[0]) != 0:
@@ -77,7 +77,7 @@ class Reader:
         if kind == STRUCT:
             return self.struct(depth + 1)
         if kind in (TRUE, FALSE, BYTE):
-            # As part of a list; as a field, truth is the type itself.
+            # In a list a boolean takes one byte. As a field its value is the field type.
             return self.bytes(1)
         if kind == DOUBLE:
             return self.bytes(8)
@@ -99,27 +99,27 @@ class Reader:
 def check_pages(
     file: IO[bytes], name: str, metadata: Any, group: int, wanted: Sequence[str], limit: int
 ) -> None:
-    """Refuse a row group with a page that claims more than `limit` bytes.
+    """Check the sizes of all pages of a row group.
 
     Parameters
     ----------
     file : file object
-        Of the file; only the headers of pages are read.
+        The file; only page headers are read.
     name : str
-        What messages call it.
+        Name of the file in error messages.
     metadata : pyarrow.parquet.FileMetaData
-        What the end of the file says.
+        Metadata of the file.
     group : int
-        Which row group.
+        Index of the row group.
     wanted : sequence of str
         The columns that will be read.
     limit : int
-        Bytes.
+        Maximum unpacked size of a page in bytes.
 
     Raises
     ------
     ValueError
-        For such a page, and a header that is none.
+        If a page is larger than `limit`, or a header is damaged.
     """
     row_group = metadata.row_group(group)
     reader = Reader(file, name)
@@ -131,7 +131,7 @@ def check_pages(
         if column.has_dictionary_page and column.dictionary_page_offset:
             starts.append(column.dictionary_page_offset)
         at, values = min(starts), 0
-        # The library stops at the same number of values.
+        # pyarrow stops at the same number of values.
         while values < column.num_values:
             file.seek(max(0, at))
             header = reader.struct()
@@ -147,6 +147,6 @@ def check_pages(
                 if kind != DICTIONARY:
                     values += count
                 elif count > unpacked:
-                    # Each value of a dictionary takes a byte at least.
+                    # Every value of a dictionary takes at least one byte.
                     raise reader.damaged()
             at = file.tell() + packed

@@ -1,4 +1,4 @@
-"""Tables, readers and data sets of pyarrow, frames of polars, and whatever else hands out Arrow data."""
+"""Tables, readers and datasets of pyarrow, frames of polars, and other objects that export Arrow data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .arrow import Columns, pyarrow, width
 from .parquet import BUFFER_BYTES, NUMBERS
 from .stream import Block, Stream
 
-#: Data sets in these formats know their rows without reading them.
+#: Datasets in these formats store their row counts.
 COUNTED = ("parquet", "arrow", "feather")
 
 
 def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
-    """Give an object of pyarrow as rows; None for tables of numbers, which are array-like."""
+    """Open an object of pyarrow; None for tables of numbers, which are array-like."""
     pa = pyarrow("a table")
     if isinstance(obj, pa.RecordBatchReader):
         return of_reader(obj, columns)
@@ -32,7 +32,7 @@ def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | Non
 
 
 def of_polars(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
-    """Give a frame of polars with a column of vectors as rows; None for others, which are array-like."""
+    """Open a frame of polars with a column of vectors; None for other frames, which are array-like."""
     kinds = getattr(obj, "schema", {})
     wanted = list(kinds) if columns is None else columns
     if not any(str(kinds.get(column)).startswith("Array(") for column in wanted):
@@ -42,7 +42,7 @@ def of_polars(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None
 
 
 def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Stream:
-    """Give what any object streams: with a length it can do so again, without one only once."""
+    """Open any object that exports an Arrow stream; an object with a length can be read repeatedly."""
     name = type(obj).__name__
     pa = pyarrow(name)
 
@@ -56,7 +56,7 @@ def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Stream:
 
 
 def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Stream | Source | None:
-    """Give a table with a column of vectors: in place where it lies in one piece, else as a stream."""
+    """Open a table with a column of vectors; a table of one batch is used without a copy."""
     pa = pyarrow(name)
     wanted = table.schema.names if columns is None else columns
     kinds = {field.name: field.type for field in table.schema}
@@ -70,16 +70,16 @@ def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Stream | S
 
 
 def of_reader(reader: Any, columns: Sequence[Any] | None, name: str = "RecordBatchReader") -> Stream:
-    """Give a reader of record batches, which can be read once."""
+    """Open a reader of record batches, which can be read once."""
     found = Columns(name, reader.schema, columns)
     return streamed(name, None, found, lambda: reader, once=True)
 
 
 def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
-    """Give a data set of pyarrow: its files are read one after the other."""
+    """Open a dataset of pyarrow; its files are read one after the other."""
     from pyarrow import dataset
 
-    name = "pyarrow data set"
+    name = "pyarrow dataset"
     found = Columns(name, data.schema, columns)
     stored = getattr(data, "format", None)
     counted = stored is None or stored.default_extname in COUNTED
@@ -111,7 +111,7 @@ def streamed(
     *,
     once: bool = False,
 ) -> Stream:
-    """Give batches as a stream of rows."""
+    """Make a stream of rows from batches."""
 
     def blocks() -> Iterator[Block]:
         return found.blocks(batches())

@@ -1,9 +1,9 @@
-"""Arrays of zarr stores, of format 2 and 3."""
+"""Zarr stores in format 2 or 3, and arrays of zarr."""
 
 from __future__ import annotations
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,34 +13,34 @@ from .stream import Stream, required, told_of
 
 
 def open_zarr(name: str, key: str | None, limit: int) -> Stream:
-    """Open a store that is one array, or the array `key` of a group, where the only one needs no name."""
+    """Open a store that holds one array, or the array `key` of a group; None for the only array."""
     zarr = required("zarr", "zarr", name)
-    # Of a store that is missing, zarr says that it is no group.
+    # The error of zarr for a missing store says that it is not a group.
     if not stat.S_ISDIR(Path(name).stat().st_mode):
-        raise ValueError(f"{name}: is not a folder, as a zarr store is")
+        raise ValueError(f"{name}: must be a folder with a zarr store, got a file")
     with told_of(name):
         stored = zarr.open(name, mode="r")
         if isinstance(stored, zarr.Array):
             if key is not None:
-                raise ValueError(f"{name}: is one array: there is none within it for key={key!r}")
+                raise ValueError(f"{name}: is a single array, so key must be None, got {key!r}")
             return stream_of(stored, name, limit)
-        array = None if key is None else stored.get(key)
-        if not isinstance(array, zarr.Array):
+        if key is None or not isinstance(stored.get(key), zarr.Array):
             arrays = [path for path, item in stored.members(max_depth=None) if isinstance(item, zarr.Array)]
-            array = stored[chunked.one_of(name, key, arrays)]
+            key = chunked.one_of(name, key, arrays)
+        array = stored[key]
         return stream_of(array, f"{name}[{array.path!r}]", limit)
 
 
 def of_array(array: Any, limit: int) -> Stream:
-    """Give an open array."""
+    """Open an array of zarr."""
     return stream_of(array, f"zarr array {array.store_path}", limit)
 
 
 def stream_of(array: Any, name: str, limit: int) -> Stream:
-    """Give an array as rows: an array of zarr holds no file open."""
+    """Make a stream of rows from an array, which holds no file open between passes."""
 
     @contextmanager
-    def opened() -> Iterator[Any]:
+    def opened() -> Generator[Any]:
         with told_of(name):
             yield array
 

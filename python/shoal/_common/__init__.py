@@ -1,0 +1,1 @@
+"""Parameter checks, files, warnings and text tables, used everywhere in the package."""

@@ -1,0 +1,213 @@
+"""Files: regular ones to read, and files that are written to a temporary name and renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Generator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any, Self, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal import _core
+
+SPECIAL = "is a device, a pipe or a socket, which no file can replace"
+
+#: The path of a file as users pass it; `bytes` need not be UTF-8.
+Name = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+
+def is_name(obj: Any) -> TypeGuard[Name]:
+    """Whether an object is the path of a file."""
+    return isinstance(obj, (str, bytes, os.PathLike))
+
+
+def open_regular(name: str) -> IO[bytes]:
+    """Open a regular file for reading; refuse pipes, devices and folders.
+
+    Parameters
+    ----------
+    name : str
+        The file.
+
+    Returns
+    -------
+    file object
+        Binary, at its beginning.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened.
+    ValueError
+        If it is not a regular file: a pipe would block, and a device may have no end.
+    """
+    path = Path(name)
+    kind = path.stat().st_mode
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+    if not stat.S_ISREG(kind):
+        raise ValueError(f"{name}: is not a regular file")
+    return path.open("rb")
+
+
+def is_special(path: Path) -> bool:
+    """Whether `path` is a device, pipe or socket, such as ``/dev/null``, which must not be replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def check_place(path: Name) -> None:
+    """Raise if a file cannot be written, before any work is done for it.
+
+    Permissions do not tell everything, so a temporary file is created in the folder and removed again.
+
+    Parameters
+    ----------
+    path : str, bytes or os.PathLike
+        The file that will be written.
+
+    Raises
+    ------
+    OSError
+        If its folder does not exist or is not writable, or if the path exists and is not a regular file.
+    """
+    name = Path(os.fsdecode(path))
+    if name.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(name))
+    if is_special(name):
+        raise OSError(errno.EINVAL, SPECIAL, str(name))
+    if not name.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(name))
+    with contextlib.suppress(FileNotFoundError):
+        # Raises if the name is too long.
+        name.lstat()
+    WholeFile(name).close()
+
+
+@contextlib.contextmanager
+def named_errors(name: Path) -> Generator[None]:
+    """Make errors of the operating system name `name` instead of a temporary file."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror and error.filename != str(name):
+            raise type(error)(error.errno, error.strerror, str(name)) from error
+        raise
+
+
+class WholeFile:
+    """A file that is written to a temporary name, flushed to disk, then renamed.
+
+    An older file of that name stays unchanged until :meth:`finish`, also if the process is killed. A killed
+    process leaves the temporary file behind until another file of that name is written.
+
+    Parameters
+    ----------
+    path : str, bytes or os.PathLike
+        The file. An existing file is replaced at the end, atomically.
+
+    Attributes
+    ----------
+    file : file object
+        Binary, open for writing.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+
+    def __init__(self, path: Name) -> None:
+        self._name = Path(os.fsdecode(path))
+        self._temporary = _core.TemporaryFile(self._name)
+        # "r+b" does not create the file if it was removed in between.
+        with self.named_errors():
+            self.file: IO[bytes] = Path(self._temporary.name).open("r+b")  # noqa: SIM115 - closed by close
+
+    def named_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Make errors of the operating system name the final file."""
+        return named_errors(self._name)
+
+    def prepare(self) -> None:
+        """Flush to disk and close; only the rename is left."""
+        if self.file.closed:
+            return
+        with self.named_errors():
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+
+    def finish(self) -> None:
+        """Rename the temporary file."""
+        try:
+            self.prepare()
+            self._temporary.finish()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Remove the temporary file, unless it was renamed."""
+        # Flushing may fail again.
+        with contextlib.suppress(OSError):
+            self.file.close()
+        self._temporary.close()
+
+    def __enter__(self) -> Self:
+        """Return the file."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+
+@contextlib.contextmanager
+def whole(path: Name) -> Generator[IO[bytes]]:
+    """Open a :class:`WholeFile` for writing, and rename it at the end of the block.
+
+    Parameters
+    ----------
+    path : str, bytes or os.PathLike
+        The file. An existing file is replaced at the end, atomically.
+
+    Yields
+    ------
+    file object
+        Binary, open for writing, at its beginning.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    with WholeFile(path) as writer:
+        with writer.named_errors():
+            yield writer.file
+        writer.finish()
+
+
+def write_npy(path: Name, values: npt.NDArray[Any]) -> None:
+    """Write an array to an ``.npy`` file, by way of a temporary file.
+
+    Parameters
+    ----------
+    path : str, bytes or os.PathLike
+        The file. An existing file is replaced.
+    values : ndarray
+        An array of any shape, without Python objects.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    with whole(path) as file:
+        # NumPy writes to real files by a call whose errors give no reason.
+        to: Any = SimpleNamespace(write=file.write)
+        np.lib.format.write_array(to, np.ascontiguousarray(values), allow_pickle=False)

@@ -1,0 +1,303 @@
+"""Checks parameters and converts them for the Rust code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from numbers import Integral, Real
+from typing import Any, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal import _core
+
+UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
+
+#: The largest count that fits the columns of ``history_``.
+MOST = 2**63 - 1
+#: The largest number of bytes that fits the Rust code's type, a 64-bit integer.
+MOST_BYTES = 2**64 - 1
+#: The largest number of threads that a pool can have.
+MOST_THREADS = 2**16 - 1
+LONGEST_SHOWN = 100
+#: Default of all memory parameters.
+DEFAULT_MEMORY = "1GB"
+
+#: Set by :func:`shoal.config_context`: threads for ``n_jobs=None``, bytes for memory parameters.
+N_THREADS: ContextVar[int | None] = ContextVar("N_THREADS", default=None)
+MEMORY: ContextVar[int | None] = ContextVar("MEMORY", default=None)
+
+
+class ParameterError(ValueError, TypeError):
+    """One or more parameters have a wrong type or value; the message lists all of them."""
+
+
+class Problems:
+    """Collects the problems of all parameters, to raise them as one error."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def check(self, rule: Callable[..., object], *given: Any, **more: Any) -> None:
+        """Call `rule` and record the problem if it raises `ParameterError`."""
+        try:
+            rule(*given, **more)
+        except ParameterError as error:
+            self._found.append(str(error))
+
+    def add(self, problem: str) -> None:
+        """Record a problem."""
+        self._found.append(problem)
+
+    def refuse(self) -> None:
+        """Raise an error that lists all problems, if there are any."""
+        if self._found:
+            raise ParameterError("; ".join(self._found))
+
+
+def shown(value: Any) -> str:
+    """Format a value as one short line, for messages."""
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:
+        # `repr` raises for integers of thousands of digits.
+        return "an integer of thousands of digits"
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether `value` is an integer; True and False are not."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+
+
+def is_real(value: Any) -> TypeGuard[float]:
+    """Whether `value` is a real number, infinity or NaN; True and False are not."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
+        value, (bool, np.bool_)
+    )
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether `value` is a finite real number in the range of float64."""
+    try:
+        return is_real(value) and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def whole(name: str, value: Any, least: int, *, most: int = MOST, other: str = "") -> int:
+    """Check that `value` is an integer from `least` to `most`; messages begin with `other`."""
+    if not is_whole(value) or value < least:
+        raise ParameterError(f"{name} must be {other}an integer of at least {least}, got {shown(value)}")
+    if value > most:
+        raise ParameterError(f"{name} must be {other}an integer from {least} to {most}, got {shown(value)}")
+    return int(value)
+
+
+def at_least_0(name: str, value: Any) -> float:
+    """Check that `value` is a finite number of at least 0."""
+    if not is_number(value) or value < 0:
+        raise ParameterError(f"{name} must be a finite number of at least 0, got {shown(value)}")
+    return float(value)
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...], later: tuple[str, ...] = ()) -> str:
+    """Check that `value` is one of the allowed strings; `later` ones are reserved."""
+    if isinstance(value, str) and value in allowed:
+        return value
+    known = ", ".join(allowed)
+    if isinstance(value, str) and value in later:
+        raise ParameterError(f"{name}={value!r} is not implemented in this version, use one of {known}")
+    raise ParameterError(f"{name} must be one of {known}, got {shown(value)}")
+
+
+def verbosity(value: Any) -> bool:
+    """Whether `verbose` asks for a progress bar."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    return whole("verbose", value, 0, other="True, False or ") > 0
+
+
+def memory(name: str, value: Any) -> int:
+    """Convert a memory budget to bytes.
+
+    ``"1GB"``, the default of all budgets, means the budget of :func:`shoal.config_context` if there is one.
+    """
+    set_for_all = MEMORY.get()
+    if isinstance(value, str) and value == DEFAULT_MEMORY and set_for_all is not None:
+        return set_for_all
+    return n_bytes(name, value)
+
+
+def n_bytes(name: str, value: Any) -> int:
+    """Convert an amount of memory such as ``"1GB"``, ``"500 MiB"`` or an int to bytes."""
+    amount = -1
+    if is_whole(value):
+        amount = int(value)
+    elif isinstance(value, str):
+        digits = value.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+        unit = value.strip()[len(digits) :].strip().upper()
+        with suppress(KeyError, ValueError, OverflowError):
+            amount = int(float(digits) * UNITS[unit])
+    if 0 <= amount <= MOST_BYTES:
+        return amount
+    raise ParameterError(
+        f"{name} must be an amount of memory such as '1GB', '500MiB' or a number of bytes, at most "
+        f"2**64 - 1, got {shown(value)}"
+    )
+
+
+def check_callbacks(problems: Problems, callbacks: Any) -> None:
+    """Record a problem if `callbacks` is not None or an iterable of callables."""
+    if isinstance(callbacks, (str, bytes)) or not (callbacks is None or hasattr(callbacks, "__iter__")):
+        problems.add(f"callbacks must be None or a list of callables, got {shown(callbacks)}")
+    elif isinstance(callbacks, (list, tuple)):
+        for callback in callbacks:
+            if not callable(callback):
+                problems.add(f"callbacks must be callables, got {shown(callback)}")
+
+
+def threads(n_jobs: Any, *, tell: bool = True) -> int | None:
+    """Return the number of threads; None means all that this process may use.
+
+    With `tell=True`, warn if the number is too large.
+    """
+    if n_jobs is None:
+        given = N_THREADS.get()
+        # Raises for an invalid environment variable, also if the work is too small for threads.
+        return _core.requested_threads() if given is None else given
+    if not is_whole(n_jobs) or n_jobs == 0:
+        raise ParameterError(f"n_jobs must be None, -1 or a number of threads, got {shown(n_jobs)}")
+    if n_jobs > MOST_THREADS:
+        raise ParameterError(
+            f"n_jobs must be None, -1 or a number of threads from 1 to {MOST_THREADS}, got {shown(n_jobs)}"
+        )
+    if n_jobs < 0:
+        return max(1, _core.available_threads() + 1 + int(n_jobs))
+    most: int = _core.at_most_threads(n_jobs)
+    if n_jobs > most and tell:
+        from .warn import warn
+
+        warn(f"n_jobs={n_jobs} is more than {most} threads, the most that are used here", RuntimeWarning)
+    return most
+
+
+def seed(random_state: Any) -> int:
+    """Return a 64-bit seed: `random_state` itself if it is an int, else 8 bytes drawn from it."""
+    if is_whole(random_state):
+        if not 0 <= random_state < 2**64:
+            raise ParameterError(f"random_state must be within 0..2**64 - 1, got {shown(random_state)}")
+        return int(random_state)
+    if random_state is None or random_state is np.random:
+        # The global generator that `numpy.random.seed` seeds, as in scikit-learn.
+        random_state = np.random.mtrand._rand
+    if not isinstance(random_state, (np.random.RandomState, np.random.Generator)):
+        raise ParameterError(
+            f"random_state must be None, an int, a numpy RandomState or Generator, got {shown(random_state)}"
+        )
+    return int.from_bytes(random_state.bytes(8), "little")
+
+
+def random_state_of(bits: int) -> np.random.RandomState:
+    """Return a NumPy generator seeded with 64 bits, for callables of the user."""
+    return np.random.RandomState(bits) if bits < 2**32 else np.random.RandomState(np.random.MT19937(bits))
+
+
+def weights(sample_weight: Any, rows: int | None) -> npt.NDArray[np.float64] | None:
+    """Convert weights to float64; the Rust code checks the values, and the length for a stream."""
+    if sample_weight is None:
+        return None
+    given = _array("sample_weight", sample_weight)
+    if given.dtype.kind == "c":
+        raise ValueError("sample_weight must be real, got complex numbers")
+    values = _numbers("sample_weight", given, np.float64)
+    if given.ndim == 0:
+        if rows is None:
+            raise ValueError(
+                "sample_weight must be an array, one weight a row, for a stream whose number of rows is not "
+                f"known, got {shown(sample_weight)}"
+            )
+        return np.full(rows, values)
+    if given.ndim != 1:
+        raise ValueError(f"sample_weight must be 1-D, one weight a row, got shape {given.shape}")
+    if rows is not None and len(values) != rows:
+        raise ValueError(f"sample_weight has {len(values)} values, X has {rows} rows")
+    if not values.any():
+        raise ValueError("sample_weight must be above 0 for at least one row, got 0 for every row")
+    return values
+
+
+def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None, int]) -> npt.NDArray[Any]:
+    """Check centers for shape and finite values, and convert them to a C-order array of `dtype`."""
+    given = _array(name, value)
+    if given.dtype.kind == "c":
+        raise ValueError(f"{name} must be real, got complex numbers")
+    rows, cols = shape
+    if (
+        given.ndim != 2
+        or given.shape[1] != cols
+        or (rows is not None and given.shape[0] != rows)
+        or len(given) == 0
+    ):
+        wanted = f"({'any number of rows' if rows is None else rows}, {cols})"
+        raise ValueError(f"{name} must have shape {wanted}, got {given.shape}")
+    with np.errstate(over="ignore"):
+        values = _numbers(name, given, dtype)
+    if not np.isfinite(values).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
+        raise ValueError(
+            f"{name} holds {_not_finite(values[row, column])} at row {row}, column {column}: "
+            "NaN and infinity are refused"
+        )
+    return values
+
+
+def _array(name: str, value: Any) -> npt.NDArray[Any]:
+    """Convert `value` to an array of any type; errors, as for a ragged list, name the parameter."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from error
+
+
+def _numbers(name: str, given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Convert an array to `dtype` in C order; errors, as for text, name the parameter."""
+    try:
+        return np.ascontiguousarray(given, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from error
+
+
+def _not_finite(value: Any) -> str:
+    return "NaN" if math.isnan(value) else str(value)
+
+
+def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
+    """Return the parameter `name` as the compiled half takes it.
+
+    Plain numbers replace those of NumPy, a byte count replaces a text such as ``"1GB"``, and with `auto`
+    None replaces ``"auto"``.
+    """
+    if auto and isinstance(value, str) and value == "auto":
+        return None
+    if name.endswith("_memory") and value is not None:
+        return memory(name, value)
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value

@@ -1,0 +1,27 @@
+"""Aligned tables of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """Align columns to the right.
+
+    Parameters
+    ----------
+    head : sequence of str
+        Column names.
+    body : sequence of sequences of str
+        One sequence of cells per line.
+
+    Returns
+    -------
+    str
+        The table, with columns of equal width.
+    """
+    lines = [head, *body]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

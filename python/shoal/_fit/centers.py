@@ -1,0 +1,384 @@
+"""The base class of estimators that fit centers or means."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self, get_args
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from shoal import _core
+from shoal._common import params as _params
+from shoal._common.warn import warn
+from shoal._core import Source, Step
+from shoal._rows.checked import features_unless_refused, source_of
+from shoal._rows.source import DataSource
+from shoal._rows.streams import refuse_once
+from shoal.typing import Metric, Rows, Seeding, Weights
+
+from .estimator import Clusterer
+from .saved import Arrays, Claims, Texts, floats, need
+
+INITS: tuple[str, ...] = get_args(Seeding)
+
+METRICS: tuple[str, ...] = get_args(Metric)
+
+#: The state of a run: its kind, arrays and texts.
+State = tuple[str, Arrays, Texts]
+
+#: Keys of `timings_`.
+PHASES = ("seeding", "sweeps", "final")
+
+
+class CenterFitter(Clusterer):
+    """Base class of the estimators that fit centers of clusters or means of components.
+
+    A subclass checks its parameters in `_rules` and makes its run in `_make_run`. It sets attributes of its
+    own in `_update`, and saves and restores them in `_about` and `_recall`.
+    """
+
+    counts_: npt.NDArray[np.float64]
+    n_iter_: int
+    timings_: dict[str, float]
+    init_: str
+
+    n_clusters: Any
+    init: Any
+    max_iter: Any
+    tol: Any
+    random_state: Any
+    n_jobs: Any
+    bounds_memory: Any
+    _centers: npt.NDArray[Any] | None
+    #: The run that holds the centers until they are accessed: copying them takes as long as moving them.
+    _centers_of: Any
+    #: For methods without this parameter.
+    metric: Metric = "euclidean"
+    #: Whether `max_iter` may be None: no limit.
+    _unlimited = False
+    #: Whether a single pass over the rows is enough for a fit.
+    _one_pass = False
+
+    @property
+    def _k(self) -> Any:
+        """Value of the parameter for the number of centers."""
+        return getattr(self, self._count)
+
+    # ---------------------------------------------------------------- fitting
+
+    def fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            An array (any strides and real type), a list, a numeric data frame, a memory map, a sparse matrix
+            or array of SciPy, the path of a file or an object of another library that :func:`shoal.open`
+            takes, a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh iterator
+            of blocks for each pass. An iterator, if the method makes a single pass. NaN and infinity raise
+            ``ValueError``. CSR matrices are read in place, without their zeros. Other sparse formats are
+            converted with a warning.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), float or None
+            Weight of every row: finite, at least 0, not all 0. None means 1. For a stream of unknown length,
+            an array, whose length is checked at the end of the first pass.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If parameters, shapes or values are invalid. The message lists all invalid parameters.
+        TypeError
+            If values are not numbers.
+        OSError
+            If a file cannot be read.
+        KeyboardInterrupt
+            On Ctrl-C, within the time of one tile. The estimator keeps the state of the last complete step.
+        """
+        for _ in self.iter_fit(X, sample_weight):
+            pass
+        return self
+
+    def iter_fit(self, X: Rows, sample_weight: Weights = None) -> Iterator[Step]:
+        """Cluster the rows of X, one step per ``next()``.
+
+        After each step, `cluster_centers_`, `counts_`, `history_` and similar attributes are current.
+        `labels_` and `inertia_` are computed on access. Breaking out of the loop leaves a usable estimator.
+        ``fit(X)`` exhausts this iterator. Parameters and X are checked when the method is called. Calling
+        another fitting method inside the loop ends it early.
+
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`fit`.
+
+        Yields
+        ------
+        shoal.Step
+            Figures of the step. `objective` is the inertia of the rows that the step visited, for the centers
+            before the step moved them.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, KeyboardInterrupt
+            As :meth:`fit`.
+        """
+        source, rows, weights = self._taken(X, sample_weight)
+        self._by_callable = False
+        return self._iterate(self._make_run(source, rows, weights), source, weights)
+
+    def _taken(
+        self, X: Rows, sample_weight: Weights
+    ) -> tuple[Source, npt.NDArray[Any] | DataSource, npt.NDArray[np.float64] | None]:
+        """Check parameters, rows and weights of a fit; return source, rows for callables, and weights."""
+        self._check()
+        if not self._one_pass:
+            refuse_once(X, type(self).__name__)
+        with features_unless_refused(self):
+            rows = self._checked(X, reset=True)
+            source = source_of(rows)
+            n = source.shape[0]
+            weights = _params.weights(sample_weight, n)
+            if n is not None and n < self._k:
+                raise ValueError(f"n_samples={n} should be >= {self._count}={self._k}.")
+        return source, rows, weights
+
+    def _go_on(
+        self, state: State, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None
+    ) -> Iterator[Step]:
+        """Iterate over the remaining steps of a checkpoint; the other arguments come from `_taken`."""
+        self._by_callable = self._same_features(state[2])
+        return self._iterate(self._resumed_run(source, rows, weights, state), source, weights)
+
+    @abstractmethod
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Any:
+        """Make a run that continues from a checkpoint."""
+
+    def _check(self) -> None:
+        """Raise one error for all parameters of a wrong type or value."""
+        problems = _params.Problems()
+        self._rules(problems)
+        problems.refuse()
+
+    def _rules(self, problems: _params.Problems) -> None:
+        """Check the parameters that all methods share; subclasses add their own."""
+        p = _params
+        problems.check(p.whole, self._count, self._k, 1)
+        if isinstance(self.init, str) and self.init not in INITS:
+            problems.add(
+                f"init must be one of {', '.join(INITS)}, an array or a callable, got {p.shown(self.init)}"
+            )
+        if self.max_iter is not None or not self._unlimited:
+            other = "None or " if self._unlimited else ""
+            problems.check(p.whole, "max_iter", self.max_iter, 1, other=other)
+        problems.check(p.at_least_0, "tol", self.tol)
+        self._rules_of_a_run(problems)
+
+    @abstractmethod
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Any:
+        """Make the run of a fit; `rows` is the source as callables of the user take it."""
+
+    @property
+    def _first(self) -> Any:
+        """The name of a seeding, an array, or a callable that chooses the initial centers."""
+        return self.init
+
+    def _seeding(self, source: Source, rows: Any, seed: int) -> str | npt.NDArray[Any]:
+        """Return the name of the seeding, or the centers of an array or a callable."""
+        centers = self._first
+        if isinstance(centers, str):
+            return centers
+        if callable(centers):
+            random_state = _params.random_state_of(seed)
+            centers = centers(rows, int(self._k), random_state=random_state)
+        return self._given(centers, source)
+
+    def _given(self, centers: Any, source: Source) -> npt.NDArray[Any]:
+        """Check initial centers of the user."""
+        return _params.centers("init", centers, source.compute, (int(self._k), source.shape[1]))
+
+    @property
+    def cluster_centers_(self) -> npt.NDArray[Any]:
+        """Centers, an array of shape (n_clusters, n_features) of the compute type."""
+        if self.__dict__.get("_centers") is None:
+            run = self.__dict__.get("_centers_of")
+            if run is None:
+                name = type(self).__name__
+                raise AttributeError(
+                    f"{name!r} object has no attribute 'cluster_centers_': it is not fitted yet"
+                )
+            self._centers = run.centers()
+        assert self._centers is not None
+        return self._centers
+
+    @cluster_centers_.setter
+    def cluster_centers_(self, centers: npt.NDArray[Any]) -> None:
+        self._centers, self._centers_of = centers, None
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._centers = self._centers_of = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle plain values and arrays, including the centers."""
+        state = super().__getstate__()
+        if state.get("_centers_of") is not None:
+            state["_centers"], state["_centers_of"] = self.cluster_centers_, None
+        return state
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        self._centers, self._centers_of = None, run
+        self.counts_ = run.counts()
+        self.n_iter_ = run.n_iter
+        self.timings_ = run.timings()
+        if self._by_callable or callable(self._first):
+            self.init_ = "callable"
+        else:
+            self.init_ = run.init if isinstance(self._first, str) else "array"
+        # Labels and inertia of an earlier step are outdated.
+        self._labels = self._inertia = None
+
+    def _complete(self, run: Any) -> None:
+        super()._complete(run)
+        # A step that was interrupted in its last pass had already moved the centers.
+        self.cluster_centers_ = run.centers()
+        self.n_iter_ = run.n_iter
+        self.counts_ = run.counts()
+        self.timings_ = run.timings()
+
+    def _measure(
+        self, source: Source, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[npt.NDArray[np.int32], float]:
+        threads = _params.threads(self.n_jobs, tell=False)
+        labels = _core.predict(source, self.cluster_centers_, self.metric, threads)
+        return labels, _core.inertia(source, self.cluster_centers_, weights, labels, self.metric, threads)
+
+    def _conclude(self, run: Any) -> None:
+        super()._conclude(run)
+        self._warn_if_few()
+
+    def _warn_if_few(self) -> None:
+        """Warn if clusters are empty."""
+        found = int(np.count_nonzero(self.counts_))
+        if found < self._k:
+            warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters "
+                f"({self._k}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+            )
+
+    def _warn_if_boundless(self, asked: str) -> None:
+        """Warn that `bounds_memory` is too small for the bounds that `asked` needs."""
+        warn(
+            f"bounds_memory={self.bounds_memory} has no room for the bounds of {asked}: every distance was "
+            "measured. The result is the same.",
+            RuntimeWarning,
+        )
+
+    def fit_predict(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> npt.NDArray[np.int32]:
+        """Cluster the rows of X and return their labels.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int32
+            `labels_`.
+        """
+        refuse_once(X, f"{type(self).__name__}.fit_predict")
+        fitted = self.fit(X, sample_weight=sample_weight)
+        if fitted.__dict__.get("_labels") is None:
+            # With compute_labels=False.
+            labels: npt.NDArray[np.int32] = fitted.predict(X)
+            return labels
+        return fitted.labels_
+
+    def _fitted_rows(self, X: Rows) -> Source:
+        check_is_fitted(self, "cluster_centers_")
+        return self._rows(X, reset=False)
+
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags of scikit-learn: sparse input is allowed."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _energy(self, X: Rows) -> float:
+        """Compute the inertia of rows for the current centers."""
+        source = self._fitted_rows(X)
+        centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
+        return _core.inertia(source, centers, None, None, self.metric, threads)
+
+    def _labelled(
+        self, part: Source, first_row: int, with_distances: bool
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
+        """Label rows whose numbers begin at `first_row`, and compute their distances if asked for."""
+        threads = _params.threads(self.n_jobs, tell=False)
+        if not with_distances:
+            return _core.predict(part, self.cluster_centers_, self.metric, threads, first_row), None
+        labels, sq_dists = _core.nearest(part, self.cluster_centers_, 1, self.metric, threads, first_row)
+        return labels, np.sqrt(sq_dists)
+
+    # ---------------------------------------------------------------- keeping
+
+    def _compute_type(self) -> npt.DTypeLike:
+        dtype: npt.DTypeLike = self.cluster_centers_.dtype
+        return dtype
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = self._described()
+        arrays |= {"cluster_centers": self.cluster_centers_, "counts": self.counts_}
+        arrays["history"], steps = self._kept_history()
+        about = {
+            **steps,
+            "n_iter": self.n_iter_,
+            "inertia": self.__dict__.get("_inertia"),
+            "timings": self.timings_,
+            "init": self.init_,
+            "feature_names": json.loads(texts["features"])["feature_names"],
+            **self._about(),
+        }
+        return arrays, {"params": texts["params"], "fitted": json.dumps(about)}
+
+    def _about(self) -> dict[str, Any]:
+        """Return attributes of this method for a file, as JSON values."""
+        return {}
+
+    def _recall(self, about: Claims) -> None:
+        """Restore what `_about` returned."""
+
+    @classmethod
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        about = Claims.read(meta, "fitted")
+        centers = floats(arrays, "cluster_centers", (None, None))
+        k, d = centers.shape
+        counts = floats(arrays, "counts", (k,))
+        need(k > 0 and d > 0, f"it has {k} centers of {d} columns")
+        need(bool((counts >= 0).all()), "it has a cluster of negative weight")
+        model = cls._of_params(arrays, meta)
+        _params.one_of("metric", model.metric, METRICS)
+        model._forget()
+        model.cluster_centers_, model.counts_ = centers, counts
+        model.n_features_in_ = d
+        model._recall_names(about)
+        model.n_iter_ = about.count("n_iter")
+        model.timings_ = about.figures("timings", PHASES)
+        model.init_ = str(about.text("init"))
+        model._recall(about)
+        model._inertia = about.figure("inertia", optional=True)
+        model._recall_history(arrays, about)
+        return model

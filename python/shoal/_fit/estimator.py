@@ -1,0 +1,427 @@
+"""The base class of all estimators: run loop, callbacks, lazy attributes, pickling and saving."""
+
+from __future__ import annotations
+
+import json
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator
+
+from shoal import _core
+from shoal._common import params as _params
+from shoal._common.params import verbosity
+from shoal._common.warn import warn
+from shoal._core import Source, Step
+from shoal._rows.checked import checked_rows, source_of
+from shoal.callbacks import Callback, ProgressBar
+from shoal.typing import PathName, Rows
+
+from .cloning import cloned
+from .history import STEP_DTYPE, STEP_FIELDS, record
+from .models import save
+from .saved import Arrays, Claims, Texts, floats, need
+
+#: Parameters that may be arrays of initial centers.
+CENTER_PARAMETERS = ("init", "means_init")
+
+#: Parameters that are not saved: they belong to the machine.
+OF_A_MACHINE = ("callbacks", "n_jobs")
+
+
+class Run(Protocol):
+    """A running fit, as the Rust code provides it."""
+
+    def step(self) -> Step | None:
+        """Make one step; return None after the last one."""
+        ...
+
+    def stop(self, reason: str) -> None:
+        """End the run after the last step."""
+        ...
+
+    def finish(self) -> None:
+        """Compute labels and inertia for the current centers."""
+        ...
+
+    def labels(self) -> npt.NDArray[np.int32]:
+        """Return the label of every row, after `finish`."""
+        ...
+
+    def inertia(self) -> float:
+        """Return the inertia, after `finish`."""
+        ...
+
+    def history(self) -> list[Step]:
+        """Return all steps so far."""
+        ...
+
+    def know_rows(self) -> None:
+        """Sample the rows for a checkpoint, before the first pass."""
+        ...
+
+    def write_checkpoint(self, path: str, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> None:
+        """Write a checkpoint with the given arrays and texts added."""
+        ...
+
+
+class Clusterer(BaseEstimator, ABC):
+    """Base class of the estimators, with one run loop for all of them."""
+
+    #: The kind in files of the estimator: ``{_kind}-model`` or ``{_kind}-checkpoint``.
+    _kind: ClassVar[str]
+
+    #: The method of the compiled half.
+    _method: ClassVar[str]
+    #: Parameters of the method that are no parameters of the estimator.
+    _hidden: ClassVar[tuple[str, ...]] = ()
+    #: Parameters whose ``"auto"`` is None in the compiled half.
+    _auto: ClassVar[tuple[str, ...]] = ()
+
+    #: Name of the parameter for the number of clusters.
+    _count: ClassVar[str] = "n_clusters"
+    #: Name of `n_iter_` in `repr`.
+    _iterations: ClassVar[str] = "n_iter"
+
+    n_features_in_: int
+    stop_reason_: str | None
+    feature_names_in_: npt.NDArray[Any]
+    callbacks: Any
+    verbose: Any
+    n_jobs: Any
+    init: Any
+
+    def _rows(self, X: Rows, *, reset: bool) -> Source:
+        """Open `X` as a source; check its features or, with `reset`, store them."""
+        return source_of(self._checked(X, reset=reset))
+
+    def _checked(self, X: Rows, *, reset: bool) -> Any:
+        """Return `X` as an array of numbers, a CSR matrix or a `DataSource`, checked as by `_rows`."""
+        return checked_rows(self, X, reset=reset)
+
+    def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
+        """Return the parameters of a run: those of the estimator, and `other` in place of some."""
+        given = {
+            "init": init,
+            "random_state": seed,
+            "n_jobs": _params.threads(self.n_jobs, tell=False),
+        } | other
+        for name in _core.parameters(self._method):
+            if name not in given and name not in self._hidden:
+                given[name] = _params.for_run(name, getattr(self, name), auto=name in self._auto)
+        return given
+
+    # ---------------------------------------------------------------- the loop
+
+    def _forget(self) -> None:
+        """Delete the attributes of an earlier fit."""
+        kept = ("n_features_in_", "feature_names_in_")
+        for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_") and n not in kept]:
+            delattr(self, name)
+        self._run: Any = None
+        # Rows and weights, while the run is not finished.
+        self._visited: tuple[Source, npt.NDArray[np.float64] | None] | None = None
+        self._labels: npt.NDArray[np.int32] | None = None
+        self._inertia: float | None = None
+        # Number of rows of the fit, if known.
+        self._n_rows: int | None = None
+        self._history: Any = []
+        # Whether the rows were a stream that can be read only once.
+        self._used_up = False
+        self.stop_reason_ = None
+
+    def _watchers(self) -> list[Any]:
+        given = [] if self.callbacks is None else list(self.callbacks)
+        return [ProgressBar(), *given] if verbosity(self.verbose) else given
+
+    def _iterate(self, run: Any, source: Source, weights: npt.NDArray[np.float64] | None) -> Iterator[Step]:
+        """Advance `run` to its end, one step per `next()`."""
+        self._forget()
+        self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
+        for step in (done := run.history()):
+            self._history.append(record(step))
+        if done:
+            self.stop_reason_ = done[-1].stop_reason
+            self._update(run, done[-1])
+        self._used_up = source.access == "once"
+        watchers = self._watchers()
+        try:
+            for watcher in watchers:
+                if isinstance(watcher, Callback):
+                    watcher.begin(self)
+            yield from self._steps(run, watchers)
+            if self._run is run:
+                self._conclude(run)
+        finally:
+            if self._run is run:
+                self._visited = None
+            for watcher in watchers:
+                if isinstance(watcher, Callback):
+                    watcher.end(self)
+
+    def _steps(self, run: Any, watchers: list[Any]) -> Iterator[Step]:
+        """Make the remaining steps and call the callbacks; call their `leave` however the loop ends."""
+        try:
+            # `partial_fit` or another fit between two steps replaces `_run`, and ends this one.
+            while self._run is run and (step := run.step()) is not None:
+                self._history.append(record(step))
+                self.stop_reason_ = step.stop_reason
+                self._update(run, step)
+                # All callbacks see every step, also if one of them ends the run.
+                wishes = [watcher for watcher in watchers if watcher(self, step)]
+                if self._run is not run:
+                    return
+                if wishes and step.stop_reason is None:
+                    reason = wishes[0].reason if isinstance(wishes[0], Callback) else "callback"
+                    run.stop(reason)
+                    step = step.with_reason(reason)
+                    self._history[-1] = record(step)
+                    self.stop_reason_ = reason
+                yield step
+        finally:
+            problems: list[Exception] = []
+            for watcher in watchers:
+                if isinstance(watcher, Callback) and self._run is run:
+                    try:
+                        watcher.leave(self)
+                    except Exception as error:  # noqa: BLE001 - raised or warned of below
+                        problems.append(error)
+            if problems and sys.exc_info()[0] is None:
+                raise problems[0]
+            for problem in problems:
+                # The exception that ended the run is raised, not this one.
+                warn(f"a callback failed at the end of the run: {problem}", RuntimeWarning)
+
+    def _rules_of_a_run(self, problems: _params.Problems) -> None:
+        """Check `callbacks`, `n_jobs` and `verbose`."""
+        p = _params
+        p.check_callbacks(problems, self.callbacks)
+        problems.check(p.threads, self.n_jobs)
+        problems.check(p.verbosity, self.verbose)
+
+    def _step_limit(self) -> int | None:
+        """Return the largest number of steps, or None if there is no limit."""
+        limit: int | None = getattr(self, "max_iter", None)
+        return limit
+
+    def _write_checkpoint(self, path: str) -> None:
+        """Write a checkpoint of the run, as of its last complete step."""
+        arrays, texts = self._described()
+        self._run.write_checkpoint(path, arrays, texts)
+
+    @abstractmethod
+    def _update(self, run: Any, step: Step | None) -> None:
+        """Set the attributes that are known after a step without another pass."""
+
+    @abstractmethod
+    def _measure(
+        self, source: Source, weights: npt.NDArray[np.float64] | None
+    ) -> tuple[npt.NDArray[np.int32], float]:
+        """Compute labels and inertia of rows for the current model."""
+
+    def _conclude(self, run: Any) -> None:
+        """Finish the run and release the rows."""
+        self._complete(run)
+        self._visited = None
+        self._history = self.history_
+
+    def _complete(self, run: Run) -> None:
+        run.finish()
+        self._labels, self._inertia = run.labels(), run.inertia()
+        self._run = None
+
+    def _needing_a_pass(self, name: str) -> Any:
+        """Return `labels` or `inertia`; make a pass for it if the rows are still available."""
+        value = self.__dict__.get("_" + name)
+        if value is not None:
+            return value
+        run, visited = self.__dict__.get("_run"), self.__dict__.get("_visited")
+        if run is not None and len(self._history) and not self._used_up:
+            if visited is None:
+                self._complete(run)
+            else:
+                # The run may continue, and completing it would change its next step.
+                self._labels, self._inertia = self._measure(*visited)
+            return self.__dict__["_" + name]
+        cls = type(self).__name__
+        why = "it is not fitted yet"
+        if "_history" in self.__dict__:
+            why = "the rows are no longer available. Use predict(X) or score(X) instead."
+        raise AttributeError(f"{cls!r} object has no attribute {name + '_'!r}: {why}")
+
+    @property
+    def labels_(self) -> npt.NDArray[np.int32]:
+        """Label of every row, an int32 array of shape (n_samples,)."""
+        labels: npt.NDArray[np.int32] = self._needing_a_pass("labels")
+        return labels
+
+    @labels_.setter
+    def labels_(self, labels: Any) -> None:
+        self._labels = labels
+
+    @property
+    def inertia_(self) -> float:
+        """Weighted sum of squared distances of the rows to their centers."""
+        return float(self._needing_a_pass("inertia"))
+
+    @inertia_.setter
+    def inertia_(self, inertia: float) -> None:
+        self._inertia = inertia
+
+    @property
+    def history_(self) -> npt.NDArray[np.void]:
+        """Structured array with one row per step."""
+        if "_history" not in self.__dict__:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute 'history_': it is not fitted yet"
+            )
+        return np.array(self._history, dtype=STEP_DTYPE)
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Show the parameters, and after a fit also clusters, rows, inertia and iterations."""
+        parameters: str = super().__repr__(N_CHAR_MAX)
+        figures = ", ".join(f"{name}={value}" for name, value in self._figures().items())
+        return f"{parameters} <{figures}>" if figures else parameters
+
+    def _figures(self) -> dict[str, str]:
+        """Return the figures of a fit for `repr` that are known without another pass."""
+        known = self.__dict__
+        if "_history" not in known:
+            return {}
+        labels = known.get("_labels")
+        rows = known.get("_n_rows") if labels is None else len(labels)
+        inertia, n_iter = known.get("_inertia"), getattr(self, "n_iter_", None)
+        return {
+            "k": str(getattr(self, self._count)),
+            **({} if rows is None else {"n": str(rows)}),
+            **({} if inertia is None else {"inertia": f"{inertia:.6g}"}),
+            **({} if n_iter is None else {self._iterations: str(n_iter)}),
+        }
+
+    # ---------------------------------------------------------------- keeping
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an unfitted estimator with the same parameters, for :func:`sklearn.base.clone`.
+
+        Callbacks are copied. Those that cannot be copied, for example with an open file, are shared.
+        """
+        return cloned(self)
+
+    #: Whether the fit was resumed, and its initial centers came from a callable.
+    _by_callable = False
+
+    def _described(self) -> tuple[Arrays, Texts]:
+        """Return the parameters and feature names for a file, as arrays and texts."""
+        params, arrays = self.get_params(deep=False), {}
+        for name in OF_A_MACHINE:
+            params.pop(name)
+        for name, value in params.items():
+            if isinstance(value, np.generic):
+                params[name] = value.item()
+            elif not (value is None or isinstance(value, (bool, int, float, str))):
+                is_array = name in CENTER_PARAMETERS and not callable(value)
+                params[name] = "array" if is_array else None
+                if is_array:
+                    arrays[name] = np.ascontiguousarray(value, dtype=self._compute_type())
+        if params["init"] is None:
+            params["init"] = "auto"
+        names = getattr(self, "feature_names_in_", None)
+        about = {
+            "feature_names": None if names is None else names.tolist(),
+            "callable_init": self._by_callable or callable(self.init),
+        }
+        return arrays, {"params": json.dumps(params), "features": json.dumps(about)}
+
+    @abstractmethod
+    def _compute_type(self) -> npt.DTypeLike:
+        """Return the type that the rows are computed in."""
+
+    @classmethod
+    def _of_params(cls, arrays: Arrays, meta: Texts) -> Self:
+        """Make an estimator from the parameters that `_described` returned."""
+        given = Claims.read(meta, "params").parameters(cls._get_param_names())
+        # Files of other versions may hold these parameters.
+        given = {name: value for name, value in given.items() if name not in OF_A_MACHINE}
+        for name in CENTER_PARAMETERS:
+            if given.get(name) == "array":
+                given[name] = floats(arrays, name, (None, None))
+        return cls(**given)
+
+    def _same_features(self, meta: Texts) -> bool:
+        """Check feature names against a checkpoint; return whether a callable chose the initial centers."""
+        features = Claims.read(meta, "features")
+        names, known = features.texts("feature_names", optional=True), None
+        if hasattr(self, "feature_names_in_"):
+            known = self.feature_names_in_.tolist()
+        if names != known:
+            raise ValueError(f"the checkpoint is of other rows: its features are {names}, those of X {known}")
+        return features.flag("callable_init")
+
+    def _kept_history(self) -> tuple[npt.NDArray[np.float64], dict[str, Any]]:
+        """Return `history_` for a file: numbers as an array, stop reasons as texts."""
+        history = self.history_
+        figures = [name for name in STEP_DTYPE.names or () if name != "stop_reason"]
+        table = np.stack([history[name].astype(np.float64) for name in figures], axis=1)
+        return table, {
+            "stop_reason": self.stop_reason_,
+            "stop_reasons": history["stop_reason"].tolist(),
+        }
+
+    def _recall_history(self, arrays: Arrays, about: Claims) -> None:
+        """Restore what `_kept_history` returned."""
+        self.stop_reason_ = about.text("stop_reason", optional=True)
+        reasons = about.texts("stop_reasons") or []
+        steps = floats(arrays, "history", (len(reasons), len(STEP_FIELDS) - 1))
+        whole = [kind.startswith("i") for _, kind in STEP_FIELDS[:-1]]
+        need(bool((np.abs(steps[:, whole]) < 2.0**63).all()), "its steps hold counts beyond 64 bits")
+        rows = [(*step, reason) for step, reason in zip(steps.tolist(), reasons, strict=True)]
+        self._history = np.array(rows, dtype=STEP_DTYPE)
+
+    def _recall_names(self, about: Claims) -> None:
+        """Restore the feature names, if there are any."""
+        names = about.texts("feature_names", optional=True)
+        if names is not None:
+            d = self.n_features_in_
+            need(len(names) == d, f"it has names for {len(names)} columns of {d}")
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle plain values and arrays, without the run and the rows."""
+        state = dict(super().__getstate__())
+        if "_history" in state:
+            state["_history"] = self.history_
+            state["_run"] = state["_visited"] = None
+        return state
+
+    def save(self, path: PathName) -> None:
+        """Write the fitted model to a file that :func:`shoal.load` reads.
+
+        Parameters
+        ----------
+        path : str, bytes or os.PathLike
+            One safetensors file, written to a temporary name and renamed. Labels are not saved: use
+            ``predict``.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            If there are no centers yet.
+        ValueError
+            If the suffix is that of another known format, such as ``.npy``.
+        OSError
+            If the file cannot be written.
+        """
+        save(self, path)
+
+    @classmethod
+    @abstractmethod
+    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+        """Make a fitted estimator from the contents of a file."""
+
+    @abstractmethod
+    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+        """Return the contents of a file of this estimator."""

@@ -1,0 +1,42 @@
+"""Writes fitted estimators to files."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from shoal import _core
+from shoal._common.outputs import MODELS, check_suffix
+from shoal.typing import PathName
+
+
+def save(estimator: Any, path: PathName) -> None:
+    """Write a fitted estimator to one safetensors file, by way of an atomic rename.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator. A class derived from one of shoal's is saved as that one.
+    path : str, bytes or os.PathLike
+        The file. An existing file is replaced.
+
+    Raises
+    ------
+    sklearn.exceptions.NotFittedError
+        If there are no centers yet.
+    ValueError
+        If the suffix is that of another known format, such as ``.npy``.
+    OSError
+        If the file cannot be written.
+    """
+    check_is_fitted(
+        estimator,
+        ["cluster_centers_", "modes_"],
+        msg="this %(name)s is not fitted yet: it has no centers to save",
+        all_or_any=any,
+    )
+    check_suffix("path", path, MODELS)
+    arrays, meta = estimator._kept()
+    _core.save_model(os.fsdecode(path), f"{estimator._kind}-model", arrays, meta)

@@ -1,0 +1,282 @@
+"""The base class of estimators with `partial_fit`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal import _core
+from shoal._common import params as _params
+from shoal._core import Run, Source, Step
+from shoal._rows.checked import source_of
+from shoal._rows.source import DataSource
+from shoal.typing import Rows, Weights
+
+from .centers import State
+from .clusterer import CenterClusterer
+from .saved import Claims, need, part, put
+
+#: Prefix of the names of a state in a file.
+PREFIX = "state."
+
+
+class StreamClusterer(CenterClusterer):
+    """Base class of the estimators that also learn from batches.
+
+    A subclass sets `_method`, the method of the compiled half, and may override `_options`.
+    """
+
+    n_steps_: int
+    compute_labels: Any
+    _stream: Run | None
+    #: The parameters that `_stream` was made with.
+    _made_with: dict[str, Any] | None
+    _state: State | None
+    #: The last batch, its weights, and a fingerprint of its rows.
+    _batch: tuple[Source, npt.NDArray[np.float64] | None, int] | None
+
+    def partial_fit(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> Self:
+        """Learn from one batch of rows, of any size.
+
+        The first batch initializes the centers. (`n_init` and `init_size` apply to :meth:`fit` only.) A first
+        batch with fewer rows than clusters is kept until there are enough rows. Later batches continue from
+        the previous state, also after :meth:`fit`, with the current parameter values. Memory does not grow
+        with the number of batches: `history_` stays that of the last fit. If a batch raises, the estimator
+        does not change.
+
+        Afterwards `labels_` and `inertia_` are those of this batch for the updated centers. They are computed
+        on first access, or when the estimator is pickled, in a pass over the batch. The batch is not copied:
+        access them before you overwrite its array. With ``compute_labels=False`` they do not exist, and the
+        batch is not kept.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`fit`. Later batches are computed in the type of the first. Each block of a stream or
+            an iterator is one batch. If a block raises, the blocks before it have been learned.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), float or None
+            Weight of every row: finite, at least 0, not all 0. None means 1. Must be None for a stream.
+
+        Returns
+        -------
+        self
+            The estimator.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, KeyboardInterrupt
+            As for :meth:`fit`. Also if the number of features differs from that of earlier batches.
+        """
+        self._check()
+        rows = self._checked(X, reset=self._stream_at_hand() is None)
+        if isinstance(rows, DataSource) and rows.access != "random":
+            return self._take_blocks(rows, sample_weight)
+        return self._learn(rows, sample_weight)
+
+    def _learn(self, rows: Any, sample_weight: Weights) -> Self:
+        """Learn from one batch with checked features."""
+        stream = self._stream_at_hand()
+        source = source_of(rows)
+        weights = _params.weights(sample_weight, source.shape[0])
+        if stream is None:
+            stream = self._make_stream(source, rows, None)
+            step = stream.partial_fit(source, weights)
+            self._forget()
+        else:
+            step = stream.partial_fit(source, weights)
+        self._go_on_with(stream, step is not None)
+        if step is not None:
+            if self.compute_labels:
+                self._batch = (source, weights, source.glance())
+            self._warn_of(step)
+        return self
+
+    def _warn_of(self, step: Step) -> None:
+        """Warn about the result of a batch; for subclasses."""
+
+    def _take_blocks(self, rows: DataSource, sample_weight: Weights) -> Self:
+        """Learn from the blocks of a stream, one batch each."""
+        if sample_weight is not None:
+            raise ValueError(
+                "sample_weight must be None for a stream. Use partial_fit with each block and the weights of "
+                "the block instead."
+            )
+        first = 0
+        with rows._prefetched() as blocks:
+            for block in blocks:
+                try:
+                    self._learn(block, None)
+                except ValueError as error:
+                    # The message counts rows from the beginning of the block.
+                    raise ValueError(f"block of X from row {first} on: {error}") from error
+                first += len(block)
+        return self
+
+    def _options(self, source: Source | None) -> dict[str, Any]:
+        """Return the parameters of a run over `source` that differ from those of the estimator."""
+        return {}
+
+    def _make_run(self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None) -> Run:
+        return self._begun(source, rows, weights, stream=False)
+
+    def _resumed_run(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, state: State
+    ) -> Run:
+        return self._from(state, source, weights)
+
+    def _make_stream(self, source: Source | None, rows: Any, state: State | None) -> Run:
+        """Make the run that takes batches, from the first batch or from a state."""
+        if source is not None:
+            return self._begun(source, rows, None, stream=True)
+        assert state is not None
+        return self._from(state, None, None)
+
+    def _from(self, state: State, source: Source | None, weights: npt.NDArray[np.float64] | None) -> Run:
+        """Make a run that continues from a state."""
+        # The state holds the centers already.
+        params = self._run_params(self._seeding_by_name(), 0, **self._options(source))
+        return _core.start(self._method, source, params, weights=weights, state=state)
+
+    def _begun(
+        self, source: Source, rows: Any, weights: npt.NDArray[np.float64] | None, *, stream: bool
+    ) -> Run:
+        seed = _params.seed(self.random_state)
+        if stream:
+            init = self._seeding(source, rows, seed)
+        else:
+            init = self._seeding_of_fit(source, rows, seed, weights)
+        params = self._run_params(init, seed, **self._options(source))
+        return _core.start(self._method, source, params, weights=weights, stream=stream)
+
+    def _seeding_of_fit(
+        self, source: Source, rows: Any, seed: int, weights: npt.NDArray[np.float64] | None
+    ) -> str | npt.NDArray[Any]:
+        """Return the seeding of a fit, which may differ from that of a first batch."""
+        return self._seeding(source, rows, seed)
+
+    def _seeding_by_name(self) -> str:
+        return self.init if isinstance(self.init, str) else "auto"
+
+    def _settings(self) -> dict[str, Any]:
+        """Return all parameters of a run of batches, to detect changes."""
+        return self._run_params(self._seeding_by_name(), 0, **self._options(None))
+
+    def _stream_at_hand(self) -> Run | None:
+        """Return the run that takes the next batch; None before the first one."""
+        known = len(self.__dict__.get("counts_", ()))
+        if known not in (0, self.n_clusters):
+            raise ValueError(
+                f"n_clusters={self.n_clusters} differs from the {known} centers that there are: call fit, or "
+                "clone the estimator"
+            )
+        stream: Run | None = self.__dict__.get("_stream")
+        if stream is not None and self._made_with == self._settings():
+            return stream
+        state = self._state_at_hand()
+        return None if state is None else self._make_stream(None, None, state)
+
+    def _state_at_hand(self) -> State | None:
+        """Return the state that the next batch starts from; None before the first one."""
+        for run in (self.__dict__.get("_stream"), self.__dict__.get("_run")):
+            if run is not None:
+                state: State | None = run.state()
+                return state
+        kept: State | None = self.__dict__.get("_state")
+        return kept
+
+    def _go_on_with(self, stream: Run, begun: bool) -> None:
+        """Update the estimator after a batch; `begun` says that the run has centers."""
+        self._stream, self._state, self._made_with = stream, None, self._settings()
+        self._batch = None
+        # Labels of an earlier fit do not belong to the new centers.
+        self._run = self._visited = None
+        if begun:
+            self._update(stream, None)
+
+    # ---------------------------------------------------------------- a fit
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._stream = self._state = self._made_with = self._batch = None
+
+    def _needing_a_pass(self, name: str) -> Any:
+        batch = self.__dict__.get("_batch")
+        if batch is None or self.__dict__.get("_" + name) is not None:
+            return super()._needing_a_pass(name)
+        source, weights, print_of_rows = batch
+        if source.glance() != print_of_rows:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name + '_'!r}: the rows of the last batch "
+                "have changed since partial_fit. Use predict(X) or score(X) instead."
+            )
+        labels, inertia = self._measure(source, weights)
+        # The user may have assigned one of them.
+        self._labels = labels if self._labels is None else self._labels
+        self._inertia = inertia if self._inertia is None else self._inertia
+        return self.__dict__["_" + name]
+
+    def _update(self, run: Any, step: Step | None) -> None:
+        super()._update(run, step)
+        self.n_steps_ = run.n_steps
+
+    def _complete(self, run: Any) -> None:
+        self._state = run.state()
+        super()._complete(run)
+
+    def _conclude(self, run: Any) -> None:
+        if self.compute_labels and not self._used_up:
+            super()._conclude(run)
+            return
+        self._state = run.state()
+        self.cluster_centers_ = run.centers()
+        self._run = self._visited = None
+        self._history = self.history_
+        self._warn_if_few()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle plain values and arrays, with the labels of the last batch and the state."""
+        if self.__dict__.get("_batch") is not None:
+            # The rows are not pickled. If they have changed, there are no labels.
+            with suppress(AttributeError):
+                self._needing_a_pass("labels")
+        state = super().__getstate__()
+        if "_history" in state:
+            state["_state"] = self._state_at_hand()
+            state["_stream"] = state["_made_with"] = state["_batch"] = None
+        return state
+
+    def _kept(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+        arrays, texts = super()._kept()
+        state = self._state_at_hand()
+        assert state is not None
+        kind, more, meta = state
+        more, meta = put(PREFIX, more, {"kind": kind, **meta})
+        return arrays | more, texts | meta
+
+    @classmethod
+    def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
+        model = super()._restored(arrays, meta)
+        more, texts = part(PREFIX, arrays, meta)
+        need("kind" in texts, "it lacks the state to go on from")
+        model._state = (texts.pop("kind"), more, texts)
+        stream = model._make_stream(None, None, model._state)
+        need(
+            np.array_equal(stream.centers(), model.cluster_centers_),
+            "the state to go on from is of other centers",
+        )
+        return model
+
+    def _about(self) -> dict[str, Any]:
+        return {"n_steps": self.n_steps_}
+
+    def _recall(self, about: Claims) -> None:
+        self.n_steps_ = about.count("n_steps")
+
+    def _rules(self, problems: _params.Problems) -> None:
+        super()._rules(problems)
+        if not isinstance(self.compute_labels, (bool, np.bool_)):
+            problems.add(f"compute_labels must be True or False, got {_params.shown(self.compute_labels)}")

@@ -1,0 +1,60 @@
+"""Progress and callbacks of coresets, which have no fit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from shoal._common import params as _params
+from shoal._core import Step
+from shoal.callbacks import Callback, Checkpoint, ProgressBar, ValidationCurve
+
+
+def watchers_of(callbacks: Any) -> list[Any]:
+    """Return the callbacks as a list; raise for those that need a fit."""
+    given = [] if callbacks is None else list(callbacks)
+    for callback in given:
+        if not callable(callback):
+            raise _params.ParameterError(f"callbacks must be callables, got {_params.shown(callback)}")
+        if isinstance(callback, (Checkpoint, ValidationCurve)):
+            raise _params.ParameterError(
+                f"callbacks: {type(callback).__name__} does not go with a coreset, which has neither a fit "
+                "that is kept nor centers that are judged"
+            )
+    return given
+
+
+@contextmanager
+def watched(label: str, who: Any, progress: Any, callbacks: Any) -> Generator[Callable[[int], bool]]:
+    """Yield a function that reports progress in rows to the callbacks; it returns True to stop."""
+    watchers = ([ProgressBar(label)] if progress else []) + watchers_of(callbacks)
+    begun, steps, seen = time.monotonic(), 0, 0
+
+    def tell(rows: int) -> bool:
+        nonlocal steps, seen
+        steps, seen = steps + 1, seen + rows
+        step = Step(
+            iteration=steps,
+            rows_seen=seen,
+            batch_size=rows,
+            objective=math.nan,
+            center_shift=0.0,
+            n_changed=0,
+            n_distances=0,
+            elapsed=time.monotonic() - begun,
+            stop_reason=None,
+        )
+        wishes = [watcher(who, step) for watcher in watchers]
+        return any(wishes)
+
+    told: list[Callback] = [watcher for watcher in watchers if isinstance(watcher, Callback)]
+    try:
+        for watcher in told:
+            watcher.begin(who)
+        yield tell
+    finally:
+        for watcher in told:
+            watcher.end(who)

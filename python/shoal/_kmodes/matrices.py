@@ -1,0 +1,53 @@
+"""The affinity and the responsibilities as SciPy matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_matrix, issparse
+
+from shoal._core import ModesRun
+from shoal._rows.sparse import csr_of
+
+
+def affinity_matrix(run: ModesRun) -> csr_matrix:
+    """Return the affinity of a run."""
+    starts, columns, weights = run.affinity()
+    n = len(starts) - 1
+    return csr_matrix((weights, columns, starts), shape=(n, n))
+
+
+def responsibilities_matrix(kept: npt.NDArray[Any], clusters: npt.NDArray[np.int32], k: int) -> Any:
+    """Return responsibilities for `k` clusters, as an array or as a sparse matrix of the largest ones.
+
+    Parameters
+    ----------
+    kept : ndarray of shape (n_samples, n_kept)
+        The responsibilities that are kept for each row.
+    clusters : ndarray of shape (n_samples * n_kept,), int32
+        The cluster of each value; empty where all responsibilities are kept.
+    k : int
+        Number of clusters.
+
+    Returns
+    -------
+    ndarray or csr_matrix of shape (n_samples, k)
+        `kept` itself where `clusters` is empty, else a sparse matrix.
+    """
+    if len(clusters) == 0:
+        return kept
+    n, top = kept.shape
+    starts = np.arange(0, n * top + 1, top, dtype=np.int32 if n * top < 2**31 else np.int64)
+    return csr_matrix((kept.ravel(), clusters, starts), shape=(n, k), copy=False)
+
+
+def checked_affinity(affinity: Any) -> Any:
+    """Return an affinity of the user as CSR, shape and type checked; the fit checks the values."""
+    matrix = csr_matrix(csr_of(affinity) if issparse(affinity) else np.asarray(affinity))
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f'X must be square with affinity="precomputed", got shape {matrix.shape}')
+    if matrix.dtype.kind not in "biuf":
+        raise TypeError(f'X must hold real numbers with affinity="precomputed", got {matrix.dtype}')
+    return matrix

@@ -1,0 +1,1 @@
+"""The parts of the Gaussian mixture: fitted model and model files."""

@@ -1,0 +1,81 @@
+"""Gaussian mixtures as files."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._common import params as _params
+from shoal._fit.saved import Arrays, Claims, Texts, floats, need
+from shoal.coreset import Coreset
+
+from .model import COVARIANCES, MixtureOfGaussians
+
+
+class StoredMixture(MixtureOfGaussians):
+    """A fitted mixture that can be saved and loaded, with the bounds of its fit."""
+
+    converged_: bool
+    coreset_: Coreset | None
+
+    n_components: Any
+    #: The bound after every iteration of the best start.
+    _bounds: npt.NDArray[np.float64] | None = None
+
+    @property
+    def lower_bounds_(self) -> npt.NDArray[np.float64]:
+        """Lower bound of the mean log-likelihood by weight, after every iteration."""
+        if self._bounds is None:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute 'lower_bounds_': it is not fitted yet"
+            )
+        return self._bounds
+
+    @property
+    def lower_bound_(self) -> float:
+        """Lower bound of the mean log-likelihood by weight, at the last search."""
+        return float(self.lower_bounds_[-1])
+
+    def _kept(self) -> tuple[Arrays, Texts]:
+        arrays, texts = super()._kept()
+        variances = np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel()
+        arrays |= {"variances": variances, "weights": self.weights_, "neighbors": self.neighbors_}
+        arrays["lower_bounds"] = self.lower_bounds_
+        return arrays, texts
+
+    def _about(self) -> dict[str, Any]:
+        return {"converged": self.converged_}
+
+    def _recall(self, about: Claims) -> None:
+        self.converged_ = about.flag("converged")
+
+    @classmethod
+    def _restored(cls, arrays: Arrays, meta: Texts) -> Self:
+        model = super()._restored(arrays, meta)
+        _params.one_of("covariance_type", model.covariance_type, COVARIANCES)
+        k, d = model.cluster_centers_.shape
+        need(model.n_components == k, f"it has {k} means, and n_components={model.n_components}")
+        sizes = {"tied_spherical": 1, "spherical": k, "diag": k * d}
+        variances = floats(arrays, "variances", (sizes[model.covariance_type],))
+        weights = floats(arrays, "weights", (k,))
+        neighbors = arrays.get("neighbors", np.empty(0))
+        need(neighbors.dtype == np.int32 and neighbors.ndim == 2, "it lacks its neighbourhoods")
+        model._take(variances, weights, neighbors)
+        # Raises if the arrays do not fit together.
+        model._mixture("neighbors")
+        model._bounds = floats(arrays, "lower_bounds", (model.n_iter_,))
+        need(model.n_iter_ > 0, "it has made no iteration")
+        model.coreset_ = None
+        return model
+
+    def _take(self, variances: Any, weights: Any, neighbors: Any) -> None:
+        """Set the parameters of the components, except the means."""
+        if self.covariance_type == "tied_spherical":
+            self.covariances_ = float(variances[0])
+        elif self.covariance_type == "spherical":
+            self.covariances_ = variances
+        else:
+            self.covariances_ = variances.reshape(self.cluster_centers_.shape)
+        self.weights_, self.neighbors_ = weights, neighbors

@@ -1,0 +1,289 @@
+"""A fitted mixture of Gaussians: labels, responsibilities, densities, criteria and samples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from shoal import _core
+from shoal._common import params as _params
+from shoal._core import Source
+from shoal._fit.centers import CenterFitter
+from shoal._fit.results import label_into
+from shoal.typing import Covariance, PathName, Rows, Search, Weights
+
+COVARIANCES: tuple[str, ...] = get_args(Covariance)
+SEARCHES: tuple[str, ...] = get_args(Search)
+
+
+class MixtureOfGaussians(DensityMixin, CenterFitter):
+    """Base of the Gaussian mixtures: everything that needs only the fitted parameters."""
+
+    covariances_: Any
+    weights_: npt.NDArray[np.float64]
+    neighbors_: npt.NDArray[np.int32]
+
+    covariance_type: Any
+    n_active: Any
+
+    @property
+    def means_(self) -> npt.NDArray[Any]:
+        """Means of the components, an array of shape (n_components, n_features)."""
+        if not hasattr(self, "cluster_centers_"):
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute 'means_': it is not fitted yet"
+            )
+        return self.cluster_centers_
+
+    def _mixture(self, search: Search = "exact") -> _core.Mixture:
+        """Return the compiled model."""
+        walks = _params.one_of("search", search, SEARCHES) == "neighbors"
+        return _core.Mixture(
+            self.cluster_centers_,
+            np.atleast_1d(np.asarray(self.covariances_, dtype=np.float64)).ravel(),
+            self.weights_,
+            self.covariance_type,
+            int(self.n_active),
+            self.neighbors_ if walks else None,
+        )
+
+    def predict(
+        self,
+        X: Rows,
+        out: npt.NDArray[np.int32] | PathName | None = None,
+        distances: npt.NDArray[np.float64] | PathName | None = None,
+        *,
+        search: Search = "exact",
+    ) -> npt.NDArray[np.int32]:
+        """Label rows with their most likely components.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`fit`; an iterator is allowed too. Computed in the type of the means.
+        out : ndarray of shape (n_samples,), int32, or path, optional
+            Where to write the labels, as for :meth:`shoal.KMeans.predict`.
+        distances : ndarray of shape (n_samples,), float64, or path, optional
+            Where to write the Euclidean distance of every row to the mean of its component; only with
+            ``covariance_type="tied_spherical"``.
+        search : {"exact", "neighbors"}, default="exact"
+            ``"neighbors"`` evaluates only some components, and the neighbors of the nearest of these. It is
+            faster for thousands of components, but may miss the most likely component.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int32
+            The component with the largest density at every row; the lower index wins a tie.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ValueError, TypeError, OSError, MemoryError
+            As :meth:`shoal.KMeans.predict`.
+        """
+        model = self._mixture_for(search)
+        if out is None and distances is None:
+            return model.predict(
+                self._fitted_rows(X), search != "exact", _params.threads(self.n_jobs, tell=False)
+            )
+        if search != "exact":
+            raise ValueError(
+                f"search must be 'exact' with out or distances, got {search!r}. "
+                "Omit out and distances to get the labels in memory."
+            )
+        if distances is not None and self.covariance_type != "tied_spherical":
+            raise ValueError(
+                f"distances must be None with covariance_type={self.covariance_type!r}: the mean of the most "
+                "likely component is not always the nearest one. Use covariance_type='tied_spherical'."
+            )
+        return label_into(self, X, out, distances)
+
+    def _labelled(
+        self, part: Source, first_row: int, with_distances: bool
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
+        if with_distances:
+            return super()._labelled(part, first_row, with_distances)
+        return self._mixture().predict(part, False, _params.threads(self.n_jobs, tell=False), first_row), None
+
+    def predict_proba(self, X: Rows, dense: bool = False, *, search: Search = "exact") -> Any:
+        """Compute the responsibilities of the components for each row.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`predict`.
+        dense : bool, default=False
+            Whether to return an array, as :class:`sklearn.mixture.GaussianMixture` does. An array takes ``8 *
+            n_samples * n_components`` bytes, 8 GB for 1,000,000 rows and 1000 components. The sparse matrix
+            takes at most ``12 * n_samples * n_active`` bytes.
+        search : {"exact", "neighbors"}, default="exact"
+            As for :meth:`predict`.
+
+        Returns
+        -------
+        scipy.sparse.csr_array or ndarray of shape (n_samples, n_components), float64
+            Each row has at most `n_active` values above 0, for the components with the largest densities.
+            They sum to 1.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, MemoryError
+            As :meth:`predict`.
+        """
+        from scipy.sparse import csr_array
+
+        model, source = self._mixture_for(search), self._fitted_rows(X)
+        ids, shares = model.shares(source, search != "exact", _params.threads(self.n_jobs, tell=False))
+        rows, active = ids.shape
+        starts = np.arange(rows + 1, dtype=np.int64) * active
+        shape = (rows, len(self.cluster_centers_))
+        found = csr_array((shares.ravel(), ids.ravel(), starts), shape=shape)
+        if dense:
+            return found.toarray()
+        found.eliminate_zeros()
+        found.sort_indices()
+        return found
+
+    def _mixture_for(self, search: Search) -> _core.Mixture:
+        check_is_fitted(self, "cluster_centers_")
+        return self._mixture(search)
+
+    def score_samples(self, X: Rows) -> npt.NDArray[np.float64]:
+        """Compute the log density of every row.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), float64
+            Logarithm of the density, over all components.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError, MemoryError
+            As :meth:`predict`.
+        """
+        model = self._mixture_for("exact")
+        return model.log_densities(self._fitted_rows(X), _params.threads(self.n_jobs, tell=False))
+
+    def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
+        """Compute the mean log density of rows.
+
+        Parameters
+        ----------
+        X : rows of shape (n_samples, n_features)
+            As for :meth:`predict`.
+        y : ignored
+            Present for scikit-learn compatibility.
+        sample_weight : array-like of shape (n_samples,), float or None
+            As for :meth:`fit`.
+
+        Returns
+        -------
+        float
+            Weighted mean of :meth:`score_samples`.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As :meth:`predict`.
+        """
+        total, weight = self._log_likelihood(X, sample_weight)
+        return total / weight
+
+    def _log_likelihood(self, X: Rows, sample_weight: Weights) -> tuple[float, float]:
+        model, source = self._mixture_for("exact"), self._fitted_rows(X)
+        weights = _params.weights(sample_weight, source.shape[0])
+        return model.log_likelihood(source, weights, _params.threads(self.n_jobs, tell=False))
+
+    def bic(self, X: Rows, sample_weight: Weights = None) -> float:
+        """Compute the Bayesian information criterion; lower is better.
+
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`score`.
+
+        Returns
+        -------
+        float
+            The number of free parameters times the logarithm of the total weight, minus twice the
+            log-likelihood.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As :meth:`predict`.
+        """
+        total, weight = self._log_likelihood(X, sample_weight)
+        return float(self._n_free() * math.log(weight) - 2 * total)
+
+    def aic(self, X: Rows, sample_weight: Weights = None) -> float:
+        """Compute the Akaike information criterion; lower is better.
+
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`score`.
+
+        Returns
+        -------
+        float
+            Twice the number of free parameters, minus twice the log-likelihood of all rows.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As :meth:`predict`.
+        """
+        return float(2 * self._n_free() - 2 * self._log_likelihood(X, sample_weight)[0])
+
+    def _n_free(self) -> int:
+        """Return the number of free parameters."""
+        k, d = self.cluster_centers_.shape
+        free = {"tied_spherical": k * d + 1, "spherical": k * d + 2 * k - 1, "diag": 2 * k * d + k - 1}
+        return int(free[self.covariance_type])
+
+    def sample(self, n_samples: int = 1) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+        """Draw random rows from the mixture.
+
+        Parameters
+        ----------
+        n_samples : int, default=1
+            Number of rows, at least 1.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features), of the type of the means
+            The rows, ordered by component.
+        labels : ndarray of shape (n_samples,), int32
+            The component of each row.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            Before :meth:`fit`.
+        ValueError, TypeError
+            If `n_samples` is not a positive integer.
+        """
+        check_is_fitted(self, "cluster_centers_")
+        n = _params.whole("n_samples", n_samples, 1)
+        rng = _params.random_state_of(_params.seed(self.random_state))
+        counts = rng.multinomial(n, self.weights_ / self.weights_.sum())
+        labels = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        # One column per feature for "diag", else a single column.
+        variances = np.asarray(self.covariances_, dtype=np.float64).reshape(-1, 1)
+        if self.covariance_type == "diag":
+            variances = self.covariances_
+        spread = np.sqrt(np.broadcast_to(variances, (len(counts), variances.shape[1]))[labels])
+        rows = self.cluster_centers_[labels] + spread * rng.standard_normal((n, self.n_features_in_))
+        return rows.astype(self.cluster_centers_.dtype), labels

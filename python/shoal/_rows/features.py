@@ -1,0 +1,60 @@
+"""Feature names: the column names of data frames and tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.formats.stream import listed
+
+#: Libraries whose frames name their columns.
+FRAMES = {"cudf", "modin", "pandas", "polars", "pyarrow"}
+
+
+def header_of(obj: Any) -> Any:
+    """Return an empty frame with the columns of `obj`; None if `obj` is no frame."""
+    libraries = {cls.__module__.partition(".")[0] for cls in type(obj).__mro__}
+    if not libraries & FRAMES or not hasattr(obj, "columns") or not hasattr(obj, "shape"):
+        return None
+    # pandas has `iloc`; polars and pyarrow have `slice`.
+    return obj.iloc[:0] if hasattr(obj, "iloc") else table_of(obj).slice(0, 0)
+
+
+def table_of(obj: Any) -> Any:
+    """Wrap a record batch of pyarrow in a table: scikit-learn reads names of tables only."""
+    if type(obj).__name__ == "RecordBatch" and type(obj).__module__.startswith("pyarrow"):
+        import pyarrow as pa
+
+        return pa.Table.from_batches([obj])
+    return obj
+
+
+def names_of(header: Any) -> list[str] | None:
+    """Return the feature names that scikit-learn finds in a frame; None if they are not strings."""
+    if header is None:
+        return None
+    from sklearn.base import BaseEstimator
+    from sklearn.utils.validation import validate_data
+
+    noted = BaseEstimator()
+    validate_data(noted, header, skip_check_array=True)
+    names = getattr(noted, "feature_names_in_", None)
+    return None if names is None else list(names)
+
+
+class SameNames:
+    """Checks that all named blocks of a stream have the feature names of the first block."""
+
+    def __init__(self) -> None:
+        self.header: Any = None
+        self._names: list[str] | None = None
+        self._begun = False
+
+    def check(self, block: Any) -> None:
+        """Raise `ValueError` if a block has other names than the first one."""
+        header = header_of(block)
+        if not self._begun:
+            self.header, self._names, self._begun = header, names_of(header), True
+        elif header is not None and self._names is not None:
+            names = names_of(header)
+            if names is not None and names != self._names:
+                raise ValueError(f"its features are {listed(names)}, those of X are {listed(self._names)}")

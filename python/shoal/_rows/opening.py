@@ -1,0 +1,275 @@
+"""Opens files, streams and objects of other libraries as sources."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal import formats
+from shoal._common.files import is_name
+from shoal._common.params import shown, whole
+from shoal._core import Source
+from shoal.formats.stream import Stream
+from shoal.formats.stream import chunk_limit as limit_of
+
+from .arrays import as_rows, native, sparse_source, warn_of_format
+from .features import SameNames
+from .prefetch import Prefetch
+from .source import DataSource
+from .sparse import csr_of
+from .streams import Blocks, Fresh, Passes, Single, begun, converted, is_once, is_stream
+
+#: What can be opened, for messages.
+SUPPORTED = (
+    "arrays, SciPy's sparse matrices and .npz files of them, streams of blocks, .npy, .fvecs, .bvecs, "
+    f".ivecs, .fbin, .u8bin, .i8bin, .ibin, {', '.join(formats.SUFFIXES)} files, and raw files of any other "
+    "name given with shape= and dtype="
+)
+
+#: Functions that open mapped files with a header, by suffix.
+MAPPED: dict[str, Callable[[str], Source]] = {
+    ".npy": Source.open_npy,
+    **dict.fromkeys((".fvecs", ".bvecs", ".ivecs"), Source.open_vecs),
+    **dict.fromkeys((".fbin", ".u8bin", ".i8bin", ".ibin"), Source.open_bin),
+}
+
+
+def opened(X: Any) -> DataSource | None:
+    """Open a path, a stream or an object of another library; None for rows in memory."""
+    if isinstance(X, DataSource):
+        return X
+    return open_path(os.fspath(X)) if is_name(X) else open_object(X)
+
+
+def says_itself(name: str) -> bool:
+    """Whether files of that suffix describe their own rows, so that `shape` and `dtype` are not needed."""
+    suffix = formats.suffix_of(name)
+    return suffix in MAPPED or suffix in formats.SUFFIXES or suffix == ".npz"
+
+
+def named(columns: Any) -> list[Any]:
+    """Return `columns` as a list; a single string is one name."""
+    if isinstance(columns, str):
+        return [columns]
+    try:
+        return list(columns)
+    except TypeError:
+        raise ValueError(f"columns must be a list of names, got {shown(columns)}") from None
+
+
+def open_path(
+    path: str | bytes,
+    shape: tuple[int, int] | None = None,
+    dtype: npt.DTypeLike | None = None,
+    columns: list[Any] | None = None,
+    key: str | None = None,
+    *,
+    argument: str = "X",
+    limit: int | str | None = None,
+) -> DataSource:
+    """Open a file as a source that can be pickled.
+
+    Messages call the path `argument`. `limit` is the `chunk_limit` of :func:`shoal.open`.
+    """
+    source = _open_path(path, shape, dtype, columns, key, argument, limit)
+    options = {"shape": shape, "dtype": dtype, "columns": columns, "key": key, "limit": limit}
+    source._reopen = partial(reopened, options=options)
+    return source
+
+
+def _open_path(
+    path: str | bytes,
+    shape: tuple[int, int] | None,
+    dtype: npt.DTypeLike | None,
+    columns: list[Any] | None,
+    key: str | None,
+    argument: str,
+    limit: int | str | None,
+) -> DataSource:
+    name = os.fsdecode(path)
+    if not name:
+        raise ValueError(f"{argument} must be rows or the path of a file, got an empty path: {path!r}")
+    if "\0" in name:
+        raise ValueError(f"{argument} must be the path of a file, got one with a null character: {path!r}")
+    suffix = formats.suffix_of(name)
+    known = says_itself(name)
+    if known and (shape is not None or dtype is not None):
+        raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
+    if suffix in formats.SUFFIXES:
+        return found_source(formats.of_file(name, suffix, columns, key, limit), name, path=name)
+    for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
+        if option == "chunk_limit" and suffix == ".npz":
+            continue
+        if given is not None:
+            raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
+    if suffix in MAPPED:
+        return DataSource(MAPPED[suffix](name), name, path=name)
+    if suffix == ".npz":
+        return DataSource(sparse_source(load_npz(name, limit_of(limit))), name, path=name)
+    if shape is None or dtype is None:
+        if Path(name).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+        if not Path(name).exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        kind = f"that end in {suffix}" if suffix else "without a suffix"
+        raise ValueError(f"{name}: files {kind} are not supported yet; supported: {SUPPORTED}")
+    if not isinstance(shape, tuple) or len(shape) != 2:
+        raise ValueError(f"shape must be (rows, columns), got {shown(shape)}")
+    rows, cols = whole("shape[0]", shape[0], 1), whole("shape[1]", shape[1], 1)
+    stored = "bfloat16"
+    if not (isinstance(dtype, str) and dtype == stored):
+        found = np.dtype(dtype)
+        if found.newbyteorder("<") != found:
+            raise ValueError(f"dtype={found.str!r}: raw files must be little-endian")
+        stored = found.name
+    return DataSource(Source.open_raw(name, stored, rows, cols), name, path=name)
+
+
+def reopened(
+    path: str,
+    slices: tuple[tuple[int, int], ...],
+    shape: tuple[tuple[int | None, int], str],
+    name: str,
+    *,
+    options: dict[str, Any],
+) -> DataSource:
+    """Open a file again from a pickle of its source, and apply the slices."""
+    source = open_path(path, **options, argument="source")
+    for start, stop in slices:
+        n = len(source)
+        if stop > n:
+            raise ValueError(f"{path}: has {n} rows, and had {stop} or more when the source was pickled")
+        source = source.slice(start, stop)
+    found = (source._source.shape, source._source.dtype)
+    if found != shape:
+        raise ValueError(
+            f"{path}: holds {found[0]} {found[1]}, and held {shape[0]} {shape[1]} when the source was pickled"
+        )
+    source._name = name
+    return source
+
+
+def open_object(
+    obj: Any, columns: list[Any] | None = None, limit: int | str | None = None
+) -> DataSource | None:
+    """Open an object of another library or a stream; None for an array-like."""
+    found = formats.of_object(obj, columns, limit)
+    if limit is not None and not formats.is_chunked(obj):
+        raise ValueError(f"chunk_limit={limit!r} does not belong to {type(obj).__name__} objects")
+    if found is not None:
+        return found_source(found, type(obj).__name__)
+    if not is_stream(obj):
+        return None
+    if columns is not None:
+        raise ValueError(f"columns={columns!r} is for frames: choose the columns of each block")
+    return open_stream(obj)
+
+
+def found_source(found: Stream | Source, name: str, path: str | None = None) -> DataSource:
+    """Make a source from the result of a module of `formats`."""
+    if isinstance(found, Source):
+        return DataSource(found, name, path=path)
+    make = Single(found.blocks()) if found.once else found.blocks
+    return stream_source(
+        make,
+        found.cols,
+        found.dtype,
+        name=found.name,
+        once=found.once,
+        rows=found.rows,
+        path=path,
+        header=found.header,
+    )
+
+
+def open_stream(obj: Any) -> DataSource:
+    """Open an iterator of blocks, or a callable that returns a fresh one for each pass."""
+    from sklearn.utils.validation import check_array
+
+    names = SameNames()
+
+    def rows_of(block: Any) -> npt.NDArray[Any]:
+        rows = native(as_rows(block, partial(check_array, ensure_min_samples=0)))
+        if len(rows):
+            names.check(block)
+        return rows
+
+    if is_once(obj):
+        first, blocks = begun(converted(obj, rows_of))
+        make: Callable[[], Blocks] = Single(blocks)
+        name, once = "iterator", True
+    else:
+        fresh = Fresh(obj)
+        first, blocks = begun(converted(fresh(), rows_of))
+        blocks.close()
+        name, once = "callable", False
+
+        def make() -> Blocks:
+            return converted(fresh(), rows_of)
+
+    return stream_source(make, first.shape[1], first.dtype, name=name, once=once, header=names.header)
+
+
+def stream_source(
+    make: Callable[[], Blocks],
+    cols: int,
+    dtype: npt.DTypeLike,
+    *,
+    name: str,
+    once: bool = False,
+    rows: int | None = None,
+    path: str | None = None,
+    header: Any = None,
+) -> DataSource:
+    """Make a source from blocks, with one block prefetched in a thread.
+
+    Parameters
+    ----------
+    make : callable
+        Returns the blocks of one pass: 2-D arrays in native byte order, which must not change later. Called
+        for each pass; a generator is closed at the end of its pass. If there is one pass only, a `Single`.
+    cols, dtype
+        Columns and type of every block.
+    name : str
+        Name of the source in messages.
+    once : bool
+        Whether the blocks can be read only once.
+    rows : int, optional
+        Number of rows, if known. Every pass must yield as many.
+    path : str, optional
+        File or folder that the blocks are read from.
+    header : frame, optional
+        An empty frame with the columns of the features, if they have names.
+
+    Returns
+    -------
+    DataSource
+    """
+    passes = Passes(make, cols, np.dtype(dtype), rows, name="X" if path is None else f"{name}: X")
+    source = Source.from_stream(lambda: Prefetch(passes()), once, cols, np.dtype(dtype).name, rows)
+    return DataSource(source, name, passes, path, header)
+
+
+def load_npz(name: str, limit: int) -> Any:
+    """Load the sparse matrix of an .npz file as CSR."""
+    from scipy.sparse import load_npz as load
+
+    from shoal.formats.npz import checked_npz, most_unpacked
+    from shoal.formats.stream import refuse_large, told_of
+
+    with told_of(name, "holds no sparse matrix as scipy.sparse.save_npz writes it"):
+        with checked_npz(name, limit) as file:
+            matrix = load(file)
+            if matrix.ndim != 2:
+                raise ValueError(f"rows must be a 2-D matrix, got {matrix.ndim}-D")
+            refuse_large(name, "an index of its rows", 8 * (matrix.shape[0] + 1), most_unpacked(name, limit))
+        rows = csr_of(matrix, "it")
+    warn_of_format(matrix)
+    return rows

@@ -1,0 +1,299 @@
+"""`DataSource`: rows that are opened but not loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._common.params import whole
+from shoal._core import Source
+
+from .arrays import read_csr
+from .features import names_of
+from .prefetch import Prefetch
+from .streams import Blocks, recut
+
+BLOCK_BYTES = 8 << 20
+
+
+class DataSource:
+    """Open rows that are not loaded: an array, a sparse matrix, a mapped file or a stream.
+
+    :func:`shoal.open` returns one. Every estimator and function of shoal takes one as ``X``. The rows keep
+    their stored type. Computations convert one tile at a time: ``uint8``, ``int8``, ``int16``, ``uint16``,
+    ``float16``, ``bfloat16`` and ``float32`` to ``float32``, all other types to ``float64``.
+
+    Attributes
+    ----------
+    shape : tuple of (int or None, int)
+        Number of rows and features. The number of rows is None for a stream of unknown length.
+    dtype : numpy.dtype
+        Type of the arrays that :meth:`blocks` yields: the stored type, or ``float32`` for ``bfloat16``,
+        which NumPy lacks.
+    access : str
+        ``"random"``: any row at any time. ``"replay"``: any number of passes in order. ``"once"``: one pass.
+    sparse : bool
+        Whether only nonzero values are stored, as in CSR. The other values are zeros and cost nothing.
+    nbytes : int or None
+        Size of all rows as stored, in bytes. None if the number of rows is unknown.
+    feature_names : list of str or None
+        Names of the columns of a table. None for arrays, for one column of vectors, and for names that are
+        not strings. Estimators store them in ``feature_names_in_`` and check them.
+
+    Notes
+    -----
+    Do not change a file while it is open: write a new file and rename it over the old one instead. If another
+    process changes the file, results are undefined but memory is safe. If another process truncates a mapped
+    file, reading it raises ``ValueError``: its length is checked every 256 KiB of a pass. If the file is
+    truncated between a check and the read that follows, the operating system ends this process (``SIGBUS``
+    on Unix).
+
+    An array in native byte order is not copied: do not write to it during a computation.
+
+    A source that was opened by path can be pickled and copied. The copy opens the same absolute path again
+    and holds no rows. ``numpy.asarray(source)`` reads all rows into memory.
+    """
+
+    # The public name, in pickles too.
+    __module__ = "shoal.data"
+
+    def __init__(
+        self,
+        source: Source,
+        name: str = "array",
+        make: Callable[[], Blocks] | None = None,
+        path: str | None = None,
+        header: Any = None,
+    ) -> None:
+        self._open: Source | None = source
+        # An empty frame with the columns of the features, if they have names.
+        self._header = header
+        self._name = name
+        # The file or folder that is read. Absolute: the working directory may change.
+        self._path = None if path is None else Path(path).absolute()
+        # For a stream: returns the blocks of one pass.
+        self._make = make
+        # Opens the file again in another process. The slices, each of the one before, are then applied.
+        self._reopen: Callable[..., DataSource] | None = None
+        self._slices: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def _source(self) -> Source:
+        if self._open is None:
+            raise ValueError(f"the source ({self._name}) is closed")
+        return self._open
+
+    @property
+    def shape(self) -> tuple[int | None, int]:
+        """Number of rows (None if unknown) and features."""
+        return self._source.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the arrays that :meth:`blocks` yields."""
+        stored = self._source.dtype
+        return np.dtype("float32" if stored == "bfloat16" else stored)
+
+    @property
+    def access(self) -> str:
+        """How rows can be read: ``"random"``, ``"replay"`` or ``"once"``."""
+        return self._source.access
+
+    @property
+    def sparse(self) -> bool:
+        """Whether only nonzero values are stored."""
+        return self._source.sparse
+
+    @property
+    def nbytes(self) -> int | None:
+        """Size of all rows as stored, in bytes; None if their number is unknown."""
+        return self._source.nbytes
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns of a table; None if there are none."""
+        return names_of(self._header)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        rows = self.shape[0]
+        if rows is None:
+            raise TypeError(f"the source ({self._name}) has no length: only a pass can tell its rows")
+        return rows
+
+    def __repr__(self) -> str:
+        """Show name, shape, type and access."""
+        if self._open is None:
+            return f"<DataSource {self._name}, closed>"
+        rows, cols = self.shape
+        known = "unknown" if rows is None else rows
+        kind = f"sparse {self._open.dtype}" if self.sparse else self._open.dtype
+        return f"<DataSource {self._name}: {known} x {cols} {kind}, access {self.access}>"
+
+    def blocks(self, rows: int | None = None) -> Iterator[Any]:
+        """Iterate over all rows in order, one block at a time.
+
+        Parameters
+        ----------
+        rows : int, optional
+            Rows per block, at least 1. The last block may have fewer. Default: about 8 MiB per block, or the
+            blocks of a stream as they come.
+
+        Yields
+        ------
+        ndarray or scipy.sparse.csr_array of shape (n_rows, n_features)
+            A copy of the next rows, of type :attr:`dtype`, sparse if the source is. For a stream, the block
+            itself, which may be read-only. Iterating consumes a source with access ``"once"``.
+        """
+        source = self._source
+        size = None if rows is None else whole("rows", rows, 1)
+        n, d = source.shape
+        if self._make is not None:
+            blocks = self._make()
+            return blocks if size is None else recut(blocks, size)
+        assert n is not None
+        if size is None:
+            row = (source.nbytes or 0) / max(1, n) if source.sparse else d * self.dtype.itemsize
+            size = max(1, int(BLOCK_BYTES / max(1, row)))
+        if source.sparse:
+            return (read_csr(source, start, min(n, start + size)) for start in range(0, n, size))
+        return (source.read(start, min(n, start + size)) for start in range(0, n, size))
+
+    def _prefetched(self, rows: int | None = None) -> Prefetch:
+        """Return :meth:`blocks` with one block prefetched in a thread."""
+        return Prefetch(self.blocks(rows))
+
+    def take(self, indices: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Copy single rows.
+
+        Parameters
+        ----------
+        indices : array-like of int, shape (m,)
+            Row numbers in any order. Repeats are allowed. Negative numbers count from the end, if the number
+            of rows is known. A stream is read up to the last of these rows.
+
+        Returns
+        -------
+        ndarray of shape (m, n_features)
+            The rows as a dense array of the compute type, ``float32`` or ``float64``.
+
+        Raises
+        ------
+        IndexError
+            If a row does not exist.
+        ValueError
+            If the source is a stream that can be read only once.
+        """
+        if self.access == "once":
+            raise ValueError(
+                f"single rows of the source ({self._name}) cannot be read: it can be read only once, in order"
+            )
+        wanted = np.asarray(indices)
+        if wanted.ndim != 1 or (wanted.size and not np.issubdtype(wanted.dtype, np.integer)):
+            raise ValueError(
+                f"indices must be a 1-D array of integers, got {wanted.ndim}-D of {wanted.dtype}"
+            )
+        n = self.shape[0]
+        bad = wanted[wanted < 0] if n is None else wanted[(wanted < -n) | (wanted >= n)]
+        if bad.size:
+            known = "an unknown number of" if n is None else n
+            raise IndexError(f"row {bad[0]} is not there: the source has {known} rows")
+        index = wanted.astype(np.int64)
+        return self._source.take(index if n is None else np.where(index < 0, index + n, index))
+
+    def slice(self, start: int, stop: int) -> DataSource:
+        """Return consecutive rows as a source, without copying.
+
+        Parameters
+        ----------
+        start, stop : int
+            First row, and the row after the last: ``0 <= start <= stop <= n_rows``.
+
+        Returns
+        -------
+        DataSource
+            The rows, numbered from 0.
+
+        Raises
+        ------
+        ValueError
+            If the source is a stream. Write it to a file with :func:`shoal.write` and open the file.
+        IndexError
+            If the rows do not lie within the source.
+        """
+        if self._make is not None:
+            raise ValueError(
+                f"the source ({self._name}) has no parts: its rows come in order; write it to a .npy file "
+                "with shoal.write and slice that"
+            )
+        n = len(self)
+        start, stop = whole("start", start, 0), whole("stop", stop, 0)
+        if not start <= stop <= n:
+            raise IndexError(f"rows {start}..{stop} do not lie within 0..{n}")
+        part = DataSource(
+            self._source.slice(start, stop), f"{self._name}, rows {start}..{stop}", header=self._header
+        )
+        part._path = self._path
+        part._reopen, part._slices = self._reopen, (*self._slices, (start, stop))
+        return part
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Copy all rows into an array, for ``numpy.asarray``."""
+        if self.sparse:
+            raise TypeError(
+                f"the source ({self._name}) is sparse, and would not be as an array: use "
+                "scipy.sparse.vstack(source.blocks())"
+            )
+        if copy is False:
+            raise ValueError(
+                f"copy must not be False: the rows of a source ({self._name}) have to be copied into an array"
+            )
+        wanted = self.dtype if dtype is None else np.dtype(dtype)
+        n, d = self.shape
+        if n is None:
+            parts = [np.empty((0, d), dtype=wanted), *self.blocks()]
+            return np.concatenate(parts, dtype=wanted, casting="unsafe")
+        rows, end = np.empty((n, d), dtype=wanted), 0
+        for block in self.blocks():
+            start, end = end, end + len(block)
+            if end <= n:
+                rows[start:end] = block
+        if end != n:
+            raise ValueError(f"the source ({self._name}) has {n} rows, and gave {end}")
+        return rows
+
+    def __copy__(self) -> DataSource:
+        """Return a source of the same rows."""
+        made = object.__new__(type(self))
+        made.__dict__.update(vars(self))
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path and the options, not the rows."""
+        rows = self._source
+        if self._reopen is None:
+            raise TypeError(
+                f"the source ({self._name}) was not opened by the path of a file, and cannot be pickled or "
+                "copied: pass a path, or what it was made from"
+            )
+        shape = (rows.shape, rows.dtype)
+        return self._reopen, (str(self._path), self._slices, shape, self._name)
+
+    def close(self) -> None:
+        """Close the source. Arrays made from it stay valid."""
+        self._open = self._make = None
+
+    def __enter__(self) -> DataSource:
+        """Return the source."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the source."""
+        self.close()

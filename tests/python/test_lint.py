@@ -1,0 +1,66 @@
+"""The scripts that `make lint` runs find what they are for."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+
+def script(name):
+    """The module of a file in `tests`."""
+    spec = importlib.util.spec_from_file_location(f"shoal_lint_{name}", TESTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# Put together here, so that the script does not find them in this file.
+PHRASE = "gone" + " on with"
+RUST = f'''// It is gone
+// on with, and `{PHRASE}` is code.
+fn f<'a>(c: char) -> &'a str {{
+    if c == '"' {{ "a {PHRASE} b" }} else {{ r#"{PHRASE}"# }}
+}}
+let {PHRASE.replace(" ", "_")} = 1;
+/* {PHRASE} */
+'''
+PYTHON = f'''"""It is
+{PHRASE}."""
+x = "a " f"gone {{x}} on with" + ("gone on "
+     "with")  # {PHRASE}
+'''
+MARKDOWN = f"""Text `{PHRASE}` {PHRASE}.
+
+```
+{PHRASE}
+```
+
+gone
+on with
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "suffix", "lines"),
+    [(RUST, ".rs", [1, 4, 4, 7]), (PYTHON, ".py", [2, 3, 4]), (MARKDOWN, ".md", [1, 7])],
+    ids=["rust", "python", "markdown"],
+)
+def test_phrases_are_found_in_prose_only(source, suffix, lines):
+    assert [line for line, _, _ in script("prose").offences(source, suffix)] == lines
+
+
+def test_dependencies_are_checked():
+    dependencies = script("dependencies")
+    good = {
+        "name": "good",
+        "version": "1.0.0",
+        "source": dependencies.REGISTRY,
+        "license": "(MIT OR LGPL-2.1-or-later) AND Apache-2.0 WITH LLVM-exception",
+        "rust_version": "1.89.0",
+    }
+    licenses = {"MIT", "Apache-2.0 WITH LLVM-exception"}
+    bad = [good | change for change in ({"license": "GPL-3.0"}, {"source": "git"}, {"rust_version": "1.90"})]
+    assert dependencies.problems([good, good | {"source": None, "license": None}], licenses, "1.89") == []
+    assert len(dependencies.problems(bad, licenses, "1.89")) == 3

@@ -1,0 +1,46 @@
+"""The parameters of an estimator and those of its method in the compiled half agree."""
+
+import inspect
+
+import pytest
+import shoal
+from shoal import _core
+
+ESTIMATORS = (
+    shoal.KMeans,
+    shoal.MiniBatchKMeans,
+    shoal.NestedMiniBatchKMeans,
+    shoal.BackwardEulerKMeans,
+    shoal.VarianceReducedKMeans,
+    shoal.TruncatedGaussianMixture,
+    shoal.LaplacianKModes,
+)
+#: Parameters that only the estimator has, because Python alone works with them.
+ONLY_HERE = {
+    shoal.KMeans: {"copy_x"},
+    shoal.TruncatedGaussianMixture: {"chain_length", "means_init"},
+    shoal.LaplacianKModes: {"affinity"},
+}
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_names_agree(estimator):
+    ours = set(inspect.signature(estimator).parameters) - {"verbose", "callbacks"}
+    theirs = set(_core.parameters(estimator._method))
+    assert ours - ONLY_HERE.get(estimator, set()) == theirs - set(estimator._hidden)
+    assert set(estimator._hidden) <= theirs
+    assert set(estimator._auto) <= theirs & ours
+
+
+def test_an_unknown_parameter_is_an_error():
+    source = shoal.KMeans(1)._rows([[0.0]], reset=True)
+    with pytest.raises(ValueError, match="tolerence.*tol"):
+        _core.start("kmeans", source, {"n_clusters": 1, "tolerence": 0.1})
+
+
+def test_an_unknown_method_is_an_error():
+    source = shoal.KMeans(1)._rows([[0.0]], reset=True)
+    with pytest.raises(ValueError, match="'magic'"):
+        _core.start("magic", source, {})
+    with pytest.raises(ValueError, match="'magic'"):
+        _core.parameters("magic")
