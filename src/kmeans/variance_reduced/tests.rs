@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::moving::Moving;
 use super::*;
 use crate::data::{AnySource, Block, Csr, DataSource, Dense, Source};
+use crate::error::Error;
 use crate::fit::StopReason;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
