@@ -62,7 +62,7 @@ fn check_mean<T: Float>(j: usize, weight: f64, mut sums: impl Iterator<Item = f6
         return Ok(());
     }
     Err(Error::Source(format!(
-        "the mean of cluster {j} leaves the range of {}: scale X or the weights",
+        "the mean of cluster {j} leaves the range of {}: scale X or the `weights`",
         T::NAME
     )))
 }
