@@ -271,7 +271,10 @@ def test_distances_are_counted(rows):
             lambda X: shoal.afkmc2(X, 3, sample_weight=np.zeros(50)),
             "sample_weight must be above 0 for at least one row, got 0 for every row",
         ),
-        (lambda X: shoal.afkmc2(X, 3, sample_weight=np.full(50, 1e308)), "sample_weight must .* got weights that are too large"),
+        (
+            lambda X: shoal.afkmc2(X, 3, sample_weight=np.full(50, 1e308)),
+            "sample_weight must .* got weights that are too large",
+        ),
         (
             lambda X: shoal.kmeans_parallel(X, 3, sample_weight=np.full(50, 1e308)),
             "sample_weight must .* got weights that are too large",

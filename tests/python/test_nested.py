@@ -341,5 +341,7 @@ class TestPartialFit:
         with pytest.raises(ValueError, match="squared distances overflow near row 2"):
             model.partial_fit(large)
         assert pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_)) == before
-        with pytest.raises(ValueError, match="buffer_memory must be at least .* bytes, to have room for more rows"):
+        with pytest.raises(
+            ValueError, match="buffer_memory must be at least .* bytes, to have room for more rows"
+        ):
             NestedMiniBatchKMeans(8, buffer_memory=10).partial_fit(X)
