@@ -123,7 +123,7 @@ def test_a_factor_of_all_weights_and_a_weight_as_many_rows(rows, weights):
             lambda w: lightweight_coreset(rows, 99, sample_weight=w, random_state=3),
             lambda w: StreamingCoreset(99, random_state=3).partial_fit(rows, sample_weight=w),
         ):
-            with pytest.raises(ValueError, match="sample_weight must .* got weights that are too small"):
+            with pytest.raises(ValueError, match=r"sample_weight must .* got weights that are too small"):
                 use(weights * factor)
     repeated = np.repeat(rows, weights.astype(int), axis=0)
     q = coreset_reference.odds(rows, weights)

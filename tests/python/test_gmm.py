@@ -371,7 +371,7 @@ def test_sparse_rows_are_rows(kind, size):
     np.testing.assert_allclose(b.score_samples(sp.csr_array(dense)), a.score_samples(dense), rtol=1e-9)
     if size:
         assert isinstance(b.coreset_.points, sp.csr_array)
-    with pytest.raises(ValueError, match="covariance_type must be .* for sparse rows, got .diag"):
+    with pytest.raises(ValueError, match=r"covariance_type must be .* for sparse rows, got .diag"):
         TruncatedGaussianMixture(12, covariance_type="diag").fit(sp.csr_array(dense))
 
 
@@ -877,7 +877,7 @@ def test_breaking_off_leaves_a_usable_estimator():
         ({"start": "near"}, "start must be"),
         ({"coreset_size": 0}, "coreset_size must be None, a share of the rows or an integer of at least 1"),
         ({"coreset_size": 1.5}, "coreset_size must be a share above 0 and at most 1, got 1.5"),
-        ({"coreset_size": 7}, "n_components must be at most the number of rows of the coreset, 7, got 8"),
+        ({"coreset_size": 7}, "n_components=8 must be at most the number of rows of the coreset, 7"),
         ({"coreset_size": 0.1}, "n_components must be at most the number of rows of the coreset, 5, got 8"),
         ({"covariance_type": "full"}, "covariance_type must be one of tied_spherical, spherical, diag"),
         ({"init": "kmeans"}, "init must be one of"),

@@ -342,6 +342,6 @@ class TestPartialFit:
             model.partial_fit(large)
         assert pickle.dumps((model.cluster_centers_, model.counts_, model.n_iter_)) == before
         with pytest.raises(
-            ValueError, match="buffer_memory must be at least .* bytes, to have room for more rows"
+            ValueError, match=r"buffer_memory must be at least .* bytes, to have room for more rows"
         ):
             NestedMiniBatchKMeans(8, buffer_memory=10).partial_fit(X)
