@@ -80,7 +80,7 @@ fn check_same_rows<S: Source + ?Sized>(
     let print = fingerprint_of(rows)?;
     if count(&about, "fingerprint").map_err(damaged)? != print {
         return Err(Error::Source(
-            "the checkpoint is of other rows: their values, or weights, differ from those of X".into(),
+            "the checkpoint is of other rows: their values, or `weights`, differ from those of X".into(),
         ));
     }
     let reason = stop_reason_of(about.get("stop_reason")).map_err(damaged)?;

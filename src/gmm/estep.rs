@@ -198,7 +198,7 @@ impl<T: Compute> EStep<'_, T> {
         }
         if !(total.least.is_finite() && total.sums.energies().iter().all(|energy| energy.is_finite())) {
             return Err(Error::Source(
-                "squared distances times weights overflow: scale X, or the weights".into(),
+                "squared distances times weights overflow: scale X, or the `weights`".into(),
             ));
         }
         Ok(total)

@@ -45,13 +45,15 @@ fn told(problem: &InvalidParam) -> String {
     }
 }
 
-/// A message with Python's name of the parameter that it begins with, if there is one.
+/// A message with Python's names of parameters: the first word, and words in backticks.
 fn renamed(text: &str) -> String {
+    let text =
+        NAMES.iter().fold(text.to_owned(), |text, (rust, python)| text.replace(&format!("`{rust}`"), python));
     match text.split_once(' ') {
         Some((name, rest)) if ["has ", "holds ", "must "].iter().any(|verb| rest.starts_with(verb)) => {
             format!("{} {rest}", in_python(name))
         }
-        _ => text.to_owned(),
+        _ => text,
     }
 }
 

@@ -880,7 +880,7 @@ def test_leaving_the_loop_keeps_a_usable_estimator():
         ),
         ({"coreset_size": 1.5}, "coreset_size must be a fraction above 0 and at most 1, got 1.5"),
         ({"coreset_size": 7}, "n_components=8 must be at most the number of rows of the coreset, 7"),
-        ({"coreset_size": 0.1}, "n_components=8 must be at most the number of rows of the coreset, 5"),
+        ({"coreset_size": 0.1}, "n_components must be at most the number of rows of the coreset, 5, got 8"),
         ({"covariance_type": "full"}, "covariance_type must be one of tied_spherical, spherical, diag"),
         ({"init": "kmeans"}, "init must be one of"),
         ({"chain_length": 0}, "chain_length must be an integer of at least 1"),
@@ -900,7 +900,7 @@ def test_invalid_parameters(params, problem):
 
 def test_invalid_rows_and_weights():
     X = blobs(50, 2, 0)
-    with pytest.raises(ValueError, match="zero for every row"):
+    with pytest.raises(ValueError, match="above 0 for at least one row, got 0 for every row"):
         TruncatedGaussianMixture(3).fit(X, sample_weight=np.zeros(50))
     with pytest.raises(ValueError, match=r"scale the weights|overflow"):
         TruncatedGaussianMixture(3, init=X[:3]).fit(X, sample_weight=np.full(50, 1e308))

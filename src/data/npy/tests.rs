@@ -186,6 +186,6 @@ fn the_writer_refuses_what_does_not_fit() {
     assert!(Writer::create(&path, Dtype::F32, 0).is_err());
     assert_eq!(
         Writer::create_1d(&path, Dtype::Bf16).unwrap_err().to_string(),
-        "dtype bfloat16 cannot be written to .npy files, use float32"
+        "dtype must be a type of the .npy format, got bfloat16: use float32"
     );
 }
