@@ -282,7 +282,7 @@ mod tests {
             |source: &dyn DataSource<f32>| source.for_each_block(1, &mut |_| Ok(ControlFlow::Continue(())));
         assert!(pass(&chunks(1.0)).is_ok());
         let refused = pass(&chunks(0.0)).unwrap_err().to_string();
-        assert_eq!(refused, "weights must be above 0 for at least one row, got 0 for every row");
+        assert_eq!(refused, "weights must be above 0 for at least one row, got zero for every row");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::error::{Error, InvalidParam, Result};
 
 /// The error for weights that are all 0.
 pub(crate) fn no_weight() -> Error {
-    Error::param("weights", "above 0 for at least one row", "0 for every row")
+    Error::param("weights", "above 0 for at least one row", "zero for every row")
 }
 
 /// The error for weights whose sums overflow `f64`.

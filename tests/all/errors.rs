@@ -217,7 +217,7 @@ fn invalid_weights() {
         "weights must be finite and at least 0, got inf at row 2"
     );
     assert_eq!(weighted(vec![-0.5, 1.0, 1.0]), "weights must be finite and at least 0, got -0.5 at row 0");
-    assert_eq!(weighted(vec![0.0; 3]), "weights must be above 0 for at least one row, got 0 for every row");
+    assert_eq!(weighted(vec![0.0; 3]), "weights must be above 0 for at least one row, got zero for every row");
     assert_eq!(weighted(vec![1.0; 2]), "weights has 2 values, X has 3 rows");
 }
 
@@ -355,7 +355,7 @@ fn a_stream_whose_weights_are_all_0() {
         for seeding in [Seeding::Given(vec![0.0, 1.0]), Seeding::Random, Seeding::Auto] {
             let params = KMeans::params(2).seeding(seeding);
             let message = refused(params.fit(&Any(AnySource::F64(source))));
-            assert_eq!(message, "weights must be above 0 for at least one row, got 0 for every row");
+            assert_eq!(message, "weights must be above 0 for at least one row, got zero for every row");
         }
     }
     let some = Weighing(vec![0.0, 1.0, 0.0, 2.0, 3.0]);

@@ -270,7 +270,7 @@ def test_distances_are_counted(rows):
         (lambda X: shoal.afkmc2(X, 51), "n_samples=50 should be >= n_clusters=51"),
         (
             lambda X: shoal.afkmc2(X, 3, sample_weight=np.zeros(50)),
-            "sample_weight must be above 0 for at least one row, got 0 for every row",
+            "sample_weight must be above 0 for at least one row, got zero for every row",
         ),
         (
             lambda X: shoal.afkmc2(X, 3, sample_weight=np.full(50, 1e308)),

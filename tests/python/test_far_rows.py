@@ -169,7 +169,7 @@ def test_a_coreset():
 
 def test_a_mixture_raises_if_float32_cannot_separate_its_means():
     X, labels = blobs(1e30)
-    with pytest.raises(ValueError, match=r"X holds values so far apart .* float32: pass float64"):
+    with pytest.raises(ValueError, match=r"X has outliers so far away .* float32: pass float64"):
         TruncatedGaussianMixture(4, init=seeds(X, labels), random_state=0).fit(X)
     X, labels = blobs(1e6)
     model = TruncatedGaussianMixture(4, init=seeds(X, labels), random_state=0).fit(X)

@@ -900,7 +900,7 @@ def test_invalid_parameters(params, problem):
 
 def test_invalid_rows_and_weights():
     X = blobs(50, 2, 0)
-    with pytest.raises(ValueError, match="above 0 for at least one row, got 0 for every row"):
+    with pytest.raises(ValueError, match="above 0 for at least one row, got zero for every row"):
         TruncatedGaussianMixture(3).fit(X, sample_weight=np.zeros(50))
     with pytest.raises(ValueError, match=r"scale the weights|overflow"):
         TruncatedGaussianMixture(3, init=X[:3]).fit(X, sample_weight=np.full(50, 1e308))

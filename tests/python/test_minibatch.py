@@ -549,7 +549,7 @@ def test_states_that_cannot_be_merged():
             MiniBatchKMeans(4, random_state=0).partial_fit(X),
             MiniBatchKMeans(5, random_state=0).partial_fit(X[:, :2]),
         ],
-        "floating-point types": [MiniBatchKMeans(5, random_state=0).partial_fit(X.astype(np.float32))],
+        "compute type": [MiniBatchKMeans(5, random_state=0).partial_fit(X.astype(np.float32))],
     }
     for text, refused in others.items():
         for other in refused:

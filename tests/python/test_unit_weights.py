@@ -138,7 +138,7 @@ def test_checkpoints_with_and_without_weights_are_interchangeable(tmp_path):
 def test_invalid_weights_are_still_refused():
     for bad, match in [
         (np.ones(5), "sample_weight has 5 values, X has 3000 rows"),
-        (0.0, "above 0 for at least one row, got 0 for every row"),
+        (0.0, "above 0 for at least one row, got zero for every row"),
     ]:
         with pytest.raises(ValueError, match=match):
             KMeans(3).fit(X, sample_weight=bad)

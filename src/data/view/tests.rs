@@ -101,7 +101,7 @@ fn refusals_name_what_is_wrong() {
     let weights = |w: Vec<f64>| Weighted::new(rows(), w).unwrap_err().to_string();
     assert_eq!(weights(vec![1.0; 2]), "weights has 2 values, X has 3 rows");
     assert_eq!(weights(vec![1.0, f64::NAN, -1.0]), "weights must be finite and at least 0, got NaN at row 1");
-    assert_eq!(weights(vec![0.0; 3]), "weights must be above 0 for at least one row, got 0 for every row");
+    assert_eq!(weights(vec![0.0; 3]), "weights must be above 0 for at least one row, got zero for every row");
     assert_eq!(RowRange::new(rows(), 2..4).unwrap_err().to_string(), "rows 2..4 do not lie within 0..3");
     assert!(RowRange::new(rows(), 1..2).unwrap().gather(&[1], &mut Vec::new()).is_err());
     let stream = Chunks::once(1, std::iter::once(Ok(vec![1.0f32, 2.0].into())));
