@@ -17,8 +17,8 @@ use crate::data::Dtype;
 use crate::error::{Error, Result};
 use crate::whole_file::{folder_of, refuse_special, sync_folder, temporary_for};
 
-/// Longest header that is read, in bytes. A model needs a few hundred bytes, plus its column names.
-const LONGEST_HEADER: u64 = 64 << 20;
+/// Longest header that the format allows, in bytes.
+const LONGEST_HEADER: u64 = 100_000_000;
 /// The header key of the texts.
 const TEXTS: &str = "__metadata__";
 
@@ -39,12 +39,33 @@ const DTYPES: [(Dtype, Stored, &str); 13] = [
     (Dtype::F64, Stored::F64, "F64"),
 ];
 
+/// Where an array is in a file.
+#[cfg(feature = "python")]
+#[derive(Debug)]
+pub(crate) struct ArrayLayout {
+    pub(crate) name: String,
+    /// `None` for a type that is not supported.
+    pub(crate) dtype: Option<Dtype>,
+    pub(crate) shape: Vec<usize>,
+    /// Position of the first byte.
+    pub(crate) first: u64,
+}
+
 /// An open file whose header was checked against the file length. The arrays are not read yet.
 #[derive(Debug)]
 pub(super) struct Opened {
     path: PathBuf,
     file: File,
     header: Metadata,
+}
+
+/// Where the arrays of a file are.
+///
+/// # Errors
+/// [`Error::Io`]; [`Error::Format`] for a damaged header.
+#[cfg(feature = "python")]
+pub(crate) fn array_layouts(path: &Path) -> Result<Vec<ArrayLayout>> {
+    Opened::new(path)?.layouts()
 }
 
 impl Opened {
@@ -95,6 +116,24 @@ impl Opened {
     /// The texts of the header.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         self.header.metadata().iter().flatten().map(|(name, text)| (name.as_str(), text.as_str()))
+    }
+
+    /// Where every array is, in file order.
+    #[cfg(feature = "python")]
+    pub(super) fn layouts(&self) -> Result<Vec<ArrayLayout>> {
+        let refuse = |problem: String| Error::format(&self.path, problem);
+        // The arrays are the end of the file.
+        let length = self.file.metadata().map_err(|e| Error::io(&self.path, e))?.len();
+        let Some(begin) = length.checked_sub(self.header.data_len() as u64) else {
+            return Err(refuse("was truncated during reading".into()));
+        };
+        let layout = |name: String| {
+            let info = self.header.info(&name).ok_or_else(|| refuse(format!("lacks the array {name:?}")))?;
+            let dtype = DTYPES.iter().find(|(_, stored, _)| *stored == info.dtype).map(|&(dtype, ..)| dtype);
+            let first = begin + info.data_offsets.0 as u64;
+            Ok(ArrayLayout { name, dtype, shape: info.shape.clone(), first })
+        };
+        self.header.offset_keys().into_iter().map(layout).collect()
     }
 
     pub(super) fn arrays(mut self) -> Result<BTreeMap<String, Array>> {

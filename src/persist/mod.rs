@@ -28,6 +28,8 @@ pub(crate) mod kept;
 pub mod schema;
 
 pub use array::{Array, Number};
+#[cfg(feature = "python")]
+pub(crate) use file::array_layouts;
 pub use schema::{Contents, read, write};
 
 #[cfg(test)]

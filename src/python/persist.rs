@@ -83,3 +83,14 @@ pub(super) fn load_model(py: Python<'_>, path: PathBuf) -> PyResult<Loaded<'_>> 
         }
     })
 }
+
+/// The type (None if it is not supported), shape and first byte of each array of a file, by name.
+#[pyfunction]
+pub(super) fn array_layouts(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+    let found = PyDict::new(py);
+    for layout in enter(py, Some(1), 0.0, |_| persist::array_layouts(&path))? {
+        let dtype = layout.dtype.map(|dtype| dtype.name());
+        found.set_item(layout.name, (dtype, layout.shape, layout.first))?;
+    }
+    Ok(found)
+}

@@ -217,7 +217,10 @@ fn invalid_weights() {
         "weights must be finite and at least 0, got inf at row 2"
     );
     assert_eq!(weighted(vec![-0.5, 1.0, 1.0]), "weights must be finite and at least 0, got -0.5 at row 0");
-    assert_eq!(weighted(vec![0.0; 3]), "weights must be above 0 for at least one row, got zero for every row");
+    assert_eq!(
+        weighted(vec![0.0; 3]),
+        "weights must be above 0 for at least one row, got zero for every row"
+    );
     assert_eq!(weighted(vec![1.0; 2]), "weights has 2 values, X has 3 rows");
 }
 
