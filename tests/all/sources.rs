@@ -118,7 +118,7 @@ fn ragged_rows_are_an_error() {
         assert_eq!(params.fit(&rows).unwrap_err().to_string(), text);
     }
     assert_eq!(fit_error(&Vec::<Vec<f32>>::new()), "X holds no rows");
-    assert!(fit_error(&vec![Vec::<f32>::new()]).contains("at least 1 column"));
+    assert!(fit_error(&vec![Vec::<f32>::new()]).contains("columns must be at least 1"));
 }
 
 fn fit_error<S: Source>(rows: S) -> String {
