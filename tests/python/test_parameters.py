@@ -34,7 +34,7 @@ def test_names_agree(estimator):
 
 def test_an_unknown_parameter_is_an_error():
     source = shoal.KMeans(1)._rows([[0.0]], reset=True)
-    with pytest.raises(ValueError, match="tolerence.*tol"):
+    with pytest.raises(ValueError, match=r"tolerence.*tol"):
         _core.start("kmeans", source, {"n_clusters": 1, "tolerence": 0.1})
 
 
