@@ -237,7 +237,7 @@ def weights(sample_weight: Any, rows: int | None) -> npt.NDArray[np.float64] | N
     if rows is not None and len(values) != rows:
         raise ValueError(f"sample_weight has {len(values)} values, X has {rows} rows")
     if not values.any():
-        raise ValueError("sample_weight must be above 0 for at least one row, got 0 for every row")
+        raise ValueError("sample_weight must be above 0 for at least one row, got zero for every row")
     return values
 
 
