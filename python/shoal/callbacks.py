@@ -126,8 +126,8 @@ class Checkpoint(Callback):
     A checkpoint is one safetensors file. It is written to a temporary file, flushed to disk and renamed, so
     the last complete checkpoint survives if the process is killed. It holds labels, sums, counts, positions
     and the state of all random draws, but neither rows nor bounds. A checkpoint is written at regular
-    intervals, and once more when the fit ends, is left, or fails, also by Ctrl-C. The last one is that of the
-    last complete step.
+    intervals, and once more when the fit ends, is left, or fails, also by Ctrl-C. The last checkpoint holds
+    the state after the last complete step.
 
     Parameters
     ----------

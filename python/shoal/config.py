@@ -23,18 +23,21 @@ def config_context(*, n_threads: int | None = None, memory: Memory | None = None
     memory : str or int, optional
         Memory budget for parameters left at ``"1GB"``: `bounds_memory`, `buffer_memory`,
         `responsibilities_memory` and `memory_limit`. Text such as ``"500MB"``, or a number of bytes. An
-        explicit ``"1GB"`` counts as the default: pass ``10**9`` to keep it. Default: no change.
+        explicit ``"1GB"`` counts as the default and is replaced too. Pass ``10**9`` for a fixed budget of 1
+        GB. Default: no change.
 
     Raises
     ------
     ValueError, TypeError
         If a value is not a valid number of threads or amount of memory.
 
-    Notes ----- ``n_jobs=None`` takes the number of threads that is set here, else the environment variable
+    Notes
+    -----
+    ``n_jobs=None`` takes the number of threads that is set here, else the environment variable
     ``SHOAL_NUM_THREADS``, else the first number in ``OMP_NUM_THREADS``, which joblib sets for its workers,
     else all cores that the process may use. An empty variable counts as not set; any other value that is not
     a number of threads raises a ValueError. The number of threads is limited to 4 per core, or to 16 if that
-    is more; a larger `n_jobs` warns. Threads end once other numbers of threads are used.
+    is more; a larger `n_jobs` warns. Unused threads end when other numbers of threads are used.
 
     The settings apply to the current thread, and to ``asyncio`` tasks that are started in the block. They do
     not apply to Python threads that are started in the block. A fit that advances step by step keeps the

@@ -196,9 +196,11 @@ def lightweight_coreset(
     --------
     StreamingCoreset : For rows that can be read only once.
 
-    Notes ----- Rows are drawn independently with probability ``q = w / (2 W) + w d2 / (2 S)``, where ``d2``
-    is the squared distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A drawn row
-    gets the weight ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
+    Notes
+    -----
+    Rows are drawn independently with probability ``q = w / (2 W) + w d2 / (2 S)``, where ``d2`` is the
+    squared distance to the mean, and ``W`` and ``S`` are the sums of ``w`` and ``w d2``. A drawn row gets the
+    weight ``w / (n_samples q)``, which is at most ``2 W / n_samples``.
 
     References
     ----------

@@ -52,8 +52,8 @@ def open(
 
         Rows of another library that are not loaded: ``h5py.Dataset`` (its file must stay open),
         ``zarr.Array``, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``, and other objects with
-        ``__arrow_c_stream__`` that do not convert to an array (read once if they have no length). A column
-        of vectors in a pyarrow table or polars frame is read in place if it is one chunk.
+        ``__arrow_c_stream__`` that do not convert to an array. Objects without a length can be read only
+        once. A column of vectors in a pyarrow table or polars frame is read in place if it is one chunk.
     shape : tuple of (int, int), optional
         Number of rows and columns of a raw file. The rows begin at its first byte.
     dtype : dtype, optional
@@ -102,10 +102,10 @@ def open(
 
     A block of a file has about 8 MiB. Some formats are read in larger pieces: whole chunks of an HDF5 or zarr
     array, whole compressed batches of an Arrow file. A few bytes of a damaged file can claim a chunk of many
-    gigabytes, so `chunk_limit` is checked before memory is allocated. It limits adjacent chunks of the same
-    rows of an HDF5 or zarr array, one page of a Parquet file, one compressed batch of an Arrow file (all
-    columns together), and all arrays of an ``.npz`` file together. An ``.npz`` file may always unpack to 100
-    times its size.
+    gigabytes, so `chunk_limit` is checked before memory is allocated. It limits the total size of the chunks
+    of an HDF5 or zarr array that hold the same rows, one page of a Parquet file, one compressed batch of an
+    Arrow file (all columns together), and all arrays of an ``.npz`` file together. An ``.npz`` file may
+    always unpack to 100 times its size.
 
     Examples
     --------

@@ -30,8 +30,8 @@ class KMeans(CenterClusterer):
 
     Triangle-inequality bounds skip distance computations without changing any result. Results are
     bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file with the same
-    rows. Rows are read in place and never widened or copied as a whole: small types are converted one tile
-    at a time, and sums are kept in float64.
+    rows. Rows are read in place. Small types are converted one tile at a time, never as a whole, and sums are
+    kept in float64.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ class KMeans(CenterClusterer):
           distances there.
     bounds_memory : str or int, default="1GB"
         Memory budget for distance bounds, in bytes or as text such as ``"500MB"``. With a smaller budget more
-        centers share a bound, down to no bounds at all. A warning says so if `algorithm` names the bounds.
-        Not used by ``"lloyd"``.
+        centers share a bound, down to no bounds at all, with a warning if `algorithm` names bounds. Not used
+        by ``"lloyd"``.
     copy_x : bool, default=True
         Has no effect; present for scikit-learn compatibility. X is never modified.
     n_jobs : int or None, default=None
@@ -161,6 +161,7 @@ class KMeans(CenterClusterer):
     ICML 2015.
 
     S. P. Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28 (1982).
+
     D. Arthur and S. Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007.
 
     Examples

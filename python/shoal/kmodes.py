@@ -41,8 +41,8 @@ class LaplacianKModes(StoredKModes):
 
     The fit minimizes ``E = - sum_p k(x_p, mode of p's cluster) + laplacian_weight * sum_pq w_pq [labels of p
     and q differ]`` with a Gaussian kernel `k` and an affinity `w` between neighbors. By default it starts
-    from spectral clustering of the neighbor graph. The labels end within about 0.01 of the NMI of spectral
-    clustering, above or below, and the fit adds modes and labels for new rows.
+    from spectral clustering of the neighbor graph. The NMI of the labels is within about 0.01 of that of
+    spectral clustering. In addition, the fit finds modes, and labels new rows.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class LaplacianKModes(StoredKModes):
         Each iteration then begins with the responsibilities of the modes alone, as in the paper. If two drawn
         modes coincide, one is replaced by the row that is farthest from all modes. With
         ``mode_update="byproduct"`` each drawn mode is replaced by the row of its cluster where the rows are
-        densest. In a cluster of more than 1,024 rows, that many evenly spaced rows represent all.
+        densest. In a cluster of more than 1,024 rows, the density is estimated from 1,024 evenly spaced rows.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
     Expert parameters
@@ -91,13 +91,13 @@ class LaplacianKModes(StoredKModes):
         Width sigma of the kernel ``exp(-|x - m|**2 / (2 sigma**2))``. ``"auto"``: the root of the mean
         squared distance between neighbors.
     affinity : {"knn", "gaussian", "precomputed"}, default="knn"
-        ``"knn"``: neighbors have weight 1; ``"gaussian"``: the weight is the kernel of their distance. Both
-        are symmetrized by the mean of both directions. ``"precomputed"``: X is the affinity, and the rows are
-        passed as `features`.
+        ``"knn"``: neighbors have weight 1; ``"gaussian"``: the weight is the kernel of their distance. The
+        affinity of two rows is the mean of both directions. ``"precomputed"``: X is the affinity, and the
+        rows are passed as `features`.
     diagonal_shift : "auto" or float, default="auto"
         Value added to the diagonal of the affinity. It slows label changes and does not change the best
-        labels. ``"auto"``: 0 until the monitored energy rises; from then on, per row, as much as prevents it
-        from rising. 0: as in the paper, where labels may alternate forever.
+        labels. ``"auto"``: 0 until the monitored energy rises; then a value per row that prevents further
+        rises. 0: as in the paper, where labels may alternate forever.
     on_collapse : {"restore", "reduce"}, default="restore"
         What to do if a cluster loses its last row. ``"restore"``: return to the clusters of the previous
         iteration, and stop. ``"reduce"``: repeat the iteration with 0.8 times the weight, as often as needed.

@@ -26,10 +26,10 @@ BLIND_STARTS = 3
 class MiniBatchKMeans(StreamClusterer):
     """Mini-batch k-means (Sculley's algorithm), for large data and streams.
 
-    Good centers long before all rows are read. Each step labels a batch with the current centers and adds its
-    rows to the sums of their clusters. Every center then moves to the mean of all rows that it ever received.
-    A step costs the same for any number of rows. ``batch_size=1`` is online stochastic gradient descent
-    (Bottou and Bengio).
+    Finds good centers long before all rows are read. Each step labels a batch with the current centers and
+    adds its rows to the sums of their clusters. Every center then moves to the mean of all rows that it ever
+    received. A step costs the same for any number of rows. ``batch_size=1`` is online stochastic gradient
+    descent (Bottou and Bengio).
 
     Results are bit-identical for any number of threads, and for an array, a memory map or an ``.npy`` file
     with the same rows.
@@ -65,10 +65,10 @@ class MiniBatchKMeans(StreamClusterer):
         Number of rows, above 0, after which earlier rows count half; for streams that drift. None: all rows
         count fully.
     n_init : "auto" or int, default="auto"
-        Number of seedings. The fit begins with the first centers that have the lowest inertia on a random
-        sample of `init_size` rows; there is only one run. ``"auto"``: 3 for ``init="random"`` and for a
-        callable, else 1. An array is used once. :meth:`partial_fit` seeds once, as in scikit-learn; so does a
-        callable for rows that can be read only once.
+        Number of seedings. They are compared on a random sample of `init_size` rows, and the fit begins with
+        the one that has the lowest inertia. ``"auto"``: 3 for ``init="random"`` and for a callable, else 1.
+        An array is used once. :meth:`partial_fit` seeds once, as in scikit-learn; so does a callable for rows
+        that can be read only once.
     init_size : int or None, default=None
         Rows in the random samples from which first centers are chosen and on which they are compared. A value
         below `n_clusters` warns and is replaced by ``3 * n_clusters``. None: 3 batches, or 16 rows per
@@ -96,13 +96,13 @@ class MiniBatchKMeans(StreamClusterer):
         :meth:`partial_fit`: labels of the last batch, or of the last block of a stream. Not available with
         ``compute_labels=False``: call :meth:`predict`. Can be assigned.
     inertia_ : float
-        Weighted sum of squared distances to the centers, for the rows of `labels_` and available whenever
+        Weighted sum of squared distances to the centers, over the rows of `labels_`. Available whenever
         `labels_` is.
     counts_ : ndarray of shape (n_clusters,), float64
         Weight of all rows that each cluster ever received, including 1 for its first center.
     n_iter_ : int
-        Number of passes that the rows drawn by :meth:`fit` make up, rounded up; 0 after :meth:`partial_fit`
-        alone.
+        Number of rows drawn by :meth:`fit`, divided by the number of rows and rounded up; 0 after
+        :meth:`partial_fit` alone.
     n_steps_ : int
         Number of batches so far.
     history_ : structured ndarray of shape (n_batches,)
@@ -143,6 +143,7 @@ class MiniBatchKMeans(StreamClusterer):
     References
     ----------
     D. Sculley, "Web-scale k-means clustering", WWW 2010.
+
     L. Bottou and Y. Bengio, "Convergence properties of the k-means algorithms", NIPS 1995.
 
     Examples

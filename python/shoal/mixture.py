@@ -31,9 +31,9 @@ class TruncatedGaussianMixture(StoredMixture):
     """Gaussian mixture for thousands of components, by truncated variational EM.
 
     Each iteration evaluates only a few components per row, so its cost barely grows with the number of
-    components. A row evaluates the neighbors of the few components that it was near to before: at most
-    ``n_active * n_neighbors`` components. With `coreset_size` the fit uses a few weighted rows in place of
-    all rows, and reads a file only twice.
+    components. Each row evaluates only the neighbors of the nearest components that it has found so far, at
+    most ``n_active * n_neighbors``. With `coreset_size` the fit uses a few weighted rows in place of all
+    rows, and reads a file only twice.
 
     Choose it for densities (``covariance_type="diag"`` or ``"spherical"``), for soft labels
     (:meth:`predict_proba`), and for thousands of clusters.
@@ -51,13 +51,13 @@ class TruncatedGaussianMixture(StoredMixture):
         - ``"spherical"``: a variance and a weight for each component.
         - ``"diag"``: a variance for each component and feature, and weights; not for sparse rows.
 
-        The latter two begin with two iterations of the first.
+        ``"spherical"`` and ``"diag"`` begin with two iterations of ``"tied_spherical"``.
     init : {"auto", "random", "k-means++", "plain-k-means++", "afk-mc2", "k-mc2", "k-means||"}, array-like \
             or callable, default="afk-mc2"
         First means, as for :class:`KMeans`.
     coreset_size : int, float or None, default=None
         Fit to a lightweight coreset (see :func:`lightweight_coreset`) of this many rows, or of this fraction
-        of the rows (above 0, at most 1). If there are no more rows than this, and with None, fit to all rows.
+        of the rows (above 0, at most 1). None, or a size of at least the number of rows: fit to all rows.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
     Expert parameters
@@ -85,8 +85,8 @@ class TruncatedGaussianMixture(StoredMixture):
           iterations. If clusters differ greatly in size, many rows do not find the nearby means before these
           have moved.
     n_initial_e_steps : int, default=0
-        Additional searches before the first means move. One search is always made. The paper tried 2 to 4 of
-        them, for data with few features.
+        Searches before the first means move, in addition to one that is always made. The paper tried 2 to 4
+        additional searches, for data with few features.
     n_init : int, default=1
         Number of starts. The start with the highest bound wins, the earlier one among equals. All starts are
         fitted to the same coreset, if there is one. If `means_init`, or an array or a callable as `init`,
@@ -101,8 +101,8 @@ class TruncatedGaussianMixture(StoredMixture):
           the squared error by a fraction of about ``2 * tol``.
         - ``"per-weight"``: an iteration raises the bound by at most `tol` nats per unit of weight. This rule
           is stricter the more features there are.
-        - ``"relative"``: an iteration changes the bound by at most `tol` times itself, as in the paper. This
-          depends on the unit of X.
+        - ``"relative"``: an iteration changes the bound by at most `tol` times its value, as in the paper.
+          This depends on the unit of X.
     max_iter : int, default=200
         Maximum number of iterations per start, at least 1. A fit that has not converged by then raises a
         :class:`~sklearn.exceptions.ConvergenceWarning`.
@@ -135,8 +135,8 @@ class TruncatedGaussianMixture(StoredMixture):
     n_iter_ : int
         Number of iterations of the best start.
     n_distances_ : int
-        Number of distances that the seeding and the searches of all starts computed, between rows and means
-        and between means.
+        Number of distances that the seeding and the searches of all starts computed: from rows to means, and
+        from means to means.
     coreset_ : Coreset or None
         The weighted rows of the fit; None if the fit used all rows. Not saved to files.
     neighbors_ : ndarray of shape (n_components, n_neighbors), int32

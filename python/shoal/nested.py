@@ -24,8 +24,8 @@ BOUNDS: tuple[str, ...] = get_args(Bounds)
 class NestedMiniBatchKMeans(StreamClusterer):
     """K-means on nested batches that grow until they hold all rows.
 
-    Soon near the optimum, and in the end at a fixed point of Lloyd's algorithm. A batch contains all previous
-    batches. Every row counts once, in the cluster of its current label. The batch doubles once the
+    Comes close to an optimum early, and ends at a fixed point of Lloyd's algorithm. A batch contains all
+    previous batches. Every row counts once, in the cluster of its current label. The batch doubles once the
     statistical error of every center exceeds `rho` times the last move of the center. With all rows in the
     batch, the fit ends when no label changes. Only the rows of the current batch are read.
 

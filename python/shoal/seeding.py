@@ -221,9 +221,11 @@ def kmeans_parallel(
     kmeans_plusplus : For up to some hundred clusters.
     afkmc2 : For many clusters.
 
-    Notes ----- Each candidate gets the weight of the rows that are nearest to it, and greedy k-means++
-    chooses the centers among the candidates. If there are too few candidates, k-means++ over all rows adds
-    the missing centers.
+    Notes
+    -----
+    Each candidate gets the weight of the rows that are nearest to it, and greedy k-means++ chooses the
+    centers among the candidates. If there are too few candidates, k-means++ over all rows adds the missing
+    centers.
 
     References
     ----------

@@ -77,8 +77,9 @@ class StreamingCoreset(BaseEstimator):
 
     References
     ----------
-    J. L. Bentley and J. B. Saxe, "Decomposable searching problems", Journal of Algorithms 1 (1980). S.
-    Har-Peled and S. Mazumdar, "On coresets for k-means and k-median clustering", STOC 2004.
+    J. L. Bentley and J. B. Saxe, "Decomposable searching problems", Journal of Algorithms 1 (1980).
+
+    S. Har-Peled and S. Mazumdar, "On coresets for k-means and k-median clustering", STOC 2004.
 
     Examples
     --------

@@ -115,13 +115,15 @@ class VarianceReducedKMeans(CenterClusterer):
     KMeans : Exact k-means, the better choice when time counts.
     BackwardEulerKMeans : For a lower inertia with few clusters.
 
-    Notes ----- **When to use it.** Choose it for 256 clusters or more, when time does not matter. From the
-    same random rows (five sets of 10,000 or 20,000 rows, 6 starts each) its mean inertia was below that of
-    converged exact k-means on all five sets with 256 clusters (by 0.1% to 1.0%) and with 1,024 (by 0.05% to
-    0.3%). With 50 and 100 clusters it was below on four of five (from 1.0% below to 0.6% above), with 20 on
-    three of five (from 0.2% below to 0.4% above). A fit took 1.3 to 2.9 times the processor time of
-    :class:`~shoal.KMeans`. Doubling epochs take less time: 1.1 to 2.5 times. They ended below exact k-means
-    on all five sets with 256 clusters, on four with 100, on three with 50 and 1,024, and on two with 20
+    Notes
+    -----
+    **When to use it.** Choose it for 256 clusters or more, when time does not matter. From the same random
+    rows (five sets of 10,000 or 20,000 rows, 6 starts each) its mean inertia was below that of converged
+    exact k-means on all five sets with 256 clusters (by 0.1% to 1.0%) and with 1,024 (by 0.05% to 0.3%). With
+    50 and 100 clusters it was below on four of five (from 1.0% below to 0.6% above), with 20 on three of five
+    (from 0.2% below to 0.4% above). A fit took 1.3 to 2.9 times the processor time of :class:`~shoal.KMeans`.
+    Doubling epochs take less time: 1.1 to 2.5 times. They ended below exact k-means on all five sets with 256
+    clusters, on four with 100, on three with 50 and 1,024, and on two with 20
     (``benches/python/defaults.py``).
 
     Choose :class:`~shoal.KMeans` when time counts. An epoch is worth many sweeps (13 epochs 115 sweeps on

@@ -128,10 +128,12 @@ def shuffle(
     --------
     write : Write the rows in their order.
 
-    Notes ----- Rows that do not fit into memory are read once, and then written and read twice. They are
-    distributed at random to buckets in a folder next to `out`, and then put in order bucket by bucket. The
-    folder takes as much space as the rows plus 8 bytes per row, and is emptied while the file is written. If
-    the process is killed, the leftovers are removed as for :func:`shoal.write`.
+    Notes
+    -----
+    Rows that do not fit into memory are read once, and then written and read twice. They are distributed at
+    random to buckets in a folder next to `out`, and then put in order bucket by bucket. The folder takes as
+    much space as the rows plus 8 bytes per row, and is emptied while the file is written. If the process is
+    killed, the leftovers are removed as for :func:`shoal.write`.
 
     References
     ----------

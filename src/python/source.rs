@@ -72,8 +72,8 @@ impl Source {
         Ok(Self(Rows::File(py.detach(|| raw::open(path, dtype, rows, cols, offset))?)))
     }
 
-    /// Rows of `cols` values from Python. `make` returns the blocks of one pass, as a `shoal._ahead.Ahead` of
-    /// arrays of `dtype`. With `once` there is only one pass.
+    /// Rows of `cols` values from Python. `make` returns the blocks of one pass, as a
+    /// `shoal._rows.prefetch.Prefetch` of arrays of `dtype`. With `once` there is only one pass.
     #[staticmethod]
     fn from_stream(
         make: Py<PyAny>,

@@ -18,8 +18,8 @@ const WAIT: f64 = 0.05;
 
 /// A stream of rows. The blocks are made in Python; the interpreter is entered only to take over a block.
 pub(super) struct Stream {
-    /// Returns the blocks of one pass: a `shoal._ahead.Ahead` of the checked blocks of
-    /// `shoal._blocks.Passes`. Raises for a second pass over a stream that can be read once.
+    /// Returns the blocks of one pass: a `shoal._rows.prefetch.Prefetch` of the checked blocks
+    /// of `shoal._rows.streams.Passes`. Raises for a second pass over a stream that can be read once.
     make: Py<PyAny>,
     once: bool,
     dtype: Dtype,
