@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     Shape(String),
     /// A value that must be finite is NaN or infinite.
-    #[error("{what} holds {value} at row {row}, column {column}: NaN and infinity are refused")]
+    #[error("{what} must be finite, got {value} at row {row}, column {column}")]
     NotFinite {
         /// What held the value, for example `X` or `seeding`.
         what: &'static str,

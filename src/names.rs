@@ -110,7 +110,7 @@ mod tests {
             ("n-init", Some("n_init")),
             ("MAX_ITER", Some("max_iter")),
             ("bounds_memry", Some("bounds_memory")),
-            ("colour", None),
+            ("color", None),
             ("", None),
         ] {
             assert_eq!(nearest(word, &names), meant, "{word}");

@@ -135,7 +135,7 @@ pub(super) fn start_modes(
         // Negative numbers become large ones, which are refused.
         let starts: Vec<usize> = vector(&starts).into_iter().map(|start| start as usize).collect();
         let columns: Vec<u32> = vector(&columns).into_iter().map(i32::cast_unsigned).collect();
-        Affinity::symmetrised(&starts, &columns, &vector(&weights))
+        Affinity::symmetrized(&starts, &columns, &vector(&weights))
     });
     let affinity = affinity.transpose()?;
     let (rows, cols, k) = (source.0.whole_effort(), source.0.cols() as f64, given.n_clusters());
@@ -147,14 +147,14 @@ pub(super) fn start_modes(
             None => params.start(&input),
         },
     })?;
-    // In rows that are labelled: the inner loop visits some hundred responsibilities per row and cluster.
+    // In rows that are labeled: the inner loop visits some hundred responsibilities per row and cluster.
     let loops = 100.0 * rows / cols;
     let first = 4.0 * rows + graph / (cols * k as f64) + loops;
     let run = Run::new(run, input, k, given.threads()).with_steps(first, rows + loops);
     Py::new(py, PyClassInitializer::from(run).add_subclass(ModesRun))
 }
 
-/// Responsibilities of rows that were not in a fit, whose rows are `known`. Its own are those that were kept, and their clusters; a neighbour weighs
+/// Responsibilities of rows that were not in a fit, whose rows are `known`. Its own are those that were kept, and their clusters; a neighbor weighs
 /// `pull`, or as much as the kernel says.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "as Python passes them")]

@@ -64,7 +64,7 @@ impl Shown for TruncatedGaussianMixture {
         let (details, model) = (PyDict::new(py), run.model());
         details.set_item("variances", array1(py, model.variances().to_vec()))?;
         details.set_item("weights", array1(py, model.weights().to_vec()))?;
-        let (size, ids) = model.neighbours();
+        let (size, ids) = model.neighbors();
         details.set_item("neighbors", array2(py, signed(ids.to_vec()), size)?)?;
         details.set_item("lower_bounds", array1(py, run.lower_bounds().to_vec()))?;
         details.set_item("floored", run.is_floored())?;

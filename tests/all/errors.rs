@@ -171,14 +171,14 @@ fn the_first_non_finite_value_is_named() {
     for (n, row) in [(10, 7), (9000, 8123)] {
         let mut values: Vec<f64> = (0..n * 3).map(|i| (i % 17) as f64).collect();
         values[row * 3 + 1] = f64::NAN;
-        let message = format!("X holds NaN at row {row}, column 1: NaN and infinity are refused");
+        let message = format!("X must be finite, got NaN at row {row}, column 1");
         bad_value(&Dense::new(&values, 3).unwrap(), 3, &message);
         let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
         bad_value(&Dense::new(&narrow, 3).unwrap(), 3, &message);
         bad_value::<f32>(&file(&folder, "nan.npy", &narrow, 3), 3, &message);
         bad_value(&Chunks::replay(3, || narrow.chunks(3 * 100).map(|c| Ok(c.to_vec().into()))), 3, &message);
         values[row * 3 + 1] = f64::NEG_INFINITY;
-        let message = format!("X holds -inf at row {row}, column 1: NaN and infinity are refused");
+        let message = format!("X must be finite, got -inf at row {row}, column 1");
         bad_value(&Dense::new(&values, 3).unwrap(), 3, &message);
     }
 }
@@ -196,15 +196,9 @@ fn given_centers_of_a_wrong_shape_or_value() {
     assert_eq!(given(vec![0.0; 3]), "seeding must give 2 centers of 2 values, got 3 values");
     assert_eq!(given(vec![]), "seeding must give 2 centers of 2 values, got 0 values");
     assert_eq!(given(vec![0.0; 6]), "seeding must give 2 centers of 2 values, got 6 values");
-    assert_eq!(
-        given(vec![0.0, 1.0, f64::NAN, 2.0]),
-        "seeding holds NaN at row 1, column 0: NaN and infinity are refused"
-    );
+    assert_eq!(given(vec![0.0, 1.0, f64::NAN, 2.0]), "seeding must be finite, got NaN at row 1, column 0");
     // Finite in f64, but not in the type of the rows.
-    assert_eq!(
-        given(vec![0.0, 1e300, 1.0, 2.0]),
-        "seeding holds inf at row 0, column 1: NaN and infinity are refused"
-    );
+    assert_eq!(given(vec![0.0, 1e300, 1.0, 2.0]), "seeding must be finite, got inf at row 0, column 1");
 }
 
 #[test]
@@ -627,7 +621,7 @@ fn rows_of_another_length_in_predict() {
 fn invalid_rows_in_predict() {
     let model = KMeans::params(2).fit(&ROWS).unwrap();
     let bad = [[0.0f32, 1.0], [f32::NAN, 0.0]];
-    let message = "X holds NaN at row 1, column 0: NaN and infinity are refused";
+    let message = "X must be finite, got NaN at row 1, column 0";
     assert_eq!(model.predict(&bad).unwrap_err().to_string(), message);
     assert_eq!(model.inertia_of(&bad).unwrap_err().to_string(), message);
     let none = Dense::<f32>::new(&[], 2).unwrap();
@@ -679,7 +673,7 @@ fn check_finite_reads_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let mapped = file(&folder, "inf.npy", &[0.0, 1.0, 2.0, f32::INFINITY], 2);
     let error = data::check_finite::<f32>(&mapped, &Executor::new(None).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "X holds inf at row 1, column 1: NaN and infinity are refused");
+    assert_eq!(error.to_string(), "X must be finite, got inf at row 1, column 1");
 }
 
 // ---------------------------------------------------------------- interrupts

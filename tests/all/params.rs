@@ -57,7 +57,7 @@ macro_rules! check {
             assert!(accepted < values().len(), "{name} does not take everything");
         }
         let mut params = params;
-        for unknown in ["", "colour", "n_clusterss_", $misspelt] {
+        for unknown in ["", "color", "n_clusterss_", $misspelt] {
             let refused = params.set(unknown, 1.into()).unwrap_err().to_string();
             assert!(names.iter().all(|name| refused.contains(&format!("{name:?}"))), "{refused}");
             assert!(refused.contains(&format!("got {unknown:?}")), "{refused}");

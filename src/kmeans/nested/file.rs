@@ -149,8 +149,8 @@ impl<T: Compute> Nested<T> {
                 return Err("its \"votes\" are fewer than its \"gone\"".into());
             }
         }
-        let unlabelled = state.labels.are_missing();
-        state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabelled;
+        let unlabeled = state.labels.are_missing();
+        state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabeled;
         (state.exact, state.current) = (flag(&numbers, "exact")?, flag(&numbers, "current")?);
         state.energy = number(&numbers, "energy")?;
         let known_as: Bounds = text(&numbers, "bounds")?.parse().map_err(|_| "its \"bounds\" are unknown")?;

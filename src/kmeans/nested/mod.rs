@@ -47,7 +47,7 @@ const PATIENCE: u64 = 30;
 /// `Step::objective` is the inertia of the batch: of the step's labels about the centers that it started
 /// from.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "a state, not a choice of behaviours")]
+#[expect(clippy::struct_excessive_bools, reason = "a state, not a choice of behaviors")]
 pub struct Nested<T> {
     params: NestedParams,
     dim: usize,
