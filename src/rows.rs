@@ -3,7 +3,8 @@
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// Borrowed sparse rows: the stored values of each row and their columns, which ascend strictly. All other values are 0.
+/// Borrowed sparse rows: per row, the stored values and their columns in strictly ascending order. All other
+/// values are 0.
 ///
 /// ```
 /// use shoal::SparseRef;
@@ -13,7 +14,7 @@ use crate::matrix::MatRef;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SparseRef<'a, T> {
-    /// The position of the first stored value of each row, and the end of the last row.
+    /// The position of the first stored value per row, and the end of the last row.
     starts: &'a [usize],
     columns: &'a [i32],
     values: &'a [T],

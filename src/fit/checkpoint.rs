@@ -103,8 +103,9 @@ impl<M: Method> Run<M> {
         Ok(())
     }
 
-    /// Everything that the next step depends on, except the rows: with the same rows and parameters the run can be resumed, here or
-    /// elsewhere. `rows` are those of the run; some of them are read once for a fingerprint, by which other rows are refused later.
+    /// Returns the state of the run, without the rows. With the same rows and parameters the run can be resumed, also on
+    /// another machine. `rows` must be the rows of the run. Some of them are read once for a fingerprint, so that resuming
+    /// with other rows is an error.
     ///
     /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
     ///

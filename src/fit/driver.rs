@@ -33,7 +33,7 @@ impl<F: FnMut(&Step) -> ControlFlow<()> + Send> Observer for F {
     }
 }
 
-/// A solver on its way: its history, its clock, what stops it. It does not hold the data, so that it can be kept anywhere.
+/// A running solver with its history, clock and stop rules. It does not hold the data, so it can be stored anywhere.
 pub struct Driver<S> {
     solver: S,
     rules: StopRules,

@@ -91,7 +91,7 @@ impl<S> Restarts<S> {
         RestartsState { started, current: self.current.as_ref(), best, steps, ended, iteration, rows_seen }
     }
 
-    /// The winner so far, or the start that is on its way, or the plan.
+    /// The best finished start, else the running start, else the plan.
     pub fn best(&self) -> &S {
         match (&self.best, &self.current) {
             (Some((_, best)), _) => best,
@@ -100,7 +100,7 @@ impl<S> Restarts<S> {
         }
     }
 
-    /// The start that is on its way while an earlier one leads.
+    /// The running start, if an earlier start has finished.
     pub fn challenger(&self) -> Option<&S> {
         self.best.as_ref().and(self.current.as_ref())
     }

@@ -56,7 +56,7 @@ fn columns<S: Source + ?Sized>(rows: &S) -> usize {
 /// [`Error::Source`] for too little access, [`Error::Empty`] for no rows, those of the source.
 pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Option<u64>, usize)> {
     fn of<T: Element>(data: &dyn DataSource<T>, needs: Access) -> Result<(Option<u64>, usize)> {
-        // Before a row is read: a stream that can be read once is still whole when it is refused.
+        // Check before reading a row: an error leaves a single-pass stream untouched.
         require(needs, data.access())?;
         let n = match data.access() {
             Access::Once => data.rows(),

@@ -164,7 +164,7 @@ pub(super) struct EStep<'a, T: Compute> {
 }
 
 impl<T: Compute> EStep<'_, T> {
-    /// Makes the pass. `near` holds the components of each row, nearest first, or [`NO_COMPONENT`]. After an error,
+    /// Makes the pass. `near` holds the components per row, nearest first, or [`NO_COMPONENT`]. After an error,
     /// some rows keep their old components.
     pub(super) fn sweep(&self, near: &mut [u32], data: &dyn DataSource<T>, cx: &Executor) -> Result<Swept> {
         let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());

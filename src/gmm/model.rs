@@ -142,13 +142,13 @@ impl GaussianMixture {
         &self.variances
     }
 
-    /// The size of a neighborhood, and the neighbors of each component, itself first.
+    /// The size of a neighborhood, and the neighbors per component, itself first.
     #[cfg(feature = "python")]
     pub(crate) fn neighbors(&self) -> (usize, &[u32]) {
         (self.neighbors.size(), self.neighbors.ids())
     }
 
-    /// The weight (prior) of each component. 0 for a component that lost all rows.
+    /// The weight (prior) per component. 0 for a component that lost all rows.
     pub fn weights(&self) -> &[f64] {
         &self.weights
     }

@@ -1,4 +1,4 @@
-//! Finds which clusters are near each other, from the distances that the rows of each cluster computed.
+//! Finds which clusters are near each other, from the distances that their rows computed.
 //!
 //! This is the estimate of Hirschberger et al. (equation 31): the distance of cluster `c'` from `c` is the
 //! mean over the rows of `c` that evaluated `c'`. Rows are sorted by cluster with a counting sort, so the
@@ -62,7 +62,7 @@ impl Neighborhoods {
         &self.ids[c * self.size..][..self.size]
     }
 
-    /// The rank of each cluster in a depth-first order, in which neighbors mostly follow each other.
+    /// The rank per cluster in a depth-first order, in which neighbors mostly follow each other.
     pub(super) fn ranks(&self) -> Vec<u32> {
         let k = self.ids.len() / self.size;
         let (mut ranks, mut next, mut stack) = (vec![u32::MAX; k], 0, Vec::new());

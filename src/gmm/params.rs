@@ -286,7 +286,7 @@ run_methods! {
     solve;
 }
 
-/// A fit of a mixture on its way. It does not hold the data.
+/// A fit of a mixture that advances step by step. It does not hold the data.
 ///
 /// See [`MixtureParams::start`] for an example.
 pub type MixtureRun = Run<TruncatedGaussianMixture>;

@@ -31,7 +31,7 @@ const WARM_UP: u64 = 2;
 /// measured again.
 const CANCELED: f64 = 1024.0;
 
-/// One start of truncated EM: the mixture, and the components of each row.
+/// One start of truncated EM: the mixture, and the components per row.
 ///
 /// `Step::objective` is the lower bound of the mean log-likelihood per weight, for the parameters before the
 /// step.
@@ -43,9 +43,9 @@ pub(super) struct Truncated<T> {
     /// `None` before the first components are chosen.
     pub(super) mixture: Option<Mixture<T>>,
     pub(super) neighbors: Neighborhoods,
-    /// The components of each row, nearest first.
+    /// The components per row, nearest first.
     pub(super) near: Vec<u32>,
-    /// The weight of the rows of each component.
+    /// The total weight of the rows per component.
     pub(super) counts: Vec<f64>,
     /// The bound per weight, at the search of each iteration.
     pub(super) bounds: Vec<f64>,

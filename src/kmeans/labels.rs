@@ -390,7 +390,7 @@ impl Labels {
     }
 }
 
-/// One pass: the labels of all rows, the weight of each cluster, and the inertia.
+/// One pass: the labels of all rows, the weight per cluster, and the inertia.
 pub(super) fn all_labels<T: Compute>(
     centers: MatRef<'_, T>,
     data: &dyn DataSource<T>,

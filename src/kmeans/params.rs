@@ -180,7 +180,7 @@ run_methods! {
     solve;
 }
 
-/// A k-means fit on its way. It does not hold the data.
+/// A k-means fit that advances step by step. It does not hold the data.
 ///
 /// See [`KMeansParams::start`] for an example.
 pub type KMeansRun = Run<KMeans>;

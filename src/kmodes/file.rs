@@ -10,7 +10,7 @@ use crate::fit::Element;
 use crate::persist::kept::{count, figure, flag, keep, list, number, rows as kept_values, stored_rows, text};
 use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 
-/// Name of the array with the responsibility of each cluster that is not stored.
+/// Name of the array with the per-row responsibility of the clusters that are not stored.
 const RESTS: &str = "responsibilities_rest";
 
 impl<T: Element> KModesSolver<T> {

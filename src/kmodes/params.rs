@@ -171,8 +171,9 @@ setters! {
         rng_seed: u64,
         /// How neighbors are found (default [`GraphMethod::Auto`]).
         graph_method: GraphMethod,
-        /// Upper limit for the bytes of the responsibilities (default 1 GB). If all of them take more, the largest of each row are kept, as many
-        /// as fit but at least two, and the other clusters share the rest. `None`: all are kept.
+        /// Upper limit for the bytes of the responsibilities (default 1 GB). If all of them
+        /// take more, only the largest ones per row are kept: as many as fit, at least two. The other clusters
+        /// share the rest equally. `None`: all are kept.
         responsibilities_memory: Option<u64>,
         /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
         threads: Option<usize>,

@@ -132,7 +132,7 @@ pub(super) fn start_modes(
     let input = Input::new(&source.0, None)?;
     let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
     let affinity = affinity.map(|(starts, columns, weights)| {
-        // Negative numbers become large ones, which are refused.
+        // Negative numbers become large ones, which the check below reports.
         let starts: Vec<usize> = vector(&starts).into_iter().map(|start| start as usize).collect();
         let columns: Vec<u32> = vector(&columns).into_iter().map(i32::cast_unsigned).collect();
         Affinity::symmetrized(&starts, &columns, &vector(&weights))

@@ -121,7 +121,7 @@ impl Mixture {
         let means = Centers::new(means, cols)?;
         let wide = matches!(means, Centers::F64(_));
         let values = with_centers!(&means, values => Values::of(values));
-        // Negative ones become large ones, which are refused.
+        // Negative numbers become large ones, which the check below reports.
         let neighbors = neighbors
             .map(|ids| (ids.as_array().iter().map(|&j| j.cast_unsigned()).collect(), ids.shape()[1]));
         let parameters = (vector(&variances), vector(&weights));

@@ -153,7 +153,7 @@ pub(super) fn reason_of(name: &str) -> PyResult<StopReason> {
     }
 }
 
-/// A fit on its way, with the rows that it is over, or without for batches that come one by one.
+/// A running fit with its rows, or without rows if batches are passed one by one.
 #[pyclass(frozen, subclass, module = "shoal._core")]
 pub(super) struct Run {
     input: Option<Input>,
@@ -348,12 +348,12 @@ impl Run {
         either!(self.locked()?.snapshot(), shown => array2(py, shown.centers.to_vec(), shown.dim))
     }
 
-    /// Weight of each cluster.
+    /// Weight per cluster.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         either!(self.locked()?.snapshot(), shown => Ok(array1(py, shown.weights.to_vec())))
     }
 
-    /// Label of each row, after `finish`.
+    /// Label per row, after `finish`.
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         either!(self.locked()?.snapshot(), shown => Ok(array1(py, signed(shown.labels.to_vec()))))
     }

@@ -1,4 +1,5 @@
-//! Parameters that are set by name: every name is one of a setter, and unknown ones are refused with a suggestion.
+//! Tests that parameters can be set by name: every name has a setter, and an unknown name is an error with a
+//! suggestion.
 
 use std::str::FromStr;
 

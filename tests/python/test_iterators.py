@@ -522,7 +522,7 @@ def test_partial_fit_names_an_invalid_block(cls):
 
     model, good = cls(3, random_state=0), cls(3, random_state=0)
     with pytest.raises(
-        ValueError, match="block of X from row 2000 on: X must be finite, got NaN at row 500, column 1$"
+        ValueError, match=r"block of X from row 2000 on: X must be finite, got NaN at row 500, column 1$"
     ):
         model.partial_fit(batches())
     good.partial_fit(rows[:1000]).partial_fit(rows[1000:2000])

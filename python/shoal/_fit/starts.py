@@ -176,7 +176,7 @@ class Starts:
         return self._shown.centers()
 
     def counts(self) -> npt.NDArray[np.float64]:
-        """Weight of each cluster."""
+        """Weight per cluster."""
         return self._shown.counts()
 
     def labels(self) -> npt.NDArray[np.int32]:

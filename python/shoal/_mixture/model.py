@@ -266,7 +266,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         X : ndarray of shape (n_samples, n_features), of the type of the means
             The rows, ordered by component.
         labels : ndarray of shape (n_samples,), int32
-            The component of each row.
+            The component of every row.
 
         Raises
         ------

@@ -8,7 +8,7 @@ use super::MAGIC;
 use crate::data::Dtype;
 use crate::error::{Error, Result};
 
-/// Headers of two-dimensional arrays of numbers take 128 bytes; longer ones than this limit are refused.
+/// Longest header that is read. Headers of two-dimensional arrays of numbers take 128 bytes.
 const LONGEST_HEADER: usize = 64 << 10;
 
 /// Reads the header and the position of the first value.
@@ -59,7 +59,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Parses the dictionary, a literal in Python's syntax. Other keys than those of an array are refused.
+    /// Parses the dictionary, a literal in Python's syntax. A key that arrays do not have is an error.
     fn parse(text: &[u8]) -> Result<Self, String> {
         const TOO_LARGE: &str = "its shape is larger than any file";
         let text = std::str::from_utf8(text).map_err(|_| "it is not text")?;

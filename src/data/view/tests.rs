@@ -66,7 +66,7 @@ proptest! {
         let values = &values[..values.len() / 3 * 3];
         let dense = Normalized::new(Dense::new(values, 3).unwrap());
         let (rows, _) = read(&dense, 2);
-        // Read in place or converted, and whatever the tile: the same bits.
+        // Rows read in place and converted rows are bit-identical, for any tile.
         let bytes = Normalized::new::<f32>(RawRows::new(values, 3).unwrap());
         prop_assert_eq!(&read::<f32>(&bytes, 5).0, &rows);
         let (wide, _) = read::<f64>(&bytes, 5);

@@ -224,7 +224,7 @@ stream_methods! {
     resume;
 }
 
-/// A fit by stochastic backward Euler on its way. It does not hold the data.
+/// A fit by stochastic backward Euler that advances step by step. It does not hold the data.
 ///
 /// See [`BackwardEulerParams::start`] and [`BackwardEulerParams::stream`].
 pub type BackwardEulerRun = Run<BackwardEuler>;

@@ -35,7 +35,7 @@ pub struct Lloyd<T> {
     dim: usize,
     centers: Vec<T>,
     labels: Labels,
-    /// Weight of each cluster in the last sweep.
+    /// Weight per cluster in the last sweep.
     weights: Vec<f64>,
     /// Energy of the last sweep; the inertia of the model if `current`.
     energy: f64,
@@ -93,12 +93,12 @@ impl<T: Compute> Lloyd<T> {
         self.params.metric
     }
 
-    /// The label of each row in the last sweep.
+    /// The label per row in the last sweep.
     pub fn labels(&self) -> &[u32] {
         &self.labels.of_rows
     }
 
-    /// The weight of each cluster in the last sweep.
+    /// The weight per cluster in the last sweep.
     pub fn cluster_weights(&self) -> &[f64] {
         &self.weights
     }

@@ -199,7 +199,7 @@ stream_methods! {
     resume;
 }
 
-/// A mini-batch fit on its way. It does not hold the data.
+/// A mini-batch fit that advances step by step. It does not hold the data.
 ///
 /// See [`MiniBatchParams::start`] and [`MiniBatchParams::stream`].
 pub type MiniBatchRun = Run<MiniBatch>;

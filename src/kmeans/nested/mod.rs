@@ -70,7 +70,7 @@ pub struct Nested<T> {
     /// Votes of retired rows.
     gone: Option<ClusterSums>,
     retired: u64,
-    /// Weight of each cluster.
+    /// Weight per cluster.
     weights: Vec<f64>,
     /// Energy of the last sweep.
     energy: f64,

@@ -226,7 +226,7 @@ stream_methods! {
     resume;
 }
 
-/// A nested mini-batch fit on its way. It does not hold the data.
+/// A nested mini-batch fit that advances step by step. It does not hold the data.
 ///
 /// See [`NestedParams::start`] for an example.
 pub type NestedRun = Run<NestedMiniBatch>;

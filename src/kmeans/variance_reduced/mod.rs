@@ -248,7 +248,7 @@ run_methods! {
     solve;
 }
 
-/// A variance-reduced fit on its way. It does not hold the data.
+/// A variance-reduced fit that advances step by step. It does not hold the data.
 ///
 /// See [`VarianceReducedParams::start`].
 pub type VarianceReducedRun = Run<VarianceReduced>;

@@ -10,7 +10,7 @@ pub(super) struct Moving {
     unit: f64,
     /// The means `B` at the start of the epoch.
     means: Vec<f64>,
-    /// The offset `e` of each center, and its factor `g`.
+    /// The offset `e` per center, and its factor `g`.
     apart: Vec<f64>,
     share: Vec<f64>,
     /// An upper bound on the length of each `e`.
