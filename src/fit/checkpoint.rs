@@ -92,7 +92,7 @@ fn check_same_rows<S: Source + ?Sized>(
 }
 
 impl<M: Method> Run<M> {
-    /// Computes the fingerprint of the rows now, so that [`Run::checkpoint`] need not, which may be called during a pass over them.
+    /// Computes the fingerprint of the rows now. [`Run::checkpoint`] then does not read them, so it can be called during a pass.
     ///
     /// # Errors
     /// Those of the source.

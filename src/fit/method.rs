@@ -54,14 +54,13 @@ pub trait FitSolver<T: Float>: Solver<T> {
     /// What a run needs to know of the solver.
     fn facts(&self) -> Facts;
 
-    /// Brings labels and objective up to date with the present model, which does not change, with a further pass if one is needed, and
-    /// returns the objective. The run can continue afterwards.
+    /// Updates labels and objective for the current model, with a further pass if one is needed, and returns the objective. The model does not change, and the run can continue.
     ///
     /// # Errors
     /// Those of the source.
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64>;
 
-    /// What the method does to its model once, after the last step of a run that was exhausted. Does nothing when called again.
+    /// Concludes the model once, after the last step of a run. Does nothing when called again.
     ///
     /// # Errors
     /// Those of the source; the model is then unchanged.
@@ -78,8 +77,7 @@ pub trait FitSolver<T: Float>: Solver<T> {
 
 /// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
 pub trait StreamSolver<T: Float>: FitSolver<T> {
-    /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it was, except for
-    /// rows that were discarded to make room for others.
+    /// Takes one batch of any size. Returns `None` while there are too few rows to start. After an error the state is unchanged, except for rows that were discarded to make room for others.
     ///
     /// # Errors
     /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite).
@@ -115,7 +113,7 @@ pub trait Method: Sized {
     /// The access that a fit needs of a source.
     fn needs(params: &Self::Params) -> Access;
 
-    /// Refuses a source before any of it is read: one that gives too little access, or sparse rows where the method needs dense ones.
+    /// Checks a source before reading it: its access, and whether its rows are dense if the method needs dense rows.
     ///
     /// # Errors
     /// [`Error::Source`](crate::Error::Source) and [`Error::InvalidParam`](crate::Error::InvalidParam), with the remedy.
@@ -144,7 +142,7 @@ pub trait Method: Sized {
     /// The state that [`FitSolver::checkpoint`] wrote.
     ///
     /// # Errors
-    /// What is wrong with it, as text.
+    /// The problem, as text.
     fn of_checkpoint<T: Element>(
         params: &Self::Params,
         contents: &Contents,
@@ -155,7 +153,7 @@ pub trait Method: Sized {
 ///
 /// ```compile_fail
 /// let mut run = shoal::KMeans::params(1).start(&[[1.0f32]]).unwrap();
-/// // Exact k-means takes no batches.
+/// // Exact k-means has no `partial_fit`.
 /// run.partial_fit(&[[1.0f32]]).unwrap();
 /// ```
 pub trait StreamMethod: Method {
@@ -173,15 +171,15 @@ pub trait StreamMethod: Method {
     /// The state that [`StreamSolver::state`] wrote.
     ///
     /// # Errors
-    /// What is wrong with it, as text.
+    /// The problem, as text.
     fn of_state<T: Element>(params: &Self::Params, state: &Contents) -> Result<Self::Solver<T>, String>;
 }
 
 /// A method whose states can be merged. Only its runs have [`merge`](super::Run::merge).
 pub trait MergeMethod: StreamMethod {
-    /// Takes over what another state has learned.
+    /// Merges another state into this one.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for a state that does not fit; nothing has changed then.
+    /// [`Error::Shape`](crate::Error::Shape) for a state of another shape. This state is then unchanged.
     fn merge<T: Element>(solver: &mut Self::Solver<T>, other: &Contents) -> Result<()>;
 }

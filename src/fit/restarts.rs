@@ -1,4 +1,4 @@
-//! The best of several starts.
+//! Runs several starts and keeps the best.
 
 use super::{Solver, Step, StopReason};
 use crate::data::{Access, DataSource};
@@ -14,15 +14,14 @@ pub trait Restartable<T: Float>: Solver<T> + Sized {
     /// Those of the source.
     fn begin(&self, start: u64, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self>;
 
-    /// Brings everything that the model reports up to date, and gives the objective that starts are compared by.
+    /// Updates everything that the model reports, and returns the objective by which starts are compared.
     ///
     /// # Errors
     /// Those of the source.
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64>;
 }
 
-/// Several starts, one after the other; the one with the lowest objective wins, the earlier among equals. A solver itself: a step is a
-/// step of the present start, and only the last step of the last start ends the run.
+/// A solver that runs several starts one after the other. The start with the lowest objective wins, the earlier one among equals. A step is a step of the current start, and the last step of the last start ends the run.
 pub struct Restarts<S> {
     plan: S,
     starts: u64,
@@ -105,7 +104,7 @@ impl<S> Restarts<S> {
         self.best.as_ref().and(self.current.as_ref())
     }
 
-    /// The start that lost with the last step, to be had once; whoever does not ask for it lets it go with the next step.
+    /// Takes the start that lost in the last step. The next step discards it.
     pub fn take_lost(&mut self) -> Option<S> {
         self.lost.take()
     }

@@ -9,12 +9,12 @@ use crate::error::{Error, Result};
 use crate::parallel::Executor;
 use crate::persist::Contents;
 
-/// A fit in progress, by the method `M`. It does not hold the data, so it can be kept anywhere.
+/// A fit in progress by the method `M`. It does not hold the data, so it can be stored anywhere.
 ///
 /// See [`KMeansParams::start`](crate::kmeans::KMeansParams::start) for an example.
 pub struct Run<M: Method> {
     pub(super) typed: TypedDriver<M>,
-    /// Rows of a source that does not know its length: counted once, at the start, if the source can be read again.
+    /// Number of rows of a source of unknown length, counted once at the start if the source can be read again.
     pub(super) rows: Option<u64>,
     /// Identifies the rows; known once somebody has asked.
     pub(super) fingerprint: Option<u64>,
@@ -49,8 +49,7 @@ fn columns<S: Source + ?Sized>(rows: &S) -> usize {
     }
 }
 
-/// The number of rows, if it can be told before they are used up, and of columns, once the source is known to give the access that a method
-/// needs.
+/// Checks that the source has the access that a method needs. Returns the number of rows, if it can be known before a single-pass stream is read, and the number of columns.
 ///
 /// # Errors
 /// [`Error::Source`] for too little access, [`Error::Empty`] for no rows, those of the source.
@@ -72,7 +71,7 @@ pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Opti
 }
 
 impl<M: Method> Run<M> {
-    /// A run over `rows`, to be advanced step by step.
+    /// A run over `rows` that the caller advances step by step.
     ///
     /// # Errors
     /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Empty`], [`Error::Memory`].
@@ -121,8 +120,7 @@ impl<M: Method> Run<M> {
         Self { typed, ..self }
     }
 
-    /// One more step over the rows that the run was made for, on as many threads as the parameters say; `None` once the run has ended and the
-    /// method has concluded its model.
+    /// Makes one step over the rows of the run, with the number of threads in the parameters. Returns `None` once the run has ended and the model is final.
     ///
     /// # Errors
     /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
@@ -173,8 +171,7 @@ impl<M: Method> Run<M> {
         }
     }
 
-    /// Makes labels and objective those of the present model, with a further pass if the run was left before its end; returns the objective:
-    /// the inertia of a center-based method, the energy of Laplacian K-modes.
+    /// Updates labels and objective for the current model, with a further pass if the run was stopped before its end. Returns the objective: the inertia of a center-based method, the energy of Laplacian K-modes.
     ///
     /// # Errors
     /// As [`Run::advance`]; [`Error::Source`] before the first step.
@@ -247,7 +244,7 @@ impl<M: Method> Run<M> {
         either!(&self.typed, driver => driver.history())
     }
 
-    /// The model in its present state; its labels and inertia are current after the last step or [`Run::finish`].
+    /// The model in its current state. Its labels and inertia are up to date after the last step or after [`Run::finish`].
     pub fn model(&self) -> M::Model {
         use super::Solver;
         either!(&self.typed, driver => driver.solver().model())
@@ -260,7 +257,7 @@ impl<M: Method> Run<M> {
 }
 
 impl<M: StreamMethod> Run<M> {
-    /// A run without rows of its own, for batches of the type of `rows`.
+    /// A run without rows, for batches of the type of `rows`.
     ///
     /// # Errors
     /// [`Error::InvalidParam`].
@@ -269,7 +266,7 @@ impl<M: StreamMethod> Run<M> {
         Ok(Self::new(&M::for_batches(params), rows, None))
     }
 
-    /// A run without rows of its own that continues from `state`.
+    /// A run without rows that continues from `state`.
     ///
     /// # Errors
     /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of another method, or of another number of clusters.
@@ -289,11 +286,10 @@ impl<M: StreamMethod> Run<M> {
         Ok(Self { typed, rows: None, fingerprint: None, threads: M::threads(&params) })
     }
 
-    /// Takes one batch of rows of the type that the run was made for, whatever came before; `None` while there are too few rows to begin
-    /// with. Such steps are not part of the history, which would grow without bound.
+    /// Takes one batch of rows of the compute type of the run. Returns `None` while there are too few rows to start. The history does not record these steps, because it would grow without bound.
     ///
     /// # Errors
-    /// [`Error::Source`] for rows of another type, and those of the solver; the state is then what it was.
+    /// [`Error::Source`] for rows of another type, and errors of the solver. The state is then unchanged.
     pub fn partial_fit<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
         self.partial_fit_on(rows, &Executor::new(self.threads)?)
     }
@@ -314,7 +310,7 @@ impl<M: StreamMethod> Run<M> {
         }
     }
 
-    /// Everything that the next batch depends on.
+    /// Returns everything that the next batch depends on.
     ///
     /// See [`MiniBatchParams::resume`](crate::kmeans::MiniBatchParams::resume) for an example.
     pub fn state(&self) -> Contents {
@@ -328,8 +324,7 @@ impl<M: StreamMethod> Run<M> {
 }
 
 impl<M: MergeMethod> Run<M> {
-    /// Takes over what another run has learned: sums and counts add up, center by center. Both should start from the same first centers,
-    /// whose counts of 1 add up too.
+    /// Merges another run into this one: sums and counts are added per center. Both runs should start from the same first centers, whose counts of 1 are added too.
     ///
     /// ```
     /// use shoal::{MiniBatch, Seeding};
@@ -343,12 +338,12 @@ impl<M: MergeMethod> Run<M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] when the centers differ in number, columns or type, or one of the runs has none yet; nothing has changed then.
+    /// [`Error::Shape`] if the centers differ in number, columns or type, or one of the runs has none yet. The run is then unchanged.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.merge_state(&other.state())
     }
 
-    /// Takes over what the run learned that `state` is of.
+    /// Merges the run that `state` was taken from.
     ///
     /// # Errors
     /// As [`Run::merge`].
@@ -390,7 +385,7 @@ fn other_type() -> Error {
     Error::Source("the run was made for rows of the other floating-point type".into())
 }
 
-/// Calls `f` with `data` as the metric sees it; a source of unknown length is taken to have `rows` rows.
+/// Calls `f` with the rows, normalized if the metric requires it. A source of unknown length is assumed to have `rows` rows.
 fn seen_by<T: Element, R>(
     metric: Metric,
     data: &dyn DataSource<T>,
@@ -419,7 +414,7 @@ impl<M: Method, S: Source> Steps<M, S> {
         Ok(Self { run, rows, cx: Executor::new(M::threads(params))?, failed: false })
     }
 
-    /// The model in its present state, labels and inertia brought up to date.
+    /// The model in its current state, with updated labels and inertia.
     ///
     /// # Errors
     /// Those of the source.
@@ -442,7 +437,7 @@ impl<M: Method, S: Source> Iterator for Steps<M, S> {
     }
 }
 
-/// Adds the methods that begin a fit to the parameters of a method; the text in front of each is what is particular to the method.
+/// Adds the functions that start a fit to the parameters of a method. The text before each name is added to its docs.
 macro_rules! run_methods {
     (
         $params:ty, $method:ty;
@@ -467,7 +462,7 @@ macro_rules! run_methods {
                 $crate::fit::Run::<$method>::fit(self, &rows)
             }
 
-            /// A run over `rows`, to be advanced step by step with [`Run::advance`](crate::fit::Run::advance).
+            /// A run over `rows` that the caller advances step by step with [`Run::advance`](crate::fit::Run::advance).
             ///
             $(#[$start])*
             ///
@@ -482,7 +477,7 @@ macro_rules! run_methods {
             }
 
             /// Resumes the run that [`Run::checkpoint`](crate::fit::Run::checkpoint) was called on, over the same rows and with the same
-            /// parameters. It ends with bit-identical results; times and numbers of measured distances may differ.
+            /// parameters. The results are bit-identical; times and numbers of computed distances may differ.
             ///
             $(#[$resume])*
             ///
@@ -521,7 +516,7 @@ macro_rules! stream_methods {
         $(#[$resume:meta])* resume;
     ) => {
         impl $params {
-            /// A run without rows of its own, for [`Run::partial_fit`](crate::fit::Run::partial_fit) with batches of the type of `rows`.
+            /// A run without rows, for [`Run::partial_fit`](crate::fit::Run::partial_fit) with batches of the type of `rows`.
             ///
             $(#[$stream])*
             ///

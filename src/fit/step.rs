@@ -1,4 +1,4 @@
-//! What one unit of work reports.
+//! The report of one step of a fit.
 
 use super::StopReason;
 

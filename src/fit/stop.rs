@@ -1,4 +1,4 @@
-//! Why a run ends: the reasons, and the rules that a caller may add.
+//! Stop reasons of a run, and the stop rules of the caller.
 
 use super::Step;
 use crate::names::names;
@@ -53,7 +53,7 @@ impl StopReason {
     }
 }
 
-/// Rules that end a run from outside the method; the first that holds gives the reason.
+/// Stop rules of the caller, in addition to those of the method. The first rule that holds gives the reason.
 ///
 /// ```
 /// use shoal::fit::{Step, StopReason, StopRules};

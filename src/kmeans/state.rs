@@ -22,7 +22,7 @@ pub(super) fn keep_sums(contents: &mut Contents, prefix: &str, sums: &ClusterSum
     }
 }
 
-/// Reads what [`keep_sums`] wrote, if anything.
+/// Reads what [`keep_sums`] wrote; `None` if nothing was written.
 pub(super) fn sums_of(
     contents: &Contents,
     prefix: &str,
@@ -55,7 +55,7 @@ pub(super) fn keep_carried(contents: &mut Contents, prefix: &str, carried: &Carr
     contents.meta.insert(prefix.into(), numbers.to_string());
 }
 
-/// Reads what [`keep_carried`] wrote, if anything.
+/// Reads what [`keep_carried`] wrote; `None` if nothing was written.
 pub(super) fn carried_of(
     contents: &Contents,
     prefix: &str,

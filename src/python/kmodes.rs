@@ -117,8 +117,7 @@ impl Shown for LaplacianKModes {
 /// A sparse matrix as Python hands it over.
 type Matrix<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, f64>);
 
-/// Starts a run of Laplacian K-modes over the rows of `source`, from its beginning or from a `state`. A given `affinity` replaces the
-/// neighbor graph.
+/// Starts or resumes a run of Laplacian K-modes over the rows of `source`; `state` is a checkpoint. `affinity` replaces the neighbor graph.
 #[pyfunction]
 #[pyo3(signature = (source, params, affinity, *, state = None))]
 pub(super) fn start_modes(
@@ -147,15 +146,14 @@ pub(super) fn start_modes(
             None => params.start(&input),
         },
     })?;
-    // In rows that are labeled: the inner loop visits some hundred responsibilities per row and cluster.
+    // The unit is the cost of labeling a row. The inner loop visits some hundred responsibilities per row and cluster.
     let loops = 100.0 * rows / cols;
     let first = 4.0 * rows + graph / (cols * k as f64) + loops;
     let run = Run::new(run, input, k, given.threads()).with_steps(first, rows + loops);
     Py::new(py, PyClassInitializer::from(run).add_subclass(ModesRun))
 }
 
-/// Responsibilities of rows that were not in a fit, whose rows are `known`. Its own are those that were kept, and their clusters; a neighbor weighs
-/// `pull`, or as much as the kernel says.
+/// Responsibilities of new rows. `known` are the rows of the fit, with their stored responsibilities and clusters. A neighbor has the weight `pull`, or its kernel value.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "as Python passes them")]
 pub(super) fn kmodes_responsibilities<'py>(

@@ -193,7 +193,7 @@ impl Run {
         Self { input: None, n_clusters, threads, steps: (0.0, 0.0), state: Mutex::new(Box::new(run)) }
     }
 
-    /// The state, if no other thread is at work on it: waiting for it, attached, would keep that thread from ever attaching.
+    /// The state, or an error if another thread is using it. Waiting while attached to the interpreter would deadlock with that thread.
     pub(super) fn locked(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyRun>>> {
         self.state
             .try_lock()
@@ -211,8 +211,7 @@ impl Run {
         Ok(f(run))
     }
 
-    /// Calls `f`, off the interpreter, with the run of a method `M`, which this is one of, and its rows; it costs about as much as the
-    /// first step.
+    /// Calls `f` with this run, which must be of the method `M`, and its rows, detached from the interpreter. `f` costs about as much as the first step.
     pub(super) fn enter_with<M: Shown + 'static, R: Send>(
         &self,
         py: Python<'_>,
@@ -289,7 +288,7 @@ impl Run {
         as_python(py, contents)
     }
 
-    /// The same as a file, with more arrays and texts; an older one of that name is replaced at the end, at once.
+    /// Writes the checkpoint to a file, with more arrays and texts. An existing file is replaced atomically.
     fn write_checkpoint(
         &self,
         py: Python<'_>,

@@ -21,7 +21,7 @@ use crate::common::Any;
 
 const ROWS: [[f32; 2]; 6] = [[0.0, 0.1], [0.2, 0.0], [0.1, 0.1], [5.0, 5.1], [5.2, 5.0], [5.1, 5.1]];
 
-/// The message of the error that a call must give.
+/// Calls that must fail: returns the message of the error.
 fn refused(result: Result<KMeansModel>) -> String {
     result.expect_err("the call must fail").to_string()
 }
@@ -315,7 +315,7 @@ fn a_fit_counts_the_rows_of_a_stream_once() {
     assert_eq!(model.labels(), params.fit(&rows).unwrap().labels());
 }
 
-/// A source with a known number of rows and weights that only a pass shows.
+/// A source with a known number of rows, whose weights are only known after a pass.
 struct Weighing(Vec<f64>);
 
 impl DataSource<f64> for Weighing {

@@ -30,7 +30,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// Layers whose modules must not know each other.
+/// Layers whose modules must not import each other.
 const STRANGERS: [&str; 2] = ["families", "compute and rows"];
 
 /// The exceptions: K-modes needs a neighbor graph, and the cells of an approximate graph are a k-means partition.
@@ -171,7 +171,7 @@ fn root_names(tokens: &[Token], depth: usize) -> Vec<Token> {
     found
 }
 
-/// The modules of the names that `lib.rs` re-exports with `pub use module::{..}`.
+/// The modules from which `lib.rs` re-exports names with `pub use module::{..}`.
 fn reexports(lib: &str) -> HashMap<String, String> {
     let tokens = tokens(lib);
     let mut found = HashMap::new();

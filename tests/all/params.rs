@@ -34,7 +34,7 @@ fn values() -> Vec<Value> {
     values
 }
 
-/// Tests `set` of one kind of parameters, for which a misspelt name is suggested `meant`.
+/// Tests `set` of one parameter type. The error for the name `misspelt` must suggest `meant`.
 macro_rules! check {
     ($params:expr, $misspelt:literal, $meant:literal) => {{
         let (params, names) = ($params, names_of(&$params));
