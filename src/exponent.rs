@@ -15,7 +15,8 @@ pub(crate) fn exp_all_f32(values: &mut [f32]) {
     }
 }
 
-/// `e^x` for `x <= 0` as `2^n e^r` with `|r| <= ln 2 / 2`: without a branch or a call, so that the compiler makes vectors of it.
+/// `e^x` for `x <= 0` as `2^n e^r` with `|r| <= ln 2 / 2`: without a branch or a call, so that the compiler
+/// makes vectors of it.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Adding it rounds to a whole number, which is left in the lowest bits.

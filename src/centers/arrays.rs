@@ -48,7 +48,8 @@ impl KMeansModel {
         self.predict(rows).map(Array1::from)
     }
 
-    /// Euclidean distances of every row to every center, as an array of one row per row: see [`KMeansModel::distances`].
+    /// Euclidean distances of every row to every center, as an array of one row per row: see
+    /// [`KMeansModel::distances`].
     ///
     /// ```
     /// use shoal::{KMeans, ndarray::array};

@@ -16,8 +16,9 @@ const ROWS_OF_A_BATCH: u64 = 4;
 /// Values per gather.
 const VALUES: usize = 1 << 16;
 
-/// A hash of the number of rows and columns, of all weights, and of the values of up to [`ROWS`] rows: evenly spaced rows with random
-/// access, else the first rows of a pass. For a source that can be read only once, a hash of the number of columns.
+/// A hash of the number of rows and columns, of all weights, and of the values of up to [`ROWS`] rows: evenly
+/// spaced rows with random access, else the first rows of a pass. For a source that can be read only once, a
+/// hash of the number of columns.
 pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS)
 }

@@ -15,8 +15,8 @@ pub(crate) type Visit<'a, T> = dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>
 /// Makes one pass over all rows: see [`DataSource::for_each_block`].
 ///
 /// # Errors
-/// Those of the source and of `f`; [`Error::Source`] when the number of rows is not the announced one, when a block does not begin where
-/// the last one ended, and when a block has not one weight per row.
+/// Those of the source and of `f`; [`Error::Source`] when the number of rows is not the announced one, when a
+/// block does not begin where the last one ended, and when a block has not one weight per row.
 pub(crate) fn read<T: Float, S: DataSource<T> + ?Sized>(
     source: &S,
     tile_rows: usize,
@@ -167,7 +167,8 @@ pub(super) fn gather_in_pass<T: Float, S: DataSource<T> + ?Sized>(
 /// The given rows of a source that can be read again: one gather, or one pass in ascending order.
 ///
 /// # Errors
-/// [`Error::Source`] for a source that was read already and can be read only once, [`Error::Shape`] for a row that does not exist.
+/// [`Error::Source`] for a source that was read already and can be read only once, [`Error::Shape`] for a row
+/// that does not exist.
 pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result<Vec<T>> {
     let mut out = Vec::new();
     if source.access() == Access::Random {

@@ -31,7 +31,8 @@ impl<T: Float> TileReader<T> for &[Vec<T>] {
     }
 }
 
-/// Every pass copies the rows, a tile at a time: a flat slice with [`Dense`](super::Dense) or a slice of arrays is faster.
+/// Every pass copies the rows, a tile at a time: a flat slice with [`Dense`](super::Dense) or a slice of
+/// arrays is faster.
 ///
 /// ```
 /// use shoal::KMeans;

@@ -59,7 +59,7 @@ pub(crate) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Res
     if counts.len() / 5 != figures.len() / 3
         || !figures.iter().skip(2).step_by(3).all(|&elapsed| elapsed >= 0.0)
     {
-        return Err("its history does not fit together".into());
+        return Err("its history is inconsistent".into());
     }
     let mut steps: Vec<Step> = counts
         .chunks_exact(5)

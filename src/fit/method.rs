@@ -28,10 +28,12 @@ pub trait Solver<T: Float> {
     /// The access that the method needs of a source.
     fn needs(&self) -> Access;
 
-    /// One unit of progress; the model is valid afterwards. The step's `stop_reason` is set when the method itself has ended.
+    /// One unit of progress; the model is valid afterwards. The step's `stop_reason` is set when the method
+    /// itself has ended.
     ///
     /// # Errors
-    /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Interrupted`](crate::Error::Interrupted).
+    /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite),
+    /// [`Error::Interrupted`](crate::Error::Interrupted).
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step>;
 
     /// The model in its present state.
@@ -54,7 +56,8 @@ pub trait FitSolver<T: Float>: Solver<T> {
     /// What a run needs to know of the solver.
     fn facts(&self) -> Facts;
 
-    /// Updates labels and objective for the current model, with a further pass if one is needed, and returns the objective. The model does not change, and the run can continue.
+    /// Updates labels and objective for the current model, with a further pass if one is needed, and returns
+    /// the objective. The model does not change, and the run can continue.
     ///
     /// # Errors
     /// Those of the source.
@@ -77,7 +80,8 @@ pub trait FitSolver<T: Float>: Solver<T> {
 
 /// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
 pub trait StreamSolver<T: Float>: FitSolver<T> {
-    /// Takes one batch of any size. Returns `None` while there are too few rows to start. After an error the state is unchanged, except for rows that were discarded to make room for others.
+    /// Takes one batch of any size. Returns `None` while there are too few rows to start. After an error the
+    /// state is unchanged, except for rows that were discarded to make room for others.
     ///
     /// # Errors
     /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite).
@@ -116,7 +120,8 @@ pub trait Method: Sized {
     /// Checks a source before reading it: its access, and whether its rows are dense if the method needs dense rows.
     ///
     /// # Errors
-    /// [`Error::Source`](crate::Error::Source) and [`Error::InvalidParam`](crate::Error::InvalidParam), with the remedy.
+    /// [`Error::Source`](crate::Error::Source) and [`Error::InvalidParam`](crate::Error::InvalidParam), with
+    /// the remedy.
     fn admit(params: &Self::Params, has: Access, _sparse: bool) -> Result<()> {
         require(Self::needs(params), has)
     }
@@ -129,8 +134,8 @@ pub trait Method: Sized {
     /// Checks the parameters against `n` rows, if their number is known, of `dim` columns.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem; [`Error::Memory`](crate::Error::Memory) for a fit whose state
-    /// does not fit into memory.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem;
+    /// [`Error::Memory`](crate::Error::Memory) for a fit whose state does not fit into memory.
     fn check(params: &Self::Params, n: Option<u64>, dim: usize) -> Result<()>;
 
     /// The number of threads that the parameters ask for; `None` for the default.
@@ -149,7 +154,8 @@ pub trait Method: Sized {
     ) -> Result<Self::Solver<T>, String>;
 }
 
-/// A method that learns from batches. Only its runs have [`partial_fit`](super::Run::partial_fit) and [`state`](super::Run::state):
+/// A method that learns from batches. Only its runs have [`partial_fit`](super::Run::partial_fit) and
+/// [`state`](super::Run::state):
 ///
 /// ```compile_fail
 /// let mut run = shoal::KMeans::params(1).start(&[[1.0f32]]).unwrap();

@@ -17,7 +17,8 @@ pub enum Metric {
     /// Choose for positions: squared Euclidean distance; centers are means.
     #[default]
     Euclidean,
-    /// Use it for directions (text, embeddings). Rows are scaled to length 1 when they are read, and centers stay on the unit sphere. A row of zeros is not scaled.
+    /// Use it for directions (text, embeddings). Rows are scaled to length 1 when they are read, and centers
+    /// stay on the unit sphere. A row of zeros is not scaled.
     Cosine,
 }
 

@@ -176,7 +176,9 @@ pub trait Params: Clone + Send + Sync {
 
 /// Gives a struct of parameters a setter per field, and access to all fields by name.
 ///
-/// `setters! { Params(fixed: usize) { /// Doc. name: Type, ... } }`: fixed parameters are arguments of the constructor. They have no setter, but can be set by name. A field of type `T as impl Into<T>` has a setter that converts its argument.
+/// `setters! { Params(fixed: usize) { /// Doc. name: Type, ... } }`: fixed parameters are arguments of the
+/// constructor. They have no setter, but can be set by name. A field of type `T as impl Into<T>` has a setter
+/// that converts its argument.
 macro_rules! setters {
     ($params:ident($($fixed:ident),*) {
         $($(#[$about:meta])* $name:ident: $t:ty $(as $given:ty)?),* $(,)?
@@ -187,10 +189,12 @@ macro_rules! setters {
 
             $($crate::fit::setters!(@setter [$(#[$about])*] $name: $t $(as $given)?);)*
 
-            /// Sets the parameter called `name`. [`NAMES`](Self::NAMES) lists the names: those of the setters and of the arguments of the constructor. See [`Value`](crate::fit::Value) for an example.
+            /// Sets the parameter called `name`. [`NAMES`](Self::NAMES) lists the names: those of the setters
+            /// and of the arguments of the constructor. See [`Value`](crate::fit::Value) for an example.
             ///
             /// # Errors
-            /// [`Error::InvalidParam`](crate::Error::InvalidParam) for an unknown name, and for a value of another type. [`check`](Self::check) checks the ranges of all values.
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam) for an unknown name, and for a value of
+            /// another type. [`check`](Self::check) checks the ranges of all values.
             pub fn set(&mut self, name: &str, value: $crate::fit::Value) -> $crate::error::Result<()> {
                 match name {
                     $(stringify!($fixed) => {

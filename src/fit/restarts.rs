@@ -21,7 +21,9 @@ pub trait Restartable<T: Float>: Solver<T> + Sized {
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64>;
 }
 
-/// A solver that runs several starts one after the other. The start with the lowest objective wins, the earlier one among equals. A step is a step of the current start, and the last step of the last start ends the run.
+/// A solver that runs several starts one after the other. The start with the lowest objective wins, the
+/// earlier one among equals. A step is a step of the current start, and the last step of the last start ends
+/// the run.
 pub struct Restarts<S> {
     plan: S,
     starts: u64,

@@ -49,7 +49,8 @@ fn columns<S: Source + ?Sized>(rows: &S) -> usize {
     }
 }
 
-/// Checks that the source has the access that a method needs. Returns the number of rows, if it can be known before a single-pass stream is read, and the number of columns.
+/// Checks that the source has the access that a method needs. Returns the number of rows, if it can be known
+/// before a single-pass stream is read, and the number of columns.
 ///
 /// # Errors
 /// [`Error::Source`] for too little access, [`Error::Empty`] for no rows, those of the source.
@@ -120,10 +121,12 @@ impl<M: Method> Run<M> {
         Self { typed, ..self }
     }
 
-    /// Makes one step over the rows of the run, with the number of threads in the parameters. Returns `None` once the run has ended and the model is final.
+    /// Makes one step over the rows of the run, with the number of threads in the parameters. Returns `None`
+    /// once the run has ended and the model is final.
     ///
     /// # Errors
-    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
+    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and
+    /// those of the solver.
     pub fn advance<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
         self.advance_on(rows, &Executor::new(self.threads)?)
     }
@@ -171,7 +174,8 @@ impl<M: Method> Run<M> {
         }
     }
 
-    /// Updates labels and objective for the current model, with a further pass if the run was stopped before its end. Returns the objective: the inertia of a center-based method, the energy of Laplacian K-modes.
+    /// Updates labels and objective for the current model, with a further pass if the run was stopped before
+    /// its end. Returns the objective: the inertia of a center-based method, the energy of Laplacian K-modes.
     ///
     /// # Errors
     /// As [`Run::advance`]; [`Error::Source`] before the first step.
@@ -185,7 +189,7 @@ impl<M: Method> Run<M> {
     /// As [`Run::finish`]; [`Error::Interrupted`].
     pub fn finish_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<f64> {
         if self.history().is_empty() {
-            return Err(Error::Source("no step was made yet: there is no model to finish".into()));
+            return Err(Error::Source("a model needs at least one step: advance the run first".into()));
         }
         self.with_solver(&rows, cx, Finish)
     }
@@ -244,7 +248,8 @@ impl<M: Method> Run<M> {
         either!(&self.typed, driver => driver.history())
     }
 
-    /// The model in its current state. Its labels and inertia are up to date after the last step or after [`Run::finish`].
+    /// The model in its current state. Its labels and inertia are up to date after the last step or after
+    /// [`Run::finish`].
     pub fn model(&self) -> M::Model {
         use super::Solver;
         either!(&self.typed, driver => driver.solver().model())
@@ -269,7 +274,8 @@ impl<M: StreamMethod> Run<M> {
     /// A run without rows that continues from `state`.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of another method, or of another number of clusters.
+    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of another method, or of
+    /// another number of clusters.
     pub(crate) fn resume(params: &M::Params, state: &Contents) -> Result<Self> {
         M::check(params, None, 1)?;
         let params = M::for_batches(params);
@@ -281,12 +287,12 @@ impl<M: StreamMethod> Run<M> {
                 Typed::F32(Driver::new(M::of_state(&params, state)?))
             })
         };
-        let typed =
-            typed().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))?;
+        let typed = typed().map_err(|problem| Error::Source(format!("invalid state: {problem}")))?;
         Ok(Self { typed, rows: None, fingerprint: None, threads: M::threads(&params) })
     }
 
-    /// Takes one batch of rows of the compute type of the run. Returns `None` while there are too few rows to start. The history does not record these steps, because it would grow without bound.
+    /// Takes one batch of rows of the compute type of the run. Returns `None` while there are too few rows to
+    /// start. The history does not record these steps, because it would grow without bound.
     ///
     /// # Errors
     /// [`Error::Source`] for rows of another type, and errors of the solver. The state is then unchanged.
@@ -324,7 +330,8 @@ impl<M: StreamMethod> Run<M> {
 }
 
 impl<M: MergeMethod> Run<M> {
-    /// Merges another run into this one: sums and counts are added per center. Both runs should start from the same first centers, whose counts of 1 are added too.
+    /// Merges another run into this one: sums and counts are added per center. Both runs should start from
+    /// the same first centers, whose counts of 1 are added too.
     ///
     /// ```
     /// use shoal::{MiniBatch, Seeding};
@@ -338,7 +345,8 @@ impl<M: MergeMethod> Run<M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] if the centers differ in number, columns or type, or one of the runs has none yet. The run is then unchanged.
+    /// [`Error::Shape`] if the centers differ in number, columns or type, or one of the runs has none yet.
+    /// The run is then unchanged.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.merge_state(&other.state())
     }
@@ -382,10 +390,11 @@ impl<M: Method> WithSolver<M> for Finish {
 }
 
 fn other_type() -> Error {
-    Error::Source("the run was made for rows of the other floating-point type".into())
+    Error::Source("the rows must have the compute type of the run: convert them".into())
 }
 
-/// Calls `f` with the rows, normalized if the metric requires it. A source of unknown length is assumed to have `rows` rows.
+/// Calls `f` with the rows, normalized if the metric requires it. A source of unknown length is assumed to
+/// have `rows` rows.
 fn seen_by<T: Element, R>(
     metric: Metric,
     data: &dyn DataSource<T>,
@@ -453,8 +462,8 @@ macro_rules! run_methods {
             ///
             /// # Errors
             /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem of the parameters,
-            /// [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Source`](crate::Error::Source) for rows that do not give the access that
-            /// the method needs, those of the source.
+            /// [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Source`](crate::Error::Source) for
+            /// rows that do not give the access that the method needs, those of the source.
             pub fn fit<S: $crate::data::Source>(
                 &self,
                 rows: S,
@@ -476,13 +485,15 @@ macro_rules! run_methods {
                 $crate::fit::Run::start(self, &rows)
             }
 
-            /// Resumes the run that [`Run::checkpoint`](crate::fit::Run::checkpoint) was called on, over the same rows and with the same
-            /// parameters. The results are bit-identical; times and numbers of computed distances may differ.
+            /// Resumes the run that [`Run::checkpoint`](crate::fit::Run::checkpoint) was called on, over the
+            /// same rows and with the same parameters. The results are bit-identical; times and numbers of
+            /// computed distances may differ.
             ///
             $(#[$resume])*
             ///
             /// # Errors
-            /// As `start`; [`Error::Source`](crate::Error::Source) for a checkpoint that is damaged, of another method, or of other rows.
+            /// As `start`; [`Error::Source`](crate::Error::Source) for a checkpoint that is damaged, of
+            /// another method, or of other rows.
             pub fn resume_fit<S: $crate::data::Source>(
                 &self,
                 checkpoint: &$crate::persist::Contents,
@@ -516,7 +527,8 @@ macro_rules! stream_methods {
         $(#[$resume:meta])* resume;
     ) => {
         impl $params {
-            /// A run without rows, for [`Run::partial_fit`](crate::fit::Run::partial_fit) with batches of the type of `rows`.
+            /// A run without rows, for [`Run::partial_fit`](crate::fit::Run::partial_fit) with batches of the
+            /// type of `rows`.
             ///
             $(#[$stream])*
             ///
@@ -534,8 +546,8 @@ macro_rules! stream_methods {
             $(#[$resume])*
             ///
             /// # Errors
-            /// [`Error::InvalidParam`](crate::Error::InvalidParam); [`Error::Source`](crate::Error::Source) for a state that is damaged, of
-            /// another method, or of another number of clusters.
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam); [`Error::Source`](crate::Error::Source)
+            /// for a state that is damaged, of another method, or of another number of clusters.
             pub fn resume(
                 &self,
                 state: &$crate::persist::Contents,

@@ -54,18 +54,24 @@ impl KMeans {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Chooses for the data. A fit begins with full sweeps, uses bounds once few enough labels change, and returns to full sweeps if the bounds skip too few distances.
+    /// Chooses for the data. A fit begins with full sweeps, uses bounds once few enough labels change, and
+    /// returns to full sweeps if the bounds skip too few distances.
     #[default]
     Auto,
     /// Compute all distances.
     Lloyd,
-    /// For many clusters in more than a few columns: one bound per row and panel of centers (after Ding et al., 2015). Once the centers begin to settle, few distances are computed.
+    /// For many clusters in more than a few columns: one bound per row and panel of centers (after Ding et
+    /// al., 2015). Once the centers begin to settle, few distances are computed.
     Yinyang,
-    /// For many columns and not too many clusters: one bound per row and center (after Elkan, 2003), tested a panel at a time. These bounds skip the most distances and take about `4 n k` bytes. If `bounds_memory` is too small for them, [`Algorithm::Yinyang`] is used.
+    /// For many columns and not too many clusters: one bound per row and center (after Elkan, 2003), tested a
+    /// panel at a time. These bounds skip the most distances and take about `4 n k` bytes. If `bounds_memory`
+    /// is too small for them, [`Algorithm::Yinyang`] is used.
     Elkan,
     /// For little memory: one bound per row (Hamerly, 2010). A row whose bound fails is compared with all centers.
     Hamerly,
-    /// For hundreds of clusters in up to 16 columns, if rows of the same cluster are adjacent: like [`Algorithm::Hamerly`], but a row is compared only with the centers around its own (Newling and Fleuret, 2016). With more columns it is the same as [`Algorithm::Hamerly`].
+    /// For hundreds of clusters in up to 16 columns, if rows of the same cluster are adjacent: like
+    /// [`Algorithm::Hamerly`], but a row is compared only with the centers around its own (Newling and
+    /// Fleuret, 2016). With more columns it is the same as [`Algorithm::Hamerly`].
     Exponion,
 }
 
@@ -107,15 +113,18 @@ setters! {
         n_init: u64,
         /// Maximum number of sweeps per start (default 300).
         max_iter: u64,
-        /// A start ends when the sum of the squared center movements is at most this times the mean variance of the columns (default 1e-4, as in scikit-learn). With 0 a start ends when no label changes.
+        /// A start ends when the sum of the squared center movements is at most this times the mean variance
+        /// of the columns (default 1e-4, as in scikit-learn). With 0 a start ends when no label changes.
         tolerance: f64,
         /// The distance (default [`Metric::Euclidean`]).
         metric: Metric,
         /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
         algorithm: Algorithm,
-        /// Upper limit for the bytes of the bounds (default 1 GB). If they do not fit, several panels of centers share a bound; at the least, sweeps use no bounds.
+        /// Upper limit for the bytes of the bounds (default 1 GB). If they do not fit, several panels of
+        /// centers share a bound; at the least, sweeps use no bounds.
         bounds_memory: u64,
-        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does not depend on it.
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
         threads: Option<usize>,
     }
 }

@@ -44,7 +44,9 @@ pub(super) fn sums_of(
     if parts[2].len() != k || parts[2].iter().any(|&w| w < 0.0) {
         return Err(format!("its {prefix:?} do not belong to {k} clusters"));
     }
-    ClusterSums::of_parts(dim, parts).map(Some).ok_or_else(|| format!("its {prefix:?} do not fit together"))
+    ClusterSums::of_parts(dim, parts)
+        .map(Some)
+        .ok_or_else(|| format!("its {prefix:?} do not match each other"))
 }
 
 /// Writes carried sums with their age and energy.
@@ -81,10 +83,10 @@ pub(super) fn check_carried<T: Compute>(
         counts[j as usize] += 1.0;
     }
     if clusters.weights() != counts {
-        return Err("its \"carried_weights\" are not those of its \"labels\"".into());
+        return Err("its \"carried_weights\" do not match its \"labels\"".into());
     }
     if !clusters.have_means_at(means, metric == Metric::Cosine) {
-        return Err("its \"carried_sums\" do not give its centers".into());
+        return Err("its \"carried_sums\" do not match its centers".into());
     }
     Ok(())
 }

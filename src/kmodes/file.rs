@@ -94,7 +94,7 @@ impl<T: Element> KModesSolver<T> {
             modes: kept_values(contents, "centers", dim)?,
             mode_rows: list(contents, "mode_rows")?,
             labels: known,
-            z: z.ok_or("its responsibilities do not fit together")?,
+            z: z.ok_or("its responsibilities are inconsistent")?,
             lambda: number(&about, "lambda")?,
             shifted: flag(&about, "shifted")?,
             expected: figure(&about, "expected")?,
@@ -119,7 +119,7 @@ impl<T: Element> KModesSolver<T> {
         if modes && labels && rows && finite {
             Ok(solver)
         } else {
-            Err("its modes, labels and responsibilities do not fit together".into())
+            Err("its modes, labels and responsibilities do not match each other".into())
         }
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! The update `z_p <- softmax(a_p + lambda sum_q w_pq z_q)` (equation 8 of the paper) is made for all rows at
 //! once, so `Z` is held twice. It is the exact minimum of the tangent bound of
-//! `R(Z) = sum z log z - sum z a - (lambda / 2) sum_pq w_pq z_p.z_q`,
-//! with half the weight that the paper writes. `R` is the monitored objective. It never rises if `W` is symmetric and `lambda max(0, -lambda_min(W)) <= 2`. A neighbor matrix
-//! need not meet this condition. Shifting its diagonal ensures it; the shift slows the updates and does not
-//! change which labels are best. If only the largest responsibilities of a row are kept, the objective may
-//! rise a little.
+//! `R(Z) = sum z log z - sum z a - (lambda / 2) sum_pq w_pq z_p.z_q`, with half the weight that the paper
+//! writes. `R` is the monitored objective. It never rises if `W` is symmetric and
+//! `lambda max(0, -lambda_min(W)) <= 2`. A neighbor matrix need not meet this condition. Shifting its
+//! diagonal ensures it; the shift slows the updates and does not change which labels are best. If only the
+//! largest responsibilities of a row are kept, the objective may rise a little.
 
 use super::affinity::Affinity;
 use super::shares::{Shares, keep};

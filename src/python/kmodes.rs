@@ -117,7 +117,8 @@ impl Shown for LaplacianKModes {
 /// A sparse matrix as Python hands it over.
 type Matrix<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, f64>);
 
-/// Starts or resumes a run of Laplacian K-modes over the rows of `source`; `state` is a checkpoint. `affinity` replaces the neighbor graph.
+/// Starts or resumes a run of Laplacian K-modes over the rows of `source`; `state` is a checkpoint.
+/// `affinity` replaces the neighbor graph.
 #[pyfunction]
 #[pyo3(signature = (source, params, affinity, *, state = None))]
 pub(super) fn start_modes(
@@ -153,7 +154,8 @@ pub(super) fn start_modes(
     Py::new(py, PyClassInitializer::from(run).add_subclass(ModesRun))
 }
 
-/// Responsibilities of new rows. `known` are the rows of the fit, with their stored responsibilities and clusters. A neighbor has the weight `pull`, or its kernel value.
+/// Responsibilities of new rows. `known` are the rows of the fit, with their stored responsibilities and
+/// clusters. A neighbor has the weight `pull`, or its kernel value.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "as Python passes them")]
 pub(super) fn kmodes_responsibilities<'py>(

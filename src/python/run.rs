@@ -193,15 +193,16 @@ impl Run {
         Self { input: None, n_clusters, threads, steps: (0.0, 0.0), state: Mutex::new(Box::new(run)) }
     }
 
-    /// The state, or an error if another thread is using it. Waiting while attached to the interpreter would deadlock with that thread.
+    /// The state, or an error if another thread is using it. Waiting while attached to the interpreter would
+    /// deadlock with that thread.
     pub(super) fn locked(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyRun>>> {
-        self.state
-            .try_lock()
-            .map_err(|_| PyRuntimeError::new_err("this run is in use by another thread, or failed by a bug"))
+        self.state.try_lock().map_err(|_| {
+            PyRuntimeError::new_err("this run is in use by another thread, or failed because of a bug")
+        })
     }
 
     pub(super) fn input(&self) -> PyResult<&Input> {
-        self.input.as_ref().ok_or_else(|| PyRuntimeError::new_err("this run has no rows of its own"))
+        self.input.as_ref().ok_or_else(|| PyRuntimeError::new_err("this run takes batches and has no rows"))
     }
 
     /// Calls `f` with the run of a method `M`, which this is one of.
@@ -211,7 +212,8 @@ impl Run {
         Ok(f(run))
     }
 
-    /// Calls `f` with this run, which must be of the method `M`, and its rows, detached from the interpreter. `f` costs about as much as the first step.
+    /// Calls `f` with this run, which must be of the method `M`, and its rows, detached from the interpreter.
+    /// `f` costs about as much as the first step.
     pub(super) fn enter_with<M: Shown + 'static, R: Send>(
         &self,
         py: Python<'_>,

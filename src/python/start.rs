@@ -186,7 +186,9 @@ fn unknown_method(name: &str) -> PyErr {
     PyValueError::new_err(format!("method must be one of {listed}, got '{name}'"))
 }
 
-/// Starts or resumes a run of the method with this name; `state` is a checkpoint or the state of a stream. With `stream`, or with a `state` without rows, the run takes batches; otherwise it runs over the rows of `source`.
+/// Starts or resumes a run of the method with this name; `state` is a checkpoint or the state of a stream.
+/// With `stream`, or with a `state` without rows, the run takes batches; otherwise it runs over the rows of
+/// `source`.
 #[pyfunction]
 #[pyo3(signature = (method, source, params, *, weights = None, state = None, stream = false))]
 pub(super) fn start(

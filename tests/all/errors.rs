@@ -310,7 +310,8 @@ fn a_fit_counts_the_rows_of_a_stream_once() {
     let params =
         KMeans::params(3).seeding(Seeding::Given(vec![0.0, 0.0, 5.0, 1.0, 30.0, 1.0])).tolerance(0.0);
     let model = params.fit(&Any(AnySource::F32(&source))).unwrap();
-    // One pass to count, and one per sweep. In so few sweeps every sweep sums all rows, and the inertia needs no further pass.
+    // One pass to count, and one per sweep. In so few sweeps every sweep sums all rows, and the inertia needs
+    // no further pass.
     assert_eq!(passes.load(Ordering::Relaxed), 1 + model.n_iter());
     assert_eq!(model.labels(), params.fit(&rows).unwrap().labels());
 }
@@ -633,12 +634,15 @@ fn rows_of_another_type_in_a_run() {
     let wide: Vec<[f64; 2]> = ROWS.iter().map(|row| row.map(f64::from)).collect();
     let mut run = KMeans::params(2).start(&ROWS).unwrap();
     let error = run.advance_on(&wide, &Executor::new(None).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "the run was made for rows of the other floating-point type");
+    assert_eq!(error.to_string(), "the rows must have the compute type of the run: convert them");
 }
 
 #[test]
 fn invalid_matrices() {
-    assert_eq!(Dense::new(&[1.0f32; 5], 2).unwrap_err().to_string(), "5 values are no rows of 2 columns");
+    assert_eq!(
+        Dense::new(&[1.0f32; 5], 2).unwrap_err().to_string(),
+        "5 values do not divide into rows of 2 columns"
+    );
     assert!(std::panic::catch_unwind(|| MatRef::new(&[1.0f32; 5], 2)).is_err());
 }
 
@@ -802,8 +806,8 @@ fn an_interrupted_run_continues_with_identical_results() {
     let plain =
         KMeans::params(4).seeding(Seeding::Given(vec![0.0, 0.0, 0.0, 900.0])).tolerance(0.0).max_iter(4);
     interrupted_anywhere(&plain, Dense::new(&values, 1).unwrap());
-    // More centers than a panel holds: bounded sweeps pack the centers in another order. The values have rounded sums, so the order of the
-    // sums shows.
+    // More centers than a panel holds: bounded sweeps pack the centers in another order. The values have
+    // rounded sums, so the order of the sums shows.
     let values: Vec<f64> = values.iter().map(|x| x / 7.0).collect();
     for algorithm in [shoal::Algorithm::Yinyang, shoal::Algorithm::Elkan, shoal::Algorithm::Exponion] {
         let bounded =

@@ -39,7 +39,8 @@ const KNOWN: [(&str, &str); 2] = [("kmodes", "graph"), ("graph", "kmeans")];
 /// The files that may contain `unsafe`.
 const UNSAFE_ROOMS: [&str; 3] = ["src/kernel/", "src/data/raw/", "src/python/array.rs"];
 
-/// Methods of a source that must be called through the counting functions of `crate::data`: `read`, `read_from`, `gather`.
+/// Methods of a source that must be called through the counting functions of `crate::data`: `read`,
+/// `read_from`, `gather`.
 const COUNTED: [&str; 3] = ["for_each_block", "for_each_block_from", "gather"];
 
 /// Files that implement sources on top of other sources; these do not count rows themselves.

@@ -66,11 +66,11 @@ def test_an_iterator_is_a_one_pass_source():
     with pytest.raises(ValueError, match="only once"):
         source.take([0])
     np.testing.assert_array_equal(np.concatenate(list(source.blocks())), X)
-    with pytest.raises(ValueError, match="read already"):
+    with pytest.raises(ValueError, match="already read"):
         list(source.blocks())
     source = shoal.open(iter([X[:10]]))
     assert shoal.metrics.inertia(source, X[:1]) > 0
-    with pytest.raises(ValueError, match="read already"):
+    with pytest.raises(ValueError, match="already read"):
         shoal.metrics.inertia(source, X[:1])
 
 
@@ -98,7 +98,7 @@ def test_block_lengths_do_not_change_results(lengths, d, k):
     cuts = np.split(rows, np.cumsum(lengths)[:-1])
     centers = np.eye(k, d)
     if not len(rows):
-        with pytest.raises(ValueError, match=f"{len(lengths)} blocks without any row"):
+        with pytest.raises(ValueError, match=f"at least 1 row, got {len(lengths)} empty blocks"):
             shoal.nearest(iter(cuts), centers)
         return
     expected = shoal.nearest(rows, centers)
@@ -230,7 +230,7 @@ def test_an_invalid_block_is_named(bad, kind, message):
 def test_empty_streams_are_refused():
     for nothing in ([], [X[:0]], [X[:0], X[:0]]):
         for given in (iter(nothing), lambda n=nothing: iter(n), lambda n=nothing: n):
-            with pytest.raises(ValueError, match=f"gave {len(nothing)} blocks without any row"):
+            with pytest.raises(ValueError, match=f"at least 1 row, got {len(nothing)} empty blocks"):
                 MiniBatchKMeans(2).fit(given)
     for wrong in (lambda: 5, lambda: None):
         with pytest.raises(TypeError, match=r"X\(\) must return an iterator of blocks"):

@@ -124,7 +124,7 @@ class Starts:
         need(runs != [None, None], "it holds no start")
         columns = [arrays.get(f"starts.{field}", np.empty(())) for field in COUNTS + FIGURES]
         need(
-            all(column.shape == columns[0].shape != () for column in columns), "its steps do not fit together"
+            all(column.shape == columns[0].shape != () for column in columns), "its steps are inconsistent"
         )
         for values in zip(*(column.tolist() for column in columns), strict=True):
             fields: dict[str, Any] = dict(zip(COUNTS + FIGURES, values, strict=True))

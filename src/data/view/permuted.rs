@@ -67,11 +67,12 @@ pub struct Permuted<S, I = u64> {
 const GATHERED_ROWS: usize = 256;
 
 impl<S, I: RowIndex> Permuted<S, I> {
-    /// The rows `order` of `source`, which needs [`Access::Random`]. For the type parameter see [`Weighted::new`](super::Weighted::new).
+    /// The rows `order` of `source`, which needs [`Access::Random`]. For the type parameter see
+    /// [`Weighted::new`](super::Weighted::new).
     ///
     /// # Errors
-    /// [`Error::Source`] for a source without random access or without one weight per row, [`Error::Shape`] for a row that does not
-    /// exist.
+    /// [`Error::Source`] for a source without random access or without one weight per row, [`Error::Shape`]
+    /// for a row that does not exist.
     ///
     /// ```
     /// use shoal::data::Permuted;

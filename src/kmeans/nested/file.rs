@@ -138,7 +138,7 @@ impl<T: Compute> Nested<T> {
         let centers = MatRef::new(&state.centers, dim.max(1));
         let (votes, gone) = (state.sums.as_ref().map(Carried::clusters), &state.gone);
         if votes.is_some_and(|votes| !votes.have_means_at(centers, false)) {
-            return Err("its \"votes\" do not give its \"centers\"".into());
+            return Err("its \"votes\" do not match its \"centers\"".into());
         }
         if gone.as_ref().is_some_and(|gone| !gone.have_errors_about(centers)) {
             return Err("its \"gone\" are not sums of rows".into());

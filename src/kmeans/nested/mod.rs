@@ -7,7 +7,8 @@
 //! the growth rule only from an effective number of two rows. Bounds are per group of panels, and groups
 //! widen as the batch grows; bounds do not change results.
 //!
-//! The rows of a batch are read in ascending order, for any order of the draws. The full batch is read in a plain pass over the source.
+//! The rows of a batch are read in ascending order, for any order of the draws. The full batch is read in a
+//! plain pass over the source.
 
 mod batch;
 mod file;
@@ -36,7 +37,8 @@ use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::stats::ClusterSums;
 
-/// After this many sweeps over a batch without a new lowest energy, the batch grows or the fit ends, because ties can alternate forever.
+/// After this many sweeps over a batch without a new lowest energy, the batch grows or the fit ends, because
+/// ties can alternate forever.
 const PATIENCE: u64 = 30;
 
 /// Nested mini-batch k-means as a state. Memory is `O(b)` labels and row numbers for a batch of `b` rows, and

@@ -70,7 +70,7 @@ impl<T: Compute> Kept<T> {
         let full = values.capacity() < values.len() + n * dim;
         if full && values.try_reserve_exact((rows - before) * dim).is_err() {
             let bytes = rows as u128 * dim as u128 * size_of::<T>() as u128;
-            return Err(Error::Memory(format!("{rows} rows that are kept take {bytes} bytes")));
+            return Err(Error::Memory(format!("{rows} rows in the buffer, which take {bytes} bytes")));
         }
         Ok(())
     }
