@@ -111,9 +111,9 @@ class LaplacianKModes(StoredKModes):
         How to find neighbors: see :func:`shoal.knn_graph`.
     responsibilities_memory : str, int or None, default="1GB"
         Memory budget in bytes for the responsibilities, of which a fit holds three copies. If they take more,
-        only the largest ones per row are kept: as many as fit, at least two. The other clusters share the rest
-        equally. `responsibilities_` is then sparse, and the monitored energies may rise a little. None: keep
-        all.
+        only the largest ones per row are kept: as many as fit, at least two. The other clusters share the
+        rest equally. `responsibilities_` is then sparse, and the monitored energies may rise a little. None:
+        keep all.
     n_jobs : int or None, default=None
         Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
         process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see

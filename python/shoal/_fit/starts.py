@@ -123,9 +123,7 @@ class Starts:
         starts._best, starts._current = runs
         need(runs != [None, None], "it holds no start")
         columns = [arrays.get(f"starts.{field}", np.empty(())) for field in COUNTS + FIGURES]
-        need(
-            all(column.shape == columns[0].shape != () for column in columns), "its steps are inconsistent"
-        )
+        need(all(column.shape == columns[0].shape != () for column in columns), "its steps are inconsistent")
         for values in zip(*(column.tolist() for column in columns), strict=True):
             fields: dict[str, Any] = dict(zip(COUNTS + FIGURES, values, strict=True))
             starts._steps.append(Step(**fields, stop_reason=None))

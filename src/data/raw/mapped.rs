@@ -143,7 +143,8 @@ impl Mapped {
             ));
         }
         let file = File::open(path).map_err(|e| Error::io(path, e))?;
-        // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access depends on them.
+        // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access
+        // depends on them.
         // `Mapped` documents what happens when another process writes to the file.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
         if (map.len() as u64) < expected {
