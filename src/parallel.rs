@@ -44,8 +44,8 @@ impl Interrupt {
 
 /// A thread pool with an interrupt flag.
 ///
-/// Executors with the same number of threads share one pool. A pool without executors ends when pools of
-/// other sizes are made.
+/// Executors with the same number of threads share one pool. A pool without executors is freed when pools of
+/// other sizes are created.
 ///
 /// ```
 /// let two = shoal::Executor::new(Some(2)).unwrap();
@@ -124,7 +124,7 @@ pub(crate) fn requested_threads() -> Result<Option<usize>> {
     Ok(None)
 }
 
-/// The number of threads that the value of a variable asks for; none where it is empty.
+/// The number of threads in the value of an environment variable; `None` if the value is empty.
 fn threads_in(name: &'static str, text: &str) -> Result<Option<usize>> {
     if text.trim().is_empty() {
         return Ok(None);

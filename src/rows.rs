@@ -153,7 +153,7 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-/// A buffer of copied rows, dense or sparse as the first of them.
+/// A buffer of copied rows, dense or sparse like its first row.
 ///
 /// ```
 /// use shoal::{RowBuf, Rows, SparseRef};
@@ -245,7 +245,7 @@ impl<T: Float> RowBuf<T> {
         self.starts.push(self.values.len());
     }
 
-    /// Copies a row, dense or sparse, in the kind of this buffer.
+    /// Copies a row, dense or sparse, in the layout of this buffer.
     ///
     /// # Panics
     /// When the row does not exist, or has another number of columns.

@@ -65,7 +65,7 @@ pub(crate) const fn rows_in_lanes(dim: usize, k: usize, registers: usize) -> boo
 /// 16 registers, and longer runs of a column need fewer cache lines (`sparse.py`).
 pub(crate) const SPARSE_VECTORS: usize = 8;
 
-/// Centers that the reference point of a packed set is the median of: more centers change the median little,
+/// Number of centers whose median is the reference point of a packed set. More centers change the median little,
 /// at a cost of `k d log k`.
 pub(crate) const SHIFT_SAMPLE: usize = 63;
 
@@ -167,7 +167,7 @@ pub(crate) const BOUNDED_DOUBTFUL: f64 = 20.0;
 ///
 /// Each label of a tile needs a list of those centers, which takes some hundred distances, and each sweep
 /// needs the distances between all centers. Enough rows must share both; fewer rows suffice if rows of one
-/// label are consecutive, which `in_runs` tells. Measured with `auto.py`, rows in random order, 256 centers,
+/// label are consecutive, as reported by `in_runs`. Measured with `auto.py`, rows in random order, 256 centers,
 /// 330 to 570 rows per center: 0.94 to 1.44 times as fast as one bound per row on nine sets of 2 to 10
 /// columns, 1.15 in the mean; with 60 rows per center and fewer, mostly slower.
 pub(crate) fn balls_pay(n: usize, k: usize, in_runs: impl FnOnce() -> bool) -> bool {
@@ -177,8 +177,8 @@ pub(crate) fn balls_pay(n: usize, k: usize, in_runs: impl FnOnce() -> bool) -> b
 /// Number of centers from which [`balls_pay`].
 const BALLS_FROM: usize = 192;
 
-/// Rows per center from which [`balls_pay`] for rows in any order; [`BALLS_ROWS_IN_RUNS`] for rows in runs of
-/// one label.
+/// Rows per center from which balls pay off for rows in any order (see [`balls_pay`]). For rows in runs of
+/// one label see [`BALLS_ROWS_IN_RUNS`].
 const BALLS_ROWS: usize = 256;
 const BALLS_ROWS_IN_RUNS: usize = 64;
 
@@ -218,7 +218,7 @@ pub(crate) fn batch_tile_rows(k: usize, dim: usize) -> usize {
 }
 
 /// Rows of `row_bytes` each that mini-batch k-means seeds from, for `k` centers and batches of `batch` rows,
-/// whatever the number of rows. Seeding takes the time of some dozens of batches (MNIST, k = 50: a fit makes
+/// for any number of rows. Seeding takes the time of some dozens of batches (MNIST, k = 50: a fit makes
 /// 110 to 160). At least 16 rows per center; beyond them at most 32 MB, as in `auto_seeding_sample`.
 pub(crate) fn batch_seeding_sample(batch: u64, k: usize, row_bytes: usize) -> u64 {
     let fitting = ((32 << 20) / row_bytes.max(1) as u64).max(16 * k as u64);
@@ -242,8 +242,8 @@ pub(crate) const RECENT_ROWS: f64 = 200.0;
 /// one, since a thread may wait for a disk or a stream.
 pub(crate) const THREADS_A_CORE: usize = 4;
 
-/// Number of threads that any machine may start: tests use a few threads to check that results do not depend
-/// on their number.
+/// Number of threads that any machine may start, so that tests can check that results do not depend on the
+/// number of threads.
 pub(crate) const THREADS_ANYWHERE: usize = 16;
 
 /// Upper limit of the rows of a batch from which the variance of the data is estimated: to 1%, which is more

@@ -1,4 +1,4 @@
-//! Creates files atomically: write to a temporary file beside the target, sync, rename, sync the folder.
+//! Creates files atomically: write to a temporary file next to the target, sync, rename, sync the folder.
 //!
 //! A process holds a lock on each of its temporary files. Files without a lock are leftovers of killed
 //! processes, and can be removed.

@@ -9,7 +9,7 @@ use crate::kernel::Compute;
 use crate::matrix::array_of_rows;
 
 impl KMeansModel {
-    /// The centers as an array of `n_clusters` rows, in the type asked for: see [`KMeansModel::centers`].
+    /// The centers as an array of `n_clusters` rows, in the requested type: see [`KMeansModel::centers`].
     ///
     /// ```
     /// use shoal::{KMeans, ndarray::array};

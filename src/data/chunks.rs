@@ -255,7 +255,7 @@ mod tests {
         );
         assert_eq!((seen(&replay).unwrap(), seen(&replay).unwrap()), (expected.clone(), expected.clone()));
         assert_eq!(take(&replay, &[150, 0, 7]).unwrap(), [150, 150, 0, 0, 7, 7].map(|i: usize| expected[i]));
-        assert_eq!(take(&replay, &[200]).unwrap_err().to_string(), "row 200 is not there");
+        assert_eq!(take(&replay, &[200]).unwrap_err().to_string(), "row 200 does not exist");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::rows::{RowBuf, SparseRef};
 
 /// Rows that a fingerprint reads.
 const ROWS: u64 = 1024;
-/// Rows that the fingerprint of a batch reads: a batch that was refilled differs in every row.
+/// Number of rows that the fingerprint of a batch reads. Few suffice, because a refilled batch differs in every row.
 #[cfg(feature = "python")]
 const ROWS_OF_A_BATCH: u64 = 4;
 /// Values per gather.
@@ -23,7 +23,7 @@ pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS)
 }
 
-/// As [`fingerprint`], of [`ROWS_OF_A_BATCH`] rows: batches are small, or many.
+/// As [`fingerprint`], but reads only [`ROWS_OF_A_BATCH`] rows, because batches are small or numerous.
 #[cfg(feature = "python")]
 pub(crate) fn fingerprint_of_batch<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS_OF_A_BATCH)

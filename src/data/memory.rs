@@ -239,7 +239,7 @@ mod tests {
     fn refusals_name_the_row_and_the_shape() {
         let source = Dense::new(&[1.0f32, 2.0], 1).unwrap();
         let refused = source.gather(&[0, 2], &mut Vec::new()).unwrap_err();
-        assert_eq!(refused.to_string(), "row 2 is not there");
+        assert_eq!(refused.to_string(), "row 2 does not exist");
         assert_eq!(Dense::<f32>::new(&[], 0).unwrap_err().to_string(), "rows need at least 1 column, got 0");
     }
 

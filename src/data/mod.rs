@@ -2,8 +2,8 @@
 //!
 //! A [`DataSource`] hands out rows in *blocks*. Workers cut a block into *tiles* and read one tile at a time,
 //! which converts the stored type to the compute type. Sources in memory and memory-mapped files are one
-//! block, which is read without copying; streams are many blocks. A method states which [`Access`] it needs,
-//! and is given no source with less.
+//! block, which is read without copying; streams are many blocks. A method states which [`Access`] it needs;
+//! a source with less access is an error.
 //!
 //! # What `fit` and `predict` take
 //!

@@ -53,8 +53,8 @@ pub trait DataSource<T: Float>: Sync {
     /// Columns of a row; at least 1.
     fn dim(&self) -> usize;
 
-    /// Number of rows; `None` when only a pass can tell. A pass over another number of rows is an error for
-    /// every consumer.
+    /// Number of rows; `None` if it is only known after a pass. A pass over another number of rows is an
+    /// error for every consumer.
     fn rows(&self) -> Option<u64>;
 
     /// How the source can be read.
@@ -89,8 +89,8 @@ pub trait DataSource<T: Float>: Sync {
 
     /// As [`for_each_block`](DataSource::for_each_block), from row `row` on, where the first tile begins. A
     /// pass that `f` left by [`ControlFlow::Break`] can be resumed at any row of its last block, or at the
-    /// row after it, without reading earlier rows again. So a pass can be made in steps, even if the source
-    /// can be read only once.
+    /// row after it, without reading earlier rows again. A pass can therefore be made in steps, even if the
+    /// source can be read only once.
     ///
     /// # Errors
     /// As [`for_each_block`](DataSource::for_each_block); [`Error::Source`] for a row that has passed and

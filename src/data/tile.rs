@@ -9,8 +9,7 @@ use crate::rows::{RowBuf, Rows, SparseRef};
 
 /// Reads rows of one block; many threads call it at the same time.
 ///
-/// An error ends the pass. With several failing tiles, the pass reports the first of them in row order,
-/// whatever the number of threads.
+/// An error ends the pass. If several tiles fail, the pass reports the first in row order, for any number of threads.
 pub trait TileReader<T: Float>: Sync {
     /// The rows `rows` of the block: in place where they are stored as `T`, else converted into `scratch`.
     ///
@@ -97,7 +96,7 @@ pub trait TileReader<T: Float>: Sync {
     }
 }
 
-/// The error for a tile of `found` rows where `expected` were asked for.
+/// The error for a tile of `found` rows instead of `expected`.
 pub(crate) fn wrong_tile(found: usize, expected: usize) -> Error {
     Error::Source(format!("the source gave {found} rows of a tile of {expected} rows"))
 }
@@ -110,7 +109,7 @@ pub(crate) struct Converted<T> {
 }
 
 impl<T: Float> Converted<T> {
-    /// The rows `rows`, dense or sparse as the reader has them; only those in `picked` if given: see
+    /// The rows `rows`, dense or sparse as in the reader. If `picked` is given, only those rows are defined: see
     /// [`TileReader::tile_of`].
     ///
     /// # Errors

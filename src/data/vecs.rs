@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// Bytes of the length before a row.
 const PREFIX: u64 = 4;
-/// Rows that are checked when a file is opened, which finds files that were cut or concatenated.
+/// Number of rows that are checked when a file is opened, to detect truncated and concatenated files.
 const SAMPLED_ROWS: u64 = 64;
 
 /// The type of the values by the extension of the file name.
@@ -116,7 +116,7 @@ mod tests {
     use super::super::{DataSource, Permuted, Subset};
     use super::*;
 
-    /// Rows as the format's definition has them, written with nothing of this crate.
+    /// A file written by the definition of the format, independent of the code of this crate.
     fn file<const N: usize>(rows: &[&[[u8; N]]]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for row in rows {

@@ -49,7 +49,7 @@ fn name_of(access: Access) -> &'static str {
     }
 }
 
-/// Refuses rows that are not those of a checkpoint; returns their fingerprint and the steps so far.
+/// Returns an error if the rows do not match the checkpoint, else their fingerprint and the steps so far.
 fn check_same_rows<S: Source + ?Sized>(
     checkpoint: &Contents,
     rows: &S,

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::parallel::Executor;
 
-/// Refuses a source that gives less access than a method needs.
+/// Returns an error if a source has less access than a method needs.
 pub(crate) fn require(needs: Access, has: Access) -> Result<()> {
     if has >= needs {
         return Ok(());

@@ -16,7 +16,7 @@ pub struct Run<M: Method> {
     pub(super) typed: TypedDriver<M>,
     /// Number of rows of a source of unknown length, counted once at the start if the source can be read again.
     pub(super) rows: Option<u64>,
-    /// Identifies the rows; known once somebody has asked.
+    /// Identifies the rows. Computed on first use.
     pub(super) fingerprint: Option<u64>,
     /// Threads of steps that are not given an executor.
     pub(super) threads: Option<usize>,

@@ -26,7 +26,7 @@ pub enum StopReason {
     Patience,
     /// An observer asked to stop.
     Observer,
-    /// The centers were no longer finite; those before them stay.
+    /// The centers were no longer finite; the run keeps the previous centers.
     Diverged,
     /// A cluster lost its last row.
     Collapsed,

@@ -24,7 +24,7 @@ use crate::fit::{self, Method, StopReason, StreamMethod, Typed, either};
 use crate::parallel::Executor;
 use crate::persist::{self, Contents};
 
-/// What Python asks of a fit, whatever the method.
+/// The run of any method, as Python uses it.
 pub(super) trait AnyRun: Send {
     fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<fit::Step>>;
     fn finish(&mut self, rows: &Input, cx: &Executor) -> Result<f64>;
@@ -128,7 +128,7 @@ where
     Self: Send,
 {
     fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
-        // In the type of the centers, whatever the storage, as prediction does.
+        // Computed in the type of the centers for any storage, as in prediction.
         let rows = match self.solver() {
             Typed::F32(_) => AnySource::F32(batch.of()),
             Typed::F64(_) => AnySource::F64(batch.of()),

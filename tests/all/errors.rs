@@ -414,7 +414,7 @@ fn a_stream_that_changes_between_passes() {
         let params = KMeans::params(3).seeding(Seeding::Given(vec![0.0, 1.0, 2.0])).tolerance(0.0);
         let message = refused(params.fit(&Any(AnySource::F64(&stream))));
         let found = if change < 0 { "4999" } else { "more than 5000" };
-        assert_eq!(message, format!("the source gave {found} rows in one pass, and announced 5000"));
+        assert_eq!(message, format!("the source gave {found} rows in one pass, but announced 5000"));
     }
 }
 
@@ -513,7 +513,7 @@ fn a_wrong_number_of_rows_is_refused_by_every_consumer() {
         ];
         for (i, outcome) in outcomes.into_iter().enumerate() {
             let message = outcome.expect_err(&format!("consumer {i} of {passed} rows")).to_string();
-            assert_eq!(message, format!("the source gave {found} in one pass, and announced 2000"), "{i}");
+            assert_eq!(message, format!("the source gave {found} in one pass, but announced 2000"), "{i}");
         }
         assert!(stream.partial_fit_on(&source, &cx).is_err());
         // The error left no rows in the coreset.

@@ -282,7 +282,7 @@ fn row_ranges_and_gathered_rows_equal_the_matrix() {
     assert_eq!(rows, expected);
     assert_eq!(
         DataSource::<f32>::gather(&csr, &[900], &mut rows).unwrap_err().to_string(),
-        "row 900 is not there"
+        "row 900 does not exist"
     );
 }
 

@@ -49,9 +49,9 @@ def test_a_callable_is_a_source_of_unknown_length():
             if size is not None:
                 assert all(len(block) == size for block in got[:-1])
         np.testing.assert_array_equal(source.take([4999, 0, 0, 17]), X[[4999, 0, 0, 17]])
-        with pytest.raises(IndexError, match="row 5000 is not there"):
+        with pytest.raises(IndexError, match="row 5000 does not exist"):
             source.take([0, 5000])
-        with pytest.raises(IndexError, match=r"row -1 is not there.*unknown"):
+        with pytest.raises(IndexError, match=r"row -1 does not exist.*unknown"):
             source.take([-1])
         with pytest.raises(ValueError, match=r"no parts.*shoal\.write"):
             source.slice(0, 10)

@@ -19,7 +19,7 @@ use crate::matrix::MatRef;
 use crate::tuning::LENGTH_STEP;
 
 /// A pass requests this many bytes of a mapped file ahead of the rows that it reads. A fast disk (4 GB/s)
-/// needs some 8 ms for them, longer than any single request takes.
+/// reads them in about 8 ms, which is longer than any single request takes.
 const READ_AHEAD: usize = 32 << 20;
 /// The read-ahead advances in steps of this size, which makes the cost of its system calls negligible.
 pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
@@ -166,7 +166,7 @@ impl Mapped {
         Ok(Self { file: Arc::new(file), offset: offset as usize, layout, led: false })
     }
 
-    /// Refuses a file that is shorter than it was.
+    /// Returns an error if the file has become shorter.
     ///
     /// # Errors
     /// [`Error::Format`]; [`Error::Io`] where its length cannot be looked up.
@@ -202,7 +202,7 @@ impl Mapped {
         }
     }
 
-    /// Refuses rows of a file that is shorter than it was. Looks at the length where the rows cross a step.
+    /// Returns an error if the file has become shorter. Checks the length only where the rows cross a step.
     fn check_at_step(&self, rows: &Range<usize>) -> Result<()> {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
         let step = |row: usize| row * row_stride.unsigned_abs() / LENGTH_STEP;

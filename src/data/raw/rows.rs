@@ -177,7 +177,7 @@ impl<'a> RawRows<'a> {
         for row in rows {
             for piece in 0..pieces {
                 let at = row as isize * row_stride + piece as isize * col_stride;
-                // SAFETY: every value of every row lies within the bytes that were vouched for.
+                // SAFETY: every value of every row lies within the bytes that the constructor checked or was promised.
                 out.extend_from_slice(unsafe { std::slice::from_raw_parts(self.base.offset(at), length) });
             }
         }

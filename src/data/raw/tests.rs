@@ -149,7 +149,7 @@ fn refusals_of_shapes() {
     let rows = RawRows::new(&[1u8, 2], 1).unwrap();
     assert_eq!(
         DataSource::<f32>::gather(&rows, &[0, 2], &mut Vec::new()).unwrap_err().to_string(),
-        "row 2 is not there"
+        "row 2 does not exist"
     );
 }
 

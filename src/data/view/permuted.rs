@@ -77,7 +77,7 @@ impl<S, I: RowIndex> Permuted<S, I> {
     /// ```
     /// use shoal::data::Permuted;
     /// let refused = Permuted::new([[1.0f32], [2.0], [3.0]], vec![0u64, 3]).unwrap_err();
-    /// assert_eq!(refused.to_string(), "row 3 is not there");
+    /// assert_eq!(refused.to_string(), "row 3 does not exist");
     /// ```
     pub fn new<T: Float>(source: S, order: Vec<I>) -> Result<Self>
     where

@@ -8,7 +8,7 @@ use super::*;
 use crate::data::{Chunks, DataSource, Dense, RawRows, take};
 use crate::float::Float;
 
-/// All rows, tile by tile, and their weights; checks the contract of blocks on the way.
+/// Reads all rows, tile by tile, and their weights, and checks the contract of blocks.
 fn read<T: Float>(source: &dyn DataSource<T>, tile_rows: usize) -> (Vec<T>, Vec<f64>) {
     let (mut rows, mut weights, mut scratch, mut next, mut whole) =
         (Vec::new(), Vec::new(), Vec::new(), 0, true);

@@ -30,7 +30,8 @@ use crate::rows::RowBuf;
 pub struct Weighted<'a, S> {
     source: S,
     weights: Cow<'a, [f64]>,
-    /// Whether all weights are 1: draws by weight would take other rows than draws without.
+    /// Whether all weights are 1. Such weights are ignored, because draws by weight would select other rows
+    /// than draws without weights.
     unit: bool,
     compute: ComputeType<Self>,
 }
@@ -40,7 +41,7 @@ impl<'a, S> Weighted<'a, S> {
     ///
     /// The type parameter is the compute type. A source that has only one, such as a slice or
     /// [`Dense`](crate::data::Dense), determines it. Stored rows ([`RawRows`](crate::data::RawRows),
-    /// [`Mapped`](crate::data::Mapped), [`Csr`](crate::data::Csr)) have both, so it must be named:
+    /// [`Mapped`](crate::data::Mapped), [`Csr`](crate::data::Csr)) support both types, so name it:
     /// `Weighted::new::<f32>(source, weights)`.
     ///
     /// # Errors

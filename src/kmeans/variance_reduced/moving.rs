@@ -2,7 +2,7 @@
 
 use crate::float::Float;
 
-/// Centers `B + g e`. A pull toward the mean only changes the factor `g`, whatever the number of columns.
+/// Centers `B + g e`. A pull toward the mean only changes the factor `g`, for any number of columns.
 #[derive(Debug)]
 pub(super) struct Moving {
     dim: usize,
