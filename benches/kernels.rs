@@ -241,7 +241,8 @@ impl Options {
             }
             let library_rate = flops * calls as f64 / t.elapsed().as_secs_f64();
             for (centers, (&isa, found)) in packed.iter().zip(self.isas.iter().zip(&mut all)) {
-                // The peak comes first, so that the core already runs at the clock of these vectors when the kernel starts.
+                // The peak comes first, so that the core already runs at the clock of these vectors when the
+                // kernel starts.
                 let peak = peak::<T>(isa, if self.smoke { 1 } else { 50_000 });
                 let t = Instant::now();
                 for _ in 0..calls {

@@ -1,8 +1,9 @@
 //! A custom source: rows that are computed when they are read, and never held in memory as a whole.
 //!
-//! A source yields blocks. A block has a reader, which many threads call for one tile at a time. Every block but the last has a whole
-//! number of tiles, and the same rows must have the same values in every pass. A reader may fail: the error ends the pass. This source can
-//! compute any row, so it has random access and implements `gather`; a source that is only read in passes has a default for it.
+//! A source yields blocks. A block has a reader, which many threads call for one tile at a time. Every block
+//! but the last has a whole number of tiles, and the same rows must have the same values in every pass. A
+//! reader may fail: the error ends the pass. This source can compute any row, so it has random access and
+//! implements `gather`; a source that is only read in passes has a default for it.
 //!
 //! ```text
 //! cargo run --release --example custom_source

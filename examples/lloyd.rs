@@ -1,7 +1,8 @@
 //! Clusters 3,000 points in memory and prints the centers: the shortest complete program.
 //!
-//! Rows can be a slice of arrays, as here, a flat slice with a number of columns (`data::Dense`), an `ndarray` view or a file. The data are
-//! three spirals, and the program checks that each center lies in the middle of a spiral.
+//! Rows can be a slice of arrays, as here, a flat slice with a number of columns (`data::Dense`), an
+//! `ndarray` view or a file. The data are three spirals, and the program checks that each center lies in the
+//! middle of a spiral.
 
 use shoal::{KMeans, Seeding};
 

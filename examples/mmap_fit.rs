@@ -1,8 +1,8 @@
 //! Writes a `.npy` file of bytes and clusters it without loading it into memory.
 //!
-//! The file is memory-mapped, and its rows are converted to `f32` one tile at a time. The fit needs a few bytes per row beside the file, for
-//! any number of columns. The labels are written to a second `.npy` file, which `numpy.load` can read. `npy::Writer` writes to a temporary
-//! file and renames it when it is complete.
+//! The file is memory-mapped, and its rows are converted to `f32` one tile at a time. The fit needs a few
+//! bytes per row beside the file, for any number of columns. The labels are written to a second `.npy` file,
+//! which `numpy.load` can read. `npy::Writer` writes to a temporary file and renames it when it is complete.
 
 use shoal::KMeans;
 use shoal::data::{DataSource, Dtype, npy};

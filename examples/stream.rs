@@ -1,5 +1,5 @@
-//! Clusters streams of chunks: mini-batches over a one-pass stream, an exact fit over a re-readable stream, and an exact fit over a
-//! shuffled copy on disk.
+//! Clusters streams of chunks: mini-batches over a one-pass stream, an exact fit over a re-readable stream,
+//! and an exact fit over a shuffled copy on disk.
 //!
 //! ```sh
 //! cargo run --release --example stream

@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{0}")]
     Shape(String),
     /// A value that must be finite is NaN or infinite.
-    #[error("{what} holds {value} at row {row}, column {column}: NaN and infinity are refused")]
+    #[error("{what} must be finite, got {value} at row {row}, column {column}")]
     NotFinite {
         /// What held the value, for example `X` or `seeding`.
         what: &'static str,
@@ -57,7 +57,8 @@ pub enum Error {
     /// Memory cannot be allocated.
     #[error("there is no memory for {0}")]
     Memory(String),
-    /// An error of other code, for example of an iterator that yields rows. [`source`](std::error::Error::source) returns it too.
+    /// An error of other code, for example of an iterator that yields rows.
+    /// [`source`](std::error::Error::source) returns it too.
     #[error("{0}")]
     Foreign(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The work was interrupted through [`Interrupt`](crate::Interrupt).

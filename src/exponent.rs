@@ -3,7 +3,7 @@
 /// `e^x` of every value, to a rounding or two; the values are at most 0.
 pub(crate) fn exp_all_f64(values: &mut [f64]) {
     for x in values {
-        // Below -708, e^x is no normal number any more.
+        // Below -708, e^x is not a normal number.
         *x = x.max(-708.0).exp();
     }
 }
@@ -15,14 +15,15 @@ pub(crate) fn exp_all_f32(values: &mut [f32]) {
     }
 }
 
-/// `e^x` for `x <= 0` as `2^n e^r` with `|r| <= ln 2 / 2`: without a branch or a call, so that the compiler makes vectors of it.
+/// `e^x` for `x <= 0` as `2^n e^r` with `|r| <= ln 2 / 2`: without a branch or a call, so that the compiler
+/// makes vectors of it.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Adding it rounds to a whole number, which is left in the lowest bits.
     const ROUNDING: f32 = 12_582_912.0;
     const LN_2_HIGH: f32 = 0.693_145_75;
     const LN_2_LOW: f32 = 1.428_606_8e-6;
-    // Below, e^x is no normal number any more.
+    // Below, e^x is not a normal number.
     let x = if x < -87.0 { -87.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUNDING;
     let n = shifted - ROUNDING;

@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use crate::float::Float;
 
-/// Reserves room in `out` for `rows` more rows of `width` values. A plain reservation would abort the process when a result is larger than
-/// memory.
+/// Reserves room in `out` for `rows` more rows of `width` values. A plain reservation would abort the process
+/// when a result is larger than memory.
 ///
 /// # Errors
 /// [`Error::Memory`], which names `what`.
@@ -48,7 +48,7 @@ impl<'a, T: Float> MatRef<'a, T> {
     /// # Panics
     /// When `data` is not a whole number of rows. Empty `data` is a matrix of 0 rows for any `cols`.
     pub fn new(data: &'a [T], cols: usize) -> Self {
-        assert!(data.len().is_multiple_of(cols), "{} values are no rows of {cols}", data.len());
+        assert!(data.len().is_multiple_of(cols), "{} values do not divide into rows of {cols}", data.len());
         Self { data, rows: data.len().checked_div(cols).unwrap_or(0), cols, stride: cols }
     }
 

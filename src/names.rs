@@ -1,10 +1,10 @@
-//! Options with names: one macro for `Display`, `FromStr` and the list of what is allowed.
+//! Named options: `Display`, `FromStr`, and errors that list the allowed names and suggest the nearest.
 
 use crate::error::InvalidParam;
 
 /// An option whose values have names.
 pub trait Named: Copy + PartialEq + Sized + 'static {
-    /// What the option is called in messages.
+    /// Name of the option in messages.
     const OPTION: &'static str;
     /// Every value with its name.
     const NAMED: &'static [(Self, &'static str)];
@@ -56,7 +56,7 @@ macro_rules! names {
 }
 pub(crate) use names;
 
-/// The refusal of a name that is none of `names`, with the nearest one as a suggestion.
+/// The error for a name that is not in `names`. Suggests the nearest name.
 pub(crate) fn unknown_name(option: &'static str, name: &str, names: &[&str]) -> InvalidParam {
     let listed: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
     let refused = InvalidParam::new(option, format!("one of {}", listed.join(", ")), format!("{name:?}"));
@@ -66,7 +66,7 @@ pub(crate) fn unknown_name(option: &'static str, name: &str, names: &[&str]) -> 
     }
 }
 
-/// The name that `word` is most likely meant to be: one that it abbreviates, or one a few letters away.
+/// The most likely intended name: one that `word` abbreviates, or the one with the fewest letters to change.
 fn nearest<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace(['-', ' '], "_");
     let word = plain(word);
@@ -110,7 +110,7 @@ mod tests {
             ("n-init", Some("n_init")),
             ("MAX_ITER", Some("max_iter")),
             ("bounds_memry", Some("bounds_memory")),
-            ("colour", None),
+            ("color", None),
             ("", None),
         ] {
             assert_eq!(nearest(word, &names), meant, "{word}");

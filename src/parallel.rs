@@ -1,7 +1,8 @@
 //! Spreads work over threads, with bit-identical results for any number of threads.
 //!
-//! Work is an ordered sequence of items (tiles of rows). Threads take the items in order, and [`Executor::ordered_reduce`] merges their
-//! results strictly in item order, so that every floating-point sum has one fixed shape.
+//! Work is an ordered sequence of items (tiles of rows). Threads take the items in order, and
+//! [`Executor::ordered_reduce`] merges their results strictly in item order, so that every floating-point sum
+//! has one fixed shape.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -43,7 +44,8 @@ impl Interrupt {
 
 /// A thread pool with an interrupt flag.
 ///
-/// Executors with the same number of threads share one pool. A pool without executors ends when pools of other sizes are made.
+/// Executors with the same number of threads share one pool. A pool without executors is freed when pools of
+/// other sizes are created.
 ///
 /// ```
 /// let two = shoal::Executor::new(Some(2)).unwrap();
@@ -72,7 +74,8 @@ impl Pools {
     fn get(&mut self, n: usize) -> Result<Arc<ThreadPool>> {
         let process = std::process::id();
         if self.process != process {
-            // A forked child has none of the threads of its parent, and dropping their pools would wait for locks that they hold.
+            // A forked child has none of the threads of its parent, and dropping their pools would wait for
+            // locks that they hold.
             std::mem::forget(std::mem::take(&mut self.pools));
             self.process = process;
         }
@@ -121,7 +124,7 @@ pub(crate) fn requested_threads() -> Result<Option<usize>> {
     Ok(None)
 }
 
-/// The number of threads that the value of a variable asks for; none where it is empty.
+/// The number of threads in the value of an environment variable; `None` if the value is empty.
 fn threads_in(name: &'static str, text: &str) -> Result<Option<usize>> {
     if text.trim().is_empty() {
         return Ok(None);
@@ -144,12 +147,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Executor {
     /// Uses `threads` threads, capped at 4 per available core (at least 16).
     ///
-    /// `None` takes the number in the environment variable `SHOAL_NUM_THREADS`, else the first number in `OMP_NUM_THREADS`, else the number
-    /// of cores that this process may use.
+    /// `None` takes the number in the environment variable `SHOAL_NUM_THREADS`, else the first number in
+    /// `OMP_NUM_THREADS`, else the number of cores that this process may use.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`] for 0 threads, for an environment variable that is not a number of threads, or when the system cannot start
-    /// the threads.
+    /// [`Error::InvalidParam`] for 0 threads, for an environment variable that is not a number of threads, or
+    /// when the system cannot start the threads.
     pub fn new(threads: Option<usize>) -> Result<Self> {
         let n = match threads {
             Some(0) => return Err(Error::param("threads", "at least 1", 0)),
@@ -184,8 +187,8 @@ impl Executor {
 
     /// Maps every item into a partial result and merges the partials into `total` in item order.
     ///
-    /// `merge(total, part)` must leave `part` as `empty()` returns it. At most two partial results per thread exist at a time; every worker
-    /// has one scratch.
+    /// `merge(total, part)` must leave `part` as `empty()` returns it. At most two partial results per thread
+    /// exist at a time; every worker has one scratch.
     ///
     /// # Errors
     /// The error of the first item (in item order) that fails, or [`Error::Interrupted`].
@@ -273,8 +276,8 @@ struct Merger<'a, P> {
 }
 
 impl<P> Merger<'_, P> {
-    /// An empty partial result, or `None` once an item has failed. A worker takes it before it takes an item, so the worker with the
-    /// earliest unmerged item always has one, and waiting here ends.
+    /// An empty partial result, or `None` once an item has failed. A worker takes it before it takes an item,
+    /// so the worker with the earliest unmerged item always has one, and waiting here ends.
     fn buffer(&self, most: usize, empty: impl Fn() -> P) -> Option<P> {
         let mut state = lock(&self.state);
         loop {

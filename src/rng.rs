@@ -1,7 +1,8 @@
 //! Random draws from a seed.
 //!
-//! The generator is xoshiro256++, whose stream is fixed. The mapping from bits to draws below must not change: a seed in a saved model must
-//! give the same draws in every later version. Streams are keyed by purpose and step, never by thread.
+//! The generator is xoshiro256++, whose stream is fixed. The mapping from bits to draws below must not
+//! change: a seed in a saved model must give the same draws in every later version. Streams are keyed by
+//! purpose and step, never by thread.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};

@@ -3,7 +3,8 @@
 use crate::float::Float;
 use crate::matrix::MatRef;
 
-/// Borrowed sparse rows: the stored values of each row and their columns, which ascend strictly. All other values are 0.
+/// Borrowed sparse rows: per row, the stored values and their columns in strictly ascending order. All other
+/// values are 0.
 ///
 /// ```
 /// use shoal::SparseRef;
@@ -13,7 +14,7 @@ use crate::matrix::MatRef;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SparseRef<'a, T> {
-    /// The position of the first stored value of each row, and the end of the last row.
+    /// The position of the first stored value per row, and the end of the last row.
     starts: &'a [usize],
     columns: &'a [i32],
     values: &'a [T],
@@ -21,8 +22,8 @@ pub struct SparseRef<'a, T> {
 }
 
 impl<'a, T: Float> SparseRef<'a, T> {
-    /// Rows of `cols` columns: row `i` has the stored values `starts[i]..starts[i + 1]`. The columns of a row must ascend: otherwise
-    /// distances are wrong.
+    /// Rows of `cols` columns: row `i` has the stored values `starts[i]..starts[i + 1]`. The columns of a row
+    /// must ascend: otherwise distances are wrong.
     ///
     /// # Panics
     /// When `starts` is empty or does not ascend within the values, or there is not one column per value.
@@ -152,7 +153,7 @@ impl<T: Float> Rows<'_, T> {
     }
 }
 
-/// A buffer of copied rows, dense or sparse as the first of them.
+/// A buffer of copied rows, dense or sparse like its first row.
 ///
 /// ```
 /// use shoal::{RowBuf, Rows, SparseRef};
@@ -244,7 +245,7 @@ impl<T: Float> RowBuf<T> {
         self.starts.push(self.values.len());
     }
 
-    /// Copies a row, dense or sparse, in the kind of this buffer.
+    /// Copies a row, dense or sparse, in the layout of this buffer.
     ///
     /// # Panics
     /// When the row does not exist, or has another number of columns.

@@ -1,7 +1,7 @@
 //! A random order of `0..n` without a table: any entry can be computed at once.
 //!
-//! A keyed one-to-one mapping of `0..2^bits` (rounds of additions, odd products and shifts), repeated until the value is below `n`
-//! ("cycle walking", Black and Rogaway, 2002): fewer than two steps on average.
+//! A keyed one-to-one mapping of `0..2^bits` (rounds of additions, odd products and shifts), repeated until
+//! the value is below `n` ("cycle walking", Black and Rogaway, 2002): fewer than two steps on average.
 
 use crate::rng::{Purpose, Rng};
 

@@ -2,9 +2,10 @@
 
 /// Rows that one worker labels between two merges of sums, for `k` centers.
 ///
-/// A merge takes `k d` additions and a row takes `d`: with four rows per center, merging takes at most a quarter of the time of summing,
-/// which is a small share of labeling at large `k`. The lower limit keeps scheduling below 1% at small `k d`, the upper limit leaves enough
-/// tiles for many threads. A change alters the shape of every sum, and so the last bits of every result.
+/// A merge takes `k d` additions and a row takes `d`: with four rows per center, merging takes at most a
+/// quarter of the time of summing, which is a small share of labeling at large `k`. The lower limit keeps
+/// scheduling below 1% at small `k d`, the upper limit leaves enough tiles for many threads. A change alters
+/// the shape of every sum, and so the last bits of every result.
 pub(crate) const fn tile_rows(k: usize) -> usize {
     let rows = (4 * k).next_multiple_of(1024);
     if rows < 2048 {
@@ -16,29 +17,32 @@ pub(crate) const fn tile_rows(k: usize) -> usize {
     }
 }
 
-/// Number of centers from which kernels search for columns that are zero in all rows of a micro tile. The search takes about the time of
-/// three centers (`peers.py` on MNIST, where half the columns of a micro tile are zero: a sweep takes half the time).
+/// Number of centers from which kernels search for columns that are zero in all rows of a micro tile. The
+/// search takes about the time of three centers (`peers.py` on MNIST, where half the columns of a micro tile
+/// are zero: a sweep takes half the time).
 pub(crate) const SKIPPING_CENTERS: usize = 64;
 
-/// Upper limit of the share of listed columns for which kernels use the list: a listed column takes a little longer than one of a run.
+/// Upper limit of the share of listed columns for which kernels use the list: a listed column takes a little
+/// longer than one of a run.
 pub(crate) const SKIPPING_SHARE: f64 = 7.0 / 8.0;
 
 /// Strips that are not searched for zero columns after a strip with too few of them.
 pub(crate) const SKIPPING_PAUSE: u32 = 31;
 
-/// Sweeps for which Lloyd updates the sums of clusters before it recomputes them: each changed row adds a rounding error to the energy.
+/// Sweeps for which Lloyd updates the sums of clusters before it recomputes them: each changed row adds a
+/// rounding error to the energy.
 pub(crate) const CARRIED_SWEEPS: u32 = 32;
 
-/// Upper limit of the share of changed labels for which the next sweep updates sums: updating for one changed row takes the time of
-/// recomputing three rows (`peers.py`: at the second sweep about three tenths change).
+/// Upper limit of the share of changed labels for which the next sweep updates sums: updating for one changed
+/// row takes the time of recomputing three rows (`peers.py`: at the second sweep about three tenths change).
 pub(crate) const CARRIED_CHANGES: f64 = 1.0 / 3.0;
 
-/// Sums are recomputed when the energy falls below this share of its value at the last recomputation, so that an updated energy has 12
-/// digits.
+/// Sums are recomputed when the energy falls below this share of its value at the last recomputation, so that
+/// an updated energy has 12 digits.
 pub(crate) const CARRIED_ENERGY: f64 = 1e-3;
 
-/// Rows that the kernel labels at a time: a multiple of the height of every micro tile. Their copy and a panel must fit into the
-/// second-level cache (bench `kernels`, group `strip`).
+/// Rows that the kernel labels at a time: a multiple of the height of every micro tile. Their copy and a
+/// panel must fit into the second-level cache (bench `kernels`, group `strip`).
 pub(crate) const STRIP_ROWS: usize = 192;
 
 /// Upper limit of the bytes of the copied rows of a strip; large `d` shortens the strip.
@@ -47,20 +51,22 @@ pub(crate) const STRIP_BYTES: usize = 384 * 1024;
 /// Upper limit of the number of columns for kernels with rows in the lanes.
 pub(crate) const ROWS_IN_LANES_DIM: usize = 16;
 
-/// Whether kernels hold rows in the lanes and broadcast centers, or the other way round (bench `kernels`, group `low-d`).
+/// Whether kernels hold rows in the lanes and broadcast centers, or the other way round (bench `kernels`,
+/// group `low-d`).
 ///
-/// With few columns, the reduction of running minima takes longer than the distances, and it is fastest with rows in the lanes. This layout
-/// needs one register per column. With 16 registers and more than 4 columns it is faster only for few centers, which would leave lanes
-/// empty.
+/// With few columns, the reduction of running minima takes longer than the distances, and it is fastest with
+/// rows in the lanes. This layout needs one register per column. With 16 registers and more than 4 columns it
+/// is faster only for few centers, which would leave lanes empty.
 pub(crate) const fn rows_in_lanes(dim: usize, k: usize, registers: usize) -> bool {
     dim <= ROWS_IN_LANES_DIM && (registers >= 32 || dim <= 4 || k <= 64)
 }
 
-/// Vectors of centers that a sparse row is compared with at a time: their sums, a value and a load fit into 16 registers, and longer runs
-/// of a column need fewer cache lines (`sparse.py`).
+/// Vectors of centers that a sparse row is compared with at a time: their sums, a value and a load fit into
+/// 16 registers, and longer runs of a column need fewer cache lines (`sparse.py`).
 pub(crate) const SPARSE_VECTORS: usize = 8;
 
-/// Centers that the reference point of a packed set is the median of: more centers change the median little, at a cost of `k d log k`.
+/// Number of centers whose median is the reference point of a packed set. More centers change the median little,
+/// at a cost of `k d log k`.
 pub(crate) const SHIFT_SAMPLE: usize = 63;
 
 /// Rows that are labeled and then summed while they are in the second-level cache of a core.
@@ -75,29 +81,31 @@ pub(crate) const fn chunk_rows(dim: usize) -> usize {
     }
 }
 
-/// Number of columns from which one bound per center is faster than one per panel, for any number of centers. These bounds are read and
-/// written for every row that is in doubt, and let through two thirds as many panels (`auto.py`: equal at 100 and 128 columns).
+/// Number of columns from which one bound per center is faster than one per panel, for any number of centers.
+/// These bounds are read and written for every row that is in doubt, and let through two thirds as many
+/// panels (`auto.py`: equal at 100 and 128 columns).
 pub(crate) const FINE_DIM: usize = 160;
 
 /// Number of centers up to which one bound per center is faster with fewer columns too.
 pub(crate) const FINE_CENTERS: usize = 64;
 
-/// Number of values of all centers from which rows of few columns have one bound per panel instead of one per row: from 512 centers in 16
-/// columns, 1024 in 8.
+/// Number of values of all centers from which rows of few columns have one bound per panel instead of one per
+/// row: from 512 centers in 16 columns, 1024 in 8.
 pub(crate) const GROUPED_VALUES: usize = 8192;
 
-/// Number of centers from which one bound per row is faster in few columns: the distances to fewer centers take the time of testing a
-/// bound.
+/// Number of centers from which one bound per row is faster in few columns: the distances to fewer centers
+/// take the time of testing a bound.
 pub(crate) const SINGLE_CENTERS: usize = 24;
 
-/// Upper limit of the expected cost of a bounded sweep for which bounds begin, relative to a full sweep, with one bound per row. The limit
-/// for keeping bounds is [`SINGLE_LATER`].
+/// Upper limit of the expected cost of a bounded sweep for which bounds begin, relative to a full sweep, with
+/// one bound per row. The limit for keeping bounds is [`SINGLE_LATER`].
 pub(crate) const SINGLE_AT_FIRST: f64 = 1.15;
 
 /// See [`SINGLE_AT_FIRST`].
 pub(crate) const SINGLE_LATER: f64 = 1.3;
 
-/// As [`SINGLE_AT_FIRST`], with bounds per panel or center. They skip more distances with every sweep, so a loss at first pays (`auto.py`).
+/// As [`SINGLE_AT_FIRST`], with bounds per panel or center. They skip more distances with every sweep, so a
+/// loss at first pays (`auto.py`).
 pub(crate) const BOUNDED_AT_FIRST: f64 = 2.0;
 
 /// See [`BOUNDED_AT_FIRST`].
@@ -112,8 +120,9 @@ pub(crate) const BOUNDED_AGAIN: f64 = 0.9;
 /// Sweeps without bounds after they are dropped: half the sweeps so far, at least this many.
 pub(crate) const BOUNDED_PAUSE: u64 = 3;
 
-/// Cost of a plain sweep with at most [`ROWS_IN_LANES_DIM`] columns, in nanoseconds per row: constant, per column, per center, and per center
-/// and column. All sweep costs are those of one core with AVX-512 (`bounded.py --by-sweep`); only their ratios are used.
+/// Cost of a plain sweep with at most [`ROWS_IN_LANES_DIM`] columns, in nanoseconds per row: constant, per
+/// column, per center, and per center and column. All sweep costs are those of one core with AVX-512
+/// (`bounded.py --by-sweep`); only their ratios are used.
 pub(crate) const PLAIN_COST_FEW_COLUMNS: [f64; 4] = [5.0, 0.5, 0.06, 0.013];
 
 /// Cost of a plain sweep with more columns; see [`PLAIN_COST_FEW_COLUMNS`].
@@ -137,11 +146,12 @@ pub(crate) const GROUPED_SETTLED: [f64; 2] = [10.0, 0.05];
 /// [`FINE_DISTANCE`] for a bound per group, which costs less bookkeeping.
 pub(crate) const GROUPED_DISTANCE: [f64; 2] = [1.9, 0.0175];
 
-/// Share of the distances outside a row's own panel that a sweep with a bound per center is expected to compute at most.
+/// Share of the distances outside a row's own panel that a sweep with a bound per center is expected to
+/// compute at most.
 pub(crate) const FINE_SHARE: f64 = 0.25;
 
-/// Panels per row whose distances a sweep with a bound per group is expected to compute at most. Their share of all distances is limited to
-/// [`GROUPED_SHARE`].
+/// Panels per row whose distances a sweep with a bound per group is expected to compute at most. Their share
+/// of all distances is limited to [`GROUPED_SHARE`].
 pub(crate) const GROUPED_PANELS: f64 = 2.5;
 
 /// See [`GROUPED_PANELS`].
@@ -155,10 +165,11 @@ pub(crate) const BOUNDED_DOUBTFUL: f64 = 20.0;
 
 /// Whether rows of few columns are compared only with centers near their own center, as exponion does.
 ///
-/// Each label of a tile needs a list of those centers, which takes some hundred distances, and each sweep needs the distances between all
-/// centers. Enough rows must share both; fewer rows suffice if rows of one label are consecutive, which `in_runs` tells. Measured with
-/// `auto.py`, rows in random order, 256 centers, 330 to 570 rows per center: 0.94 to 1.44 times as fast as one bound per row on nine sets
-/// of 2 to 10 columns, 1.15 in the mean; with 60 rows per center and fewer, mostly slower.
+/// Each label of a tile needs a list of those centers, which takes some hundred distances, and each sweep
+/// needs the distances between all centers. Enough rows must share both; fewer rows suffice if rows of one
+/// label are consecutive, as reported by `in_runs`. Measured with `auto.py`, rows in random order, 256 centers,
+/// 330 to 570 rows per center: 0.94 to 1.44 times as fast as one bound per row on nine sets of 2 to 10
+/// columns, 1.15 in the mean; with 60 rows per center and fewer, mostly slower.
 pub(crate) fn balls_pay(n: usize, k: usize, in_runs: impl FnOnce() -> bool) -> bool {
     k >= BALLS_FROM && (k <= n / BALLS_ROWS || k <= n / BALLS_ROWS_IN_RUNS && in_runs())
 }
@@ -166,22 +177,23 @@ pub(crate) fn balls_pay(n: usize, k: usize, in_runs: impl FnOnce() -> bool) -> b
 /// Number of centers from which [`balls_pay`].
 const BALLS_FROM: usize = 192;
 
-/// Rows per center from which [`balls_pay`] for rows in any order; [`BALLS_ROWS_IN_RUNS`] for rows in runs of one label.
+/// Rows per center from which balls pay off for rows in any order (see [`balls_pay`]). For rows in runs of
+/// one label see [`BALLS_ROWS_IN_RUNS`].
 const BALLS_ROWS: usize = 256;
 const BALLS_ROWS_IN_RUNS: usize = 64;
 
 /// Mean length of runs of one label from which rows count as being in runs.
 pub(crate) const BALL_RUN: usize = 4;
 
-/// Share of the distances of a full sweep above which a sweep with balls is slower. Distances that are computed one by one are relatively
-/// more expensive with fewer columns. Both kinds of sweep (bench `bounded.py --by-sweep`) take the same time at 4% with 2 columns, 3% with
-/// 3, 11% with 10, and 15% with 16.
+/// Share of the distances of a full sweep above which a sweep with balls is slower. Distances that are
+/// computed one by one are relatively more expensive with fewer columns. Both kinds of sweep (bench
+/// `bounded.py --by-sweep`) take the same time at 4% with 2 columns, 3% with 3, 11% with 10, and 15% with 16.
 pub(crate) fn ball_share(dim: usize) -> f64 {
     0.02 + 0.007 * dim as f64
 }
 
-/// Rows whose bounds a bounded sweep tests together: enough that the remaining rows fill micro tiles, few enough to stay in the
-/// second-level cache (example of the bench `bounded`).
+/// Rows whose bounds a bounded sweep tests together: enough that the remaining rows fill micro tiles, few
+/// enough to stay in the second-level cache (example of the bench `bounded`).
 pub(crate) const fn bounded_chunk_rows(dim: usize) -> usize {
     let fit = 256 * 1024 / (4 * dim) / 64 * 64;
     if fit < 128 {
@@ -193,55 +205,60 @@ pub(crate) const fn bounded_chunk_rows(dim: usize) -> usize {
     }
 }
 
-/// Number of centers from which rows with one bound search for the centers near their own center: computing the distances to fewer centers
-/// is as fast.
+/// Number of centers from which rows with one bound search for the centers near their own center: computing
+/// the distances to fewer centers is as fast.
 pub(crate) const BALL_CENTERS: usize = 24;
 
-/// Rows of a batch that one worker labels between two merges of sums: about 2 million multiplications, some 30 microseconds. They hide the
-/// cost of scheduling a tile, and give a batch of a thousand rows enough tiles for several threads.
+/// Rows of a batch that one worker labels between two merges of sums: about 2 million multiplications, some
+/// 30 microseconds. They hide the cost of scheduling a tile, and give a batch of a thousand rows enough tiles
+/// for several threads.
 pub(crate) fn batch_tile_rows(k: usize, dim: usize) -> usize {
     let rows = (1usize << 21) / (k * dim).max(1);
     (rows / STRIP_ROWS * STRIP_ROWS).clamp(STRIP_ROWS, tile_rows(k))
 }
 
-/// Rows of `row_bytes` each that mini-batch k-means seeds from, for `k` centers and batches of `batch` rows, whatever the number of rows.
-/// Seeding takes the time of some dozens of batches (MNIST, k = 50: a fit makes 110 to 160). At least 16 rows per center; beyond them at
-/// most 32 MB, as in `auto_seeding_sample`.
+/// Rows of `row_bytes` each that mini-batch k-means seeds from, for `k` centers and batches of `batch` rows,
+/// for any number of rows. Seeding takes the time of some dozens of batches (MNIST, k = 50: a fit makes
+/// 110 to 160). At least 16 rows per center; beyond them at most 32 MB, as in `auto_seeding_sample`.
 pub(crate) fn batch_seeding_sample(batch: u64, k: usize, row_bytes: usize) -> u64 {
     let fitting = ((32 << 20) / row_bytes.max(1) as u64).max(16 * k as u64);
     (3 * batch).max(16 * k as u64).min(fitting)
 }
 
-/// The factor by which a batch decays the per-cluster number of recent rows of stochastic backward Euler, which covers some 100 batches.
+/// The factor by which a batch decays the per-cluster number of recent rows of stochastic backward Euler,
+/// which covers some 100 batches.
 pub(crate) const RECENT_STAYS: f64 = 0.99;
 
-/// A cluster starves if it has less than this share of the rows of the mean cluster: steps of a useful length hardly move its center. On
-/// real sets (`defaults.py`) clusters of exact k-means have 3% and more, except clusters of a few outliers, which steps do not reach
-/// either.
+/// A cluster starves if it has less than this share of the rows of the mean cluster: steps of a useful length
+/// hardly move its center. On real sets (`defaults.py`) clusters of exact k-means have 3% and more, except
+/// clusters of a few outliers, which steps do not reach either.
 pub(crate) const STARVED: f64 = 0.01;
 
-/// Minimum mean rows per cluster before starvation is reported: of 200, a cluster with a twentieth of them gets fewer than 2 once in 2,000
-/// times.
+/// Minimum mean rows per cluster before starvation is reported: of 200, a cluster with a twentieth of them
+/// gets fewer than 2 once in 2,000 times.
 pub(crate) const RECENT_ROWS: f64 = 200.0;
 
-/// Upper limit of the threads of an executor per core: more threads only take turns and memory. More than one, since a thread may wait for
-/// a disk or a stream.
+/// Upper limit of the threads of an executor per core: more threads only take turns and memory. More than
+/// one, since a thread may wait for a disk or a stream.
 pub(crate) const THREADS_A_CORE: usize = 4;
 
-/// Number of threads that any machine may start: tests use a few threads to check that results do not depend on their number.
+/// Number of threads that any machine may start, so that tests can check that results do not depend on the
+/// number of threads.
 pub(crate) const THREADS_ANYWHERE: usize = 16;
 
-/// Upper limit of the rows of a batch from which the variance of the data is estimated: to 1%, which is more than a tolerance needs.
+/// Upper limit of the rows of a batch from which the variance of the data is estimated: to 1%, which is more
+/// than a tolerance needs.
 pub(crate) const VARIANCE_ROWS: u64 = 16_384;
 
-/// Rows per tile of squared distances in k-means++: a draw scans one tile, and a pass schedules `n` divided by this number of tiles.
+/// Rows per tile of squared distances in k-means++: a draw scans one tile, and a pass schedules `n` divided
+/// by this number of tiles.
 pub(crate) const SEEDING_TILE_ROWS: usize = 4096;
 
 /// Rows that `Seeding::Auto` runs greedy k-means++ on, of `n` of `row_bytes` each, for `k` centers.
 ///
-/// Greedy k-means++ computes up to `k (2 + ln k)` distances per row, at about half the rate of the kernel: on this sample, the time of
-/// three sweeps over all rows. Fewer than 32 rows per center seed badly, and 16,384 rows take almost no time. The sample is copied: if it
-/// takes more than 32 MB, it has 16 rows per center.
+/// Greedy k-means++ computes up to `k (2 + ln k)` distances per row, at about half the rate of the kernel: on
+/// this sample, the time of three sweeps over all rows. Fewer than 32 rows per center seed badly, and 16,384
+/// rows take almost no time. The sample is copied: if it takes more than 32 MB, it has 16 rows per center.
 pub(crate) fn auto_seeding_sample(n: u64, k: usize, row_bytes: usize) -> u64 {
     let affordable = 1.5 * n as f64 / (3.0 + (k as f64).ln());
     let wanted = (affordable as u64).max(32 * k as u64).max(16_384);
@@ -250,9 +267,10 @@ pub(crate) fn auto_seeding_sample(n: u64, k: usize, row_bytes: usize) -> u64 {
     if wanted >= n { n } else { wanted.min(fitting) }
 }
 
-/// Chains of `chain` candidates that AFK-MC2 begins together, with `centers` centers so far. The kernels compute the distances of the
-/// candidates to these centers. Distances to centers that are added meanwhile, a 64th of all, are computed from differences, at an eighth
-/// of the rate. Copies of the candidates take at most 32 MB, if those of one chain do.
+/// Chains of `chain` candidates that AFK-MC2 begins together, with `centers` centers so far. The kernels
+/// compute the distances of the candidates to these centers. Distances to centers that are added meanwhile, a
+/// 64th of all, are computed from differences, at an eighth of the rate. Copies of the candidates take at
+/// most 32 MB, if those of one chain do.
 pub(crate) fn chains_together(centers: usize, chain: usize, row_bytes: usize) -> usize {
     let fitting = (32 << 20) / chain.saturating_mul(row_bytes).max(1);
     (centers / 32).clamp(8, fitting.max(8))
@@ -264,16 +282,17 @@ pub(crate) const CORESET_TILE_ROWS: usize = 8192;
 /// Bytes of rows in one step of the pass of a coreset: about a tenth of a second between two signs of progress.
 pub(crate) const CORESET_STEP_BYTES: usize = 256 << 20;
 
-/// Share of the rows of a file from which a subset is read in a pass that reads ahead. With a smaller share, most of the bytes that the
-/// pass reads would be unused (pages of 4 KiB hold 4 to 40 rows of usual length).
+/// Share of the rows of a file from which a subset is read in a pass that reads ahead. With a smaller share,
+/// most of the bytes that the pass reads would be unused (pages of 4 KiB hold 4 to 40 rows of usual length).
 pub(crate) const SUBSET_SHARE: f64 = 1.0 / 8.0;
 
-/// Upper limit of the share of changed labels in an iteration of nested batches for which bounds begin: before, most bounds fail and take
-/// more time than they save.
+/// Upper limit of the share of changed labels in an iteration of nested batches for which bounds begin:
+/// before, most bounds fail and take more time than they save.
 pub(crate) const NESTED_BOUNDS_CHANGES: f64 = 0.15;
 
-/// Number of columns from which bounds of nested batches are faster, for any number of centers: with 50 and 256 centers, iterations without
-/// bounds take 0.7 to 1.1 times as long at 3 and 8 columns, 1.1 to 1.7 at 12, 1.2 to 2.8 at 16, 2.8 to 3.1 at 24.
+/// Number of columns from which bounds of nested batches are faster, for any number of centers: with 50 and
+/// 256 centers, iterations without bounds take 0.7 to 1.1 times as long at 3 and 8 columns, 1.1 to 1.7 at 12, 1.2
+/// to 2.8 at 16, 2.8 to 3.1 at 24.
 pub(crate) const NESTED_BOUNDS_DIM: usize = 16;
 
 /// Rows that a worker labels together for steps of variance-reduced k-means: enough to fill micro tiles.
@@ -282,87 +301,95 @@ pub(crate) const STEPS_TOGETHER: usize = 64;
 /// Lower limit of the steps that are drawn together: slightly more than one micro tile.
 pub(crate) const STEPS_LEAST: usize = 16;
 
-/// Upper limit of the steps that are drawn together: distances of their rows become outdated with every center that moves.
+/// Upper limit of the steps that are drawn together: distances of their rows become outdated with every
+/// center that moves.
 pub(crate) const STEPS_AHEAD: usize = 1024;
 
 /// Values of centers and rows that steps read or change between two checks for an interrupt: a few milliseconds.
 pub(crate) const STEPS_CHECKED: u64 = 1 << 22;
 
-/// Upper limit of the squared move of all centers in a step: the sum of squared distances of 2^50 rows to such centers is still finite.
+/// Upper limit of the squared move of all centers in a step: the sum of squared distances of 2^50 rows to
+/// such centers is still finite.
 pub(crate) const MOST_SQ_MOVE: f64 = f64::MAX * f64::EPSILON * f64::EPSILON;
 
-/// A step of backward Euler has diverged when the mean squared distance of a batch to its centers is this many times the scale of the rows.
-/// On Iris the longest useful step (2 per cluster) reaches 100 times, the longest step that converges (2.7) reaches 1300, and values beyond
-/// a million grow without limit.
+/// A step of backward Euler has diverged when the mean squared distance of a batch to its centers is this
+/// many times the scale of the rows. On Iris the longest useful step (2 per cluster) reaches 100 times, the
+/// longest step that converges (2.7) reaches 1300, and values beyond a million grow without limit.
 pub(crate) const DIVERGED: f64 = 1e6;
 
 /// Upper limit of the bytes of copied rows of steps that are drawn together.
 pub(crate) const STEPS_AHEAD_BYTES: usize = 16 << 20;
 
-/// Number of centers, of `k` in panels of `panel`, that may move far before distances are computed again. A row in doubt is compared with
-/// all of them.
+/// Number of centers, of `k` in panels of `panel`, that may move far before distances are computed again. A
+/// row in doubt is compared with all of them.
 pub(crate) fn few_centers(k: usize, panel: usize) -> usize {
     if k < 2 * panel { 0 } else { panel * (k / (4 * panel)).clamp(1, 4) }
 }
 
-/// Rows of `row_bytes` each from which variance-reduced k-means draws steps when rows are read in passes: at most 32 MB, so that memory
-/// does not grow with the number of rows, and enough to give nearly the result of draws from all rows.
+/// Rows of `row_bytes` each from which variance-reduced k-means draws steps when rows are read in passes: at
+/// most 32 MB, so that memory does not grow with the number of rows, and enough to give nearly the result of
+/// draws from all rows.
 pub(crate) fn stretch_rows(row_bytes: usize) -> usize {
     ((32 << 20) / row_bytes.max(1)).clamp(256, 16_384)
 }
 
-/// Rows of `n` for which one worker computes responsibilities of `k` components between two merges: an eighth of all, which gives several
-/// threads work, but enough that merging the sums of all components takes little of the time. At most 32,768, of which thousands of
-/// components have some rows each.
+/// Rows of `n` for which one worker computes responsibilities of `k` components between two merges: an eighth
+/// of all, which gives several threads work, but enough that merging the sums of all components takes little
+/// of the time. At most 32,768, of which thousands of components have some rows each.
 pub(crate) fn mixture_tile_rows(n: usize, k: usize) -> usize {
     (n / 8).max(k).next_multiple_of(1024).min(32_768)
 }
 
-/// Cells of means that a row searches in its first search. With two cells, 99% of rows find their nearest mean in 2 columns and among
-/// scaled connections, 88% in 40 columns, and 55 to 76% in 128 and 3072 columns, where the mean squared distance to the found means is 4 to
-/// 8% larger. Later searches find the others. A third cell takes a quarter more distances.
+/// Cells of means that a row searches in its first search. With two cells, 99% of rows find their nearest
+/// mean in 2 columns and among scaled connections, 88% in 40 columns, and 55 to 76% in 128 and 3072 columns,
+/// where the mean squared distance to the found means is 4 to 8% larger. Later searches find the others. A
+/// third cell takes a quarter more distances.
 pub(crate) const PROBED_CELLS: usize = 2;
 
-/// Rows of `row_bytes` each for which a worker computes responsibilities together, if each row evaluates up to `looks` components. They are
-/// processed in the order of their components, so that rows of one component find its center, neighbors and sums in the cache. More rows
-/// are better, up to 16 MB of converted rows and a million evaluated components.
+/// Rows of `row_bytes` each for which a worker computes responsibilities together, if each row evaluates up
+/// to `looks` components. They are processed in the order of their components, so that rows of one component
+/// find its center, neighbors and sums in the cache. More rows are better, up to 16 MB of converted rows and
+/// a million evaluated components.
 pub(crate) fn mixture_chunk_rows(row_bytes: usize, looks: usize) -> usize {
     ((16 << 20) / row_bytes.max(1)).min((1 << 20) / looks.max(1)).max(STRIP_ROWS)
 }
 
-/// Rows whose neighbors one worker searches between two merges: a few strips, so that a small part has work for several threads.
+/// Rows whose neighbors one worker searches between two merges: a few strips, so that a small part has work
+/// for several threads.
 pub(crate) const GRAPH_TILE_ROWS: usize = 2 * STRIP_ROWS;
 
-/// Rows of `dim` columns that are packed at a time to find the neighbors of `n` rows. A distance to an earlier row serves both rows, so
-/// more parts compute fewer distances twice. But every part reads each row again, which takes the time of a few dozen distances.
+/// Rows of `dim` columns that are packed at a time to find the neighbors of `n` rows. A distance to an
+/// earlier row serves both rows, so more parts compute fewer distances twice. But every part reads each row
+/// again, which takes the time of a few dozen distances.
 pub(crate) fn graph_block_rows<T>(n: usize, dim: usize) -> usize {
     (n / 16).max(512).min(packed_rows::<T>(dim)).next_multiple_of(32)
 }
 
-/// Upper limit of the rows of `dim` columns that a thread packs at a time: 2048, and 64 MB, where a packed value takes three times its
-/// size.
+/// Upper limit of the rows of `dim` columns that a thread packs at a time: 2048, and 64 MB, where a packed
+/// value takes three times its size.
 pub(crate) fn packed_rows<T>(dim: usize) -> usize {
     ((64 << 20) / (3 * size_of::<T>() * dim)).clamp(16, 2048)
 }
 
-/// Rows that search a part of a cell together: enough to make its packing, of `dim` columns, cheap, also if rows store only `values` of
-/// them.
+/// Rows that search a part of a cell together: enough to make its packing, of `dim` columns, cheap, also if
+/// rows store only `values` of them.
 pub(crate) fn visitors_together(dim: usize, values: usize) -> usize {
     (32 * dim / values).max(2048)
 }
 
-/// Visits that run at the same time without each other's results: enough for many threads, few enough that rows soon know their search
-/// radius.
+/// Visits that run at the same time without each other's results: enough for many threads, few enough that
+/// rows soon know their search radius.
 pub(crate) const VISITS_TOGETHER: usize = 64;
 
 /// Upper limit of the results of such visits, at 24 bytes each.
 pub(crate) const NEWS_TOGETHER: usize = 4 << 20;
 
-/// Pairs of a row and a cell to search that are stored at a time, at 16 bytes each, or the number of rows if it is larger. All cells are
-/// packed each time.
+/// Pairs of a row and a cell to search that are stored at a time, at 16 bytes each, or the number of rows if
+/// it is larger. All cells are packed each time.
 pub(crate) const LOOKS_TOGETHER: u64 = 8 << 20;
 
-/// Whether a k-d tree finds the neighbors of `n` rows faster than brute force: with more columns it visits more of the rows.
+/// Whether a k-d tree finds the neighbors of `n` rows faster than brute force: with more columns it visits
+/// more of the rows.
 pub(crate) fn tree_pays(n: u64, dim: usize) -> bool {
     dim <= 16 && n as f64 >= 256.0 * 2f64.powf(dim as f64 / 2.0)
 }
@@ -375,32 +402,36 @@ pub(crate) fn brute_force_pays(n: u64, dim: usize) -> bool {
 /// Rows per leaf of a k-d tree: fewer rows need more boxes, more rows need more distances.
 pub(crate) const LEAF_ROWS: usize = 16;
 
-/// Number of cells of a coarse partition of `n` rows. More cells have fewer rows each, but every row is compared with all their centers.
+/// Number of cells of a coarse partition of `n` rows. More cells have fewer rows each, but every row is
+/// compared with all their centers.
 pub(crate) fn n_cells(n: u64) -> usize {
     ((2.0 * (n as f64).sqrt()) as usize).clamp(1, n as usize)
 }
 
-/// Rows per cell from which a coarse partition is computed, in [`CELL_SWEEPS`] sweeps. The exact position of its centers does not matter
-/// (MNIST, five of 529 cells: 97.1% of neighbors are found after 5 sweeps over 32 rows per cell, 97.0% after 3 over 16, in a third of the
-/// time).
+/// Rows per cell from which a coarse partition is computed, in [`CELL_SWEEPS`] sweeps. The exact position of
+/// its centers does not matter (MNIST, five of 529 cells: 97.1% of neighbors are found after 5 sweeps over 32
+/// rows per cell, 97.0% after 3 over 16, in a third of the time).
 pub(crate) const CELL_SAMPLE_ROWS: usize = 16;
 
 /// See [`CELL_SAMPLE_ROWS`].
 pub(crate) const CELL_SWEEPS: u64 = 3;
 
-/// Rows whose true neighbors are computed to measure the recall: with 5 neighbors each, a recall of 0.95 has an error of half a percent.
+/// Rows whose true neighbors are computed to measure the recall: with 5 neighbors each, a recall of 0.95 has
+/// an error of half a percent.
 pub(crate) const RECALL_ROWS: usize = 384;
 
-/// Rows of a cluster that are compared with each other to find the densest: more rows take longer than the iterations, and the first mode
-/// need not be the best.
+/// Rows of a cluster that are compared with each other to find the densest: more rows take longer than the
+/// iterations, and the first mode need not be the best.
 pub(crate) const DENSITY_ROWS: usize = 1024;
 
-/// Bytes of responsibilities that fit into a near cache. If there are more, rows are ordered to keep neighbors together: in the order of
-/// the data, two thirds of the time of an update were spent waiting for the responsibilities of neighbors (70,000 rows, k = 10).
+/// Bytes of responsibilities that fit into a near cache. If there are more, rows are ordered to keep
+/// neighbors together: in the order of the data, two thirds of the time of an update were spent waiting for
+/// the responsibilities of neighbors (70,000 rows, k = 10).
 pub(crate) const NEAR_BYTES: usize = 128 << 10;
 
-/// Lower limit of the square of a shift over the median squared distance of the centers from it, if a few outlying centers spoil the mean:
-/// with a smaller ratio, a shift would save at most four binary digits of a tile value.
+/// Lower limit of the square of a shift over the median squared distance of the centers from it, if a few
+/// outlying centers spoil the mean: with a smaller ratio, a shift would save at most four binary digits of a
+/// tile value.
 pub(crate) const CLUMPED: f64 = 16.0;
 
 /// The first step size of backward Euler by default, in numbers of clusters (`papers/sbe.py`, steps; `defaults.py`).
@@ -409,18 +440,21 @@ pub(crate) const AUTO_STEP: f64 = 3.0;
 /// The share of [`AUTO_STEP`] that the last step of a fit has by default.
 pub(crate) const AUTO_END: f64 = 1.0 / 20.0;
 
-/// Bytes of a mapped file between two checks of its length: a check takes 0.1 to 0.2 µs, reading so many bytes at least 20 µs.
+/// Bytes of a mapped file between two checks of its length: a check takes 0.1 to 0.2 µs, reading so many
+/// bytes at least 20 µs.
 pub(crate) const LENGTH_STEP: usize = 256 << 10;
 
-/// Number of centers of which all pairs are compared to find centers that tile values cannot tell apart: 120 pairs take less time than one
-/// row against a thousand centers.
+/// Number of centers of which all pairs are compared to find centers that tile values cannot tell apart: 120
+/// pairs take less time than one row against a thousand centers.
 pub(crate) const COMPARED_CENTERS: usize = 16;
 
 /// Columns of such a pair that are compared first: nearly always enough to see that the centers are far apart.
 pub(crate) const COMPARED_COLUMNS: usize = 16;
 
-/// The ratio of the mean to the smallest row sum of a neighbor graph: a row that is no neighbor of another row has half the weights.
+/// The ratio of the mean to the smallest row sum of a neighbor graph: a row that is no neighbor of another
+/// row has half the weights.
 pub(crate) const MEAN_OVER_LEAST: f64 = 2.0;
 
-/// Idle thread pools that are kept, in addition to the pool requested last: a caller that alternates between two thread counts reuses both.
+/// Idle thread pools that are kept, in addition to the pool requested last: a caller that alternates between
+/// two thread counts reuses both.
 pub(crate) const IDLE_POOLS: usize = 1;

@@ -1,6 +1,7 @@
-//! Creates files atomically: write to a temporary file beside the target, sync, rename, sync the folder.
+//! Creates files atomically: write to a temporary file next to the target, sync, rename, sync the folder.
 //!
-//! A process holds a lock on each of its temporary files. Files without a lock are leftovers of killed processes, and can be removed.
+//! A process holds a lock on each of its temporary files. Files without a lock are leftovers of killed
+//! processes, and can be removed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -17,8 +18,8 @@ const PREFIX: &str = ".shoal-";
 #[derive(Debug)]
 pub(crate) struct Temporary(NamedTempFile);
 
-/// Creates a temporary file beside `path`, to be renamed to `path`, with the usual permissions of a new file. Removes leftovers of killed
-/// processes for the same `path` first.
+/// Creates a temporary file beside `path`, to be renamed to `path`, with the usual permissions of a new file.
+/// Removes leftovers of killed processes for the same `path` first.
 pub(crate) fn temporary_for(path: &Path) -> io::Result<Temporary> {
     remove_leftovers_of(path);
     let create = |path: &Path| {
@@ -82,7 +83,8 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The prefix of the names of temporary files for `path`: a hash, since a longer name than that of `path` may not be allowed.
+/// The prefix of the names of temporary files for `path`: a hash, since a longer name than that of `path` may
+/// not be allowed.
 fn prefix_for(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let hash =
@@ -93,8 +95,8 @@ fn prefix_for(path: &Path) -> String {
 /// Locks a new file or folder for as long as it is open.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`], upon which `tempfile` tries another name, if another process removed it as a leftover before it was
-/// locked.
+/// [`io::ErrorKind::AlreadyExists`], upon which `tempfile` tries another name, if another process removed it
+/// as a leftover before it was locked.
 #[cfg(unix)]
 fn claim(file: &File, path: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -133,7 +135,8 @@ pub(crate) fn all_leftovers(folder: &Path, remove: bool) -> io::Result<Vec<PathB
     leftovers(folder, PREFIX, remove)
 }
 
-/// Whether a name has the form of a temporary file or folder: `.shoal-0123abcd-x7Yz9Q`, optionally with `.tmp` (see [`prefix_for`]).
+/// Whether a name has the form of a temporary file or folder: `.shoal-0123abcd-x7Yz9Q`, optionally with
+/// `.tmp` (see [`prefix_for`]).
 fn is_temporary(name: &OsStr) -> bool {
     let parts =
         name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|rest| rest.split_once('-'));

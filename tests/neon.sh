@@ -97,7 +97,7 @@ EOF
     say "unpacking"
     local deb pick
     for deb in "$stage"/debs/*.deb; do
-        # Left out: documentation, link-time optimisation, sanitizers, debuggers,
+        # Left out: documentation, link-time optimization, sanitizers, debuggers,
         # and 29 of QEMU's 30 architectures.
         pick=(--exclude=./usr/share --exclude=./usr/libexec --exclude='*/lto1'
             --exclude='*-lto-dump-*' --exclude='*/lib*san*')

@@ -133,7 +133,7 @@ class Coreset(NamedTuple):
                 rows, cols = (int(side) for side in file["points_shape"])
                 points = csr_of(_csr((data, indices, indptr), (rows, cols)), "it")
             if not (points.ndim == 2 and weights.shape == found.shape == (points.shape[0],)):
-                raise ValueError("its arrays do not fit together")
+                raise ValueError("its arrays do not match each other")
             kinds = (points.dtype.kind, weights.dtype.kind, found.dtype.kind)
             if kinds != ("f", "f", "i") or not (np.isfinite(weights).all() and (weights >= 0).all()):
                 raise ValueError(

@@ -111,9 +111,9 @@ class LaplacianKModes(StoredKModes):
         How to find neighbors: see :func:`shoal.knn_graph`.
     responsibilities_memory : str, int or None, default="1GB"
         Memory budget in bytes for the responsibilities, of which a fit holds three copies. If they take more,
-        only the largest of each row are kept: as many as fit, at least two. The other clusters share the rest
-        equally. `responsibilities_` is then sparse, and the monitored energies may rise a little. None: keep
-        all.
+        only the largest ones per row are kept: as many as fit, at least two. The other clusters share the
+        rest equally. `responsibilities_` is then sparse, and the monitored energies may rise a little. None:
+        keep all.
     n_jobs : int or None, default=None
         Number of threads. None: ``SHOAL_NUM_THREADS``, else ``OMP_NUM_THREADS``, else all cores that the
         process may use; -1: all cores that the process may use. At most 4 threads per core, or 16 (see
@@ -136,7 +136,7 @@ class LaplacianKModes(StoredKModes):
         Indices of the rows that are modes; only with ``mode_update="byproduct"``.
     responsibilities_ : ndarray or csr_matrix of shape (n_samples, n_clusters), float32 or float64
         Positive, with sum 1 in each row; 0 and 1 after a collapse in the first iteration of a spectral start.
-        Above `responsibilities_memory`: a sparse matrix of the largest values of each row. The other clusters
+        Above `responsibilities_memory`: a sparse matrix of the largest values per row. The other clusters
         share the rest of the sum equally.
     affinity_ : scipy.sparse.csr_matrix of shape (n_samples, n_samples)
         The affinity, symmetric.

@@ -208,7 +208,7 @@ def plot_path(path: str | os.PathLike[str], table: npt.NDArray[np.void]) -> None
     energies.set_title("terms of the energy")
     for at in range(table["sizes"].shape[1]):
         sizes.plot(weight, table["sizes"][:, at], ".-", color="tab:blue", alpha=0.6)
-    sizes.set_title("rows of each cluster")
+    sizes.set_title("rows per cluster")
     sizes.set_yscale("symlog")
     stability.errorbar(weight, table["stability"], table["stability_std"], fmt="o-", capsize=3)
     gone = table["collapsed"]

@@ -140,7 +140,7 @@ class TruncatedGaussianMixture(StoredMixture):
     coreset_ : Coreset or None
         The weighted rows of the fit; None if the fit used all rows. Not saved to files.
     neighbors_ : ndarray of shape (n_components, n_neighbors), int32
-        The nearest components of each component, itself first, as estimated from the rows.
+        The nearest components per component, itself first, as estimated from the rows.
     labels_ : ndarray of shape (n_samples,), int32
         Most likely component of every row; equal to ``predict(X)``. Computed on first access by a pass over
         all rows and all components.
@@ -148,7 +148,7 @@ class TruncatedGaussianMixture(StoredMixture):
         Weighted sum of squared distances of all rows to the means of their components. Also computed on first
         access.
     counts_ : ndarray of shape (n_components,), float64
-        Weight of the rows of each component; shared rows count in part.
+        Total weight of the rows per component; shared rows count in part.
     history_ : structured ndarray of shape (n_steps,)
         One row per iteration of every start; `objective` is the bound.
     stop_reason_ : str or None
@@ -414,7 +414,7 @@ class TruncatedGaussianMixture(StoredMixture):
                 "all rows are equal, or differ only by rounding"
                 if found == 1
                 else "all rows lie on the means, because there are no more distinct rows than components, or "
-                "the rows of each component differ only by rounding"
+                "the rows within every component differ only by rounding"
             )
             warn(f"all variances are at their lower limit, {least:.3g}: {why}", ConvergenceWarning)
 

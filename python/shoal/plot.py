@@ -25,20 +25,20 @@ __all__ = ["Curve", "centers_picture", "curves", "require_matplotlib", "write_pn
 MOST_MARKERS = 200
 
 
-def write_png(path: PathName, grey: npt.NDArray[np.uint8]) -> None:
+def write_png(path: PathName, gray: npt.NDArray[np.uint8]) -> None:
     """Write a grayscale image to a PNG file, by way of a temporary file.
 
     Parameters
     ----------
     path : str, bytes or os.PathLike
         The file. An existing file is replaced.
-    grey : ndarray of shape (height, width), uint8
+    gray : ndarray of shape (height, width), uint8
         The image; 0 is black, 255 is white.
 
     Raises
     ------
     ValueError
-        If `grey` has another type or shape.
+        If `gray` has another type or shape.
     OSError
         If the file cannot be written.
 
@@ -49,16 +49,16 @@ def write_png(path: PathName, grey: npt.NDArray[np.uint8]) -> None:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_png(f"{folder}/ramp.png", np.arange(256, dtype="uint8").reshape(16, 16))
     """
-    if grey.ndim != 2 or grey.dtype != np.uint8 or 0 in grey.shape:
-        raise ValueError(f"grey must be a 2-D array of uint8, got shape {grey.shape} of {grey.dtype}")
-    height, width = grey.shape
+    if gray.ndim != 2 or gray.dtype != np.uint8 or 0 in gray.shape:
+        raise ValueError(f"gray must be a 2-D array of uint8, got shape {gray.shape} of {gray.dtype}")
+    height, width = gray.shape
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     # Every line of a PNG begins with its filter type; 0 is none.
     lines = np.zeros((height, width + 1), dtype=np.uint8)
-    lines[:, 1:] = grey
+    lines[:, 1:] = gray
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     with whole(path) as file:
         file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header))
@@ -94,10 +94,10 @@ def centers_picture(
     """
     height, width = shape
     low, high = float(np.min(centers)), float(np.max(centers))
-    grey = np.rint((centers - low) * (255.0 / (high - low or 1.0))).astype(np.uint8)
+    gray = np.rint((centers - low) * (255.0 / (high - low or 1.0))).astype(np.uint8)
     gap, rows = 1, -(-len(centers) // columns)
     page = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap), 96, dtype=np.uint8)
-    for index, image in enumerate(grey.reshape(-1, height, width)):
+    for index, image in enumerate(gray.reshape(-1, height, width)):
         row, column = divmod(index, columns)
         top, left = gap + row * (height + gap), gap + column * (width + gap)
         page[top : top + height, left : left + width] = image

@@ -122,7 +122,7 @@ Affinity: TypeAlias = Literal["knn", "gaussian", "precomputed"]
 OnCollapse: TypeAlias = Literal["restore", "reduce"]
 #: Covariances of :class:`~shoal.TruncatedGaussianMixture`.
 Covariance: TypeAlias = Literal["tied_spherical", "spherical", "diag"]
-#: How :class:`~shoal.TruncatedGaussianMixture` chooses the first components of each row.
+#: How :class:`~shoal.TruncatedGaussianMixture` chooses the initial components per row.
 ActiveStart: TypeAlias = Literal["cells", "random"]
 #: Stopping rules of :class:`~shoal.TruncatedGaussianMixture`.
 Stopping: TypeAlias = Literal["auto", "per-weight", "relative"]

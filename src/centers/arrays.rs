@@ -9,7 +9,7 @@ use crate::kernel::Compute;
 use crate::matrix::array_of_rows;
 
 impl KMeansModel {
-    /// The centers as an array of `n_clusters` rows, in the type asked for: see [`KMeansModel::centers`].
+    /// The centers as an array of `n_clusters` rows, in the requested type: see [`KMeansModel::centers`].
     ///
     /// ```
     /// use shoal::{KMeans, ndarray::array};
@@ -48,7 +48,8 @@ impl KMeansModel {
         self.predict(rows).map(Array1::from)
     }
 
-    /// Euclidean distances of every row to every center, as an array of one row per row: see [`KMeansModel::distances`].
+    /// Euclidean distances of every row to every center, as an array of one row per row: see
+    /// [`KMeansModel::distances`].
     ///
     /// ```
     /// use shoal::{KMeans, ndarray::array};

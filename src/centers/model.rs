@@ -63,7 +63,7 @@ impl KMeansModel {
         self.centers.get()
     }
 
-    /// Total weight of the rows of each cluster.
+    /// Total weight of the rows per cluster.
     pub fn cluster_weights(&self) -> &[f64] {
         &self.weights
     }

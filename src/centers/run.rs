@@ -36,7 +36,7 @@ impl<M: CenterMethod> Run<M> {
         either!(self.solver(), solver => M::snapshot(solver).labels)
     }
 
-    /// Weight of each cluster, as the method counts it.
+    /// Weight per cluster, as the method counts it.
     pub fn cluster_weights(&self) -> &[f64] {
         either!(self.solver(), solver => M::snapshot(solver).weights)
     }

@@ -11,9 +11,9 @@ pub struct Snapshot<'a, T> {
     pub metric: Metric,
     /// The current centers, row by row. Empty before the first step.
     pub centers: &'a [T],
-    /// Weight of each cluster, as the method counts it.
+    /// Weight per cluster, as the method counts it.
     pub weights: &'a [f64],
-    /// The label of each row, if the method keeps labels. After
+    /// The label per row, if the method keeps labels. After
     /// [`FitSolver::finish`](crate::fit::FitSolver::finish), these are the labels of the current centers.
     pub labels: &'a [u32],
     /// Weighted sum of squared distances that belongs to `labels`. NaN if no pass has computed it.

@@ -40,7 +40,8 @@ impl<'a> AnySource<'a> {
 
 /// Rows that `fit`, `predict` and the other methods of models take: a source that knows its compute type.
 ///
-/// Implement it next to [`DataSource`] for a source of your own; the method is one line. References to sources are sources.
+/// For your own source, implement [`DataSource`] and this trait, which has one method of one line. References to
+/// sources are sources.
 ///
 /// ```
 /// use shoal::data::{AnySource, Dense, Source};

@@ -1,5 +1,5 @@
-//! The `.fbin`, `.u8bin`, `.i8bin` and `.ibin` files of the billion-scale search benchmarks: the numbers of rows and columns, each a
-//! `u32`, followed by the rows without gaps.
+//! The `.fbin`, `.u8bin`, `.i8bin` and `.ibin` files of the billion-scale search benchmarks: the numbers of
+//! rows and columns, each a `u32`, followed by the rows without gaps.
 
 use std::fs::File;
 use std::io::Read;
@@ -32,7 +32,8 @@ fn dtype_of(path: &Path) -> Result<Dtype> {
 /// See [`Mapped`] for files that change while they are open.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged or has another extension.
+/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged
+/// or has another extension.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -114,8 +115,8 @@ mod tests {
         };
         assert_eq!(refusal("x.fbin", b""), "is empty");
         assert_eq!(refusal("x.fbin", &[0; 7]), "ends within its header of 8 bytes (7 bytes)");
-        assert_eq!(refusal("x.u8bin", &file(0, 3, &[])), "0 rows of 3 columns are nothing to work on");
-        assert_eq!(refusal("x.u8bin", &file(3, 0, &[1])), "3 rows of 0 columns are nothing to work on");
+        assert_eq!(refusal("x.u8bin", &file(0, 3, &[])), "must have at least 1 row and 1 column, got 0 x 3");
+        assert_eq!(refusal("x.u8bin", &file(3, 0, &[1])), "must have at least 1 row and 1 column, got 3 x 0");
         assert_eq!(
             refusal("x.u8bin", &file(2, 2, &[1, 2, 3])),
             "2 rows of 2 uint8 need a file of 12 bytes, found 11"

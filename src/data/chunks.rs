@@ -70,8 +70,8 @@ enum Feed<'a, T> {
     Replay(Box<dyn Fn() -> Iter<'a, T> + Sync + 'a>),
 }
 
-/// A stream of chunks of any lengths as a source: an iterator, which can be read once, or a function that returns a new iterator for
-/// each pass.
+/// A stream of chunks of any lengths as a source: an iterator, which can be read once, or a function that
+/// returns a new iterator for each pass.
 ///
 /// ```
 /// use shoal::data::{Access, Chunks, DataSource};
@@ -91,8 +91,8 @@ impl<T> fmt::Debug for Chunks<'_, T> {
 }
 
 impl<'a, T: Float> Chunks<'a, T> {
-    /// Rows of `dim` columns that can be read once. After a pass that ends early, the remaining rows are lost, unless the pass was begun
-    /// with [`DataSource::for_each_block_from`].
+    /// Rows of `dim` columns that can be read once. After a pass that ends early, the remaining rows are
+    /// lost, unless the pass was begun with [`DataSource::for_each_block_from`].
     ///
     /// ```
     /// use shoal::data::{Chunk, Chunks, DataSource};
@@ -127,7 +127,7 @@ impl<'a, T: Float> Chunks<'a, T> {
             Feed::Once(chunks) => {
                 chunks.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or_else(|| {
                     Error::Source(
-                        "the rows of this stream were read already, and it can be read only once".into(),
+                        "this stream can be read only once, and was already read: pass a new stream".into(),
                     )
                 })?
             }
@@ -142,7 +142,9 @@ impl<T: Float> Checked<'_, T> {
         let (values, dim) = (chunk.values.len(), self.dim);
         let weighted = *self.weighted.get_or_insert(chunk.weights.is_some());
         if !values.is_multiple_of(dim) {
-            return Err(Error::Shape(format!("a chunk of {values} values is no rows of {dim} columns")));
+            return Err(Error::Shape(format!(
+                "a chunk of {values} values does not divide into rows of {dim} columns"
+            )));
         }
         let rows = values / dim;
         match &chunk.weights {
@@ -249,11 +251,11 @@ mod tests {
         assert_eq!(seen(&once).unwrap(), expected);
         assert_eq!(
             seen(&once).unwrap_err().to_string(),
-            "the rows of this stream were read already, and it can be read only once"
+            "this stream can be read only once, and was already read: pass a new stream"
         );
         assert_eq!((seen(&replay).unwrap(), seen(&replay).unwrap()), (expected.clone(), expected.clone()));
         assert_eq!(take(&replay, &[150, 0, 7]).unwrap(), [150, 150, 0, 0, 7, 7].map(|i: usize| expected[i]));
-        assert_eq!(take(&replay, &[200]).unwrap_err().to_string(), "row 200 is not there");
+        assert_eq!(take(&replay, &[200]).unwrap_err().to_string(), "row 200 does not exist");
     }
 
     #[test]
@@ -262,7 +264,10 @@ mod tests {
             seen(&Chunks::once(2, chunks.into_iter().map(Ok))).unwrap_err().to_string()
         };
         let two = || Chunk::from(vec![0.0; 4]);
-        assert_eq!(text(vec![vec![0.0; 3].into()]), "a chunk of 3 values is no rows of 2 columns");
+        assert_eq!(
+            text(vec![vec![0.0; 3].into()]),
+            "a chunk of 3 values does not divide into rows of 2 columns"
+        );
         assert_eq!(text(vec![two().weighted(vec![1.0])]), "a chunk has 1 weights for 2 rows");
         assert_eq!(
             text(vec![two(), two().weighted(vec![1.0, 2.0])]),

@@ -80,11 +80,13 @@ impl Index<'_> {
     }
 }
 
-/// Sparse rows in memory. Row `i` has the stored values `indptr[i]..indptr[i + 1]`, in the columns that `indices` names; all others are 0.
+/// Sparse rows in memory. Row `i` has the stored values `indptr[i]..indptr[i + 1]`, in the columns that
+/// `indices` names; all others are 0.
 ///
-/// The matrix is never copied as a whole: positions, columns, and values of `f32` and `f64` are read in place, values of other types are
-/// converted a tile at a time. Rows whose columns do not ascend, or repeat, are sorted a tile at a time, and values of the same column
-/// are added. Sorting takes longer: sort such rows beforehand if they are read many times.
+/// The matrix is never copied as a whole: positions, columns, and values of `f32` and `f64` are read in
+/// place, values of other types are converted a tile at a time. Rows whose columns do not ascend, or repeat,
+/// are sorted a tile at a time, and values of the same column are added. Sorting takes longer: sort such rows
+/// beforehand if they are read many times.
 ///
 /// ```
 /// use shoal::{KMeans, data::Csr};

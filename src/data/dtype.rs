@@ -120,8 +120,8 @@ impl Dtype {
         })
     }
 
-    /// Whether rows of this type are computed in `f64`: all types with values that `f32` cannot hold, and `bool`, whose counts of ones
-    /// need `f64`.
+    /// Whether rows of this type are computed in `f64`: all types with values that `f32` cannot hold, and
+    /// `bool`, whose counts of ones need `f64`.
     ///
     /// ```
     /// use shoal::data::Dtype;

@@ -10,19 +10,20 @@ use crate::rows::{RowBuf, SparseRef};
 
 /// Rows that a fingerprint reads.
 const ROWS: u64 = 1024;
-/// Rows that the fingerprint of a batch reads: a batch that was refilled differs in every row.
+/// Number of rows that the fingerprint of a batch reads. Few suffice, because a refilled batch differs in every row.
 #[cfg(feature = "python")]
 const ROWS_OF_A_BATCH: u64 = 4;
 /// Values per gather.
 const VALUES: usize = 1 << 16;
 
-/// A hash of the number of rows and columns, of all weights, and of the values of up to [`ROWS`] rows: evenly spaced rows with random
-/// access, else the first rows of a pass. For a source that can be read only once, a hash of the number of columns.
+/// A hash of the number of rows and columns, of all weights, and of the values of up to [`ROWS`] rows: evenly
+/// spaced rows with random access, else the first rows of a pass. For a source that can be read only once, a
+/// hash of the number of columns.
 pub(crate) fn fingerprint<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS)
 }
 
-/// As [`fingerprint`], of [`ROWS_OF_A_BATCH`] rows: batches are small, or many.
+/// As [`fingerprint`], but reads only [`ROWS_OF_A_BATCH`] rows, because batches are small or numerous.
 #[cfg(feature = "python")]
 pub(crate) fn fingerprint_of_batch<T: Float>(data: &dyn DataSource<T>) -> Result<u64> {
     of_rows(data, ROWS_OF_A_BATCH)

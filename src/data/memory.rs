@@ -31,14 +31,17 @@ impl<'a, T: Float> Dense<'a, T> {
     ///
     /// ```
     /// let refused = shoal::data::Dense::new(&[1.0f32, 2.0, 3.0], 2).unwrap_err();
-    /// assert_eq!(refused.to_string(), "3 values are no rows of 2 columns");
+    /// assert_eq!(refused.to_string(), "3 values do not divide into rows of 2 columns");
     /// ```
     pub fn new(values: &'a [T], cols: usize) -> Result<Self> {
         if cols == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));
         }
         if !values.len().is_multiple_of(cols) {
-            return Err(Error::Shape(format!("{} values are no rows of {cols} columns", values.len())));
+            return Err(Error::Shape(format!(
+                "{} values do not divide into rows of {cols} columns",
+                values.len()
+            )));
         }
         Ok(Self(MatRef::new(values, cols)))
     }
@@ -117,7 +120,8 @@ macro_rules! stored_rows {
         dim: |$of_dim:pat_param| $dim:expr,
         raw: |$this:ident| $raw:expr
     ) => {
-        /// Rows of values of any stored type: `f32` and `f64` are read in place, other types are converted a tile at a time.
+        /// Rows of values of any stored type: `f32` and `f64` are read in place, other types are converted a
+        /// tile at a time.
         impl<E: Element, $($generics)*> DataSource<E::Compute> for $t {
             fn dim(&self) -> usize {
                 let $of_dim = self;
@@ -235,7 +239,7 @@ mod tests {
     fn refusals_name_the_row_and_the_shape() {
         let source = Dense::new(&[1.0f32, 2.0], 1).unwrap();
         let refused = source.gather(&[0, 2], &mut Vec::new()).unwrap_err();
-        assert_eq!(refused.to_string(), "row 2 is not there");
+        assert_eq!(refused.to_string(), "row 2 does not exist");
         assert_eq!(Dense::<f32>::new(&[], 0).unwrap_err().to_string(), "rows need at least 1 column, got 0");
     }
 

@@ -1,8 +1,9 @@
 //! Sources of rows: arrays, files, streams, and sources made from other sources.
 //!
-//! A [`DataSource`] hands out rows in *blocks*. Workers cut a block into *tiles* and read one tile at a time, which converts the stored
-//! type to the compute type. Sources in memory and memory-mapped files are one block, which is read without copying; streams are many
-//! blocks. A method states which [`Access`] it needs, and is given no source with less.
+//! A [`DataSource`] hands out rows in *blocks*. Workers cut a block into *tiles* and read one tile at a time,
+//! which converts the stored type to the compute type. Sources in memory and memory-mapped files are one
+//! block, which is read without copying; streams are many blocks. A method states which [`Access`] it needs;
+//! a source with less access is an error.
 //!
 //! # What `fit` and `predict` take
 //!

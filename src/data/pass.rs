@@ -104,8 +104,8 @@ impl<I, P> Default for OpenPass<I, P> {
 }
 
 impl<P, I: Iterator<Item = Result<P>>> OpenPass<I, P> {
-    /// Passes blocks to `f` from row `row` on: of the open pass, if it still has that row, else of a `fresh` pass. The pass stays open
-    /// unless it fails.
+    /// Passes blocks to `f` from row `row` on: of the open pass, if it still has that row, else of a `fresh`
+    /// pass. The pass stays open unless it fails.
     pub(crate) fn read_from<T: Float>(
         &self,
         row: u64,

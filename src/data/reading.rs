@@ -15,8 +15,8 @@ pub(crate) type Visit<'a, T> = dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>
 /// Makes one pass over all rows: see [`DataSource::for_each_block`].
 ///
 /// # Errors
-/// Those of the source and of `f`; [`Error::Source`] when the number of rows is not the announced one, when a block does not begin where
-/// the last one ended, and when a block has not one weight per row.
+/// Those of the source and of `f`; [`Error::Source`] when the number of rows is not the announced one, when a
+/// block does not begin where the last one ended, and when a block has not one weight per row.
 pub(crate) fn read<T: Float, S: DataSource<T> + ?Sized>(
     source: &S,
     tile_rows: usize,
@@ -47,7 +47,7 @@ fn counted<T: Float>(
     let (mut seen, mut ended) = (first, false);
     let refused = |seen: u64, n: u64| {
         let found = if seen > n { format!("more than {n}") } else { seen.to_string() };
-        Error::Source(format!("the source gave {found} rows in one pass, and announced {n}"))
+        Error::Source(format!("the source gave {found} rows in one pass, but announced {n}"))
     };
     pass(&mut |block| {
         if block.first_row != seen {
@@ -91,7 +91,7 @@ pub(super) fn weights_of_rows<'b, T: Float>(
 /// Appends single rows to `out`: see [`DataSource::gather`].
 ///
 /// # Errors
-/// Those of the source; [`Error::Source`] when it gives another number of rows than asked for.
+/// Those of the source; [`Error::Source`] if it gives another number of rows than requested.
 pub(crate) fn gather<T: Float, S: DataSource<T> + ?Sized>(
     source: &S,
     rows: &[u64],
@@ -123,10 +123,10 @@ pub(crate) fn copy_to<T: Float, S: DataSource<T> + ?Sized>(
         return Ok(());
     }
     out.truncate(before);
-    Err(Error::Source(format!("the source gave {found} rows of the {} that it was asked for", rows.len())))
+    Err(Error::Source(format!("the source gave {found} rows instead of the requested {}", rows.len())))
 }
 
-/// Appends single rows to `out` in one pass, which ends with the last of them.
+/// Appends single rows to `out` in one pass, which ends after the last requested row.
 ///
 /// # Errors
 /// Those of reading, [`Error::Shape`] for a row that does not exist; `out` is then unchanged.
@@ -167,7 +167,8 @@ pub(super) fn gather_in_pass<T: Float, S: DataSource<T> + ?Sized>(
 /// The given rows of a source that can be read again: one gather, or one pass in ascending order.
 ///
 /// # Errors
-/// [`Error::Source`] for a source that was read already and can be read only once, [`Error::Shape`] for a row that does not exist.
+/// [`Error::Source`] for a source that was read already and can be read only once, [`Error::Shape`] for a row
+/// that does not exist.
 pub(crate) fn take<T: Float>(source: &dyn DataSource<T>, rows: &[u64]) -> Result<Vec<T>> {
     let mut out = Vec::new();
     if source.access() == Access::Random {
@@ -211,7 +212,8 @@ pub(super) fn single_row<'s, T: Float>(
     Ok(tile.row(0))
 }
 
-/// Values per row that are computed with: all of a dense row, the stored values of the longest sparse row.
+/// Upper limit of the values per row in computations: all values of a dense row, the stored values of the
+/// longest sparse row.
 pub(crate) fn row_values<T: Float>(source: &dyn DataSource<T>) -> usize {
     source.most_values().map_or(source.dim(), |most| most.max(1))
 }
@@ -224,10 +226,10 @@ pub(crate) fn row_bytes<T: Float>(source: &dyn DataSource<T>) -> usize {
 
 /// The error for a row number beyond the end.
 pub(crate) fn no_such_row(row: u64) -> Error {
-    Error::Shape(format!("row {row} is not there"))
+    Error::Shape(format!("row {row} does not exist"))
 }
 
-/// The weights of all rows: those that the source knows, or those that a pass over a stream finds.
+/// The weights of all rows, from the source if it knows them, else from a pass over the stream.
 pub(crate) fn weights_of<T: Float>(source: &dyn DataSource<T>) -> Result<Option<Cow<'_, [f64]>>> {
     if source.weights().is_some() || source.access() == Access::Random {
         return Ok(source.weights().map(Cow::Borrowed));

@@ -8,8 +8,8 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, SparseRef};
 
-/// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, except the last. Rows that do not fill a tile are copied and wait
-/// for the next piece; all other rows are passed on without a copy.
+/// Cuts pieces into blocks whose lengths are multiples of `tile_rows`, except the last. Rows that do not fill
+/// a tile are copied and wait for the next piece; all other rows are passed on without a copy.
 pub(crate) struct Reblock<'f, T: Float> {
     tile_rows: usize,
     /// Shorter pieces are collected up to this many rows; a multiple of `tile_rows`.

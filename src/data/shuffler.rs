@@ -1,8 +1,9 @@
 //! External shuffle: puts more rows than memory holds into a random order.
 //!
-//! Each row draws a key, and the rows are sorted by their keys, in buckets on disk. Keys are independent and uniform, so every order of the
-//! rows is equally likely, and the order depends on the seed alone, not on the number of buckets (Rao 1961, Sandelius 1962). Rows with
-//! equal keys of 64 bits keep their order: one pair in 2^64.
+//! Each row draws a key, and the rows are sorted by their keys, in buckets on disk. Keys are independent and
+//! uniform, so every order of the rows is equally likely, and the order depends on the seed alone, not on the
+//! number of buckets (Rao 1961, Sandelius 1962). Rows with equal keys of 64 bits keep their order: one pair
+//! in 2^64.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
@@ -19,7 +20,8 @@ use crate::whole_file::TemporaryFolder;
 const KEY: usize = 8;
 /// Bytes per row that sorting takes: its key and its position.
 const SORTED: u64 = 16;
-/// Upper limit of the buckets that are filled at a time: each is written in pieces of at least a 256th of a quarter of the memory.
+/// Upper limit of the buckets that are filled at a time: each is written in pieces of at least a 256th of a
+/// quarter of the memory.
 const MOST_PARTS: u64 = 256;
 /// Buckets when the number of rows is unknown; a bucket that grows too large is split.
 const BLIND_PARTS: u64 = 64;
@@ -55,9 +57,10 @@ fn cut(low: u64, width: u128, parts: u64) -> Vec<Bucket> {
 
 /// Writes any number of rows to an `.npy` file in a uniformly random order, in bounded memory.
 ///
-/// The file is created atomically by [`Shuffler::finish`]. Rows that do not fit into memory are kept in a temporary folder beside it,
-/// which is removed at the end. If a process is killed, the next writer of the same file removes its leftovers. The order depends only on
-/// the seed and the number of rows, not on the memory.
+/// The file is created atomically by [`Shuffler::finish`]. Rows that do not fit into memory are kept in a
+/// temporary folder beside it, which is removed at the end. If a process is killed, the next writer of the
+/// same file removes its leftovers. The order depends only on the seed and the number of rows, not on the
+/// memory.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -143,8 +146,8 @@ impl Shuffler {
     /// Adds rows as bytes: little-endian values, row after row.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `bytes` is not a whole number of rows, and after the first [`Shuffler::write_some`]; [`Error::Io`] when the
-    /// disk is full.
+    /// [`Error::Shape`] when `bytes` is not a whole number of rows, and after the first
+    /// [`Shuffler::write_some`]; [`Error::Io`] when the disk is full.
     ///
     /// ```
     /// # use shoal::data::{Dtype, Shuffler};
@@ -156,10 +159,14 @@ impl Shuffler {
     /// ```
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         if !bytes.len().is_multiple_of(self.row) {
-            return Err(Error::Shape(format!("{} bytes are no rows of {} bytes", bytes.len(), self.row)));
+            return Err(Error::Shape(format!(
+                "{} bytes do not divide into rows of {} bytes",
+                bytes.len(),
+                self.row
+            )));
         }
         if self.writing {
-            return Err(Error::Shape("rows cannot be added any more: their order is being written".into()));
+            return Err(Error::Shape("all rows must be added before the shuffled rows are written".into()));
         }
         let parts = self.open.len() as u128;
         for row in bytes.chunks_exact(self.row) {
@@ -237,7 +244,7 @@ impl Shuffler {
         let (path, size) = (&self.path, KEY + self.row);
         let mut all = Vec::new();
         let mut order: Vec<(u64, usize)> = Vec::new();
-        let no_room = |_| Error::Memory(format!("{rows} rows to be put in order"));
+        let no_room = |_| Error::Memory(format!("shuffling {rows} rows"));
         all.try_reserve_exact(rows as usize * size).map_err(no_room)?;
         order.try_reserve_exact(rows as usize).map_err(no_room)?;
         if let Some(file) = bucket.file.take() {

@@ -40,8 +40,9 @@ pub struct Block<'a, T: Float> {
 
 /// Rows from a file, an array or a stream.
 ///
-/// Required are the number of columns and rows, the access, and one pass over all rows; see `examples/custom_source.rs`. To pass a source
-/// to `fit`, implement [`Source`](super::Source) too, which takes one line.
+/// Required are the number of columns and rows, the access, and one pass over all rows; see
+/// `examples/custom_source.rs`. To pass a source to `fit`, implement [`Source`](super::Source) too, which
+/// takes one line.
 ///
 /// ```
 /// use shoal::data::{DataSource, Dense};
@@ -52,7 +53,8 @@ pub trait DataSource<T: Float>: Sync {
     /// Columns of a row; at least 1.
     fn dim(&self) -> usize;
 
-    /// Number of rows; `None` when only a pass can tell. A pass over another number of rows is an error for every consumer.
+    /// Number of rows; `None` if it is only known after a pass. A pass over another number of rows is an
+    /// error for every consumer.
     fn rows(&self) -> Option<u64>;
 
     /// How the source can be read.
@@ -74,7 +76,8 @@ pub trait DataSource<T: Float>: Sync {
         None
     }
 
-    /// One pass over all rows in order. Every block but the last has a multiple of `tile_rows` rows; `f` may end the pass early.
+    /// One pass over all rows in order. Every block but the last has a multiple of `tile_rows` rows; `f` may
+    /// end the pass early.
     ///
     /// # Errors
     /// Those of reading, and those of `f`.
@@ -84,12 +87,14 @@ pub trait DataSource<T: Float>: Sync {
         f: &mut dyn FnMut(Block<'_, T>) -> Result<ControlFlow<()>>,
     ) -> Result<()>;
 
-    /// As [`for_each_block`](DataSource::for_each_block), from row `row` on, where the first tile begins. A pass that `f` left by
-    /// [`ControlFlow::Break`] can be resumed at any row of its last block, or at the row after it, without reading earlier rows again. So
-    /// a pass can be made in steps, even if the source can be read only once.
+    /// As [`for_each_block`](DataSource::for_each_block), from row `row` on, where the first tile begins. A
+    /// pass that `f` left by [`ControlFlow::Break`] can be resumed at any row of its last block, or at the
+    /// row after it, without reading earlier rows again. A pass can therefore be made in steps, even if the
+    /// source can be read only once.
     ///
     /// # Errors
-    /// As [`for_each_block`](DataSource::for_each_block); [`Error::Source`] for a row that has passed and cannot be read again.
+    /// As [`for_each_block`](DataSource::for_each_block); [`Error::Source`] for a row that has passed and
+    /// cannot be read again.
     fn for_each_block_from(
         &self,
         row: u64,
@@ -111,8 +116,8 @@ pub trait DataSource<T: Float>: Sync {
 
     /// Appends single rows to `out`, in the order given.
     ///
-    /// The default makes one pass over the source. A source with [`Access::Random`] should implement it: methods that need random access
-    /// call it often.
+    /// The default makes one pass over the source. A source with [`Access::Random`] should implement it:
+    /// methods that need random access call it often.
     ///
     /// ```
     /// use shoal::data::{Chunks, DataSource};
@@ -124,7 +129,8 @@ pub trait DataSource<T: Float>: Sync {
     /// ```
     ///
     /// # Errors
-    /// Those of reading; [`Error::Source`] from a source with [`Access::Once`], [`Error::Shape`] for a row that does not exist.
+    /// Those of reading; [`Error::Source`] from a source with [`Access::Once`], [`Error::Shape`] for a row
+    /// that does not exist.
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         if self.access() == Access::Once {
             return Err(Error::Source(

@@ -9,7 +9,7 @@ use crate::rows::{RowBuf, Rows, SparseRef};
 
 /// Reads rows of one block; many threads call it at the same time.
 ///
-/// An error ends the pass. With several failing tiles, the pass reports the first of them in row order, whatever the number of threads.
+/// An error ends the pass. If several tiles fail, the pass reports the first in row order, for any number of threads.
 pub trait TileReader<T: Float>: Sync {
     /// The rows `rows` of the block: in place where they are stored as `T`, else converted into `scratch`.
     ///
@@ -20,8 +20,9 @@ pub trait TileReader<T: Float>: Sync {
     /// When the range does not lie within the block.
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>>;
 
-    /// As [`TileReader::tile`], for a caller that uses only the rows `picked`, counted from the first of `rows`. The values of the other
-    /// rows are undefined. Implement it where rows are converted or collected; the default reads all of `rows`.
+    /// As [`TileReader::tile`], for a caller that uses only the rows `picked`, counted from the first of
+    /// `rows`. The values of the other rows are undefined. Implement it where rows are converted or
+    /// collected; the default reads all of `rows`.
     ///
     /// ```
     /// use shoal::data::{RawRows, TileReader};
@@ -46,8 +47,8 @@ pub trait TileReader<T: Float>: Sync {
         self.tile(rows, scratch)
     }
 
-    /// As [`TileReader::tile`], but always copied to `scratch`, row after row, for a caller that changes the values. Implement it where
-    /// rows are converted or collected; the default copies the tile.
+    /// As [`TileReader::tile`], but always copied to `scratch`, row after row, for a caller that changes the
+    /// values. Implement it where rows are converted or collected; the default copies the tile.
     ///
     /// ```
     /// use shoal::data::{RawRows, TileReader};
@@ -72,11 +73,12 @@ pub trait TileReader<T: Float>: Sync {
         Ok(scratch)
     }
 
-    /// The rows `rows` of the block as sparse rows, in place or in `scratch`; `None` if the reader has dense rows. With `picked`, the
-    /// other rows are undefined, as for [`TileReader::tile_of`].
+    /// The rows `rows` of the block as sparse rows, in place or in `scratch`; `None` if the reader has dense
+    /// rows. With `picked`, the other rows are undefined, as for [`TileReader::tile_of`].
     ///
-    /// A source of sparse rows also implements [`DataSource::most_values`](super::DataSource::most_values), and returns sparse rows for
-    /// every tile. Its [`TileReader::tile`] fills in the zeros and is called for single rows.
+    /// A source of sparse rows also implements [`DataSource::most_values`](super::DataSource::most_values),
+    /// and returns sparse rows for every tile. Its [`TileReader::tile`] fills in the zeros and is called for
+    /// single rows.
     ///
     /// # Errors
     /// Those of reading.
@@ -94,7 +96,7 @@ pub trait TileReader<T: Float>: Sync {
     }
 }
 
-/// The error for a tile of `found` rows where `expected` were asked for.
+/// The error for a tile of `found` rows instead of `expected`.
 pub(crate) fn wrong_tile(found: usize, expected: usize) -> Error {
     Error::Source(format!("the source gave {found} rows of a tile of {expected} rows"))
 }
@@ -107,7 +109,8 @@ pub(crate) struct Converted<T> {
 }
 
 impl<T: Float> Converted<T> {
-    /// The rows `rows`, dense or sparse as the reader has them; only those in `picked` if given: see [`TileReader::tile_of`].
+    /// The rows `rows`, dense or sparse as in the reader. If `picked` is given, only those rows are defined: see
+    /// [`TileReader::tile_of`].
     ///
     /// # Errors
     /// Those of the reader; [`Error::Source`] when it gives another number of rows.

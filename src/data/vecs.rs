@@ -1,7 +1,8 @@
 //! The `.fvecs`, `.bvecs` and `.ivecs` files of the TEXMEX collections: each row is preceded by its length, an `i32`.
 //!
-//! All rows must have the same length. Opening a file checks 64 rows spread over it, and a pass checks every row that it reads: a file of
-//! hundreds of gigabytes opens at once, and a damaged row is an error of the pass that reads it.
+//! All rows must have the same length. Opening a file checks 64 rows spread over it, and a pass checks every
+//! row that it reads: a file of hundreds of gigabytes opens at once, and a damaged row is an error of the
+//! pass that reads it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// Bytes of the length before a row.
 const PREFIX: u64 = 4;
-/// Rows that are checked when a file is opened, which finds files that were cut or concatenated.
+/// Number of rows that are checked when a file is opened, to detect truncated and concatenated files.
 const SAMPLED_ROWS: u64 = 64;
 
 /// The type of the values by the extension of the file name.
@@ -32,11 +33,12 @@ fn dtype_of(path: &Path) -> Result<Dtype> {
 
 /// Opens an `.fvecs` (`f32`), `.bvecs` (`u8`) or `.ivecs` (`i32`) file as rows, without reading them all.
 ///
-/// See [`Mapped`] for files that change while they are open. A row whose length differs from the first row's is an error of the pass
-/// that reads it.
+/// See [`Mapped`] for files that change while they are open. A row whose length differs from the first row's
+/// is an error of the pass that reads it.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged or has another extension.
+/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged
+/// or has another extension.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -75,13 +77,13 @@ pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
     let stride = PREFIX + cols * dtype.size() as u64;
     if stride > length {
         return Err(refuse(format!(
-            "is cut off, or no such file: its first row claims {cols} {dtype}, which take {stride} bytes with their \
+            "is truncated or not in this format: its first row claims {cols} {dtype}, which take {stride} bytes with their \
              length, and it has {length}"
         )));
     }
     if !length.is_multiple_of(stride) {
         return Err(refuse(format!(
-            "is cut off, or its rows differ in length: {length} bytes are no whole number of rows of {cols} {dtype} \
+            "is truncated, or its rows differ in length: {length} bytes are not a whole number of rows of {cols} {dtype} \
              ({stride} bytes each)"
         )));
     }
@@ -114,7 +116,7 @@ mod tests {
     use super::super::{DataSource, Permuted, Subset};
     use super::*;
 
-    /// Rows as the format's definition has them, written with nothing of this crate.
+    /// A file written by the definition of the format, independent of the code of this crate.
     fn file<const N: usize>(rows: &[&[[u8; N]]]) -> Vec<u8> {
         let mut bytes = Vec::new();
         for row in rows {
@@ -170,12 +172,12 @@ mod tests {
         }
         assert_eq!(
             refusal("x.fvecs", &[0xff, 0xff, 0xff, 0x7f, 0, 0]),
-            "is cut off, or no such file: its first row claims 2147483647 float32, which take 8589934592 bytes with \
+            "is truncated or not in this format: its first row claims 2147483647 float32, which take 8589934592 bytes with \
              their length, and it has 6"
         );
         assert_eq!(
             refusal("x.bvecs", &[2, 0, 0, 0, 1, 2, 3]),
-            "is cut off, or its rows differ in length: 7 bytes are no whole number of rows of 2 uint8 (6 bytes each)"
+            "is truncated, or its rows differ in length: 7 bytes are not a whole number of rows of 2 uint8 (6 bytes each)"
         );
         assert_eq!(
             refusal(

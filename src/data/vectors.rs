@@ -31,7 +31,8 @@ impl<T: Float> TileReader<T> for &[Vec<T>] {
     }
 }
 
-/// Every pass copies the rows, a tile at a time: a flat slice with [`Dense`](super::Dense) or a slice of arrays is faster.
+/// Every pass copies the rows, a tile at a time: a flat slice with [`Dense`](super::Dense) or a slice of
+/// arrays is faster.
 ///
 /// ```
 /// use shoal::KMeans;
@@ -98,7 +99,7 @@ mod tests {
         let mut rows: Vec<Vec<f64>> = (0..100_000).map(|i| vec![f64::from(i), 1.0]).collect();
         check_finite(&rows, &cx).unwrap();
         assert_eq!(take(&&rows[..], &[7, 0]).unwrap(), [7.0, 1.0, 0.0, 1.0]);
-        assert_eq!(take(&rows, &[100_000]).unwrap_err().to_string(), "row 100000 is not there");
+        assert_eq!(take(&rows, &[100_000]).unwrap_err().to_string(), "row 100000 does not exist");
         for ragged in [99_998, 70_000, 3] {
             rows[ragged].push(2.0);
             let refused = check_finite(&rows, &cx).unwrap_err().to_string();

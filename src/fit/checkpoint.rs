@@ -49,7 +49,7 @@ fn name_of(access: Access) -> &'static str {
     }
 }
 
-/// Refuses rows that are not those of a checkpoint; returns their fingerprint and the steps so far.
+/// Returns an error if the rows do not match the checkpoint, else their fingerprint and the steps so far.
 fn check_same_rows<S: Source + ?Sized>(
     checkpoint: &Contents,
     rows: &S,
@@ -64,7 +64,7 @@ fn check_same_rows<S: Source + ?Sized>(
     let shown = |n: Option<u64>| n.map_or("?".into(), |n| n.to_string());
     if columns != d as u64 || known != n || was_wide != wide {
         return Err(Error::Source(format!(
-            "the checkpoint is of other rows: of {} x {columns} computed as {}, and X has {} x {d} computed as {}",
+            "X does not match the checkpoint: the checkpoint is of {} x {columns} values computed as {}, X has {} x {d} computed as {}",
             shown(known),
             kind(was_wide),
             shown(n),
@@ -74,14 +74,12 @@ fn check_same_rows<S: Source + ?Sized>(
     let (was_read, is_read) = (text(&about, "access").map_err(damaged)?, name_of(access(rows)));
     if was_read != is_read {
         return Err(Error::Source(format!(
-            "the checkpoint is of rows with access {was_read:?}, and X has {is_read:?}: resume with the same kind of source"
+            "X does not match the checkpoint: the checkpoint needs {was_read:?} access, X has {is_read:?}: resume with the same kind of source"
         )));
     }
     let print = fingerprint_of(rows)?;
     if count(&about, "fingerprint").map_err(damaged)? != print {
-        return Err(Error::Source(
-            "the checkpoint is of other rows: their values, or `weights`, differ from those of X".into(),
-        ));
+        return Err(Error::Source("X or `weights` does not match the checkpoint: the values differ".into()));
     }
     let reason = stop_reason_of(about.get("stop_reason")).map_err(damaged)?;
     let history = history_of(checkpoint, reason).map_err(damaged)?;
@@ -92,7 +90,8 @@ fn check_same_rows<S: Source + ?Sized>(
 }
 
 impl<M: Method> Run<M> {
-    /// Computes the fingerprint of the rows now, so that [`Run::checkpoint`] need not, which may be called during a pass over them.
+    /// Computes the fingerprint of the rows now. [`Run::checkpoint`] then does not read them, so it can be
+    /// called during a pass.
     ///
     /// # Errors
     /// Those of the source.
@@ -103,8 +102,9 @@ impl<M: Method> Run<M> {
         Ok(())
     }
 
-    /// Everything that the next step depends on, except the rows: with the same rows and parameters the run can be resumed, here or
-    /// elsewhere. `rows` are those of the run; some of them are read once for a fingerprint, by which other rows are refused later.
+    /// Returns the state of the run, without the rows. With the same rows and parameters the run can be
+    /// resumed, also on another machine. `rows` must be the rows of the run. Some of them are read once for a
+    /// fingerprint, so that resuming with other rows is an error.
     ///
     /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
     ///
@@ -112,7 +112,7 @@ impl<M: Method> Run<M> {
     /// [`Error::Source`] before the first step, and those of the source.
     pub fn checkpoint<S: Source>(&mut self, rows: S) -> Result<Contents> {
         if self.history().is_empty() {
-            return Err(Error::Source("no step was made yet: there is nothing to checkpoint".into()));
+            return Err(Error::Source("a checkpoint needs at least one step: advance the run first".into()));
         }
         self.know_rows(&rows)?;
         let (mut contents, dim) =

@@ -1,4 +1,4 @@
-//! The only loop of the crate.
+//! Drives a solver step by step: counts and times the steps, applies stop rules, calls observers.
 
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::parallel::Executor;
 
-/// Refuses a source that gives less access than a method needs.
+/// Returns an error if a source has less access than a method needs.
 pub(crate) fn require(needs: Access, has: Access) -> Result<()> {
     if has >= needs {
         return Ok(());
@@ -33,7 +33,7 @@ impl<F: FnMut(&Step) -> ControlFlow<()> + Send> Observer for F {
     }
 }
 
-/// A solver on its way: its history, its clock, what stops it. It does not hold the data, so that it can be kept anywhere.
+/// A running solver with its history, clock and stop rules. It does not hold the data, so it can be stored anywhere.
 pub struct Driver<S> {
     solver: S,
     rules: StopRules,
@@ -49,7 +49,7 @@ impl<S> Driver<S> {
         Self { solver, rules: StopRules::default(), observers: Vec::new(), history: Vec::new(), elapsed: 0.0 }
     }
 
-    /// A run of `solver` that goes on after the steps of `history`; who ended it from outside did so for a while.
+    /// A run of `solver` that continues after the steps of `history`, also if a stop rule or the caller ended it.
     pub(crate) fn resumed(solver: S, mut history: Vec<Step>) -> Self {
         if let Some(last) = history.last_mut() {
             last.stop_reason = last.stop_reason.filter(|reason| !reason.is_of_others());

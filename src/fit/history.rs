@@ -1,4 +1,4 @@
-//! Steps as a checkpoint stores them.
+//! Writes the steps of a run to a checkpoint and reads them back.
 
 use serde_json::{Value, json};
 
@@ -7,20 +7,20 @@ use crate::error::Error;
 use crate::persist::kept::{keep, matrix};
 use crate::persist::{Array, Contents};
 
-/// A step, its figures as bits.
+/// A step as JSON, with its real numbers as bits.
 pub(crate) fn stored_step(step: &Step) -> Value {
     let counts = [step.iteration, step.rows_seen, step.batch_size, step.n_changed, step.n_distances];
     let figures = [step.objective, step.center_shift, step.elapsed].map(f64::to_bits);
     json!({ "counts": counts, "figures": figures, "stop_reason": step.stop_reason.map(StopReason::name) })
 }
 
-/// The reason that is stored by its name; none where there is no text.
+/// Reads a stop reason from its name; `None` if there is no text.
 pub(super) fn stop_reason_of(stored: Option<&Value>) -> Result<Option<StopReason>, String> {
     let name = stored.and_then(Value::as_str);
     name.map(str::parse).transpose().map_err(|e: Error| e.to_string())
 }
 
-/// The step that [`stored_step`] stored.
+/// Reads what [`stored_step`] wrote.
 pub(crate) fn step_of(value: &Value) -> Result<Step, String> {
     let number = |name: &str, at: usize| {
         let found = value.get(name).and_then(|all| all.get(at)).and_then(Value::as_u64);
@@ -41,7 +41,7 @@ pub(crate) fn step_of(value: &Value) -> Result<Step, String> {
     })
 }
 
-/// Steps as two arrays, counts and figures, and why the last one was the last.
+/// Writes steps as two arrays: whole numbers and real numbers.
 pub(crate) fn keep_history(contents: &mut Contents, steps: &[Step]) {
     let counts: Vec<u64> = steps
         .iter()
@@ -52,14 +52,14 @@ pub(crate) fn keep_history(contents: &mut Contents, steps: &[Step]) {
     keep(contents, "history_figures", Array::new(&[steps.len(), 3], &figures));
 }
 
-/// What [`keep_history`] kept; the last step ended for `reason`.
+/// Reads what [`keep_history`] wrote; the last step gets the stop reason `reason`.
 pub(crate) fn history_of(contents: &Contents, reason: Option<StopReason>) -> Result<Vec<Step>, String> {
     let counts: Vec<u64> = matrix(contents, "history_counts", 5)?;
     let figures: Vec<f64> = matrix(contents, "history_figures", 3)?;
     if counts.len() / 5 != figures.len() / 3
         || !figures.iter().skip(2).step_by(3).all(|&elapsed| elapsed >= 0.0)
     {
-        return Err("its history does not fit together".into());
+        return Err("its history is inconsistent".into());
     }
     let mut steps: Vec<Step> = counts
         .chunks_exact(5)

@@ -28,10 +28,12 @@ pub trait Solver<T: Float> {
     /// The access that the method needs of a source.
     fn needs(&self) -> Access;
 
-    /// One unit of progress; the model is valid afterwards. The step's `stop_reason` is set when the method itself has ended.
+    /// One unit of progress; the model is valid afterwards. The step's `stop_reason` is set when the method
+    /// itself has ended.
     ///
     /// # Errors
-    /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Interrupted`](crate::Error::Interrupted).
+    /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite),
+    /// [`Error::Interrupted`](crate::Error::Interrupted).
     fn step(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step>;
 
     /// The model in its present state.
@@ -54,14 +56,14 @@ pub trait FitSolver<T: Float>: Solver<T> {
     /// What a run needs to know of the solver.
     fn facts(&self) -> Facts;
 
-    /// Brings labels and objective up to date with the present model, which does not change, with a further pass if one is needed, and
-    /// returns the objective. The run can continue afterwards.
+    /// Updates labels and objective for the current model, with a further pass if one is needed, and returns
+    /// the objective. The model does not change, and the run can continue.
     ///
     /// # Errors
     /// Those of the source.
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64>;
 
-    /// What the method does to its model once, after the last step of a run that was exhausted. Does nothing when called again.
+    /// Concludes the model once, after the last step of a run. Does nothing when called again.
     ///
     /// # Errors
     /// Those of the source; the model is then unchanged.
@@ -78,8 +80,8 @@ pub trait FitSolver<T: Float>: Solver<T> {
 
 /// A solver that takes its rows a batch at a time, for as long as there are any, in bounded memory.
 pub trait StreamSolver<T: Float>: FitSolver<T> {
-    /// Takes one batch of any size; `None` while there are too few rows to begin with. After an error the state is what it was, except for
-    /// rows that were discarded to make room for others.
+    /// Takes one batch of any size. Returns `None` while there are too few rows to start. After an error the
+    /// state is unchanged, except for rows that were discarded to make room for others.
     ///
     /// # Errors
     /// Those of the source, [`Error::NotFinite`](crate::Error::NotFinite).
@@ -115,10 +117,11 @@ pub trait Method: Sized {
     /// The access that a fit needs of a source.
     fn needs(params: &Self::Params) -> Access;
 
-    /// Refuses a source before any of it is read: one that gives too little access, or sparse rows where the method needs dense ones.
+    /// Checks a source before reading it: its access, and whether its rows are dense if the method needs dense rows.
     ///
     /// # Errors
-    /// [`Error::Source`](crate::Error::Source) and [`Error::InvalidParam`](crate::Error::InvalidParam), with the remedy.
+    /// [`Error::Source`](crate::Error::Source) and [`Error::InvalidParam`](crate::Error::InvalidParam), with
+    /// the remedy.
     fn admit(params: &Self::Params, has: Access, _sparse: bool) -> Result<()> {
         require(Self::needs(params), has)
     }
@@ -131,8 +134,8 @@ pub trait Method: Sized {
     /// Checks the parameters against `n` rows, if their number is known, of `dim` columns.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem; [`Error::Memory`](crate::Error::Memory) for a fit whose state
-    /// does not fit into memory.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem;
+    /// [`Error::Memory`](crate::Error::Memory) for a fit whose state does not fit into memory.
     fn check(params: &Self::Params, n: Option<u64>, dim: usize) -> Result<()>;
 
     /// The number of threads that the parameters ask for; `None` for the default.
@@ -144,18 +147,19 @@ pub trait Method: Sized {
     /// The state that [`FitSolver::checkpoint`] wrote.
     ///
     /// # Errors
-    /// What is wrong with it, as text.
+    /// The problem, as text.
     fn of_checkpoint<T: Element>(
         params: &Self::Params,
         contents: &Contents,
     ) -> Result<Self::Solver<T>, String>;
 }
 
-/// A method that learns from batches. Only its runs have [`partial_fit`](super::Run::partial_fit) and [`state`](super::Run::state):
+/// A method that learns from batches. Only its runs have [`partial_fit`](super::Run::partial_fit) and
+/// [`state`](super::Run::state):
 ///
 /// ```compile_fail
 /// let mut run = shoal::KMeans::params(1).start(&[[1.0f32]]).unwrap();
-/// // Exact k-means takes no batches.
+/// // Exact k-means has no `partial_fit`.
 /// run.partial_fit(&[[1.0f32]]).unwrap();
 /// ```
 pub trait StreamMethod: Method {
@@ -173,15 +177,15 @@ pub trait StreamMethod: Method {
     /// The state that [`StreamSolver::state`] wrote.
     ///
     /// # Errors
-    /// What is wrong with it, as text.
+    /// The problem, as text.
     fn of_state<T: Element>(params: &Self::Params, state: &Contents) -> Result<Self::Solver<T>, String>;
 }
 
 /// A method whose states can be merged. Only its runs have [`merge`](super::Run::merge).
 pub trait MergeMethod: StreamMethod {
-    /// Takes over what another state has learned.
+    /// Merges another state into this one.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) for a state that does not fit; nothing has changed then.
+    /// [`Error::Shape`](crate::Error::Shape) for a state of another shape. This state is then unchanged.
     fn merge<T: Element>(solver: &mut Self::Solver<T>, other: &Contents) -> Result<()>;
 }

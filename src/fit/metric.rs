@@ -17,8 +17,8 @@ pub enum Metric {
     /// Choose for positions: squared Euclidean distance; centers are means.
     #[default]
     Euclidean,
-    /// Choose for directions (text, embeddings): rows are scaled to length 1 as they are read, and centers are kept on the unit sphere. A
-    /// row of zeros stays a row of zeros.
+    /// Use it for directions (text, embeddings). Rows are scaled to length 1 when they are read, and centers
+    /// stay on the unit sphere. A row of zeros is not scaled.
     Cosine,
 }
 

@@ -1,7 +1,8 @@
 //! Fits: how a method is advanced step by step, stopped, watched, checkpointed and resumed.
 //!
-//! A [`Method`] names its parameters, its [`Solver`] for either compute type, and its model. [`Run`] drives a method over any source: it
-//! dispatches on the type of the rows once, and its [`Driver`] is the only loop of the crate: it counts, times, stops, and calls observers.
+//! A [`Method`] names its parameters, its [`Solver`] for either compute type, and its model. [`Run`] drives a
+//! method over any source: it dispatches on the type of the rows once. Its [`Driver`], the only loop of the
+//! crate, counts and times the steps, applies stop rules, and calls observers.
 
 mod checkpoint;
 mod driver;

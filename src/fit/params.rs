@@ -1,4 +1,4 @@
-//! Parameters by name, their setters, and the checks that they share.
+//! Parameters: setters, access by name, and shared checks.
 
 use std::fmt::{self, Display};
 
@@ -20,17 +20,17 @@ use crate::names::Named;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
-    /// No value, for parameters that are optional.
+    /// No value, for optional parameters.
     None,
-    /// A switch.
+    /// True or false.
     Bool(bool),
-    /// An integer. Parameters that are real numbers take it too.
+    /// An integer. Also valid for parameters that are real numbers.
     Int(i128),
     /// A real number.
     Float(f64),
     /// The name of an option.
     Text(String),
-    /// Several numbers, for example given centers one after the other.
+    /// Several numbers, for example the values of given centers, row by row.
     Floats(Vec<f64>),
 }
 
@@ -90,7 +90,7 @@ pub trait Parameter: Sized {
     /// The value of the parameter `name`.
     ///
     /// # Errors
-    /// What the parameter must be, for a value of another type.
+    /// [`InvalidParam`] with the expected type, for a value of another type.
     fn from_value(name: &'static str, value: Value) -> Result<Self, InvalidParam>;
 }
 
@@ -174,10 +174,11 @@ pub trait Params: Clone + Send + Sync {
     fn set(&mut self, name: &str, value: Value) -> Result<()>;
 }
 
-/// Gives a struct of parameters a setter for each of its fields, and access to all of them by name.
+/// Gives a struct of parameters a setter per field, and access to all fields by name.
 ///
-/// `setters! { Params(fixed: usize) { /// Doc. name: Type, ... } }`: the fixed ones are arguments of the constructor; they have no setter but can be
-/// set by name. A field of type `T as impl Into<T>` has a setter that converts its argument.
+/// `setters! { Params(fixed: usize) { /// Doc. name: Type, ... } }`: fixed parameters are arguments of the
+/// constructor. They have no setter, but can be set by name. A field of type `T as impl Into<T>` has a setter
+/// that converts its argument.
 macro_rules! setters {
     ($params:ident($($fixed:ident),*) {
         $($(#[$about:meta])* $name:ident: $t:ty $(as $given:ty)?),* $(,)?
@@ -188,12 +189,12 @@ macro_rules! setters {
 
             $($crate::fit::setters!(@setter [$(#[$about])*] $name: $t $(as $given)?);)*
 
-            /// Sets the parameter called `name`. [`NAMES`](Self::NAMES) lists the names; each is that of a setter or of an argument of the
-            /// constructor. See [`Value`](crate::fit::Value) for an example.
+            /// Sets the parameter called `name`. [`NAMES`](Self::NAMES) lists the names: those of the setters
+            /// and of the arguments of the constructor. See [`Value`](crate::fit::Value) for an example.
             ///
             /// # Errors
-            /// [`Error::InvalidParam`](crate::Error::InvalidParam) for an unknown name, and for a value of another type. The range of the
-            /// value is checked with all others by [`check`](Self::check).
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam) for an unknown name, and for a value of
+            /// another type. [`check`](Self::check) checks the ranges of all values.
             pub fn set(&mut self, name: &str, value: $crate::fit::Value) -> $crate::error::Result<()> {
                 match name {
                     $(stringify!($fixed) => {
@@ -237,7 +238,7 @@ macro_rules! setters {
 }
 pub(crate) use setters;
 
-/// Everything that is wrong with a set of parameters, told at once.
+/// Collects all problems of a set of parameters, to report them at once.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(Vec<InvalidParam>);
 
@@ -246,7 +247,7 @@ impl Problems {
         Self::default()
     }
 
-    /// The parameter `name` must be as `expected` says, unless that `holds`.
+    /// Adds the problem that `name` must be `expected`, unless `holds`.
     pub(crate) fn require(
         &mut self,
         holds: bool,
@@ -259,22 +260,22 @@ impl Problems {
         }
     }
 
-    /// A count of at least 1.
+    /// Requires a count of at least 1.
     pub(crate) fn at_least_1(&mut self, name: &'static str, value: u64) {
         self.require(value >= 1, name, "at least 1", value);
     }
 
-    /// A finite number that is not negative.
+    /// Requires a finite number of at least 0.
     pub(crate) fn finite_at_least_0(&mut self, name: &'static str, value: f64) {
         self.require(value.is_finite() && value >= 0.0, name, "a finite number of at least 0", value);
     }
 
-    /// A share of a whole.
+    /// Requires a share between 0 and 1.
     pub(crate) fn share(&mut self, name: &'static str, value: f64) {
         self.require((0.0..=1.0).contains(&value), name, "from 0 to 1", value);
     }
 
-    /// A number of clusters: no more than the kernels can count, nor than there are rows, if their number is known.
+    /// Requires a number of clusters that is at most [`MAX_CENTERS`] and at most the number of rows, if known.
     pub(crate) fn clusters(&mut self, name: &'static str, k: usize, n: Option<u64>) {
         if k == 0 || k > MAX_CENTERS {
             self.require(false, name, format!("in 1..={MAX_CENTERS}"), k);
@@ -283,7 +284,7 @@ impl Problems {
         }
     }
 
-    /// A number of neighbors of a row among the other rows.
+    /// Requires a number of neighbors that is below the number of rows, if known.
     pub(crate) fn neighbors(&mut self, m: usize, n: Option<u64>) {
         match n {
             Some(n) => {
@@ -294,7 +295,7 @@ impl Problems {
         }
     }
 
-    /// The number of columns of the rows.
+    /// Requires at least one column.
     pub(crate) fn columns(&mut self, dim: usize) {
         self.at_least_1("columns", dim as u64);
     }

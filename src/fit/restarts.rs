@@ -1,4 +1,4 @@
-//! The best of several starts.
+//! Runs several starts and keeps the best.
 
 use super::{Solver, Step, StopReason};
 use crate::data::{Access, DataSource};
@@ -14,15 +14,16 @@ pub trait Restartable<T: Float>: Solver<T> + Sized {
     /// Those of the source.
     fn begin(&self, start: u64, data: &dyn DataSource<T>, cx: &Executor) -> Result<Self>;
 
-    /// Brings everything that the model reports up to date, and gives the objective that starts are compared by.
+    /// Updates everything that the model reports, and returns the objective by which starts are compared.
     ///
     /// # Errors
     /// Those of the source.
     fn finish(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<f64>;
 }
 
-/// Several starts, one after the other; the one with the lowest objective wins, the earlier among equals. A solver itself: a step is a
-/// step of the present start, and only the last step of the last start ends the run.
+/// A solver that runs several starts one after the other. The start with the lowest objective wins, the
+/// earlier one among equals. A step is a step of the current start, and the last step of the last start ends
+/// the run.
 pub struct Restarts<S> {
     plan: S,
     starts: u64,
@@ -91,7 +92,7 @@ impl<S> Restarts<S> {
         RestartsState { started, current: self.current.as_ref(), best, steps, ended, iteration, rows_seen }
     }
 
-    /// The winner so far, or the start that is on its way, or the plan.
+    /// The best finished start, else the running start, else the plan.
     pub fn best(&self) -> &S {
         match (&self.best, &self.current) {
             (Some((_, best)), _) => best,
@@ -100,12 +101,12 @@ impl<S> Restarts<S> {
         }
     }
 
-    /// The start that is on its way while an earlier one leads.
+    /// The running start, if an earlier start has finished.
     pub fn challenger(&self) -> Option<&S> {
         self.best.as_ref().and(self.current.as_ref())
     }
 
-    /// The start that lost with the last step, to be had once; whoever does not ask for it lets it go with the next step.
+    /// Takes the start that lost in the last step. The next step discards it.
     pub fn take_lost(&mut self) -> Option<S> {
         self.lost.take()
     }

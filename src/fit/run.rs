@@ -9,14 +9,14 @@ use crate::error::{Error, Result};
 use crate::parallel::Executor;
 use crate::persist::Contents;
 
-/// A fit in progress, by the method `M`. It does not hold the data, so it can be kept anywhere.
+/// A fit in progress by the method `M`. It does not hold the data, so it can be stored anywhere.
 ///
 /// See [`KMeansParams::start`](crate::kmeans::KMeansParams::start) for an example.
 pub struct Run<M: Method> {
     pub(super) typed: TypedDriver<M>,
-    /// Rows of a source that does not know its length: counted once, at the start, if the source can be read again.
+    /// Number of rows of a source of unknown length, counted once at the start if the source can be read again.
     pub(super) rows: Option<u64>,
-    /// Identifies the rows; known once somebody has asked.
+    /// Identifies the rows. Computed on first use.
     pub(super) fingerprint: Option<u64>,
     /// Threads of steps that are not given an executor.
     pub(super) threads: Option<usize>,
@@ -49,14 +49,14 @@ fn columns<S: Source + ?Sized>(rows: &S) -> usize {
     }
 }
 
-/// The number of rows, if it can be told before they are used up, and of columns, once the source is known to give the access that a method
-/// needs.
+/// Checks that the source has the access that a method needs. Returns the number of rows, if it can be known
+/// before a single-pass stream is read, and the number of columns.
 ///
 /// # Errors
 /// [`Error::Source`] for too little access, [`Error::Empty`] for no rows, those of the source.
 pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Option<u64>, usize)> {
     fn of<T: Element>(data: &dyn DataSource<T>, needs: Access) -> Result<(Option<u64>, usize)> {
-        // Before a row is read: a stream that can be read once is still whole when it is refused.
+        // Check before reading a row: an error leaves a single-pass stream untouched.
         require(needs, data.access())?;
         let n = match data.access() {
             Access::Once => data.rows(),
@@ -72,7 +72,7 @@ pub(crate) fn shape<S: Source + ?Sized>(rows: &S, needs: Access) -> Result<(Opti
 }
 
 impl<M: Method> Run<M> {
-    /// A run over `rows`, to be advanced step by step.
+    /// A run over `rows` that the caller advances step by step.
     ///
     /// # Errors
     /// [`Error::InvalidParam`], [`Error::Source`], [`Error::Empty`], [`Error::Memory`].
@@ -121,11 +121,12 @@ impl<M: Method> Run<M> {
         Self { typed, ..self }
     }
 
-    /// One more step over the rows that the run was made for, on as many threads as the parameters say; `None` once the run has ended and the
-    /// method has concluded its model.
+    /// Makes one step over the rows of the run, with the number of threads in the parameters. Returns `None`
+    /// once the run has ended and the model is final.
     ///
     /// # Errors
-    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and those of the solver.
+    /// [`Error::Source`] for rows of another type, [`Error::InvalidParam`] if all rows have weight 0, and
+    /// those of the solver.
     pub fn advance<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
         self.advance_on(rows, &Executor::new(self.threads)?)
     }
@@ -173,8 +174,8 @@ impl<M: Method> Run<M> {
         }
     }
 
-    /// Makes labels and objective those of the present model, with a further pass if the run was left before its end; returns the objective:
-    /// the inertia of a center-based method, the energy of Laplacian K-modes.
+    /// Updates labels and objective for the current model, with a further pass if the run was stopped before
+    /// its end. Returns the objective: the inertia of a center-based method, the energy of Laplacian K-modes.
     ///
     /// # Errors
     /// As [`Run::advance`]; [`Error::Source`] before the first step.
@@ -188,7 +189,7 @@ impl<M: Method> Run<M> {
     /// As [`Run::finish`]; [`Error::Interrupted`].
     pub fn finish_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<f64> {
         if self.history().is_empty() {
-            return Err(Error::Source("no step was made yet: there is no model to finish".into()));
+            return Err(Error::Source("a model needs at least one step: advance the run first".into()));
         }
         self.with_solver(&rows, cx, Finish)
     }
@@ -247,7 +248,8 @@ impl<M: Method> Run<M> {
         either!(&self.typed, driver => driver.history())
     }
 
-    /// The model in its present state; its labels and inertia are current after the last step or [`Run::finish`].
+    /// The model in its current state. Its labels and inertia are up to date after the last step or after
+    /// [`Run::finish`].
     pub fn model(&self) -> M::Model {
         use super::Solver;
         either!(&self.typed, driver => driver.solver().model())
@@ -260,7 +262,7 @@ impl<M: Method> Run<M> {
 }
 
 impl<M: StreamMethod> Run<M> {
-    /// A run without rows of its own, for batches of the type of `rows`.
+    /// A run without rows, for batches of the type of `rows`.
     ///
     /// # Errors
     /// [`Error::InvalidParam`].
@@ -269,10 +271,11 @@ impl<M: StreamMethod> Run<M> {
         Ok(Self::new(&M::for_batches(params), rows, None))
     }
 
-    /// A run without rows of its own that continues from `state`.
+    /// A run without rows that continues from `state`.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of another method, or of another number of clusters.
+    /// [`Error::InvalidParam`]; [`Error::Source`] for a state that is damaged, of another method, or of
+    /// another number of clusters.
     pub(crate) fn resume(params: &M::Params, state: &Contents) -> Result<Self> {
         M::check(params, None, 1)?;
         let params = M::for_batches(params);
@@ -284,16 +287,15 @@ impl<M: StreamMethod> Run<M> {
                 Typed::F32(Driver::new(M::of_state(&params, state)?))
             })
         };
-        let typed =
-            typed().map_err(|problem| Error::Source(format!("the state to go on from: {problem}")))?;
+        let typed = typed().map_err(|problem| Error::Source(format!("invalid state: {problem}")))?;
         Ok(Self { typed, rows: None, fingerprint: None, threads: M::threads(&params) })
     }
 
-    /// Takes one batch of rows of the type that the run was made for, whatever came before; `None` while there are too few rows to begin
-    /// with. Such steps are not part of the history, which would grow without bound.
+    /// Takes one batch of rows of the compute type of the run. Returns `None` while there are too few rows to
+    /// start. The history does not record these steps, because it would grow without bound.
     ///
     /// # Errors
-    /// [`Error::Source`] for rows of another type, and those of the solver; the state is then what it was.
+    /// [`Error::Source`] for rows of another type, and errors of the solver. The state is then unchanged.
     pub fn partial_fit<S: Source>(&mut self, rows: S) -> Result<Option<Step>> {
         self.partial_fit_on(rows, &Executor::new(self.threads)?)
     }
@@ -314,7 +316,7 @@ impl<M: StreamMethod> Run<M> {
         }
     }
 
-    /// Everything that the next batch depends on.
+    /// Returns everything that the next batch depends on.
     ///
     /// See [`MiniBatchParams::resume`](crate::kmeans::MiniBatchParams::resume) for an example.
     pub fn state(&self) -> Contents {
@@ -328,8 +330,8 @@ impl<M: StreamMethod> Run<M> {
 }
 
 impl<M: MergeMethod> Run<M> {
-    /// Takes over what another run has learned: sums and counts add up, center by center. Both should start from the same first centers,
-    /// whose counts of 1 add up too.
+    /// Merges another run into this one: sums and counts are added per center. Both runs should start from
+    /// the same first centers, whose counts of 1 are added too.
     ///
     /// ```
     /// use shoal::{MiniBatch, Seeding};
@@ -343,12 +345,13 @@ impl<M: MergeMethod> Run<M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Shape`] when the centers differ in number, columns or type, or one of the runs has none yet; nothing has changed then.
+    /// [`Error::Shape`] if the centers differ in number, columns or type, or one of the runs has none yet.
+    /// The run is then unchanged.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         self.merge_state(&other.state())
     }
 
-    /// Takes over what the run learned that `state` is of.
+    /// Merges the run that `state` was taken from.
     ///
     /// # Errors
     /// As [`Run::merge`].
@@ -387,10 +390,11 @@ impl<M: Method> WithSolver<M> for Finish {
 }
 
 fn other_type() -> Error {
-    Error::Source("the run was made for rows of the other floating-point type".into())
+    Error::Source("the rows must have the compute type of the run: convert them".into())
 }
 
-/// Calls `f` with `data` as the metric sees it; a source of unknown length is taken to have `rows` rows.
+/// Calls `f` with the rows, normalized if the metric requires it. A source of unknown length is assumed to
+/// have `rows` rows.
 fn seen_by<T: Element, R>(
     metric: Metric,
     data: &dyn DataSource<T>,
@@ -419,7 +423,7 @@ impl<M: Method, S: Source> Steps<M, S> {
         Ok(Self { run, rows, cx: Executor::new(M::threads(params))?, failed: false })
     }
 
-    /// The model in its present state, labels and inertia brought up to date.
+    /// The model in its current state, with updated labels and inertia.
     ///
     /// # Errors
     /// Those of the source.
@@ -442,7 +446,7 @@ impl<M: Method, S: Source> Iterator for Steps<M, S> {
     }
 }
 
-/// Adds the methods that begin a fit to the parameters of a method; the text in front of each is what is particular to the method.
+/// Adds the functions that start a fit to the parameters of a method. The text before each name is added to its docs.
 macro_rules! run_methods {
     (
         $params:ty, $method:ty;
@@ -458,8 +462,8 @@ macro_rules! run_methods {
             ///
             /// # Errors
             /// [`Error::InvalidParam`](crate::Error::InvalidParam) with every problem of the parameters,
-            /// [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Source`](crate::Error::Source) for rows that do not give the access that
-            /// the method needs, those of the source.
+            /// [`Error::NotFinite`](crate::Error::NotFinite), [`Error::Source`](crate::Error::Source) for
+            /// rows that do not give the access that the method needs, those of the source.
             pub fn fit<S: $crate::data::Source>(
                 &self,
                 rows: S,
@@ -467,7 +471,7 @@ macro_rules! run_methods {
                 $crate::fit::Run::<$method>::fit(self, &rows)
             }
 
-            /// A run over `rows`, to be advanced step by step with [`Run::advance`](crate::fit::Run::advance).
+            /// A run over `rows` that the caller advances step by step with [`Run::advance`](crate::fit::Run::advance).
             ///
             $(#[$start])*
             ///
@@ -481,13 +485,15 @@ macro_rules! run_methods {
                 $crate::fit::Run::start(self, &rows)
             }
 
-            /// Resumes the run that [`Run::checkpoint`](crate::fit::Run::checkpoint) was called on, over the same rows and with the same
-            /// parameters. It ends with bit-identical results; times and numbers of measured distances may differ.
+            /// Resumes the run that [`Run::checkpoint`](crate::fit::Run::checkpoint) was called on, over the
+            /// same rows and with the same parameters. The results are bit-identical; times and numbers of
+            /// computed distances may differ.
             ///
             $(#[$resume])*
             ///
             /// # Errors
-            /// As `start`; [`Error::Source`](crate::Error::Source) for a checkpoint that is damaged, of another method, or of other rows.
+            /// As `start`; [`Error::Source`](crate::Error::Source) for a checkpoint that is damaged, of
+            /// another method, or of other rows.
             pub fn resume_fit<S: $crate::data::Source>(
                 &self,
                 checkpoint: &$crate::persist::Contents,
@@ -521,7 +527,8 @@ macro_rules! stream_methods {
         $(#[$resume:meta])* resume;
     ) => {
         impl $params {
-            /// A run without rows of its own, for [`Run::partial_fit`](crate::fit::Run::partial_fit) with batches of the type of `rows`.
+            /// A run without rows, for [`Run::partial_fit`](crate::fit::Run::partial_fit) with batches of the
+            /// type of `rows`.
             ///
             $(#[$stream])*
             ///
@@ -539,8 +546,8 @@ macro_rules! stream_methods {
             $(#[$resume])*
             ///
             /// # Errors
-            /// [`Error::InvalidParam`](crate::Error::InvalidParam); [`Error::Source`](crate::Error::Source) for a state that is damaged, of
-            /// another method, or of another number of clusters.
+            /// [`Error::InvalidParam`](crate::Error::InvalidParam); [`Error::Source`](crate::Error::Source)
+            /// for a state that is damaged, of another method, or of another number of clusters.
             pub fn resume(
                 &self,
                 state: &$crate::persist::Contents,

@@ -1,4 +1,4 @@
-//! What one unit of work reports.
+//! The report of one step of a fit.
 
 use super::StopReason;
 
@@ -11,7 +11,7 @@ pub struct Step {
     pub rows_seen: u64,
     /// Rows that this step worked on.
     pub batch_size: u64,
-    /// What the method minimises, as measured by this step over its rows; each solver says which.
+    /// What the method minimizes, as measured by this step over its rows; each solver says which.
     pub objective: f64,
     /// Euclidean length of the move of all centers together.
     pub center_shift: f64,

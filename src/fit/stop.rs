@@ -1,4 +1,4 @@
-//! Why a run ends: the reasons, and the rules that a caller may add.
+//! Stop reasons of a run, and the stop rules of the caller.
 
 use super::Step;
 use crate::names::names;
@@ -26,7 +26,7 @@ pub enum StopReason {
     Patience,
     /// An observer asked to stop.
     Observer,
-    /// The centers were no longer finite; those before them stay.
+    /// The centers were no longer finite; the run keeps the previous centers.
     Diverged,
     /// A cluster lost its last row.
     Collapsed,
@@ -53,7 +53,7 @@ impl StopReason {
     }
 }
 
-/// Rules that end a run from outside the method; the first that holds gives the reason.
+/// Stop rules of the caller, in addition to those of the method. The first rule that holds gives the reason.
 ///
 /// ```
 /// use shoal::fit::{Step, StopReason, StopRules};

@@ -1,4 +1,4 @@
-//! Seconds by phase of a fit.
+//! Seconds per phase of a fit.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! One dispatch on the compute type of the rows.
+//! Dispatches once on the compute type of the rows.
 
 use std::any::Any;
 

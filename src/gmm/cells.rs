@@ -1,7 +1,7 @@
 //! Groups means into cells around a few pivot means, so that rows without known components find near ones
 //! quickly.
 
-use super::neighbourhoods::sort_by_key;
+use super::neighborhoods::sort_by_key;
 use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
 use crate::matrix::MatRef;

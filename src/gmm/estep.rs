@@ -3,7 +3,7 @@
 
 use super::cells::Cells;
 use super::mixture::Densities;
-use super::neighbourhoods::{Encounters, Meetings, Neighbourhoods, sort_by_key};
+use super::neighborhoods::{Encounters, Meetings, Neighborhoods, sort_by_key};
 use super::space::{Space, draws};
 use crate::data::{DataSource, row_values};
 use crate::error::{Error, InvalidParam, Result};
@@ -22,7 +22,7 @@ pub(super) const NO_COMPONENT: u32 = u32::MAX;
 pub(super) struct SearchPlan<'a> {
     /// Search for nearer components: the neighborhoods to search, and the number of the search. `None` keeps
     /// the known components.
-    pub(super) search: Option<(&'a Neighbourhoods, u64)>,
+    pub(super) search: Option<(&'a Neighborhoods, u64)>,
     /// Where rows without components search. `None`: among the neighbors of randomly drawn components.
     pub(super) cells: Option<&'a Cells>,
     /// Number of additional random components per row.
@@ -164,7 +164,7 @@ pub(super) struct EStep<'a, T: Compute> {
 }
 
 impl<T: Compute> EStep<'_, T> {
-    /// Makes the pass. `near` holds the components of each row, nearest first, or [`NO_COMPONENT`]. After an error,
+    /// Makes the pass. `near` holds the components per row, nearest first, or [`NO_COMPONENT`]. After an error,
     /// some rows keep their old components.
     pub(super) fn sweep(&self, near: &mut [u32], data: &dyn DataSource<T>, cx: &Executor) -> Result<Swept> {
         let (k, dim) = (self.densities.centers.len(), self.densities.centers.dim());
@@ -180,9 +180,9 @@ impl<T: Compute> EStep<'_, T> {
         let by_column = self.pass.by_column;
         let mut total = Swept::new(k, ShareSums::new(k, dim, by_column));
         let tile = mixture_tile_rows(near.len() / self.active, k);
-        let ranks = self.pass.search.map_or_else(Vec::new, |(neighbours, _)| neighbours.ranks());
+        let ranks = self.pass.search.map_or_else(Vec::new, |(neighbors, _)| neighbors.ranks());
         let met =
-            self.pass.search.map_or(1, |(neighbours, _)| self.active * neighbours.size() + self.pass.explore);
+            self.pass.search.map_or(1, |(neighbors, _)| self.active * neighbors.size() + self.pass.explore);
         let rows = mixture_chunk_rows(row_values(data).min(dim) * size_of::<T>(), met.min(k));
         let cut = Cut { tile_rows: tile, chunk_rows: Some(rows.min(tile)) };
         let make = (|| Swept::new(k, ShareSums::part(k, dim, by_column)), Work::<T>::default);
@@ -234,8 +234,8 @@ impl<T: Compute> EStep<'_, T> {
             let i = i as usize;
             let weight = chunk.weights.map_or(1.0, |w| w[i]);
             let near = &mut near[i * self.active..][..self.active];
-            if let Some((neighbours, number)) = self.pass.search {
-                part.distances += self.search_near(chunk, i, (neighbours, number), near, work);
+            if let Some((neighbors, number)) = self.pass.search {
+                part.distances += self.search_near(chunk, i, (neighbors, number), near, work);
                 let best = work.nearest.found[0];
                 if !best.sq_dist.is_finite() {
                     return Err(chunk.not_finite());
@@ -277,7 +277,7 @@ impl<T: Compute> EStep<'_, T> {
         &self,
         chunk: &Chunk<'_, T>,
         i: usize,
-        (neighbours, number): (&Neighbourhoods, u64),
+        (neighbors, number): (&Neighborhoods, u64),
         near: &[u32],
         work: &mut Work<T>,
     ) -> u64 {
@@ -298,12 +298,12 @@ impl<T: Compute> EStep<'_, T> {
                     let drawn = space.list.clone();
                     space.begin(k);
                     for &c in &drawn {
-                        space.extend(neighbours.of_cluster(c as usize));
+                        space.extend(neighbors.of_cluster(c as usize));
                     }
                 }
                 _ => {
                     for &c in near {
-                        work.space.extend(neighbours.of_cluster(c as usize));
+                        work.space.extend(neighbors.of_cluster(c as usize));
                     }
                 }
             }
@@ -319,7 +319,7 @@ impl<T: Compute> EStep<'_, T> {
         centers.sq_dists(chunk.rows, i, &space.list[measured..], &mut sq_dists[measured..]);
         // A row that searched cells reports only as many components as a later search would. Otherwise each
         // component would meet nearly all others.
-        nearest.begin(if measured > 0 { self.active * neighbours.size() } else { self.active });
+        nearest.begin(if measured > 0 { self.active * neighbors.size() } else { self.active });
         let unit = 1.0 / centers.unit();
         if self.densities.are_alike() {
             for (&id, sq_dist) in space.list.iter().zip(&*sq_dists) {

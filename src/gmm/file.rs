@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::estep::NO_COMPONENT;
 use super::mixture::{Covariance, Mixture};
-use super::neighbourhoods::Neighbourhoods;
+use super::neighborhoods::Neighborhoods;
 use super::params::MixtureParams;
 use super::space::Space;
 use super::truncated::Truncated;
@@ -29,8 +29,8 @@ impl<T: Compute> Truncated<T> {
             put("floors", &mixture.floors);
             keep(&mut contents, "centers", stored_rows(&mixture.means, mixture.dim));
         }
-        let ids = self.neighbours.ids();
-        keep(&mut contents, "neighbours", Array::new(&[ids.len()], ids));
+        let ids = self.neighbors.ids();
+        keep(&mut contents, "neighbors", Array::new(&[ids.len()], ids));
         keep(&mut contents, "near", Array::new(&[self.near.len()], &self.near));
         // Numbers that must be restored exactly are stored as bits.
         let numbers = json!({
@@ -87,8 +87,8 @@ impl<T: Compute> Truncated<T> {
         }
         state.mixture = Some(mixture);
         state.counts = list_of("counts")?;
-        state.neighbours = Neighbourhoods::of(list(contents, "neighbours")?, k, size)
-            .ok_or("\"neighbours\" must hold valid neighborhoods")?;
+        state.neighbors = Neighborhoods::of(list(contents, "neighbors")?, k, size)
+            .ok_or("\"neighbors\" must hold valid neighborhoods")?;
         state.near = list(contents, "near")?;
         let mut space = Space::default();
         let whole = state.near.chunks(active).all(|near| {

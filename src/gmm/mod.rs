@@ -5,7 +5,7 @@ mod estep;
 mod file;
 mod mixture;
 mod model;
-mod neighbourhoods;
+mod neighborhoods;
 mod params;
 mod scores;
 mod space;

@@ -1,7 +1,7 @@
 //! The fitted mixture, and how it scores new rows.
 
 use super::mixture::{Covariance, Mixture};
-use super::neighbourhoods::Neighbourhoods;
+use super::neighborhoods::Neighborhoods;
 use super::scores::Scores;
 use super::truncated::Truncated;
 use crate::data::{AnySource, DataSource, Source};
@@ -22,7 +22,7 @@ pub struct GaussianMixture {
     pub(super) weights: Vec<f64>,
     /// Number of components that share a row.
     pub(super) active: usize,
-    pub(super) neighbours: Neighbourhoods,
+    pub(super) neighbors: Neighborhoods,
     pub(super) bound: f64,
     pub(super) n_iter: u64,
     pub(super) converged: bool,
@@ -46,7 +46,7 @@ impl GaussianMixture {
             variances: mixture.variances_as(solver.params.covariance),
             weights: mixture.weights.clone(),
             active: solver.sizes().0,
-            neighbours: solver.neighbours.clone(),
+            neighbors: solver.neighbors.clone(),
             bound: solver.bound(),
             n_iter: solver.n_iter(),
             converged: solver.converged,
@@ -59,7 +59,7 @@ impl GaussianMixture {
         (means, dim): (Values, usize),
         covariance: Covariance,
         (variances, weights): (Vec<f64>, Vec<f64>),
-        (active, neighbours): (usize, Option<(Vec<u32>, usize)>),
+        (active, neighbors): (usize, Option<(Vec<u32>, usize)>),
     ) -> Result<Self> {
         let k = weights.len();
         let wrong = |what: &str| {
@@ -76,11 +76,11 @@ impl GaussianMixture {
         if !weights.iter().all(|w| w.is_finite() && *w >= 0.0) || weights.iter().all(|w| *w == 0.0) {
             return wrong("weights");
         }
-        let neighbours = match neighbours {
-            None => Some(Neighbourhoods::default()),
-            Some((ids, size)) => Neighbourhoods::of(ids, k, size),
+        let neighbors = match neighbors {
+            None => Some(Neighborhoods::default()),
+            Some((ids, size)) => Neighborhoods::of(ids, k, size),
         };
-        let Some(neighbours) = neighbours else { return wrong("neighbours") };
+        let Some(neighbors) = neighbors else { return wrong("neighbors") };
         let (bound, n_iter, converged) = (f64::NAN, 0, false);
         Ok(Self {
             means,
@@ -89,7 +89,7 @@ impl GaussianMixture {
             variances,
             weights,
             active: active.clamp(1, k),
-            neighbours,
+            neighbors,
             bound,
             n_iter,
             converged,
@@ -142,13 +142,13 @@ impl GaussianMixture {
         &self.variances
     }
 
-    /// The size of a neighborhood, and the neighbors of each component, itself first.
+    /// The size of a neighborhood, and the neighbors per component, itself first.
     #[cfg(feature = "python")]
-    pub(crate) fn neighbours(&self) -> (usize, &[u32]) {
-        (self.neighbours.size(), self.neighbours.ids())
+    pub(crate) fn neighbors(&self) -> (usize, &[u32]) {
+        (self.neighbors.size(), self.neighbors.ids())
     }
 
-    /// The weight (prior) of each component. 0 for a component that lost all rows.
+    /// The weight (prior) per component. 0 for a component that lost all rows.
     pub fn weights(&self) -> &[f64] {
         &self.weights
     }
@@ -190,7 +190,7 @@ impl GaussianMixture {
 
     /// Calls `f` with scores for rows of `T`.
     pub(crate) fn scoring<T: Compute, R>(&self, f: impl FnOnce(&Scores<'_, T>) -> R) -> R {
-        f(&Scores::new(&self.mixture(), Some(&self.neighbours)))
+        f(&Scores::new(&self.mixture(), Some(&self.neighbors)))
     }
 
     /// The component with the largest density for every row, on all threads.

@@ -24,14 +24,16 @@ use crate::seeding::Seeding;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stopping {
-    /// When the bound rises by at most the tolerance, in nats per unit of weight and column. The rule does not depend on the unit of the data or the
-    /// number of columns: with one shared variance the squared error then falls by about twice the tolerance, relative to itself.
+    /// When the bound rises by at most the tolerance, in nats per unit of weight and column. The rule does
+    /// not depend on the unit of the data or the number of columns: with one shared variance the squared
+    /// error then falls by about twice the tolerance, relative to itself.
     #[default]
     Auto,
-    /// When the bound rises by at most the tolerance, in nats per unit of weight: the more columns, the stricter.
+    /// When the bound rises by at most the tolerance, in nats per unit of weight. The rule is stricter for
+    /// more columns.
     PerWeight,
-    /// When the bound changes by at most the tolerance times itself, as in the paper. A bound is the logarithm of a density, which depends on the unit
-    /// of the data and may be 0.
+    /// When the bound changes by at most the tolerance, relative to the bound, as in the paper. A bound is
+    /// the logarithm of a density, which depends on the unit of the data and may be 0.
     Relative,
 }
 
@@ -55,12 +57,13 @@ names! {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
-    /// Among the first `sqrt(2 k)` means and the means around the nearest two of these: about `sqrt(8 k)` distances per row, once, and more where the
-    /// means are spread unevenly around the first ones. With neighborhoods of all components no search is needed.
+    /// Among the first `sqrt(2 k)` means and the means around the nearest two of these: this computes about
+    /// `sqrt(8 k)` distances per row once, and more if the means are spread unevenly around the first ones.
+    /// No search is needed if neighborhoods contain all components.
     #[default]
     Cells,
-    /// Among the neighbors of a few random components, as in the paper. If clusters differ much in size or lie far apart, many rows do not find the
-    /// means near them before the means have moved.
+    /// Among the neighbors of a few random components, as in the paper. If clusters differ much in size or
+    /// lie far apart, many rows do not find the means near them before the means have moved.
     Random,
 }
 
@@ -112,8 +115,8 @@ impl CoresetSize {
 
 /// A mixture of Gaussians, fitted by truncated variational EM. Begin with [`TruncatedGaussianMixture::params`].
 ///
-/// An iteration computes a few dozen distances per row, for any number of components: it evaluates only the neighbors of the components that the row
-/// was near in the iteration before.
+/// An iteration computes a few dozen distances per row, for any number of components: it evaluates only the
+/// neighbors of the components that were near the row in the previous iteration.
 ///
 /// ```
 /// use shoal::gmm::TruncatedGaussianMixture;
@@ -148,7 +151,7 @@ impl TruncatedGaussianMixture {
     }
 }
 
-/// The parameters of a mixture of Gaussians. They are checked together before any work.
+/// The parameters of a mixture of Gaussians. A fit checks all of them before it starts.
 ///
 /// See [`TruncatedGaussianMixture`] for an example.
 #[derive(Clone, Debug)]
@@ -172,11 +175,13 @@ pub struct MixtureParams {
 
 setters! {
     MixtureParams(n_components) {
-        /// Components that share a row (C', default 5; all, if that is more than there are). With 1 the method is k-means, with all of them textbook EM.
+        /// Number of components that share a row (C', default 5), at most all. With 1 the method is k-means,
+        /// with all components textbook EM.
         n_active: usize,
         /// Components in a neighborhood, itself included (G, default 5; all, if that is more than there are).
         n_neighbors: usize,
-        /// Random components that every row evaluates in every search (default `None`: 1 if [`MixtureParams::n_active`] is at most 3, else 0).
+        /// Random components that every row evaluates in every search (default `None`: 1 if
+        /// [`MixtureParams::n_active`] is at most 3, else 0).
         explore: Option<usize>,
         /// Rows of a lightweight coreset that is fitted in place of all rows (default `None`: no coreset).
         coreset_size: Option<CoresetSize>,
@@ -188,8 +193,8 @@ setters! {
         start_with: Start,
         /// Additional searches before the means first move (default 0; there is always one).
         n_initial_e_steps: u64,
-        /// Number of starts (default 1). The start with the highest bound wins, the earlier one among equals. If there is a coreset, all starts use
-        /// the same one. With [`Seeding::Given`] there is a single start.
+        /// Number of starts (default 1). The start with the highest bound wins, the earlier one among equals.
+        /// All starts use the same coreset, if there is one. With [`Seeding::Given`] there is a single start.
         ///
         /// ```
         /// use shoal::gmm::TruncatedGaussianMixture;
@@ -207,7 +212,8 @@ setters! {
         tolerance: f64,
         /// Seed of all random draws (default 0).
         rng_seed: u64,
-        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
         threads: Option<usize>,
     }
 }
@@ -286,7 +292,7 @@ run_methods! {
     solve;
 }
 
-/// A fit of a mixture on its way. It does not hold the data.
+/// A fit of a mixture that advances step by step. It does not hold the data.
 ///
 /// See [`MixtureParams::start`] for an example.
 pub type MixtureRun = Run<TruncatedGaussianMixture>;

@@ -3,7 +3,7 @@
 
 use super::estep::{Near, Nearest};
 use super::mixture::{Covariance, Densities, Mixture};
-use super::neighbourhoods::Neighbourhoods;
+use super::neighborhoods::Neighborhoods;
 use super::space::Space;
 use crate::centers::{inertia, label, predict};
 use crate::data::DataSource;
@@ -21,7 +21,7 @@ const LOST: f64 = 45.0;
 /// A mixture that scores rows. With neighborhoods, labels can be found by graph search.
 pub(crate) struct Scores<'a, T: Compute> {
     mixture: &'a Mixture<T>,
-    neighbours: Option<&'a Neighbourhoods>,
+    neighbors: Option<&'a Neighborhoods>,
 }
 
 /// The buffers of one worker.
@@ -139,8 +139,8 @@ fn log_sum<T: Compute>(densities: &Densities<T>, costs: impl Iterator<Item = f64
 }
 
 impl<'a, T: Compute> Scores<'a, T> {
-    pub(super) fn new(mixture: &'a Mixture<T>, neighbours: Option<&'a Neighbourhoods>) -> Self {
-        Self { mixture, neighbours }
+    pub(super) fn new(mixture: &'a Mixture<T>, neighbors: Option<&'a Neighborhoods>) -> Self {
+        Self { mixture, neighbors }
     }
 
     /// Returns an error for rows that do not match the model. Otherwise, whether the rows are sparse.
@@ -194,8 +194,8 @@ impl<'a, T: Compute> Scores<'a, T> {
     ) -> Result<(Vec<u32>, Vec<f64>)> {
         let costs = Costs::new(self.mixture, self.fits(data)?);
         let k = self.mixture.k();
-        let walked = self.neighbours.filter(|neighbours| walk && neighbours.size() > 0);
-        let graph = walked.map(|neighbours| Graph::new(neighbours, k));
+        let walked = self.neighbors.filter(|neighbors| walk && neighbors.size() > 0);
+        let graph = walked.map(|neighbors| Graph::new(neighbors, k));
         let fill = |chunk: &Chunk<'_, T>, ids: &mut [u32], shares: &mut [f64], work: &mut Work<T>| {
             let densities = &costs.densities;
             let mut put = |i: usize, nearest: &Nearest| {
@@ -309,10 +309,10 @@ struct Graph {
 }
 
 impl Graph {
-    fn new(neighbours: &Neighbourhoods, k: usize) -> Self {
-        let mut edges: Vec<(u32, u32)> = Vec::with_capacity(2 * k * neighbours.size());
+    fn new(neighbors: &Neighborhoods, k: usize) -> Self {
+        let mut edges: Vec<(u32, u32)> = Vec::with_capacity(2 * k * neighbors.size());
         for c in 0..k as u32 {
-            let members = neighbours.of_cluster(c as usize);
+            let members = neighbors.of_cluster(c as usize);
             members.iter().filter(|&&j| j != c).for_each(|&j| edges.extend([(c, j), (j, c)]));
         }
         edges.sort_unstable();

@@ -91,7 +91,7 @@ pub(super) fn draws(seed: u64, search: u64, row: u64) -> Rng {
 }
 
 /// The search number whose random stream creates the first neighborhoods.
-pub(super) const NEIGHBOURHOODS: u64 = (1 << 24) - 1;
+pub(super) const NEIGHBORHOODS: u64 = (1 << 24) - 1;
 
 #[cfg(test)]
 mod tests {

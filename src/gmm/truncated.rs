@@ -12,7 +12,7 @@ use super::cells::Cells;
 use super::estep::{EStep, NO_COMPONENT, SearchPlan, Swept};
 use super::mixture::{Covariance, Mixture};
 use super::model::GaussianMixture;
-use super::neighbourhoods::Neighbourhoods;
+use super::neighborhoods::Neighborhoods;
 use super::params::{MixtureParams, Start, Stopping};
 use super::scores::Scores;
 use crate::data::{Access, DataSource, count_rows};
@@ -29,9 +29,9 @@ const WARM_UP: u64 = 2;
 
 /// If the remaining share of the squared distances is below this many rounding errors of their type, they are
 /// measured again.
-const CANCELLED: f64 = 1024.0;
+const CANCELED: f64 = 1024.0;
 
-/// One start of truncated EM: the mixture, and the components of each row.
+/// One start of truncated EM: the mixture, and the components per row.
 ///
 /// `Step::objective` is the lower bound of the mean log-likelihood per weight, for the parameters before the
 /// step.
@@ -42,10 +42,10 @@ pub(super) struct Truncated<T> {
     pub(super) start: u64,
     /// `None` before the first components are chosen.
     pub(super) mixture: Option<Mixture<T>>,
-    pub(super) neighbours: Neighbourhoods,
-    /// The components of each row, nearest first.
+    pub(super) neighbors: Neighborhoods,
+    /// The components per row, nearest first.
     pub(super) near: Vec<u32>,
-    /// The weight of the rows of each component.
+    /// The total weight of the rows per component.
     pub(super) counts: Vec<f64>,
     /// The bound per weight, at the search of each iteration.
     pub(super) bounds: Vec<f64>,
@@ -65,7 +65,7 @@ pub(super) struct Truncated<T> {
 /// The state that an iteration changes.
 struct Iterated<T> {
     mixture: Mixture<T>,
-    neighbours: Neighbourhoods,
+    neighbors: Neighborhoods,
     near: Vec<u32>,
     searches: u64,
     rows_seen: u64,
@@ -80,7 +80,7 @@ impl<T: Compute> Truncated<T> {
             params,
             start: 0,
             mixture: None,
-            neighbours: Neighbourhoods::default(),
+            neighbors: Neighborhoods::default(),
             near: Vec::new(),
             counts: Vec::new(),
             bounds: Vec::new(),
@@ -134,7 +134,7 @@ impl<T: Compute> Truncated<T> {
         make_room(&mut near, "components of rows", n, active)?;
         near.resize(n as usize * active, NO_COMPONENT);
         self.near = near;
-        self.neighbours = Neighbourhoods::drawn(k, size, self.seed());
+        self.neighbors = Neighborhoods::drawn(k, size, self.seed());
         self.seeded_by = seeds.method;
         self.seeding_distances = seeds.n_distances;
         self.mixture = Some(Mixture::new(seeds.centers, data.dim()));
@@ -163,7 +163,7 @@ impl<T: Compute> Truncated<T> {
         };
         now.searches += u64::from(search);
         let pass = SearchPlan {
-            search: search.then_some((&now.neighbours, now.searches)),
+            search: search.then_some((&now.neighbors, now.searches)),
             cells: cells.as_ref(),
             explore: self.params.explored(),
             weigh,
@@ -172,7 +172,7 @@ impl<T: Compute> Truncated<T> {
         };
         let swept = EStep { densities: &densities, active, pass }.sweep(&mut now.near, data, cx)?;
         if search {
-            now.neighbours.follow(&swept.meetings, cx)?;
+            now.neighbors.follow(&swept.meetings, cx)?;
             now.changed = swept.changed;
         }
         now.distances += swept.distances;
@@ -189,7 +189,7 @@ impl<T: Compute> Truncated<T> {
         near.extend_from_slice(&self.near);
         let mut now = Iterated {
             mixture: mixture.clone(),
-            neighbours: self.neighbours.clone(),
+            neighbors: self.neighbors.clone(),
             near,
             searches: self.searches,
             rows_seen: self.rows_seen,
@@ -217,7 +217,7 @@ impl<T: Compute> Truncated<T> {
             let before = now.mixture.clone();
             let left;
             (moved, left) = now.mixture.follow(&swept.sums, shape);
-            if left < CANCELLED * T::EPSILON {
+            if left < CANCELED * T::EPSILON {
                 // Squared distances rounded to `T` would leave only their rounding error, so measure again.
                 now.mixture = before;
                 swept = self.sweep(&mut now, (false, true, by_column), data, cx)?;
@@ -225,7 +225,7 @@ impl<T: Compute> Truncated<T> {
             }
         }
         let n = (self.near.len() / self.sizes().0) as u64;
-        (self.mixture, self.neighbours, self.near) = (Some(now.mixture), now.neighbours, now.near);
+        (self.mixture, self.neighbors, self.near) = (Some(now.mixture), now.neighbors, now.near);
         (self.searches, self.rows_seen) = (now.searches, now.rows_seen);
         (self.counts, self.converged, self.finished) = (counts, converged, None);
         self.bounds.push(bound);
@@ -258,7 +258,7 @@ impl<T: Compute> Truncated<T> {
 
     /// The scores of the current mixture.
     fn scores(&self) -> Option<Scores<'_, T>> {
-        self.mixture.as_ref().map(|mixture| Scores::new(mixture, Some(&self.neighbours)))
+        self.mixture.as_ref().map(|mixture| Scores::new(mixture, Some(&self.neighbors)))
     }
 
     /// Labels and squared error of all rows of `data` about the current components, computed once.

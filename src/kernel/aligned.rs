@@ -48,7 +48,7 @@ impl<T: Float> Aligned<T> {
         let bytes = len * size_of::<T>();
         match MmapMut::map_anon(bytes.max(1)) {
             Ok(pages) if bytes >= LARGE => {
-                // If the system refuses huge pages, small pages work too.
+                // If the system provides no huge pages, small pages work too.
                 #[cfg(target_os = "linux")]
                 let _ = pages.advise(memmap2::Advice::HugePage);
                 Self { buffer: Buffer::Pages(pages), start: 0, len }

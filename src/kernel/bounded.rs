@@ -15,7 +15,7 @@ use crate::rows::{Rows, SparseRef};
 #[derive(Debug)]
 pub(crate) struct Gathered<T> {
     pub(super) x: Aligned<T>,
-    /// `|x'|^2` of each row.
+    /// `|x'|^2` per row.
     pub(super) sq_norm: Vec<T>,
     /// Tile values of some rows.
     pub(super) tile: Aligned<T>,
@@ -33,13 +33,13 @@ pub(crate) struct Meeting<'a, T> {
     pub(crate) panel: usize,
     /// The rows, without duplicates.
     pub(crate) picked: &'a [u32],
-    /// The slot of each row's own center, which is excluded.
+    /// The slot of the row's own center, per row. This center is excluded.
     pub(crate) slot: &'a [u32],
-    /// The best tile value of each row so far.
+    /// The best tile value per row so far.
     pub(crate) best: &'a mut [T],
     /// The panel contains the rows' own centers: first initialize `best` with their tile values.
     pub(crate) begin: bool,
-    /// Output: the smallest tile value of each row in `picked`.
+    /// Output: the smallest tile value per row in `picked`.
     pub(crate) low: &'a mut [T],
     /// Output, appended: the rows for which `low` is at most `best`.
     pub(crate) better: &'a mut Vec<Better<T>>,
@@ -52,7 +52,7 @@ pub(crate) struct Fine<'a, T> {
     /// `columns` bounds per row.
     pub(crate) lower: &'a mut [f32],
     pub(crate) columns: usize,
-    /// The drift that is added to the bounds of each center.
+    /// The drift that is added to the bounds, per center.
     pub(crate) drift: &'a [f32],
     /// The largest error of a squared distance, per row.
     pub(crate) error: &'a [T],
@@ -241,7 +241,7 @@ pub(crate) fn nearest_listed<T: Compute>(
     (packed.table.listed)(packed, columns, rows, list, nearest);
 }
 
-/// The nearest other center of each center, and `|c'|^2` of each.
+/// The nearest other center and `|c'|^2`, per center.
 pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mut Nearest<T>) -> Vec<f64> {
     nearest.resize(packed.n_centers());
     let centers = Rows::from(packed.centers());
@@ -249,7 +249,7 @@ pub(crate) fn nearest_others<T: Compute>(packed: &PackedCenters<T>, nearest: &mu
     (0..packed.n_centers()).map(|j| packed.sq_norm(centers, j)).collect()
 }
 
-/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value of each row.
+/// Like [`nearest`](super::nearest), with the smallest and second smallest tile value per row.
 pub(crate) fn nearest_pair<T: Compute>(
     rows: Rows<'_, T>,
     packed: &PackedCenters<T>,

@@ -85,7 +85,7 @@ struct Strip<'a, T> {
 }
 
 impl<T: Compute> Strip<'_, T> {
-    /// The smallest tile value of each row, and its center.
+    /// The smallest tile value per row, and its center.
     fn argmin(self, packed: &PackedCenters<T>, scratch: &mut Scratch<T>, labels: &mut [u32]) {
         match self.sparse {
             None => (packed.table.argmin)(packed, scratch, labels),

@@ -82,7 +82,7 @@ pub struct PackedCenters<T: Compute> {
     centers: Vec<T>,
     /// `c'` of each slot, one row each. Only where rows are gathered.
     pub(super) plain: Aligned<T>,
-    /// `|c'|^2` of each center, in the original order. Only for sparse rows.
+    /// `|c'|^2` per center, in the original order. Only for sparse rows.
     pub(super) sq_norms: Vec<f64>,
     /// The center in each slot, if the slots are reordered. Only for sparse rows.
     pub(super) order: Vec<u32>,
@@ -571,11 +571,11 @@ pub struct Scratch<T> {
     pub(super) pause: u32,
     /// Which columns are nonzero in the rows of a micro tile.
     pub(super) used: Vec<T>,
-    /// Smallest tile value of each row of the strip.
+    /// Smallest tile value per row of the strip.
     pub(super) best: Vec<T>,
-    /// Second smallest tile value of each row of the strip.
+    /// Second smallest tile value per row of the strip.
     pub(super) second: Vec<T>,
-    /// Nearest center of each row of the strip.
+    /// Nearest center per row of the strip.
     pub(super) ids: Vec<u32>,
     /// Columns of a few rows in `f64`, for distances by difference.
     pub(super) columns_f64: Vec<f64>,

@@ -27,7 +27,7 @@ pub struct KernelTable<T: Compute> {
     pub(super) width: usize,
     /// Copies the rows of a strip as `x' = g (x - s)` into `scratch.x`, in the layout of the packed form.
     pub(super) load: fn(&PackedCenters<T>, MatRef<'_, T>, &mut Scratch<T>),
-    /// The smallest tile value of each row of the loaded strip (into `scratch.best`) and its center.
+    /// The smallest tile value per row of the loaded strip (into `scratch.best`) and its center.
     pub(super) argmin: fn(&PackedCenters<T>, &mut Scratch<T>, &mut [u32]),
     /// Like `argmin`, with the second smallest value too (into `scratch.second`).
     pub(super) two: fn(&PackedCenters<T>, &mut Scratch<T>, &mut [u32]),
@@ -113,14 +113,14 @@ pub(super) type RenewFn<T> = fn(&[T], &[u32], &[T], &[T], T, f32, (&mut [f32], u
 /// In: columns of centers, margins, a buffer. Out: distances.
 pub(super) type BetweenFn<T> = fn(&[T], Margins<T>, &mut [T], &mut [f32]);
 
-/// In: lower bounds, drift, rows. Out: the smallest bound of each row.
+/// In: lower bounds, drift, rows. Out: the smallest bound per row.
 pub(super) type LeastFn<T> = fn(&[T], &[T], &[u32], &mut [T]);
 
 /// In: lower bounds, drift and bounds per group, rows, their reach (per row). Out: lists, their room and
 /// their lengths.
 pub(super) type NearFn<T> = fn(&[T], (&[T], usize), &[u32], &[T], (&mut [u32], usize, &mut [u32]));
 
-/// In: tile values, the offset of each row, limits per row, limits per column. Out: the positions of values
+/// In: tile values, the offset per row, limits per row, limits per column. Out: the positions of values
 /// below the larger limit.
 pub(super) type BelowFn<T> = fn(&[T], &[T], &[T], &[T], &mut [u32]) -> usize;
 

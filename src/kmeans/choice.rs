@@ -64,8 +64,8 @@ impl Choice {
             return;
         }
         if self.by_difference {
-            // Every distance is computed, whatever the algorithm. A named one is still reported, since memory
-            // does not rule it out.
+            // Every distance is computed, for any algorithm. The requested algorithm is still reported, because
+            // memory does not exclude it.
             if self.asked != Algorithm::Auto {
                 self.algorithm = self.asked;
             }

@@ -27,7 +27,7 @@ pub(super) struct Labels {
 type PerChunk<'a> = (&'a mut [u32], ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
 
 /// Old and new labels of a chunk.
-struct Relabelled<'a> {
+struct Relabeled<'a> {
     old: &'a mut [u32],
     new: &'a [u32],
 }
@@ -136,11 +136,11 @@ impl Part {
     fn absorb<T: Compute>(
         &mut self,
         chunk: &Chunk<'_, T>,
-        labels: Relabelled<'_>,
+        labels: Relabeled<'_>,
         packed: &PackedCenters<T>,
         afresh: bool,
     ) -> Result<()> {
-        let Relabelled { old, new } = labels;
+        let Relabeled { old, new } = labels;
         self.changed += new.iter().zip(&*old).filter(|(new, old)| new != old).count() as u64;
         if afresh {
             self.clusters.absorb(chunk.rows, new, chunk.weights, packed);
@@ -306,7 +306,7 @@ impl Labels {
         if part.clusters.energy() < floor {
             // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
-            part.clusters.merge(&mut sum_labelled(&self.of_rows, packed, data, cx)?);
+            part.clusters.merge(&mut sum_labeled(&self.of_rows, packed, data, cx)?);
             age = 0;
         }
         let energy_afresh = if age == 0 { part.clusters.energy() } else { floor / CARRIED_ENERGY };
@@ -336,7 +336,7 @@ impl Labels {
                 new.resize(labels.len(), 0);
                 kernel::nearest(chunk.rows, packed, new, scratch);
                 part.distances += labels.len() as u64 * k as u64;
-                part.absorb(&chunk, Relabelled { old: labels, new }, packed, afresh)?;
+                part.absorb(&chunk, Relabeled { old: labels, new }, packed, afresh)?;
                 part.absorb_moments(&chunk, moments, new);
                 Ok(())
             };
@@ -369,7 +369,7 @@ impl Labels {
                 moved.new.clear();
                 moved.new.extend_from_slice(&known);
                 work.changes.iter().for_each(|&(r, label)| moved.new[r as usize] = label);
-                part.absorb(&rows, Relabelled { old: labels, new: &moved.new }, packed, afresh)
+                part.absorb(&rows, Relabeled { old: labels, new: &moved.new }, packed, afresh)
             } else {
                 part.absorb_changes(&rows, labels, &work.changes, packed, afresh, moved)
             };
@@ -390,7 +390,7 @@ impl Labels {
     }
 }
 
-/// One pass: the labels of all rows, the weight of each cluster, and the inertia.
+/// One pass: the labels of all rows, the weight per cluster, and the inertia.
 pub(super) fn all_labels<T: Compute>(
     centers: MatRef<'_, T>,
     data: &dyn DataSource<T>,
@@ -406,7 +406,7 @@ pub(super) fn all_labels<T: Compute>(
 }
 
 /// Sums all rows by their current labels, without computing distances to other centers.
-pub(super) fn sum_labelled<T: Compute>(
+pub(super) fn sum_labeled<T: Compute>(
     labels: &[u32],
     packed: &PackedCenters<T>,
     data: &dyn DataSource<T>,

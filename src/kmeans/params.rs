@@ -10,7 +10,7 @@ use crate::names::names;
 use crate::persist::Contents;
 use crate::seeding::Seeding;
 
-/// Exact k-means. [`KMeans::params`] is where it starts.
+/// Exact k-means. Begin with [`KMeans::params`].
 ///
 /// ```
 /// use shoal::{KMeans, Seeding};
@@ -54,22 +54,24 @@ impl KMeans {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Likely the fastest for the data. It begins with full sweeps, uses bounds once the share of labels that change says that they pay, and
-    /// returns to full sweeps where the bounds skip too few distances.
+    /// Chooses for the data. A fit begins with full sweeps, uses bounds once few enough labels change, and
+    /// returns to full sweeps if the bounds skip too few distances.
     #[default]
     Auto,
     /// Compute all distances.
     Lloyd,
-    /// For many clusters in more than a few columns: one bound per row and panel of centers (after Ding et al., 2015). Few distances are left once
-    /// the centers begin to settle.
+    /// For many clusters in more than a few columns: one bound per row and panel of centers (after Ding et
+    /// al., 2015). Once the centers begin to settle, few distances are computed.
     Yinyang,
-    /// For many columns and not too many clusters: one bound per row and center (after Elkan, 2003), tested a panel at a time. These bounds skip
-    /// the most distances and take about `4 n k` bytes. Where `bounds_memory` is too small for them, this is [`Algorithm::Yinyang`].
+    /// For many columns and not too many clusters: one bound per row and center (after Elkan, 2003), tested a
+    /// panel at a time. These bounds skip the most distances and take about `4 n k` bytes. If `bounds_memory`
+    /// is too small for them, [`Algorithm::Yinyang`] is used.
     Elkan,
     /// For little memory: one bound per row (Hamerly, 2010). A row whose bound fails is compared with all centers.
     Hamerly,
-    /// For hundreds of clusters in up to 16 columns, if rows of one cluster come together: [`Algorithm::Hamerly`], but a row is compared only with
-    /// the centers around its own (Newling and Fleuret, 2016). With more columns it is the same as [`Algorithm::Hamerly`].
+    /// For hundreds of clusters in up to 16 columns, if rows of the same cluster are adjacent: like
+    /// [`Algorithm::Hamerly`], but a row is compared only with the centers around its own (Newling and
+    /// Fleuret, 2016). With more columns it is the same as [`Algorithm::Hamerly`].
     Exponion,
 }
 
@@ -84,7 +86,7 @@ names! {
     }
 }
 
-/// The parameters of k-means. They are checked together before any work.
+/// The parameters of k-means. A fit checks all of them before it starts.
 ///
 /// See [`KMeans`] for an example.
 #[derive(Clone, Debug)]
@@ -111,17 +113,18 @@ setters! {
         n_init: u64,
         /// Maximum number of sweeps per start (default 300).
         max_iter: u64,
-        /// A start ends when the sum of the squared center movements is at most this times the mean variance of the columns (default 1e-4, as in
-        /// scikit-learn; with 0 a start ends when no label changes).
+        /// A start ends when the sum of the squared center movements is at most this times the mean variance
+        /// of the columns (default 1e-4, as in scikit-learn). With 0 a start ends when no label changes.
         tolerance: f64,
         /// The distance (default [`Metric::Euclidean`]).
         metric: Metric,
         /// How a sweep finds the nearest centers (default [`Algorithm::Auto`]). The result does not depend on it.
         algorithm: Algorithm,
-        /// Upper limit for the bytes of the bounds (default 1 GB). With less memory several panels of centers share a bound, down to full
-        /// sweeps without bounds.
+        /// Upper limit for the bytes of the bounds (default 1 GB). If they do not fit, several panels of
+        /// centers share a bound; at the least, sweeps use no bounds.
         bounds_memory: u64,
-        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
         threads: Option<usize>,
     }
 }
@@ -180,7 +183,7 @@ run_methods! {
     solve;
 }
 
-/// A k-means fit on its way. It does not hold the data.
+/// A k-means fit that advances step by step. It does not hold the data.
 ///
 /// See [`KMeansParams::start`] for an example.
 pub type KMeansRun = Run<KMeans>;

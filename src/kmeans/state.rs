@@ -22,7 +22,7 @@ pub(super) fn keep_sums(contents: &mut Contents, prefix: &str, sums: &ClusterSum
     }
 }
 
-/// Reads what [`keep_sums`] wrote, if anything.
+/// Reads what [`keep_sums`] wrote; `None` if nothing was written.
 pub(super) fn sums_of(
     contents: &Contents,
     prefix: &str,
@@ -44,7 +44,9 @@ pub(super) fn sums_of(
     if parts[2].len() != k || parts[2].iter().any(|&w| w < 0.0) {
         return Err(format!("its {prefix:?} do not belong to {k} clusters"));
     }
-    ClusterSums::of_parts(dim, parts).map(Some).ok_or_else(|| format!("its {prefix:?} do not fit together"))
+    ClusterSums::of_parts(dim, parts)
+        .map(Some)
+        .ok_or_else(|| format!("its {prefix:?} do not match each other"))
 }
 
 /// Writes carried sums with their age and energy.
@@ -55,7 +57,7 @@ pub(super) fn keep_carried(contents: &mut Contents, prefix: &str, carried: &Carr
     contents.meta.insert(prefix.into(), numbers.to_string());
 }
 
-/// Reads what [`keep_carried`] wrote, if anything.
+/// Reads what [`keep_carried`] wrote; `None` if nothing was written.
 pub(super) fn carried_of(
     contents: &Contents,
     prefix: &str,
@@ -81,10 +83,10 @@ pub(super) fn check_carried<T: Compute>(
         counts[j as usize] += 1.0;
     }
     if clusters.weights() != counts {
-        return Err("its \"carried_weights\" are not those of its \"labels\"".into());
+        return Err("its \"carried_weights\" do not match its \"labels\"".into());
     }
     if !clusters.have_means_at(means, metric == Metric::Cosine) {
-        return Err("its \"carried_sums\" do not give its centers".into());
+        return Err("its \"carried_sums\" do not match its centers".into());
     }
     Ok(())
 }

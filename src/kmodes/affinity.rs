@@ -10,7 +10,7 @@ use crate::graph::KnnGraph;
 /// ```
 /// use shoal::kmodes::Affinity;
 /// // Row 0 lists row 1, but not the reverse: both get half of the weight.
-/// let affinity = Affinity::symmetrised(&[0, 1, 1], &[1], &[1.0]).unwrap();
+/// let affinity = Affinity::symmetrized(&[0, 1, 1], &[1], &[1.0]).unwrap();
 /// assert_eq!((affinity.row(0), affinity.row(1)), ((&[1][..], &[0.5][..]), (&[0][..], &[0.5][..])));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ impl Affinity {
     /// # Errors
     /// [`Error::Shape`] if the arrays are not a square sparse matrix. [`Error::InvalidParam`] if a weight is
     /// negative or not finite.
-    pub fn symmetrised(starts: &[usize], columns: &[u32], weights: &[f64]) -> Result<Self> {
+    pub fn symmetrized(starts: &[usize], columns: &[u32], weights: &[f64]) -> Result<Self> {
         let n = starts.len().saturating_sub(1);
         let whole = starts.first() == Some(&0) && starts.last() == Some(&weights.len()) && starts.is_sorted();
         if !whole || columns.len() != weights.len() || columns.iter().any(|&column| column as usize >= n) {
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_has_every_row_once_and_neighbours_together() {
+    fn an_order_has_every_row_once_and_neighbors_together() {
         // A ring with its rows scattered.
         let n = 400u32;
         let at = |i: u32| i * 171 % n;
@@ -248,7 +248,7 @@ mod tests {
         }
         let columns: Vec<u32> = beside.iter().flat_map(|&(one, other)| [one, other]).collect();
         let starts: Vec<usize> = (0..=n as usize).map(|i| 2 * i).collect();
-        let ring = Affinity::symmetrised(&starts, &columns, &vec![1.0; columns.len()]).unwrap();
+        let ring = Affinity::symmetrized(&starts, &columns, &vec![1.0; columns.len()]).unwrap();
         let order = ring.local_order(50);
         let mut sorted = order.clone();
         sorted.sort_unstable();
@@ -266,13 +266,13 @@ mod tests {
     #[test]
     fn pairs_share_their_weights() {
         // 0 -> 2, 0 -> 1, 1 -> 0, 2 -> 2.
-        let affinity = Affinity::symmetrised(&[0, 2, 3, 4], &[2, 1, 0, 2], &[1.0, 2.0, 4.0, 3.0]).unwrap();
+        let affinity = Affinity::symmetrized(&[0, 2, 3, 4], &[2, 1, 0, 2], &[1.0, 2.0, 4.0, 3.0]).unwrap();
         assert_eq!(affinity.row(0), (&[1, 2][..], &[3.0, 0.5][..]));
         assert_eq!(affinity.row(1), (&[0][..], &[3.0][..]));
         assert_eq!(affinity.row(2), (&[0, 2][..], &[0.5, 3.0][..]));
         assert_eq!((affinity.degree(0), affinity.between(&[0, 0, 1])), (3.5, 1.0));
-        assert!(Affinity::symmetrised(&[0, 1], &[1], &[1.0]).is_err());
-        let refused = Affinity::symmetrised(&[0, 0, 1], &[0], &[-1.0]).unwrap_err().to_string();
+        assert!(Affinity::symmetrized(&[0, 1], &[1], &[1.0]).is_err());
+        let refused = Affinity::symmetrized(&[0, 0, 1], &[0], &[-1.0]).unwrap_err().to_string();
         assert!(refused.ends_with("got -1 at row 1, column 0"), "{refused}");
     }
 }

@@ -90,7 +90,7 @@ impl<T: Element> KModesSolver<T> {
         Ok(())
     }
 
-    /// Modes for given labels: the densest row of each cluster. Rows without a label get that of the nearest
+    /// Modes for given labels: the densest row per cluster. Rows without a label get that of the nearest
     /// mode. If modes coincide, some are replaced, and all rows are labeled by the nearest mode.
     fn modes_of_labels(
         &self,

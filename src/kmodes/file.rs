@@ -10,7 +10,7 @@ use crate::fit::Element;
 use crate::persist::kept::{count, figure, flag, keep, list, number, rows as kept_values, stored_rows, text};
 use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 
-/// Name of the array with the responsibility of each cluster that is not stored.
+/// Name of the array with the per-row responsibility of the clusters that are not stored.
 const RESTS: &str = "responsibilities_rest";
 
 impl<T: Element> KModesSolver<T> {
@@ -94,7 +94,7 @@ impl<T: Element> KModesSolver<T> {
             modes: kept_values(contents, "centers", dim)?,
             mode_rows: list(contents, "mode_rows")?,
             labels: known,
-            z: z.ok_or("its responsibilities do not fit together")?,
+            z: z.ok_or("its responsibilities are inconsistent")?,
             lambda: number(&about, "lambda")?,
             shifted: flag(&about, "shifted")?,
             expected: figure(&about, "expected")?,
@@ -119,7 +119,7 @@ impl<T: Element> KModesSolver<T> {
         if modes && labels && rows && finite {
             Ok(solver)
         } else {
-            Err("its modes, labels and responsibilities do not fit together".into())
+            Err("its modes, labels and responsibilities do not match each other".into())
         }
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! The update `z_p <- softmax(a_p + lambda sum_q w_pq z_q)` (equation 8 of the paper) is made for all rows at
 //! once, so `Z` is held twice. It is the exact minimum of the tangent bound of
-//! `R(Z) = sum z log z - sum z a - (lambda / 2) sum_pq w_pq z_p.z_q`,
-//! with half the weight that the paper writes. `R` is the monitored objective. It never rises if `W` is symmetric and `lambda max(0, -lambda_min(W)) <= 2`. A neighbor matrix
-//! need not meet this condition. Shifting its diagonal ensures it; the shift slows the updates and does not
-//! change which labels are best. If only the largest responsibilities of a row are kept, the objective may
-//! rise a little.
+//! `R(Z) = sum z log z - sum z a - (lambda / 2) sum_pq w_pq z_p.z_q`, with half the weight that the paper
+//! writes. `R` is the monitored objective. It never rises if `W` is symmetric and
+//! `lambda max(0, -lambda_min(W)) <= 2`. A neighbor matrix need not meet this condition. Shifting its
+//! diagonal ensures it; the shift slows the updates and does not change which labels are best. If only the
+//! largest responsibilities of a row are kept, the objective may rise a little.
 
 use super::affinity::Affinity;
 use super::shares::{Shares, keep};
@@ -353,7 +353,7 @@ mod tests {
             starts.push(columns.len());
         }
         let near = (0..n * k).map(|_| rng.unit()).collect();
-        (Affinity::symmetrised(&starts, &columns, &weights).unwrap(), near)
+        (Affinity::symmetrized(&starts, &columns, &weights).unwrap(), near)
     }
 
     #[test]
@@ -381,9 +381,9 @@ mod tests {
     }
 
     #[test]
-    fn without_neighbours_rows_ask_their_modes() {
+    fn without_neighbors_rows_ask_their_modes() {
         let near = [0.25f64, 0.5, 1.0, 0.0];
-        let affinity = Affinity::symmetrised(&[0, 0, 0], &[], &[]).unwrap();
+        let affinity = Affinity::symmetrized(&[0, 0, 0], &[], &[]).unwrap();
         let problem = Problem { near: &near, k: 2, affinity: &affinity, lambda: 3.0, shift: &[] };
         let mut buffers = [Shares::new(2, 2), Shares::new(2, 2)];
         problem.relax(&mut buffers, false, false, &Executor::new(Some(1)).unwrap()).unwrap();
@@ -394,9 +394,9 @@ mod tests {
     }
 
     #[test]
-    fn two_neighbours_that_swap_for_ever_are_noticed() {
+    fn two_neighbors_that_swap_for_ever_are_noticed() {
         let near = [1.0f64, 0.0, 0.0, 1.0];
-        let affinity = Affinity::symmetrised(&[0, 1, 2], &[1, 0], &[1.0, 1.0]).unwrap();
+        let affinity = Affinity::symmetrized(&[0, 1, 2], &[1, 0], &[1.0, 1.0]).unwrap();
         let problem = Problem { near: &near, k: 2, affinity: &affinity, lambda: 20.0, shift: &[] };
         let mut buffers = [Shares::new(2, 2), Shares::new(2, 2)];
         let cx = Executor::new(Some(1)).unwrap();

@@ -122,7 +122,7 @@ pub(super) fn is_blind<T: Element>(near: &[T], k: usize) -> bool {
     unseen > seen
 }
 
-/// The densest row of each cluster: the one with the largest sum of kernels to the others. An evenly spaced
+/// The densest row per cluster: the row with the largest sum of kernels to the other rows. An evenly spaced
 /// sample represents a large cluster.
 ///
 /// # Errors
@@ -196,7 +196,7 @@ pub(super) fn surest<T: Element>(z: &Shares<T>) -> Vec<u64> {
     best.into_iter().map(|(_, p)| p).collect()
 }
 
-/// Sums over the rows of each cluster.
+/// Sums over rows, per cluster.
 struct Shifted {
     sums: Vec<f64>,
     weights: Vec<f64>,

@@ -19,7 +19,8 @@ pub struct LaplacianKModes;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModeUpdate {
-    /// The rows with the highest responsibility for each cluster (SLK-BO). They are a by-product of the labels and cost nothing.
+    /// The rows with the highest responsibility for each cluster (SLK-BO). They are a by-product of the
+    /// labels at no extra cost.
     #[default]
     ByProduct,
     /// Means, moved by mean shift to where their rows are densest (SLK-MS). They are not rows of the data.
@@ -37,7 +38,8 @@ names! {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Shift {
-    /// Per row, the least shift with which every update lowers the energy. It begins at the first update that does not.
+    /// Per row, the smallest shift with which every update lowers the energy. It is applied from the first
+    /// update that does not lower the energy.
     #[default]
     Auto,
     /// The same shift for every row; 0 is the algorithm of the paper.
@@ -78,7 +80,7 @@ names! {
     }
 }
 
-/// The parameters of Laplacian K-modes. They are checked together before any work.
+/// The parameters of Laplacian K-modes. A fit checks all of them before it starts.
 ///
 /// ```
 /// use shoal::kmodes::LaplacianKModes;
@@ -114,7 +116,8 @@ const COPIES: u64 = 3;
 const LEAST_KEPT: usize = 2;
 
 impl LaplacianKModes {
-    /// Parameters with the defaults of the Python class, but for the start: k-means++ seeds. [`KModesRun::begin_with`](super::KModesRun::begin_with) takes labels.
+    /// Parameters with the defaults of the Python class, except that a fit starts from k-means++ seeds.
+    /// [`KModesRun::begin_with`](super::KModesRun::begin_with) takes labels.
     ///
     /// See [`KModesParams`] for an example.
     pub fn params(n_clusters: usize) -> KModesParams {
@@ -140,8 +143,9 @@ impl LaplacianKModes {
 
 setters! {
     KModesParams(n_clusters) {
-        /// Weight `lambda` of the Laplacian term; 0 is K-modes. `None`, the default: the least weight at which neighbors decide, computed from the
-        /// number of clusters and the mean sum of a row of the affinity.
+        /// Weight `lambda` of the Laplacian term; 0 is K-modes. Default `None`: the smallest weight at which
+        /// neighbors determine the labels, computed from the number of clusters and the mean row sum of the
+        /// affinity.
         ///
         /// ```
         /// use shoal::kmodes::LaplacianKModes;
@@ -171,10 +175,12 @@ setters! {
         rng_seed: u64,
         /// How neighbors are found (default [`GraphMethod::Auto`]).
         graph_method: GraphMethod,
-        /// Upper limit for the bytes of the responsibilities (default 1 GB). If all of them take more, the largest of each row are kept, as many
-        /// as fit but at least two, and the other clusters share the rest. `None`: all are kept.
+        /// Upper limit for the bytes of the responsibilities (default 1 GB). If all of them
+        /// take more, only the largest ones per row are kept: as many as fit, at least two. The other clusters
+        /// share the rest equally. `None`: all are kept.
         responsibilities_memory: Option<u64>,
-        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
         threads: Option<usize>,
     }
 }

@@ -67,7 +67,7 @@ impl KModesParams {
     /// use shoal::kmodes::{Affinity, LaplacianKModes};
     /// let rows = [[0.0f64, 1.0], [0.1, 1.0], [1.0, 0.0], [1.0, 0.1]];
     /// // Rows 0 and 1 are neighbors, and rows 2 and 3.
-    /// let affinity = Affinity::symmetrised(&[0, 1, 2, 3, 4], &[1, 0, 3, 2], &[1.0; 4]).unwrap();
+    /// let affinity = Affinity::symmetrized(&[0, 1, 2, 3, 4], &[1, 0, 3, 2], &[1.0; 4]).unwrap();
     /// let params = LaplacianKModes::params(2).n_neighbors(1);
     /// let mut run = params.start_with(&rows, affinity).unwrap();
     /// while run.advance(&rows).unwrap().is_some() {}

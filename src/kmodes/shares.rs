@@ -15,7 +15,7 @@ pub(crate) struct Shares<T> {
     top: usize,
     /// All `k` values of a row, or the stored ones followed by the value of each other cluster.
     values: Vec<T>,
-    /// The stored clusters of each row, ascending; empty if all are stored.
+    /// The stored clusters per row, ascending; empty if all are stored.
     clusters: Vec<u32>,
 }
 
@@ -30,7 +30,7 @@ impl<T: Element> Shares<T> {
         Self { k, top: k, values, clusters: Vec::new() }
     }
 
-    /// Responsibility 1 for the label of each row.
+    /// Responsibility 1 for every row's label, 0 for the other clusters.
     ///
     /// # Errors
     /// [`Error::Memory`](crate::Error::Memory).
@@ -125,7 +125,7 @@ impl<T: Element> Shares<T> {
         &mut self.values
     }
 
-    /// The stored values of each row, without the rest, and their clusters.
+    /// The stored values per row, without the rest, and their clusters.
     pub(crate) fn kept(&self) -> (Vec<T>, &[u32]) {
         if self.is_whole() {
             return (self.values.clone(), &[]);
@@ -134,7 +134,7 @@ impl<T: Element> Shares<T> {
         (rows.flat_map(|row| &row[..self.top]).copied().collect(), &self.clusters)
     }
 
-    /// The rest value of each row; empty if all responsibilities are stored.
+    /// The rest value per row; empty if all responsibilities are stored.
     pub(super) fn rests(&self) -> Vec<T> {
         if self.is_whole() {
             return Vec::new();

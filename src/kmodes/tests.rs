@@ -111,7 +111,7 @@ fn scattered(seed: u64) -> Vec<f64> {
 fn an_interrupt_anywhere_changes_nothing() {
     let ring: Vec<u32> = (0..N as u32).map(|i| (i + 3) % N as u32).collect();
     let starts: Vec<usize> = (0..=N).collect();
-    let ring = Affinity::symmetrised(&starts, &ring, &[1.0; N]).unwrap();
+    let ring = Affinity::symmetrized(&starts, &ring, &[1.0; N]).unwrap();
     let params = LaplacianKModes::params(6).normalize(false).laplacian_weight(2.0);
     let reducing = params.clone().on_collapse(Collapse::Reduce);
     let shifting = params.clone().laplacian_weight(8.0);

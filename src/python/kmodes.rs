@@ -117,8 +117,8 @@ impl Shown for LaplacianKModes {
 /// A sparse matrix as Python hands it over.
 type Matrix<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i32>, PyReadonlyArray1<'py, f64>);
 
-/// Starts a run of Laplacian K-modes over the rows of `source`, from its beginning or from a `state`. A given `affinity` replaces the
-/// neighbor graph.
+/// Starts or resumes a run of Laplacian K-modes over the rows of `source`; `state` is a checkpoint.
+/// `affinity` replaces the neighbor graph.
 #[pyfunction]
 #[pyo3(signature = (source, params, affinity, *, state = None))]
 pub(super) fn start_modes(
@@ -132,10 +132,10 @@ pub(super) fn start_modes(
     let input = Input::new(&source.0, None)?;
     let state = state.map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;
     let affinity = affinity.map(|(starts, columns, weights)| {
-        // Negative numbers become large ones, which are refused.
+        // Negative numbers become large ones, which the check below reports.
         let starts: Vec<usize> = vector(&starts).into_iter().map(|start| start as usize).collect();
         let columns: Vec<u32> = vector(&columns).into_iter().map(i32::cast_unsigned).collect();
-        Affinity::symmetrised(&starts, &columns, &vector(&weights))
+        Affinity::symmetrized(&starts, &columns, &vector(&weights))
     });
     let affinity = affinity.transpose()?;
     let (rows, cols, k) = (source.0.whole_effort(), source.0.cols() as f64, given.n_clusters());
@@ -147,15 +147,15 @@ pub(super) fn start_modes(
             None => params.start(&input),
         },
     })?;
-    // In rows that are labelled: the inner loop visits some hundred responsibilities per row and cluster.
+    // The unit is the cost of labeling a row. The inner loop visits some hundred responsibilities per row and cluster.
     let loops = 100.0 * rows / cols;
     let first = 4.0 * rows + graph / (cols * k as f64) + loops;
     let run = Run::new(run, input, k, given.threads()).with_steps(first, rows + loops);
     Py::new(py, PyClassInitializer::from(run).add_subclass(ModesRun))
 }
 
-/// Responsibilities of rows that were not in a fit, whose rows are `known`. Its own are those that were kept, and their clusters; a neighbour weighs
-/// `pull`, or as much as the kernel says.
+/// Responsibilities of new rows. `known` are the rows of the fit, with their stored responsibilities and
+/// clusters. A neighbor has the weight `pull`, or its kernel value.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "as Python passes them")]
 pub(super) fn kmodes_responsibilities<'py>(

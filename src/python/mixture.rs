@@ -64,7 +64,7 @@ impl Shown for TruncatedGaussianMixture {
         let (details, model) = (PyDict::new(py), run.model());
         details.set_item("variances", array1(py, model.variances().to_vec()))?;
         details.set_item("weights", array1(py, model.weights().to_vec()))?;
-        let (size, ids) = model.neighbours();
+        let (size, ids) = model.neighbors();
         details.set_item("neighbors", array2(py, signed(ids.to_vec()), size)?)?;
         details.set_item("lower_bounds", array1(py, run.lower_bounds().to_vec()))?;
         details.set_item("floored", run.is_floored())?;
@@ -121,7 +121,7 @@ impl Mixture {
         let means = Centers::new(means, cols)?;
         let wide = matches!(means, Centers::F64(_));
         let values = with_centers!(&means, values => Values::of(values));
-        // Negative ones become large ones, which are refused.
+        // Negative numbers become large ones, which the check below reports.
         let neighbors = neighbors
             .map(|ids| (ids.as_array().iter().map(|&j| j.cast_unsigned()).collect(), ids.shape()[1]));
         let parameters = (vector(&variances), vector(&weights));

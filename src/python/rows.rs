@@ -155,7 +155,7 @@ impl Input {
         }
     }
 
-    /// The rows as a source of `T`, whatever their storage type.
+    /// The rows as a source of `T`, for any storage type.
     pub(super) fn of<T: Float>(&self) -> &dyn DataSource<T> {
         match self {
             Self::Plain(rows) => rows,

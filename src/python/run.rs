@@ -24,7 +24,7 @@ use crate::fit::{self, Method, StopReason, StreamMethod, Typed, either};
 use crate::parallel::Executor;
 use crate::persist::{self, Contents};
 
-/// What Python asks of a fit, whatever the method.
+/// The run of any method, as Python uses it.
 pub(super) trait AnyRun: Send {
     fn advance(&mut self, rows: &Input, cx: &Executor) -> Result<Option<fit::Step>>;
     fn finish(&mut self, rows: &Input, cx: &Executor) -> Result<f64>;
@@ -128,7 +128,7 @@ where
     Self: Send,
 {
     fn partial_fit(&mut self, batch: &Input, cx: &Executor) -> Result<Option<fit::Step>> {
-        // In the type of the centers, whatever the storage, as prediction does.
+        // Computed in the type of the centers for any storage, as in prediction.
         let rows = match self.solver() {
             Typed::F32(_) => AnySource::F32(batch.of()),
             Typed::F64(_) => AnySource::F64(batch.of()),
@@ -153,7 +153,7 @@ pub(super) fn reason_of(name: &str) -> PyResult<StopReason> {
     }
 }
 
-/// A fit on its way, with the rows that it is over, or without for batches that come one by one.
+/// A running fit with its rows, or without rows if batches are passed one by one.
 #[pyclass(frozen, subclass, module = "shoal._core")]
 pub(super) struct Run {
     input: Option<Input>,
@@ -193,15 +193,16 @@ impl Run {
         Self { input: None, n_clusters, threads, steps: (0.0, 0.0), state: Mutex::new(Box::new(run)) }
     }
 
-    /// The state, if no other thread is at work on it: waiting for it, attached, would keep that thread from ever attaching.
+    /// The state, or an error if another thread is using it. Waiting while attached to the interpreter would
+    /// deadlock with that thread.
     pub(super) fn locked(&self) -> PyResult<MutexGuard<'_, Box<dyn AnyRun>>> {
-        self.state
-            .try_lock()
-            .map_err(|_| PyRuntimeError::new_err("this run is in use by another thread, or failed by a bug"))
+        self.state.try_lock().map_err(|_| {
+            PyRuntimeError::new_err("this run is in use by another thread, or failed because of a bug")
+        })
     }
 
     pub(super) fn input(&self) -> PyResult<&Input> {
-        self.input.as_ref().ok_or_else(|| PyRuntimeError::new_err("this run has no rows of its own"))
+        self.input.as_ref().ok_or_else(|| PyRuntimeError::new_err("this run takes batches and has no rows"))
     }
 
     /// Calls `f` with the run of a method `M`, which this is one of.
@@ -211,8 +212,8 @@ impl Run {
         Ok(f(run))
     }
 
-    /// Calls `f`, off the interpreter, with the run of a method `M`, which this is one of, and its rows; it costs about as much as the
-    /// first step.
+    /// Calls `f` with this run, which must be of the method `M`, and its rows, detached from the interpreter.
+    /// `f` costs about as much as the first step.
     pub(super) fn enter_with<M: Shown + 'static, R: Send>(
         &self,
         py: Python<'_>,
@@ -289,7 +290,7 @@ impl Run {
         as_python(py, contents)
     }
 
-    /// The same as a file, with more arrays and texts; an older one of that name is replaced at the end, at once.
+    /// Writes the checkpoint to a file, with more arrays and texts. An existing file is replaced atomically.
     fn write_checkpoint(
         &self,
         py: Python<'_>,
@@ -348,12 +349,12 @@ impl Run {
         either!(self.locked()?.snapshot(), shown => array2(py, shown.centers.to_vec(), shown.dim))
     }
 
-    /// Weight of each cluster.
+    /// Weight per cluster.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         either!(self.locked()?.snapshot(), shown => Ok(array1(py, shown.weights.to_vec())))
     }
 
-    /// Label of each row, after `finish`.
+    /// Label per row, after `finish`.
     fn labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         either!(self.locked()?.snapshot(), shown => Ok(array1(py, signed(shown.labels.to_vec()))))
     }

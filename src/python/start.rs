@@ -33,7 +33,7 @@ const METHODS: [&str; 7] =
 pub(super) struct Given(BTreeMap<String, Value>);
 
 impl Given {
-    /// Converts the parameters of a run over rows of `cols` columns; given centers have as many, if that is unknown.
+    /// Converts the parameters of a run over rows of `cols` columns. If `cols` is unknown, given centers define it.
     fn new(params: &Bound<'_, PyDict>, cols: Option<usize>) -> PyResult<Self> {
         let of = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
             Ok((in_rust(&name.extract::<String>()?).to_owned(), value_of(&value, cols)?))
@@ -186,8 +186,9 @@ fn unknown_method(name: &str) -> PyErr {
     PyValueError::new_err(format!("method must be one of {listed}, got '{name}'"))
 }
 
-/// Starts a run of the method with this name: over the rows of `source`, from its beginning or from a `state`; with `stream`, or from a
-/// `state` without rows, a run that takes batches.
+/// Starts or resumes a run of the method with this name; `state` is a checkpoint or the state of a stream.
+/// With `stream`, or with a `state` without rows, the run takes batches; otherwise it runs over the rows of
+/// `source`.
 #[pyfunction]
 #[pyo3(signature = (method, source, params, *, weights = None, state = None, stream = false))]
 pub(super) fn start(

@@ -16,7 +16,7 @@ use crate::float::Float;
 /// Maximum seconds to wait for a block between two checks for an interrupt.
 const WAIT: f64 = 0.05;
 
-/// A stream of rows. The blocks are made in Python; the interpreter is entered only to take over a block.
+/// A stream of rows. The blocks are made in Python; the interpreter is entered only to receive a block.
 pub(super) struct Stream {
     /// Returns the blocks of one pass: a `shoal._rows.prefetch.Prefetch` of the checked blocks
     /// of `shoal._rows.streams.Passes`. Raises for a second pass over a stream that can be read once.

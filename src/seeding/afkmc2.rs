@@ -111,7 +111,7 @@ struct Proposal<'a> {
     weights: Option<&'a [f64]>,
     /// Total weight of all rows.
     all: f64,
-    /// The odds of each row; `None` if all rows have equal odds. An alias table would draw faster, but takes
+    /// The odds per row; `None` if all rows have equal odds. An alias table would draw faster, but takes
     /// 12 bytes per row in addition to these 8, and few candidates are drawn.
     odds: Option<(Cow<'a, [f64]>, Odds)>,
     /// The weighted mean of `d1`, which is an upper limit of `r`. Infinite if `d1` is unknown.

@@ -24,7 +24,7 @@ pub struct ClusterSums {
     dim: usize,
     sums: Vec<f64>,
     weights: Vec<f64>,
-    /// The weighted squared error of each cluster.
+    /// The weighted squared error per cluster.
     energies: Vec<f64>,
     /// Sums of squared weights. Empty while every row has weight 1, because they then equal the weights.
     squares: Vec<f64>,
@@ -413,7 +413,7 @@ impl ClusterSums {
         }
     }
 
-    /// Weight of each cluster.
+    /// Weight per cluster.
     pub fn weights(&self) -> &[f64] {
         &self.weights
     }
@@ -431,7 +431,7 @@ impl ClusterSums {
         self.energies.iter().sum()
     }
 
-    /// [`ClusterSums::energy`] of each cluster.
+    /// [`ClusterSums::energy`] per cluster.
     ///
     /// ```
     /// use shoal::{MatRef, kernel::PackedCenters, stats::ClusterSums};

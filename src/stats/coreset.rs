@@ -383,7 +383,7 @@ impl<T: Compute> Lightweight<T> {
     /// [`Error::Source`] if steps are left.
     pub fn finish(self) -> Result<Coreset<T>> {
         if self.phase != Phase::Done {
-            return Err(Error::Source("the coreset is not complete: make all steps first".into()));
+            return Err(Error::Source("the coreset must be complete: make all steps first".into()));
         }
         let Some(law) = &self.law else { return Ok(self.drawn.rows) };
         let Drawn { rows: drawn, all, .. } = &self.drawn;

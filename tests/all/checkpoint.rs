@@ -1,4 +1,5 @@
-//! Checkpointed fits resume after every step to bit-identical results, for every method. Damaged or mismatched checkpoints raise errors.
+//! Checkpointed fits resume after every step to bit-identical results, for every method. Damaged or
+//! mismatched checkpoints raise errors.
 
 use proptest::prelude::*;
 use shoal::centers::CenterMethod;
@@ -268,7 +269,7 @@ fn resuming_with_other_data_or_parameters_fails() {
     let cx = Executor::new(Some(1)).unwrap();
     let rows = [[0.0f64], [1.0], [5.0]];
     let mut run = KMeans::params(2).start(&rows).unwrap();
-    assert!(run.checkpoint(&rows).unwrap_err().to_string().contains("no step"));
+    assert!(run.checkpoint(&rows).unwrap_err().to_string().contains("at least one step"));
     run.advance_on(&rows, &cx).unwrap();
     let checkpoint = run.checkpoint(&rows).unwrap();
     let single = [[0.0f32], [1.0], [5.0]];

@@ -1,4 +1,5 @@
-//! The same seed, data and parameters give bit-identical results for any number of threads, any storage and any block size.
+//! The same seed, data and parameters give bit-identical results for any number of threads, any storage and
+//! any block size.
 
 use shoal::data::raw::{Element, Layout};
 use shoal::data::{AnySource, Chunks, Dense, Dtype, Mapped, Own, RawRows, Source, Weighted, npy};

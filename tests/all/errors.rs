@@ -21,7 +21,7 @@ use crate::common::Any;
 
 const ROWS: [[f32; 2]; 6] = [[0.0, 0.1], [0.2, 0.0], [0.1, 0.1], [5.0, 5.1], [5.2, 5.0], [5.1, 5.1]];
 
-/// The message of the error that a call must give.
+/// Calls that must fail: returns the message of the error.
 fn refused(result: Result<KMeansModel>) -> String {
     result.expect_err("the call must fail").to_string()
 }
@@ -171,14 +171,14 @@ fn the_first_non_finite_value_is_named() {
     for (n, row) in [(10, 7), (9000, 8123)] {
         let mut values: Vec<f64> = (0..n * 3).map(|i| (i % 17) as f64).collect();
         values[row * 3 + 1] = f64::NAN;
-        let message = format!("X holds NaN at row {row}, column 1: NaN and infinity are refused");
+        let message = format!("X must be finite, got NaN at row {row}, column 1");
         bad_value(&Dense::new(&values, 3).unwrap(), 3, &message);
         let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
         bad_value(&Dense::new(&narrow, 3).unwrap(), 3, &message);
         bad_value::<f32>(&file(&folder, "nan.npy", &narrow, 3), 3, &message);
         bad_value(&Chunks::replay(3, || narrow.chunks(3 * 100).map(|c| Ok(c.to_vec().into()))), 3, &message);
         values[row * 3 + 1] = f64::NEG_INFINITY;
-        let message = format!("X holds -inf at row {row}, column 1: NaN and infinity are refused");
+        let message = format!("X must be finite, got -inf at row {row}, column 1");
         bad_value(&Dense::new(&values, 3).unwrap(), 3, &message);
     }
 }
@@ -196,15 +196,9 @@ fn given_centers_of_a_wrong_shape_or_value() {
     assert_eq!(given(vec![0.0; 3]), "seeding must give 2 centers of 2 values, got 3 values");
     assert_eq!(given(vec![]), "seeding must give 2 centers of 2 values, got 0 values");
     assert_eq!(given(vec![0.0; 6]), "seeding must give 2 centers of 2 values, got 6 values");
-    assert_eq!(
-        given(vec![0.0, 1.0, f64::NAN, 2.0]),
-        "seeding holds NaN at row 1, column 0: NaN and infinity are refused"
-    );
+    assert_eq!(given(vec![0.0, 1.0, f64::NAN, 2.0]), "seeding must be finite, got NaN at row 1, column 0");
     // Finite in f64, but not in the type of the rows.
-    assert_eq!(
-        given(vec![0.0, 1e300, 1.0, 2.0]),
-        "seeding holds inf at row 0, column 1: NaN and infinity are refused"
-    );
+    assert_eq!(given(vec![0.0, 1e300, 1.0, 2.0]), "seeding must be finite, got inf at row 0, column 1");
 }
 
 #[test]
@@ -316,12 +310,13 @@ fn a_fit_counts_the_rows_of_a_stream_once() {
     let params =
         KMeans::params(3).seeding(Seeding::Given(vec![0.0, 0.0, 5.0, 1.0, 30.0, 1.0])).tolerance(0.0);
     let model = params.fit(&Any(AnySource::F32(&source))).unwrap();
-    // One pass to count, and one per sweep. In so few sweeps every sweep sums all rows, and the inertia needs no further pass.
+    // One pass to count, and one per sweep. In so few sweeps every sweep sums all rows, and the inertia needs
+    // no further pass.
     assert_eq!(passes.load(Ordering::Relaxed), 1 + model.n_iter());
     assert_eq!(model.labels(), params.fit(&rows).unwrap().labels());
 }
 
-/// A source with a known number of rows and weights that only a pass shows.
+/// A source with a known number of rows, whose weights are only known after a pass.
 struct Weighing(Vec<f64>);
 
 impl DataSource<f64> for Weighing {
@@ -419,7 +414,7 @@ fn a_stream_that_changes_between_passes() {
         let params = KMeans::params(3).seeding(Seeding::Given(vec![0.0, 1.0, 2.0])).tolerance(0.0);
         let message = refused(params.fit(&Any(AnySource::F64(&stream))));
         let found = if change < 0 { "4999" } else { "more than 5000" };
-        assert_eq!(message, format!("the source gave {found} rows in one pass, and announced 5000"));
+        assert_eq!(message, format!("the source gave {found} rows in one pass, but announced 5000"));
     }
 }
 
@@ -518,7 +513,7 @@ fn a_wrong_number_of_rows_is_refused_by_every_consumer() {
         ];
         for (i, outcome) in outcomes.into_iter().enumerate() {
             let message = outcome.expect_err(&format!("consumer {i} of {passed} rows")).to_string();
-            assert_eq!(message, format!("the source gave {found} in one pass, and announced 2000"), "{i}");
+            assert_eq!(message, format!("the source gave {found} in one pass, but announced 2000"), "{i}");
         }
         assert!(stream.partial_fit_on(&source, &cx).is_err());
         // The error left no rows in the coreset.
@@ -627,7 +622,7 @@ fn rows_of_another_length_in_predict() {
 fn invalid_rows_in_predict() {
     let model = KMeans::params(2).fit(&ROWS).unwrap();
     let bad = [[0.0f32, 1.0], [f32::NAN, 0.0]];
-    let message = "X holds NaN at row 1, column 0: NaN and infinity are refused";
+    let message = "X must be finite, got NaN at row 1, column 0";
     assert_eq!(model.predict(&bad).unwrap_err().to_string(), message);
     assert_eq!(model.inertia_of(&bad).unwrap_err().to_string(), message);
     let none = Dense::<f32>::new(&[], 2).unwrap();
@@ -639,12 +634,15 @@ fn rows_of_another_type_in_a_run() {
     let wide: Vec<[f64; 2]> = ROWS.iter().map(|row| row.map(f64::from)).collect();
     let mut run = KMeans::params(2).start(&ROWS).unwrap();
     let error = run.advance_on(&wide, &Executor::new(None).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "the run was made for rows of the other floating-point type");
+    assert_eq!(error.to_string(), "the rows must have the compute type of the run: convert them");
 }
 
 #[test]
 fn invalid_matrices() {
-    assert_eq!(Dense::new(&[1.0f32; 5], 2).unwrap_err().to_string(), "5 values are no rows of 2 columns");
+    assert_eq!(
+        Dense::new(&[1.0f32; 5], 2).unwrap_err().to_string(),
+        "5 values do not divide into rows of 2 columns"
+    );
     assert!(std::panic::catch_unwind(|| MatRef::new(&[1.0f32; 5], 2)).is_err());
 }
 
@@ -679,7 +677,7 @@ fn check_finite_reads_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let mapped = file(&folder, "inf.npy", &[0.0, 1.0, 2.0, f32::INFINITY], 2);
     let error = data::check_finite::<f32>(&mapped, &Executor::new(None).unwrap()).unwrap_err();
-    assert_eq!(error.to_string(), "X holds inf at row 1, column 1: NaN and infinity are refused");
+    assert_eq!(error.to_string(), "X must be finite, got inf at row 1, column 1");
 }
 
 // ---------------------------------------------------------------- interrupts
@@ -808,8 +806,8 @@ fn an_interrupted_run_continues_with_identical_results() {
     let plain =
         KMeans::params(4).seeding(Seeding::Given(vec![0.0, 0.0, 0.0, 900.0])).tolerance(0.0).max_iter(4);
     interrupted_anywhere(&plain, Dense::new(&values, 1).unwrap());
-    // More centers than a panel holds: bounded sweeps pack the centers in another order. The values have rounded sums, so the order of the
-    // sums shows.
+    // More centers than a panel holds: bounded sweeps pack the centers in another order. The values have
+    // rounded sums, so the order of the sums shows.
     let values: Vec<f64> = values.iter().map(|x| x / 7.0).collect();
     for algorithm in [shoal::Algorithm::Yinyang, shoal::Algorithm::Elkan, shoal::Algorithm::Exponion] {
         let bounded =

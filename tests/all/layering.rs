@@ -30,7 +30,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// Layers whose modules must not know each other.
+/// Layers whose modules must not import each other.
 const STRANGERS: [&str; 2] = ["families", "compute and rows"];
 
 /// The exceptions: K-modes needs a neighbor graph, and the cells of an approximate graph are a k-means partition.
@@ -39,7 +39,8 @@ const KNOWN: [(&str, &str); 2] = [("kmodes", "graph"), ("graph", "kmeans")];
 /// The files that may contain `unsafe`.
 const UNSAFE_ROOMS: [&str; 3] = ["src/kernel/", "src/data/raw/", "src/python/array.rs"];
 
-/// Methods of a source that must be called through the counting functions of `crate::data`: `read`, `read_from`, `gather`.
+/// Methods of a source that must be called through the counting functions of `crate::data`: `read`,
+/// `read_from`, `gather`.
 const COUNTED: [&str; 3] = ["for_each_block", "for_each_block_from", "gather"];
 
 /// Files that implement sources on top of other sources; these do not count rows themselves.
@@ -171,7 +172,7 @@ fn root_names(tokens: &[Token], depth: usize) -> Vec<Token> {
     found
 }
 
-/// The modules of the names that `lib.rs` re-exports with `pub use module::{..}`.
+/// The modules from which `lib.rs` re-exports names with `pub use module::{..}`.
 fn reexports(lib: &str) -> HashMap<String, String> {
     let tokens = tokens(lib);
     let mut found = HashMap::new();

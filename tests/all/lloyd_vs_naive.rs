@@ -1,8 +1,10 @@
-//! Lloyd's algorithm compared with a naive f64 implementation: the same labels after every iteration, and the same inertia.
+//! Lloyd's algorithm compared with a naive f64 implementation: the same labels after every iteration, and the
+//! same inertia.
 //!
-//! The naive implementation uses the rules of scikit-learn. It stops if no label changes, or if the squared shift of all centers is at
-//! most `tol` times the mean variance of the columns. An empty cluster moves to the row farthest from its center. The lowest index wins a
-//! tie. Rows are labeled once more at the end unless the labels are stable.
+//! The naive implementation uses the rules of scikit-learn. It stops if no label changes, or if the squared
+//! shift of all centers is at most `tol` times the mean variance of the columns. An empty cluster moves to
+//! the row farthest from its center. The lowest index wins a tie. Rows are labeled once more at the end
+//! unless the labels are stable.
 
 use shoal::data::{AnySource, Dense, Own, Source, Weighted};
 use shoal::fit::{Step, StopReason};
@@ -18,8 +20,8 @@ struct Naive<'a> {
     weights: Vec<f64>,
     /// Rounds a center to the compute type.
     round: fn(f64) -> f64,
-    /// Two squared distances are a tie in the compute type if they differ by less than this share of the squared norms of row and centers,
-    /// measured from the first center.
+    /// Two squared distances are a tie in the compute type if they differ by less than this share of the
+    /// squared norms of row and centers, measured from the first center.
     band: f64,
 }
 
@@ -36,8 +38,8 @@ impl Naive<'_> {
         &self.rows[i * self.d..][..self.d]
     }
 
-    /// The nearest center per row, the lowest index first, and the number of ties. In a tie within `band`, the label `theirs` is used,
-    /// so that a rounding difference does not separate the two runs.
+    /// The nearest center per row, the lowest index first, and the number of ties. In a tie within `band`,
+    /// the label `theirs` is used, so that a rounding difference does not separate the two runs.
     fn label(&self, centers: &[f64], theirs: &[u32]) -> (Vec<u32>, usize) {
         let mut taken_over = 0;
         let origin = &centers[..self.d];
@@ -350,7 +352,8 @@ fn fewer_distinct_rows_than_clusters() {
         let rows: Vec<f64> = (0..60).flat_map(|i| few[i % 3 * d..][..d].to_vec()).collect();
         let mut case = case("three distinct rows, five clusters", rows, d, 5);
         case.given = few.iter().chain(&few[..2 * d]).copied().collect();
-        // A mean of equal values can be off by one ulp. The row is then nearer to another center with almost the same value.
+        // A mean of equal values can be off by one ulp. The row is then nearer to another center with almost
+        // the same value.
         case.ties = 60 * 24;
         compare::<f64>(&case);
         compare::<f32>(&case);
@@ -374,7 +377,8 @@ fn equal_centers_and_empty_clusters() {
 fn small_integers_are_full_of_ties() {
     for (d, values) in [(1, 60.0), (2, 12.0), (3, 6.0), (17, 3.0), (130, 2.0)] {
         let rows: Vec<f64> = (0..700 * d).map(|i| (unit(11, i) * values).floor()).collect();
-        // Means of integers are not integers. From the second iteration on, rounding can break a tie of exact arithmetic.
+        // Means of integers are not integers. From the second iteration on, rounding can break a tie of exact
+        // arithmetic.
         let case = Case { ties: 60, ..case("small integers", rows, d, 14) };
         compare::<f64>(&case);
         compare::<f32>(&case);

@@ -1,4 +1,5 @@
-//! Mini-batch k-means: bit-identical results over all sources and numbers of threads, streams, interrupts and the update rule.
+//! Mini-batch k-means: bit-identical results over all sources and numbers of threads, streams, interrupts and
+//! the update rule.
 
 use proptest::prelude::*;
 use shoal::data::{AnySource, Chunks, Dense, Own, Source, Weighted};

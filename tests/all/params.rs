@@ -1,4 +1,5 @@
-//! Parameters that are set by name: every name is one of a setter, and unknown ones are refused with a suggestion.
+//! Tests that parameters can be set by name: every name has a setter, and an unknown name is an error with a
+//! suggestion.
 
 use std::str::FromStr;
 
@@ -33,7 +34,7 @@ fn values() -> Vec<Value> {
     values
 }
 
-/// Tests `set` of one kind of parameters, for which a misspelt name is suggested `meant`.
+/// Tests `set` of one parameter type. The error for the name `misspelt` must suggest `meant`.
 macro_rules! check {
     ($params:expr, $misspelt:literal, $meant:literal) => {{
         let (params, names) = ($params, names_of(&$params));
@@ -57,7 +58,7 @@ macro_rules! check {
             assert!(accepted < values().len(), "{name} does not take everything");
         }
         let mut params = params;
-        for unknown in ["", "colour", "n_clusterss_", $misspelt] {
+        for unknown in ["", "color", "n_clusterss_", $misspelt] {
             let refused = params.set(unknown, 1.into()).unwrap_err().to_string();
             assert!(names.iter().all(|name| refused.contains(&format!("{name:?}"))), "{refused}");
             assert!(refused.contains(&format!("got {unknown:?}")), "{refused}");

@@ -132,8 +132,8 @@ proptest! {
 
     #[test]
     fn cosine_equals_euclidean_on_normalized_rows(p in problem()) {
-        let unit: Vec<f64> = p.rows.chunks(p.d).flat_map(normalised).collect();
-        let given: Vec<f64> = p.given.chunks(p.d).flat_map(normalised).collect();
+        let unit: Vec<f64> = p.rows.chunks(p.d).flat_map(normalized).collect();
+        let given: Vec<f64> = p.given.chunks(p.d).flat_map(normalized).collect();
         let unit = Dense::new(&unit, p.d).unwrap();
         let source = p.source();
         // Compare one sweep. After it the cosine centers are on the sphere, and the Euclidean centers are not.
@@ -163,7 +163,7 @@ proptest! {
     }
 }
 
-fn normalised(row: &[f64]) -> Vec<f64> {
+fn normalized(row: &[f64]) -> Vec<f64> {
     let length = row.iter().map(|x| x * x).sum::<f64>().sqrt();
     row.iter().map(|x| x / length).collect()
 }

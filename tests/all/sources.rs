@@ -186,7 +186,7 @@ fn a_source_of_ones_own_needs_no_gather() {
     assert_eq!(out, expected);
     assert_eq!(
         source.gather(&[N as u64], &mut out).unwrap_err().to_string(),
-        format!("row {N} is not there")
+        format!("row {N} does not exist")
     );
     assert_eq!(out, expected);
     let params =

@@ -282,7 +282,7 @@ fn row_ranges_and_gathered_rows_equal_the_matrix() {
     assert_eq!(rows, expected);
     assert_eq!(
         DataSource::<f32>::gather(&csr, &[900], &mut rows).unwrap_err().to_string(),
-        "row 900 is not there"
+        "row 900 does not exist"
     );
 }
 
@@ -374,10 +374,7 @@ fn non_finite_values_are_named() {
         let at = problem.indptr[200] as usize;
         problem.values[at] = bad;
         let row = problem.indptr.iter().rposition(|&start| start as usize <= at).unwrap();
-        let expected = format!(
-            "X holds {bad} at row {row}, column {}: NaN and infinity are refused",
-            problem.indices[at]
-        );
+        let expected = format!("X must be finite, got {bad} at row {row}, column {}", problem.indices[at]);
         let csr = problem.csr();
         let text = |result: shoal::Result<KMeansModel>| result.map(|_| ()).unwrap_err().to_string();
         for metric in [Metric::Euclidean, Metric::Cosine] {

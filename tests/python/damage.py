@@ -254,7 +254,7 @@ def outcomes(folder, kind, count):
             end = "read"
         except ValueError as error:
             # For an intact file with a NaN the consumer raises an error that does not name the file.
-            named = damaged.name in str(error) or "NaN and infinity are refused" in str(error)
+            named = damaged.name in str(error) or "must be finite, got " in str(error)
             end = "refused" if named else f"names no file: {error}"
         except BaseException:  # noqa: BLE001 - any other error is a finding
             end = traceback.format_exc()

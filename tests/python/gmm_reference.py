@@ -6,7 +6,7 @@ import numpy as np
 from reference import Rng, sq_dists
 
 EXPLORING = 12
-NEIGHBOURHOODS = (1 << 24) - 1
+NEIGHBORHOODS = (1 << 24) - 1
 
 
 class Draws(Rng):
@@ -34,7 +34,7 @@ class State(NamedTuple):
     n_distances: int
     near: np.ndarray
     """The active components per row, nearest first."""
-    neighbours: np.ndarray
+    neighbors: np.ndarray
     means: np.ndarray
     variances: np.ndarray
     weights: np.ndarray
@@ -93,11 +93,11 @@ def truncated(
     (n, dim), k = X.shape, len(means)
     active, size = min(active, k), min(size, k)
     w = np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
-    near, neighbours = None, []
+    near, neighbors = None, []
     for c in range(k):
         members = [c]
-        explore(members, size - 1, k, Draws(seed, NEIGHBOURHOODS, c))
-        neighbours.append(members)
+        explore(members, size - 1, k, Draws(seed, NEIGHBORHOODS, c))
+        neighbors.append(members)
     priors, variances, searches, count = np.full(k, 1 / k), None, 0, 0
     pivots = 0
     if start == "cells" and max(active, size) < k:
@@ -105,7 +105,7 @@ def truncated(
         cell_of = sq_dists(means, means[:pivots]).argmin(axis=1)
         count = k * pivots
 
-    def search(near, neighbours):
+    def search(near, neighbors):
         d2 = sq_dists(X, means)
         cost, far = d2, d2
         if variances is not None and variances.size > 1:
@@ -125,7 +125,7 @@ def truncated(
                 of_row = near[m] if near is not None else []
                 if near is None:
                     explore(of_row, active, k, Draws(seed, 0, m))
-                space = list(dict.fromkeys(b for c in of_row for b in neighbours[c]))
+                space = list(dict.fromkeys(b for c in of_row for b in neighbors[c]))
                 explore(space, exploring, k, Draws(seed, searches, m))
             looked += len(space)
             ordered = sorted(space, key=lambda b: (cost[m, b], b))
@@ -140,7 +140,7 @@ def truncated(
         for c in range(k):
             met = [b for b in range(k) if b != c and totals[c, b] > 0]
             met.sort(key=lambda b: (sums[c, b] / totals[c, b], b))
-            old = [b for b in neighbours[c][1:] if b not in met[: size - 1]]
+            old = [b for b in neighbors[c][1:] if b not in met[: size - 1]]
             new.append([c, *(met[: size - 1] + old)[: size - 1]])
         return found, new, looked, d2
 
@@ -148,7 +148,7 @@ def truncated(
     for it in range(rounds):
         for _ in range(initial + 1 if it == 0 else 1):
             searches += 1
-            near, neighbours, looked, d2 = search(near, neighbours)
+            near, neighbors, looked, d2 = search(near, neighbors)
             count += looked
             if it == 0:
                 # Equation (8) of the paper.
@@ -189,7 +189,7 @@ def truncated(
                 bound,
                 count,
                 np.array(near),
-                np.array(neighbours),
+                np.array(neighbors),
                 means,
                 variances,
                 priors,

@@ -199,7 +199,7 @@ def test_huge_and_tiny_rows(way):
     with pytest.raises(ValueError, match="so large that squared distances overflow"):
         way(X * 1e160, 20)
     X[77, 1] = np.nan
-    with pytest.raises(ValueError, match="X holds NaN at row 77, column 1"):
+    with pytest.raises(ValueError, match="X must be finite, got NaN at row 77, column 1"):
         way(X, 200 if way is WAYS["k-mc2"] else 20, random_state=0)
 
 

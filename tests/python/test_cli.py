@@ -365,7 +365,7 @@ def test_info(capsys, rows, model, tmp_path):
         (np.zeros(7), [7], "float64", "rows need 2 dimensions: reshape it to (7, 1)"),
         (np.zeros((2, 3, 4), np.uint8), [2, 3, 4], "uint8", "rows need 2 dimensions"),
         (np.float32(3), [], "float32", "rows need 2 dimensions"),
-        (np.zeros((0, 3)), [0, 3], "float64", "nothing to work on"),
+        (np.zeros((0, 3)), [0, 3], "float64", "at least 1 row"),
         (np.zeros((5, 2), complex), [5, 2], "complex128", "complex"),
         (np.array([["a", {}]], dtype=object), [1, 2], "object", "Python objects"),
     ],

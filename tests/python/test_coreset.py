@@ -315,7 +315,7 @@ def test_invalid_batches_change_nothing(rows):
     bad = rows.copy()
     bad[700, 1] = np.nan
     cases = [
-        (ValueError, "X holds NaN at row 700, column 1", lambda: made.partial_fit(bad)),
+        (ValueError, "X must be finite, got NaN at row 700, column 1", lambda: made.partial_fit(bad)),
         (
             ValueError,
             "X has 3 features, but StreamingCoreset is expecting 2",
@@ -425,7 +425,9 @@ def test_files_are_read_in_parts(rows, tmp_path, monkeypatch):
     bad[700, 1] = np.nan
     np.save(tmp_path / "bad.npy", bad)
     made = StreamingCoreset(40, random_state=0)
-    with pytest.raises(ValueError, match="block of X from row 500 on: X holds NaN at row 200, column 1"):
+    with pytest.raises(
+        ValueError, match="block of X from row 500 on: X must be finite, got NaN at row 200, column 1"
+    ):
         made.partial_fit(tmp_path / "bad.npy")
     assert made.n_rows_ == 500
 
@@ -498,8 +500,8 @@ def test_files(rows, tmp_path):
             "sample_weight must .* got weights that are too large",
         ),
         (lambda X: lightweight_coreset(X * 1e160, 9), "so large that squared distances overflow"),
-        (lambda X: lightweight_coreset(X * [np.inf, 1], 9), "X holds -?inf at row 0, column 0"),
-        (lambda X: lightweight_coreset(X * [1, np.nan], 99), "X holds NaN at row 0, column 1"),
+        (lambda X: lightweight_coreset(X * [np.inf, 1], 9), "X must be finite, got -?inf at row 0, column 0"),
+        (lambda X: lightweight_coreset(X * [1, np.nan], 99), "X must be finite, got NaN at row 0, column 1"),
         (lambda X: lightweight_coreset(iter([X]), 9), "lightweight_coreset reads its rows more than once"),
         (lambda X: StreamingCoreset(0).partial_fit(X), "n_samples must be an integer of at least 1, got 0"),
         (

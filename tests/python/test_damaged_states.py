@@ -119,7 +119,7 @@ def test_sums_that_do_not_match_the_centers(tmp_path):
         values = arrays[name].copy()
         values.reshape(-1)[1] = value
         _core.save_model(str(path), kind, {**arrays, name: values}, meta)
-        with pytest.raises(ValueError, match='do not give its "centers"'):
+        with pytest.raises(ValueError, match='do not match its "centers"'):
             shoal.load(path)
 
 

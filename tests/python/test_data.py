@@ -189,8 +189,8 @@ def test_a_raw_file_may_be_longer_than_its_rows(tmp_path):
     [
         (lambda s: s.blocks(0), ValueError, "rows must be an integer of at least 1, got 0"),
         (lambda s: s.blocks(2.5), TypeError, r"rows must be an integer of at least 1, got 2\.5"),
-        (lambda s: s.take([23]), IndexError, "row 23 is not there: the source has 23 rows"),
-        (lambda s: s.take([0, -24]), IndexError, "row -24 is not there"),
+        (lambda s: s.take([23]), IndexError, "row 23 does not exist: the source has 23 rows"),
+        (lambda s: s.take([0, -24]), IndexError, "row -24 does not exist"),
         (lambda s: s.take([0.5]), ValueError, "indices must be a 1-D array of integers, got 1-D of float64"),
         (lambda s: s.take([[0]]), ValueError, "got 2-D of int64"),
         (lambda s: s.slice(3, 24), IndexError, r"rows 3\.\.24 do not lie within 0\.\.23"),

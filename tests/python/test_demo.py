@@ -123,7 +123,7 @@ def test_centers_lie_side_by_side():
 
 
 def test_only_gray_images_are_drawn(tmp_path):
-    for grey in (np.zeros((2, 2)), np.zeros(4, np.uint8), np.zeros((0, 2), np.uint8)):
+    for gray in (np.zeros((2, 2)), np.zeros(4, np.uint8), np.zeros((0, 2), np.uint8)):
         with pytest.raises(ValueError, match="2-D array of uint8"):
-            plot.write_png(tmp_path / "x.png", grey)
+            plot.write_png(tmp_path / "x.png", gray)
     assert not list(tmp_path.iterdir())

@@ -146,7 +146,7 @@ def test_names_survive_files_and_checkpoints(tmp_path):
     kept = tmp_path / "run.safetensors"
     for _ in KMeans(3, random_state=0, callbacks=[Checkpoint(kept)]).iter_fit(good):
         break
-    with pytest.raises(ValueError, match="its features are"):
+    with pytest.raises(ValueError, match="must have the features of the checkpoint"):
         shoal.resume(kept, bad)
     assert shoal.resume(kept, good).feature_names_in_.tolist() == ["a", "b"]
 

@@ -596,7 +596,7 @@ def test_files_of_a_folder_must_have_the_same_columns(tmp_path):
             lambda p: tensor_file(p / "x.safetensors", np.zeros((2, 2), "complex64")),
             "type must be one of BOOL, .*, got 'C64'",
         ),
-        (lambda p: tensor_file(p / "x.safetensors", np.zeros((0, 2))), "nothing to work on"),
+        (lambda p: tensor_file(p / "x.safetensors", np.zeros((0, 2))), "at least 1 row"),
     ],
 )
 def test_invalid_arrays(make, text, tmp_path):

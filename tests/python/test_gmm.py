@@ -114,7 +114,7 @@ def test_iterations_equal_the_reference(n, d, k, active, size, exploring, initia
             if step.stop_reason:
                 break
             np.testing.assert_array_equal(near_of(model), truth.near)
-            np.testing.assert_array_equal(model.neighbors_, truth.neighbours)
+            np.testing.assert_array_equal(model.neighbors_, truth.neighbors)
             np.testing.assert_allclose(model.means_, truth.means, rtol=1e-9, atol=1e-9)
             np.testing.assert_allclose(variances_of(model), truth.variances, rtol=1e-8)
             np.testing.assert_allclose(model.weights_, truth.weights, rtol=1e-9)

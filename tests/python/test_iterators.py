@@ -49,9 +49,9 @@ def test_a_callable_is_a_source_of_unknown_length():
             if size is not None:
                 assert all(len(block) == size for block in got[:-1])
         np.testing.assert_array_equal(source.take([4999, 0, 0, 17]), X[[4999, 0, 0, 17]])
-        with pytest.raises(IndexError, match="row 5000 is not there"):
+        with pytest.raises(IndexError, match="row 5000 does not exist"):
             source.take([0, 5000])
-        with pytest.raises(IndexError, match=r"row -1 is not there.*unknown"):
+        with pytest.raises(IndexError, match=r"row -1 does not exist.*unknown"):
             source.take([-1])
         with pytest.raises(ValueError, match=r"no parts.*shoal\.write"):
             source.slice(0, 10)
@@ -66,11 +66,11 @@ def test_an_iterator_is_a_one_pass_source():
     with pytest.raises(ValueError, match="only once"):
         source.take([0])
     np.testing.assert_array_equal(np.concatenate(list(source.blocks())), X)
-    with pytest.raises(ValueError, match="read already"):
+    with pytest.raises(ValueError, match="already read"):
         list(source.blocks())
     source = shoal.open(iter([X[:10]]))
     assert shoal.metrics.inertia(source, X[:1]) > 0
-    with pytest.raises(ValueError, match="read already"):
+    with pytest.raises(ValueError, match="already read"):
         shoal.metrics.inertia(source, X[:1])
 
 
@@ -98,7 +98,7 @@ def test_block_lengths_do_not_change_results(lengths, d, k):
     cuts = np.split(rows, np.cumsum(lengths)[:-1])
     centers = np.eye(k, d)
     if not len(rows):
-        with pytest.raises(ValueError, match=f"{len(lengths)} blocks without any row"):
+        with pytest.raises(ValueError, match=f"at least 1 row, got {len(lengths)} empty blocks"):
             shoal.nearest(iter(cuts), centers)
         return
     expected = shoal.nearest(rows, centers)
@@ -230,7 +230,7 @@ def test_an_invalid_block_is_named(bad, kind, message):
 def test_empty_streams_are_refused():
     for nothing in ([], [X[:0]], [X[:0], X[:0]]):
         for given in (iter(nothing), lambda n=nothing: iter(n), lambda n=nothing: n):
-            with pytest.raises(ValueError, match=f"gave {len(nothing)} blocks without any row"):
+            with pytest.raises(ValueError, match=f"at least 1 row, got {len(nothing)} empty blocks"):
                 MiniBatchKMeans(2).fit(given)
     for wrong in (lambda: 5, lambda: None):
         with pytest.raises(TypeError, match=r"X\(\) must return an iterator of blocks"):
@@ -521,7 +521,9 @@ def test_partial_fit_names_an_invalid_block(cls):
         yield from blocks(rows, 1000)
 
     model, good = cls(3, random_state=0), cls(3, random_state=0)
-    with pytest.raises(ValueError, match="block of X from row 2000 on: X holds NaN at row 500, column 1:"):
+    with pytest.raises(
+        ValueError, match=r"block of X from row 2000 on: X must be finite, got NaN at row 500, column 1$"
+    ):
         model.partial_fit(batches())
     good.partial_fit(rows[:1000]).partial_fit(rows[1000:2000])
     np.testing.assert_array_equal(model.cluster_centers_, good.cluster_centers_)

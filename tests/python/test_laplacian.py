@@ -391,7 +391,7 @@ def test_a_checkpoint_resumes(tmp_path):
     assert (again.responsibilities_ == whole.responsibilities_).all()
     assert (again.energies_ == whole.energies_).all()
     assert again.n_iter_ == whole.n_iter_
-    with pytest.raises(ValueError, match="other rows"):
+    with pytest.raises(ValueError, match="does not match the checkpoint"):
         shoal.resume(path, X[::-1].copy())
 
 

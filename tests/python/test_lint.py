@@ -26,6 +26,7 @@ fn f<'a>(c: char) -> &'a str {{
 let {PHRASE.replace(" ", "_")} = 1;
 /* {PHRASE} */
 '''
+BROKEN = PHRASE.replace(" ", "\n", 1)
 PYTHON = f'''"""It is
 {PHRASE}."""
 x = "a " f"gone {{x}} on with" + ("gone on "
@@ -37,8 +38,7 @@ MARKDOWN = f"""Text `{PHRASE}` {PHRASE}.
 {PHRASE}
 ```
 
-gone
-on with
+{BROKEN}
 """
 
 

@@ -193,7 +193,7 @@ def test_whole_fits(seed, tol, metric):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_cosine_is_euclidean_on_normalised_rows(dtype):
+def test_cosine_is_euclidean_on_normalized_rows(dtype):
     X = random_rows(600, 12, dtype, seed=4)
     unit = reference.normalized(X).astype(dtype)
     model = KMeans(8, init=X[:8], metric="cosine", tol=0.0).fit(X)

@@ -261,8 +261,8 @@ def damaged(**changes):
         ({"indices": [0, 1, 2, 4]}, "indices must be columns, 0 to 3, got 4 at position 3"),
         ({"indices": [0, 1, -2, 3]}, "indices must be columns, 0 to 3, got -2 at position 2"),
         ({"indices": [0, 1, 2]}, "indices and data must have one length, got 3 and 4"),
-        ({"data": [1, 2, np.nan, 3]}, "X holds NaN at row 2, column 2"),
-        ({"data": [1, np.inf, 2, 3]}, "X holds inf at row 1, column 1"),
+        ({"data": [1, 2, np.nan, 3]}, "X must be finite, got NaN at row 2, column 2"),
+        ({"data": [1, np.inf, 2, 3]}, "X must be finite, got inf at row 1, column 1"),
     ],
 )
 @pytest.mark.parametrize("model", [KMeans(2), MiniBatchKMeans(2), NestedMiniBatchKMeans(2)], ids=str)

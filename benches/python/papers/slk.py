@@ -60,7 +60,7 @@ def timed(work: Callable[..., Any], *args: Any, **more: Any) -> tuple[float, Any
     return time.perf_counter() - begun, result
 
 
-def labelled(name: str) -> tuple[np.ndarray, np.ndarray]:
+def labeled(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return rows in their compute type, and their classes."""
     if name == "digits":
         from sklearn.datasets import load_digits
@@ -100,7 +100,7 @@ def graphs(args: argparse.Namespace) -> list[dict[str, Any]]:
     from sklearn.neighbors import NearestNeighbors
     from threadpoolctl import threadpool_limits
 
-    X, _ = labelled(args.data)
+    X, _ = labeled(args.data)
     X = X[: args.rows]
     m, threads = args.neighbors, args.threads
 
@@ -218,7 +218,7 @@ def quality(args: argparse.Namespace) -> list[dict[str, Any]]:
 
     rows: list[dict[str, Any]] = []
     for name in args.sets:
-        X, y = labelled(name)
+        X, y = labeled(name)
         X, y = X[: args.rows], y[: args.rows]
         k = len(np.unique(y))
         # One graph is enough: the graph with fewer neighbors is part of it.
@@ -490,7 +490,7 @@ def classes(name: str, most: int) -> tuple[Any, np.ndarray, bool]:
     rng = np.random.default_rng(0)
     scaled = True
     if name.startswith("pairs of digits"):
-        images, digits = labelled("usps_11k")
+        images, digits = labeled("usps_11k")
         pairs = rng.choice(100, int(name.rsplit(maxsplit=1)[-1]), replace=False)
         y = np.repeat(np.arange(len(pairs)), 150)
         halves = [
@@ -513,7 +513,7 @@ def classes(name: str, most: int) -> tuple[Any, np.ndarray, bool]:
         with np.load(folder / "fsdd_logmel40_spkA.npz") as archive:
             X, y = archive["X"].astype(np.float32), 3 * archive["y"].astype(int) + archive["spk"]
     else:
-        X, y = labelled(name)
+        X, y = labeled(name)
     picked = np.sort(rng.permutation(X.shape[0])[:most])
     return X[picked], np.unique(y[picked], return_inverse=True)[1], scaled
 

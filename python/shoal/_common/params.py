@@ -260,8 +260,7 @@ def centers(name: str, value: Any, dtype: npt.DTypeLike, shape: tuple[int | None
     if not np.isfinite(values).all():
         row, column = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
         raise ValueError(
-            f"{name} holds {_not_finite(values[row, column])} at row {row}, column {column}: "
-            "NaN and infinity are refused"
+            f"{name} must be finite, got {_not_finite(values[row, column])} at row {row}, column {column}"
         )
     return values
 

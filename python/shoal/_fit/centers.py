@@ -323,7 +323,7 @@ class CenterFitter(Clusterer):
         centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
         return _core.inertia(source, centers, None, None, self.metric, threads)
 
-    def _labelled(
+    def _labeled(
         self, part: Source, first_row: int, with_distances: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
         """Label rows whose numbers begin at `first_row`, and compute their distances if asked for."""

@@ -358,7 +358,7 @@ class Clusterer(BaseEstimator, ABC):
         if hasattr(self, "feature_names_in_"):
             known = self.feature_names_in_.tolist()
         if names != known:
-            raise ValueError(f"the checkpoint is of other rows: its features are {names}, those of X {known}")
+            raise ValueError(f"X must have the features of the checkpoint, {names}, got {known}")
         return features.flag("callable_init")
 
     def _kept_history(self) -> tuple[npt.NDArray[np.float64], dict[str, Any]]:

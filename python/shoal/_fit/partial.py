@@ -261,12 +261,12 @@ class StreamClusterer(CenterClusterer):
     def _restored(cls, arrays: dict[str, npt.NDArray[Any]], meta: dict[str, str]) -> Self:
         model = super()._restored(arrays, meta)
         more, texts = part(PREFIX, arrays, meta)
-        need("kind" in texts, "it lacks the state to go on from")
+        need("kind" in texts, "it lacks the state")
         model._state = (texts.pop("kind"), more, texts)
         stream = model._make_stream(None, None, model._state)
         need(
             np.array_equal(stream.centers(), model.cluster_centers_),
-            "the state to go on from is of other centers",
+            "its state has other centers",
         )
         return model
 

@@ -203,7 +203,7 @@ def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.i
                 sq_roots.expect(n)
 
         def work(part: Source, first: int) -> None:
-            found, apart = model._labelled(part, first, sq_roots is not None)
+            found, apart = model._labeled(part, first, sq_roots is not None)
             labels.put(found)
             if sq_roots is not None:
                 sq_roots.put(apart)

@@ -123,9 +123,7 @@ class Starts:
         starts._best, starts._current = runs
         need(runs != [None, None], "it holds no start")
         columns = [arrays.get(f"starts.{field}", np.empty(())) for field in COUNTS + FIGURES]
-        need(
-            all(column.shape == columns[0].shape != () for column in columns), "its steps do not fit together"
-        )
+        need(all(column.shape == columns[0].shape != () for column in columns), "its steps are inconsistent")
         for values in zip(*(column.tolist() for column in columns), strict=True):
             fields: dict[str, Any] = dict(zip(COUNTS + FIGURES, values, strict=True))
             starts._steps.append(Step(**fields, stop_reason=None))
@@ -176,7 +174,7 @@ class Starts:
         return self._shown.centers()
 
     def counts(self) -> npt.NDArray[np.float64]:
-        """Weight of each cluster."""
+        """Weight per cluster."""
         return self._shown.counts()
 
     def labels(self) -> npt.NDArray[np.int32]:

@@ -106,7 +106,7 @@ class StoredKModes(FittedKModes):
         model.energies_ = floats(arrays, "energies", (None,))
         watched = floats(arrays, "watched", (None,))
         loops = whole_numbers(arrays, "loops", None, None)
-        need(int(loops.sum()) == len(watched), "its energies do not fit together")
+        need(int(loops.sum()) == len(watched), "its energies are inconsistent")
         model.relaxed_energies_ = np.split(watched, np.cumsum(loops)[:-1]) if len(loops) else []
         model._fit_rows = stored_rows(arrays, n, d)
         model.n_iter_ = about.count("n_iter")

@@ -91,7 +91,7 @@ class FittedKModes(ClusterMixin, Clusterer):
         self._require_fit_rows()
         return label_into(self, X, out, None)
 
-    def _labelled(
+    def _labeled(
         self, part: Source, first_row: int, with_distances: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
         return self._responsibilities_of(part).argmax(axis=1).astype(np.int32), None

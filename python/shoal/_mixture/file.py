@@ -61,9 +61,9 @@ class StoredMixture(MixtureOfGaussians):
         variances = floats(arrays, "variances", (sizes[model.covariance_type],))
         weights = floats(arrays, "weights", (k,))
         neighbors = arrays.get("neighbors", np.empty(0))
-        need(neighbors.dtype == np.int32 and neighbors.ndim == 2, "it lacks its neighbourhoods")
+        need(neighbors.dtype == np.int32 and neighbors.ndim == 2, "it lacks its neighbors")
         model._take(variances, weights, neighbors)
-        # Raises if the arrays do not fit together.
+        # Raises if the arrays do not match each other.
         model._mixture("neighbors")
         model._bounds = floats(arrays, "lower_bounds", (model.n_iter_,))
         need(model.n_iter_ > 0, "it has made no iteration")

@@ -104,11 +104,11 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
             )
         return label_into(self, X, out, distances)
 
-    def _labelled(
+    def _labeled(
         self, part: Source, first_row: int, with_distances: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
         if with_distances:
-            return super()._labelled(part, first_row, with_distances)
+            return super()._labeled(part, first_row, with_distances)
         return self._mixture().predict(part, False, _params.threads(self.n_jobs, tell=False), first_row), None
 
     def predict_proba(self, X: Rows, dense: bool = False, *, search: Search = "exact") -> Any:
@@ -266,7 +266,7 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         X : ndarray of shape (n_samples, n_features), of the type of the means
             The rows, ordered by component.
         labels : ndarray of shape (n_samples,), int32
-            The component of each row.
+            The component of every row.
 
         Raises
         ------

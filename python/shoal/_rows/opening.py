@@ -168,7 +168,7 @@ def open_object(
     if not is_stream(obj):
         return None
     if columns is not None:
-        raise ValueError(f"columns={columns!r} is for frames: choose the columns of each block")
+        raise ValueError(f"columns={columns!r} is for frames: select the columns in every block")
     return open_stream(obj)
 
 

@@ -1,4 +1,4 @@
-"""Refuses output files that would replace the rows that are read."""
+"""Raises an error for output files that would replace the input rows."""
 
 from __future__ import annotations
 

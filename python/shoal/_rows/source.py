@@ -202,7 +202,7 @@ class DataSource:
         bad = wanted[wanted < 0] if n is None else wanted[(wanted < -n) | (wanted >= n)]
         if bad.size:
             known = "an unknown number of" if n is None else n
-            raise IndexError(f"row {bad[0]} is not there: the source has {known} rows")
+            raise IndexError(f"row {bad[0]} does not exist: the source has {known} rows")
         index = wanted.astype(np.int64)
         return self._source.take(index if n is None else np.where(index < 0, index + n, index))
 

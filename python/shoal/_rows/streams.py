@@ -15,8 +15,7 @@ Blocks = Iterator[npt.NDArray[Any]]
 AsRows = Callable[[Any], npt.NDArray[Any]]
 
 READ_ONCE = (
-    "the rows of this iterator were read already, and it can be read only once: pass a callable that returns "
-    "a fresh iterator"
+    "this iterator can be read only once, and was already read: pass a callable that returns a fresh iterator"
 )
 
 
@@ -102,7 +101,7 @@ def begun(blocks: Generator[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], Genera
         read.append(block)
         if len(block):
             return block, put_back(read, blocks)
-    raise ValueError(f"X gave {len(read)} blocks without any row: nothing to work on")
+    raise ValueError(f"X must have at least 1 row, got {len(read)} empty blocks")
 
 
 def put_back(

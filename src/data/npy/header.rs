@@ -8,7 +8,7 @@ use super::MAGIC;
 use crate::data::Dtype;
 use crate::error::{Error, Result};
 
-/// Headers of two-dimensional arrays of numbers take 128 bytes; longer ones than this limit are refused.
+/// Longest header that is read. Headers of two-dimensional arrays of numbers take 128 bytes.
 const LONGEST_HEADER: usize = 64 << 10;
 
 /// Reads the header and the position of the first value.
@@ -59,18 +59,18 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Parses the dictionary, a literal in Python's syntax. Other keys than those of an array are refused.
+    /// Parses the dictionary, a literal in Python's syntax. A key that arrays do not have is an error.
     fn parse(text: &[u8]) -> Result<Self, String> {
         const TOO_LARGE: &str = "its shape is larger than any file";
         let text = std::str::from_utf8(text).map_err(|_| "it is not text")?;
-        let mut rest = text.trim().strip_prefix('{').ok_or("it is no dictionary")?.trim_start();
+        let mut rest = text.trim().strip_prefix('{').ok_or("it is not a dictionary")?.trim_start();
         let (mut descr, mut fortran, mut shape) = (None, None, None);
         while !rest.starts_with('}') {
             let (key, after) = quoted(rest)?;
             rest = after.trim_start().strip_prefix(':').ok_or("a key without a value")?.trim_start();
             match key {
                 "descr" if rest.starts_with('[') => {
-                    let end = rest.find(']').ok_or("an open list")?;
+                    let end = rest.find(']').ok_or("an unclosed list")?;
                     (descr, rest) = (Some(rest[..=end].to_owned()), &rest[end + 1..]);
                 }
                 "descr" => {
@@ -83,8 +83,10 @@ impl Header {
                     fortran = Some(word == "True");
                 }
                 "shape" => {
-                    let (inside, after) =
-                        rest.strip_prefix('(').and_then(|r| r.split_once(')')).ok_or("shape is no tuple")?;
+                    let (inside, after) = rest
+                        .strip_prefix('(')
+                        .and_then(|r| r.split_once(')'))
+                        .ok_or("shape is not a tuple")?;
                     let lengths = inside.split(',').map(str::trim).filter(|n| !n.is_empty());
                     let lengths: Vec<u64> = lengths.map(length).collect::<Result<_, _>>()?;
                     // A length of 0 must not hide an overflow of the other lengths.
@@ -121,7 +123,7 @@ fn length(text: &str) -> Result<u64, String> {
     // Python 2 wrote long integers with an L.
     let digits = text.strip_suffix('L').unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(format!("its shape has \"{}\" where a length should be", text.escape_debug()));
+        return Err(format!("its shape has \"{}\" instead of a length", text.escape_debug()));
     }
     digits.parse().map_err(|_| "its shape is larger than any file".into())
 }

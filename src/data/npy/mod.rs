@@ -17,11 +17,12 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Opens the two-dimensional array in an `.npy` file (versions 1 to 3) as rows, without reading them.
 ///
-/// Rows in Fortran order are read more slowly than rows in C order. See [`Mapped`] for files that change while they are open.
+/// Rows in Fortran order are read more slowly than rows in C order. See [`Mapped`] for files that change
+/// while they are open.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged, is not two-dimensional, has
-/// no rows or columns, or holds anything but little-endian numbers.
+/// [`Error::Io`] when the file cannot be opened; [`Error::Format`], which names the file, when it is damaged,
+/// is not two-dimensional, has no rows or columns, or holds anything but little-endian numbers.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -53,7 +54,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
         return Err(refuse(format!("holds an array of shape {shape}; {advice}")));
     };
     if rows == 0 || cols == 0 {
-        return Err(refuse(format!("holds an array of shape {shape}: nothing to work on")));
+        return Err(refuse(format!("must have at least 1 row and 1 column, got shape {shape}")));
     }
     let (Ok(rows), Ok(cols)) = (usize::try_from(rows), usize::try_from(cols)) else {
         return Err(refuse(format!(

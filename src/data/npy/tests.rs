@@ -67,8 +67,8 @@ fn refusals_say_what_is_wrong() {
         text("'<f4'", "(2, 2, 4)"),
         "holds an array of shape (2, 2, 4); rows need 2 dimensions: reshape it to (rows, columns)"
     );
-    assert_eq!(text("'<f4'", "(0, 4)"), "holds an array of shape (0, 4): nothing to work on");
-    assert_eq!(text("'<f4'", "(4, 0)"), "holds an array of shape (4, 0): nothing to work on");
+    assert_eq!(text("'<f4'", "(0, 4)"), "must have at least 1 row and 1 column, got shape (0, 4)");
+    assert_eq!(text("'<f4'", "(4, 0)"), "must have at least 1 row and 1 column, got shape (4, 0)");
     assert!(text("'>f4'", "(4, 4)").starts_with("holds big-endian values ('>f4')"));
     assert!(text("'<c8'", "(4, 2)").starts_with("holds complex numbers ('<c8')"));
     assert!(text("'|O'", "(4, 2)").starts_with("holds Python objects ('|O')"));
@@ -109,7 +109,7 @@ fn hostile_headers_are_refused() {
     let text = refusal(&file(1, &dict("'<f4'", "False", "(-2, 4)"), &[0; 16]));
     assert!(text.contains("negative"), "{text}");
     let deep = "(".repeat(30_000);
-    assert_eq!(refusal(&file(2, &deep, &[])), "has a damaged header: it is no dictionary");
+    assert_eq!(refusal(&file(2, &deep, &[])), "has a damaged header: it is not a dictionary");
     assert!(refusal(&file(1, "{'descr': '<f4', }", &[0; 16])).contains("missing"));
     assert!(refusal(&file(1, "{\u{1}", &[0; 16])).contains("unexpected \"\\x01\""));
 }
@@ -178,10 +178,13 @@ fn the_writer_refuses_what_does_not_fit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.npy");
     let mut writer = Writer::create(&path, Dtype::F32, 2).unwrap();
-    assert_eq!(writer.append(&[0; 12]).unwrap_err().to_string(), "12 bytes are no rows of 8 bytes");
+    assert_eq!(
+        writer.append(&[0; 12]).unwrap_err().to_string(),
+        "12 bytes do not divide into rows of 8 bytes"
+    );
     assert_eq!(
         writer.append_values(&[1i32, 2]).unwrap_err().to_string(),
-        "int32 values do not go into an array of float32"
+        "int32 values cannot be written to an array of float32"
     );
     assert!(Writer::create(&path, Dtype::F32, 0).is_err());
     assert_eq!(

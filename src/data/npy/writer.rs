@@ -14,7 +14,8 @@ pub(super) const WRITTEN_HEADER: usize = 128;
 
 /// Writes an `.npy` file row by row; the number of rows need not be known.
 ///
-/// The rows go to a temporary file, which [`Writer::finish`] renames atomically. A writer that is dropped before leaves no file.
+/// The rows go to a temporary file, which [`Writer::finish`] renames atomically. A writer that is dropped
+/// before leaves no file.
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -102,7 +103,10 @@ impl Writer {
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let row = self.cols.unwrap_or(1).saturating_mul(self.dtype.size());
         if !bytes.len().is_multiple_of(row) {
-            return Err(Error::Shape(format!("{} bytes are no rows of {row} bytes", bytes.len())));
+            return Err(Error::Shape(format!(
+                "{} bytes do not divide into rows of {row} bytes",
+                bytes.len()
+            )));
         }
         self.file.write_all(bytes).map_err(|e| Error::io(&self.path, e))?;
         self.rows += (bytes.len() / row) as u64;
@@ -125,7 +129,7 @@ impl Writer {
     pub fn append_values<E: Element>(&mut self, values: &[E]) -> Result<()> {
         if E::DTYPE != self.dtype {
             return Err(Error::Shape(format!(
-                "{} values do not go into an array of {}",
+                "{} values cannot be written to an array of {}",
                 E::DTYPE,
                 self.dtype
             )));
@@ -145,7 +149,8 @@ impl Writer {
         self.rows
     }
 
-    /// Writes the header, renames the file, and returns the number of rows. An existing file of the same name is replaced.
+    /// Writes the header, renames the file, and returns the number of rows. An existing file of the same name
+    /// is replaced.
     ///
     /// # Errors
     /// [`Error::Io`]; no file is left then, and an existing file is unchanged.

@@ -33,7 +33,7 @@ impl Layout {
     /// ```
     pub fn row_major(dtype: Dtype, rows: usize, cols: usize) -> Self {
         let size = dtype.size();
-        // `extent` refuses a product that overflows: any too large value stands for it.
+        // If the product overflows, any too large value makes `extent` return an error.
         let row_stride = isize::try_from(cols.saturating_mul(size)).unwrap_or(isize::MAX);
         Self { dtype, rows, cols, row_stride, col_stride: size as isize }
     }

@@ -18,27 +18,29 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::tuning::LENGTH_STEP;
 
-/// A pass requests this many bytes of a mapped file ahead of the rows that it reads. A fast disk (4 GB/s) needs some 8 ms for them,
-/// longer than any single request takes.
+/// A pass requests this many bytes of a mapped file ahead of the rows that it reads. A fast disk (4 GB/s)
+/// reads them in about 8 ms, which is longer than any single request takes.
 const READ_AHEAD: usize = 32 << 20;
 /// The read-ahead advances in steps of this size, which makes the cost of its system calls negligible.
 pub(super) const READ_AHEAD_STEP: usize = 16 << 20;
-/// Linux cuts each request to the limit of the device (at least 128 KiB, commonly 1.25 MiB), so larger requests are made in parts.
+/// Linux cuts each request to the limit of the device (at least 128 KiB, commonly 1.25 MiB), so larger
+/// requests are made in parts.
 const READ_AHEAD_PART: usize = 1 << 20;
 
 /// Rows in a memory-mapped file; a source for both compute types, cheap to clone.
 ///
 /// Opening reads no rows; a pass reads ahead. The file should not change while it is used:
 ///
-/// * If another process *changes* it, rows read before and after the change differ. Labels computed from such a file are undefined, but
-///   in range.
-/// * If it is made *shorter*, the next check of its length ends the pass or [`DataSource::gather`] with [`Error::Format`]. A pass checks
-///   every 256 KiB. If rows that were cut off are read before the next check, the operating system stops this process (with `SIGBUS` on
-///   Unix): memory is not corrupted, but unsaved work is lost. Write a new file and rename it over the old one instead: an open source
-///   keeps the file that it opened.
+/// * If another process *changes* it, rows read before and after the change differ. Labels computed from such
+///   a file are undefined, but in range.
+/// * If it is made *shorter*, the next check of its length ends the pass or [`DataSource::gather`] with
+///   [`Error::Format`]. A pass checks every 256 KiB. If rows that were cut off are read before the next
+///   check, the operating system stops this process (with `SIGBUS` on Unix): memory is not corrupted, but
+///   unsaved work is lost. Write a new file and rename it over the old one instead: an open source keeps the
+///   file that it opened.
 ///
-/// Each open file keeps one file descriptor for these checks: a process that opens thousands of files may have to raise its limit
-/// (`ulimit -n`).
+/// Each open file keeps one file descriptor for these checks: a process that opens thousands of files may
+/// have to raise its limit (`ulimit -n`).
 ///
 /// ```
 /// # fn main() -> shoal::Result<()> {
@@ -119,7 +121,10 @@ impl Mapped {
         let found = file_length(path)?;
         let Layout { dtype, rows, cols, .. } = layout;
         if rows == 0 || cols == 0 {
-            return Err(Error::format(path, format!("{rows} rows of {cols} columns are nothing to work on")));
+            return Err(Error::format(
+                path,
+                format!("must have at least 1 row and 1 column, got {rows} x {cols}"),
+            ));
         }
         let too_large =
             || Error::format(path, format!("{rows} rows of {cols} {dtype} are larger than any file"));
@@ -138,7 +143,8 @@ impl Mapped {
             ));
         }
         let file = File::open(path).map_err(|e| Error::io(path, e))?;
-        // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access depends on them.
+        // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access
+        // depends on them.
         // `Mapped` documents what happens when another process writes to the file.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
         if (map.len() as u64) < expected {
@@ -160,7 +166,7 @@ impl Mapped {
         Ok(Self { file: Arc::new(file), offset: offset as usize, layout, led: false })
     }
 
-    /// Refuses a file that is shorter than it was.
+    /// Returns an error if the file has become shorter.
     ///
     /// # Errors
     /// [`Error::Format`]; [`Error::Io`] where its length cannot be looked up.
@@ -196,7 +202,7 @@ impl Mapped {
         }
     }
 
-    /// Refuses rows of a file that is shorter than it was. Looks at the length where the rows cross a step.
+    /// Returns an error if the file has become shorter. Checks the length only where the rows cross a step.
     fn check_at_step(&self, rows: &Range<usize>) -> Result<()> {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
         let step = |row: usize| row * row_stride.unsigned_abs() / LENGTH_STEP;
@@ -215,7 +221,8 @@ impl Mapped {
         self.check_leads(rows.clone())
     }
 
-    /// The same rows, each preceded by an `i32` that must be its number of columns; there must be 4 bytes before the first row.
+    /// The same rows, each preceded by an `i32` that must be its number of columns; there must be 4 bytes
+    /// before the first row.
     pub(in crate::data) fn led_by_lengths(self) -> Self {
         debug_assert!(self.offset >= 4 && self.layout.row_stride >= 4);
         Self { led: true, ..self }
@@ -312,7 +319,8 @@ impl Mapped {
         }
     }
 
-    /// The bytes to request when these rows are read: the whole read-ahead at the first row, then one more step at each step.
+    /// The bytes to request when these rows are read: the whole read-ahead at the first row, then one more
+    /// step at each step.
     pub(super) fn due(&self, rows: &Range<usize>) -> Option<Range<usize>> {
         let Layout { row_stride, cols, dtype, .. } = self.layout;
         // Rows of a column-major file are spread over the whole file.

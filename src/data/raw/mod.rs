@@ -1,6 +1,7 @@
 //! Rows as bytes: strided memory and memory-mapped files of any [`Dtype`](super::Dtype).
 //!
-//! Rows stored in the compute type are read in place. All others are converted a tile at a time: the whole input never exists twice.
+//! Rows stored in the compute type are read in place. All others are converted a tile at a time: the whole
+//! input never exists twice.
 
 mod layout;
 mod mapped;

@@ -18,8 +18,9 @@ const TRANSPOSED_ROWS: usize = 64;
 
 /// Stored rows in memory, of any [`Dtype`] and with any strides.
 ///
-/// A source for both compute types: row-major rows of the compute type are read in place, all others are converted a tile at a time.
-/// 64-bit integers are rounded to the nearest `f64`. For a flat slice of `f32` or `f64` see also [`Dense`](crate::data::Dense).
+/// A source for both compute types: row-major rows of the compute type are read in place, all others are
+/// converted a tile at a time. 64-bit integers are rounded to the nearest `f64`. For a flat slice of `f32` or
+/// `f64` see also [`Dense`](crate::data::Dense).
 ///
 /// ```
 /// use shoal::data::{DataSource, RawRows};
@@ -57,7 +58,10 @@ impl<'a> RawRows<'a> {
     pub fn new<E: Element>(values: &'a [E], cols: usize) -> Result<Self> {
         refuse_no_columns(cols)?;
         if !values.len().is_multiple_of(cols) {
-            return Err(Error::Shape(format!("{} values are no rows of {cols} columns", values.len())));
+            return Err(Error::Shape(format!(
+                "{} values do not divide into rows of {cols} columns",
+                values.len()
+            )));
         }
         Self::from_bytes(bytes_of(values), 0, Layout::row_major(E::DTYPE, values.len() / cols, cols))
     }
@@ -97,9 +101,9 @@ impl<'a> RawRows<'a> {
     /// [`Error::Empty`] for 0 columns, [`Error::Shape`] for strides that reach beyond any memory.
     ///
     /// # Safety
-    /// All bytes from the lowest to the highest byte of any value, including those between the values, are in one allocation,
-    /// initialized, readable, and not written to during the lifetime `'a`. `base` is the address of the first value; it need not be
-    /// aligned, and is not read when there are no rows.
+    /// All bytes from the lowest to the highest byte of any value, including those between the values, are in
+    /// one allocation, initialized, readable, and not written to during the lifetime `'a`. `base` is the
+    /// address of the first value; it need not be aligned, and is not read when there are no rows.
     ///
     /// ```
     /// use shoal::data::{Dtype, RawRows, raw::Layout};
@@ -121,7 +125,8 @@ impl<'a> RawRows<'a> {
     /// Rows at an address; the bytes between them are readable too.
     ///
     /// # Safety
-    /// As for [`RawRows::from_parts`], whose checks the layout has passed; no other thread writes to bytes between the values.
+    /// As for [`RawRows::from_parts`], whose checks the layout has passed; no other thread writes to bytes
+    /// between the values.
     pub(super) unsafe fn vouched(base: *const u8, layout: Layout) -> Self {
         Self { base, layout, gaps: true, bytes: PhantomData }
     }
@@ -172,7 +177,7 @@ impl<'a> RawRows<'a> {
         for row in rows {
             for piece in 0..pieces {
                 let at = row as isize * row_stride + piece as isize * col_stride;
-                // SAFETY: every value of every row lies within the bytes that were vouched for.
+                // SAFETY: every value of every row lies within the bytes that the constructor checked or was promised.
                 out.extend_from_slice(unsafe { std::slice::from_raw_parts(self.base.offset(at), length) });
             }
         }

@@ -134,7 +134,7 @@ fn half_precision_runs_convert_every_value() {
 #[test]
 fn refusals_of_shapes() {
     let text = |result: Result<RawRows<'_>>| result.unwrap_err().to_string();
-    assert_eq!(text(RawRows::new(&[1u8, 2, 3], 2)), "3 values are no rows of 2 columns");
+    assert_eq!(text(RawRows::new(&[1u8, 2, 3], 2)), "3 values do not divide into rows of 2 columns");
     assert_eq!(text(RawRows::new::<u8>(&[], 0)), "rows need at least 1 column, got 0");
     let layout = Layout::row_major(Dtype::F32, 2, 2);
     assert_eq!(
@@ -149,7 +149,7 @@ fn refusals_of_shapes() {
     let rows = RawRows::new(&[1u8, 2], 1).unwrap();
     assert_eq!(
         DataSource::<f32>::gather(&rows, &[0, 2], &mut Vec::new()).unwrap_err().to_string(),
-        "row 2 is not there"
+        "row 2 does not exist"
     );
 }
 

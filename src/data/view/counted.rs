@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
-/// A source of unknown length with the number of rows that an earlier pass counted, which saves further counting passes. If a later pass
-/// gives another number, [`read`](crate::data::read) raises the error.
+/// A source of unknown length with the number of rows that an earlier pass counted, which saves further
+/// counting passes. If a later pass gives another number, [`read`](crate::data::read) raises the error.
 pub(crate) struct Counted<S> {
     source: S,
     rows: u64,

@@ -67,16 +67,17 @@ pub struct Permuted<S, I = u64> {
 const GATHERED_ROWS: usize = 256;
 
 impl<S, I: RowIndex> Permuted<S, I> {
-    /// The rows `order` of `source`, which needs [`Access::Random`]. For the type parameter see [`Weighted::new`](super::Weighted::new).
+    /// The rows `order` of `source`, which needs [`Access::Random`]. For the type parameter see
+    /// [`Weighted::new`](super::Weighted::new).
     ///
     /// # Errors
-    /// [`Error::Source`] for a source without random access or without one weight per row, [`Error::Shape`] for a row that does not
-    /// exist.
+    /// [`Error::Source`] for a source without random access or without one weight per row, [`Error::Shape`]
+    /// for a row that does not exist.
     ///
     /// ```
     /// use shoal::data::Permuted;
     /// let refused = Permuted::new([[1.0f32], [2.0], [3.0]], vec![0u64, 3]).unwrap_err();
-    /// assert_eq!(refused.to_string(), "row 3 is not there");
+    /// assert_eq!(refused.to_string(), "row 3 does not exist");
     /// ```
     pub fn new<T: Float>(source: S, order: Vec<I>) -> Result<Self>
     where

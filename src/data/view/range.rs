@@ -31,11 +31,13 @@ pub struct RowRange<S> {
 }
 
 impl<S> RowRange<S> {
-    /// The rows `rows` of `source`. If the source does not know its number of rows, the range may reach beyond its end and then holds
-    /// fewer rows. For the type parameter see [`Weighted::new`](super::Weighted::new).
+    /// The rows `rows` of `source`. If the source does not know its number of rows, the range may reach
+    /// beyond its end and then holds fewer rows. For the type parameter see
+    /// [`Weighted::new`](super::Weighted::new).
     ///
     /// # Errors
-    /// [`Error::Shape`] for a range that does not lie within the rows; [`Error::Source`] when the source has not one weight per row.
+    /// [`Error::Shape`] for a range that does not lie within the rows; [`Error::Source`] when the source has
+    /// not one weight per row.
     ///
     /// ```
     /// use shoal::data::RowRange;

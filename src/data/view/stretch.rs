@@ -1,4 +1,4 @@
-//! Part of a pass, for passes that are made in steps.
+//! A stretch of consecutive rows, for passes that are made in steps.
 
 use std::ops::ControlFlow;
 

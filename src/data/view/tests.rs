@@ -8,7 +8,7 @@ use super::*;
 use crate::data::{Chunks, DataSource, Dense, RawRows, take};
 use crate::float::Float;
 
-/// All rows, tile by tile, and their weights; checks the contract of blocks on the way.
+/// Reads all rows, tile by tile, and their weights, and checks the contract of blocks.
 fn read<T: Float>(source: &dyn DataSource<T>, tile_rows: usize) -> (Vec<T>, Vec<f64>) {
     let (mut rows, mut weights, mut scratch, mut next, mut whole) =
         (Vec::new(), Vec::new(), Vec::new(), 0, true);
@@ -66,7 +66,7 @@ proptest! {
         let values = &values[..values.len() / 3 * 3];
         let dense = Normalized::new(Dense::new(values, 3).unwrap());
         let (rows, _) = read(&dense, 2);
-        // Read in place or converted, and whatever the tile: the same bits.
+        // Rows read in place and converted rows are bit-identical, for any tile.
         let bytes = Normalized::new::<f32>(RawRows::new(values, 3).unwrap());
         prop_assert_eq!(&read::<f32>(&bytes, 5).0, &rows);
         let (wide, _) = read::<f64>(&bytes, 5);

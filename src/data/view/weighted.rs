@@ -30,7 +30,8 @@ use crate::rows::RowBuf;
 pub struct Weighted<'a, S> {
     source: S,
     weights: Cow<'a, [f64]>,
-    /// Whether all weights are 1: draws by weight would take other rows than draws without.
+    /// Whether all weights are 1. Such weights are ignored, because draws by weight would select other rows
+    /// than draws without weights.
     unit: bool,
     compute: ComputeType<Self>,
 }
@@ -38,13 +39,15 @@ pub struct Weighted<'a, S> {
 impl<'a, S> Weighted<'a, S> {
     /// Adds weights, borrowed or owned, to the rows of `source`.
     ///
-    /// The type parameter is the compute type. A source that has only one, such as a slice or [`Dense`](crate::data::Dense), determines
-    /// it. Stored rows ([`RawRows`](crate::data::RawRows), [`Mapped`](crate::data::Mapped), [`Csr`](crate::data::Csr)) have both, so it
-    /// must be named: `Weighted::new::<f32>(source, weights)`.
+    /// The type parameter is the compute type. A source that has only one, such as a slice or
+    /// [`Dense`](crate::data::Dense), determines it. Stored rows ([`RawRows`](crate::data::RawRows),
+    /// [`Mapped`](crate::data::Mapped), [`Csr`](crate::data::Csr)) support both types, so name it:
+    /// `Weighted::new::<f32>(source, weights)`.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) when there is not one weight per row,
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) for a weight that is negative or not finite, and when all are 0.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) for a weight that is negative or not finite, and
+    /// when all are 0.
     ///
     /// ```
     /// use shoal::data::{RawRows, Weighted};

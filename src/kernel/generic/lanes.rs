@@ -137,8 +137,8 @@ pub(in crate::kernel) unsafe fn sweep<S: Simd, const TWO: bool>(
     labels.copy_from_slice(&scratch.ids[..rows]);
 }
 
-/// Compares the given rows, stored as columns, with the `listed` centers only: the smallest tile value of
-/// each row, its center, and the second smallest value. Up to one vector after the last row may be
+/// Compares the given rows, stored as columns, with the `listed` centers only: the smallest tile value
+/// per row, its center, and the second smallest value. Up to one vector after the last row may be
 /// overwritten.
 ///
 /// # Safety

@@ -132,7 +132,7 @@ fn check_rows<T: Compute>(isa: Isa, kind: Kind, (n, k, d): (usize, usize, usize)
         }
         for q in 0..m {
             let at = near[i * m + q] as usize;
-            assert!((t[at] - sorted[q]).abs() <= slack, "{what}: neighbour {q} of row {i}");
+            assert!((t[at] - sorted[q]).abs() <= slack, "{what}: neighbor {q} of row {i}");
             assert!((near_dists[i * m + q] - t[at]).abs() <= 1e-13 * t[at] + apart, "{what}");
         }
         assert_eq!(near[i * m], labels[i], "{what}");

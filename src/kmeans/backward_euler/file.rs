@@ -56,7 +56,7 @@ impl<T: Compute> State<T> {
         };
         let (anchor, iterate, mean) = (part("anchor")?, part("iterate")?, part("mean")?);
         if mean.iter().zip(&centers).any(|(&x, c)| T::from_f64(x) != *c) {
-            return Err("its \"mean\" does not give its \"centers\"".into());
+            return Err("its \"mean\" does not match its \"centers\"".into());
         }
         let k = if centers.is_empty() { 0 } else { centers.len() / dim };
         let given: Vec<f64> = contents.values("given", &[k])?;

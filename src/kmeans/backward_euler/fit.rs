@@ -57,7 +57,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
             }
             let at = std::mem::take(&mut self.state.position);
             if self.state.centers.is_empty() {
-                // The source has fewer rows than the seeding asked for.
+                // The source has fewer rows than the seeding requested.
                 enough_rows(self.state.waiting.len() as u64, self.params.n_clusters)?;
                 all = all.and(self.seed_from_waiting(None, Some(size), cx)?);
             } else if at == from {

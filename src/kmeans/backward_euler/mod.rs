@@ -20,12 +20,15 @@ use crate::tuning::{AUTO_END, AUTO_STEP};
 
 pub use solver::BackwardEulerSolver;
 
-/// Stochastic backward Euler for k-means: its long steps leave poor optima, even from a poor start. Begin with [`BackwardEuler::params`].
+/// Stochastic backward Euler for k-means: long steps that leave poor optima, even after a poor start. Begin
+/// with [`BackwardEuler::params`].
 ///
-/// An outer step is implicit: it uses the gradient at the point where it ends. A few inner iterations around a fixed anchor, each on its own
-/// mini-batch, find that point as the average of their iterates. Then the step size decays. Centers without rows in a batch do not move.
+/// An outer step is implicit: it uses the gradient at the point where it ends. A few inner iterations around
+/// a fixed anchor, each on its own mini-batch, find that point as the average of their iterates. Then the
+/// step size decays. Centers without rows in a batch do not move.
 ///
-/// Source: Yin, Pham, Oberman and Osher, "Stochastic backward Euler: an implicit gradient descent algorithm for k-means clustering", 2018.
+/// Source: Yin, Pham, Oberman and Osher, "Stochastic backward Euler: an implicit gradient descent algorithm
+/// for k-means clustering", 2018.
 ///
 /// ```
 /// use shoal::BackwardEuler;
@@ -58,7 +61,7 @@ impl BackwardEuler {
     }
 }
 
-/// The parameters of stochastic backward Euler. They are checked together before any work.
+/// The parameters of stochastic backward Euler. A fit checks all of them before it starts.
 ///
 /// See [`BackwardEuler`] for an example.
 #[derive(Clone, Debug)]
@@ -84,15 +87,18 @@ setters! {
         seeding: Seeding,
         /// Seed of all random draws (default 0).
         rng_seed: u64,
-        /// Rows per batch of a fit (default 1000). If that is at least the number of rows, every batch is all rows, each once, and nothing is drawn.
+        /// Rows per batch of a fit (default 1000). If there are no more rows than this, every batch holds
+        /// each row once.
         batch_size: u64,
-        /// The first step size, gamma (default `None`: three times the number of clusters). A cluster with the share `p` of a batch moves toward
-        /// the mean of its rows by `p` times the step size, up to the [cap](BackwardEulerParams::step_cap).
+        /// The first step size, gamma (default `None`: three times the number of clusters). A cluster with
+        /// the share `p` of a batch moves toward the mean of its rows by `p` times the step size, up to the
+        /// [cap](BackwardEulerParams::step_cap).
         ///
-        /// The schedule of the paper is the number of clusters here, a [decay](BackwardEulerParams::step_decay) of 1 / 1.01, and no cap.
+        /// The schedule of the paper is the number of clusters here, a
+        /// [decay](BackwardEulerParams::step_decay) of 1 / 1.01, and no cap.
         step_size: Option<f64>,
-        /// The factor of the step size after each outer step, beta (default `None`: the factor that leaves a twentieth of the first step size
-        /// after [`max_iter`](BackwardEulerParams::max_iter) outer steps).
+        /// The factor of the step size after each outer step, beta (default `None`: the step size falls to a
+        /// twentieth of the first in [`max_iter`](BackwardEulerParams::max_iter) outer steps).
         ///
         /// ```
         /// use shoal::BackwardEuler;
@@ -105,21 +111,23 @@ setters! {
         /// assert!(sizes.iter().zip(&expected).all(|(size, expected)| (size / expected - 1.0).abs() < 1e-12));
         /// ```
         step_decay: Option<f64> as impl Into<Option<f64>>,
-        /// The share of the average that each inner iteration keeps, alpha (default 0.75; 0: the last iterate is the result).
+        /// The share of the average that each inner iteration keeps, alpha (default 0.75). With 0 the result
+        /// is the last iterate.
         averaging: f64,
         /// Inner iterations per outer step, each with its own batch (default 5).
         n_inner: u64,
         /// Outer steps of a fit (default 150).
         max_iter: u64,
-        /// Upper limit for the product of step size and share of the batch of a center (default `None`: 1.8, or 1.5 with more than 5 inner
-        /// iterations; infinity: no limit).
+        /// Upper limit for the product of step size and share of the batch of a center (default `None`: 1.8,
+        /// or 1.5 with more than 5 inner iterations; infinity: no limit).
         step_cap: Option<f64>,
-        /// Whether a fit continues with sweeps of exact k-means until they converge (default `None`: if the rows can be read again). `true`
-        /// requires rows that can be read again.
+        /// Whether a fit ends with sweeps of exact k-means until they converge (default `None`: if the rows
+        /// can be read again). `true` requires rows that can be read again.
         polish: Option<bool> as impl Into<Option<bool>>,
         /// Whether [`BackwardEulerParams::fit`] ends with a pass for labels and inertia (default true).
         compute_labels: bool,
-        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
         threads: Option<usize>,
     }
 }
@@ -182,9 +190,9 @@ impl BackwardEulerParams {
 
 run_methods! {
     BackwardEulerParams, BackwardEuler;
-    /// Rows with random access are drawn with replacement, by weight where there are weights; a drawn row counts 1. Rows that come in passes
-    /// are taken in consecutive batches, and count their weight: they should come in random order. Those that can be read once are left without
-    /// labels and inertia.
+    /// Rows with random access are drawn with replacement, with odds proportional to their weights; a drawn
+    /// row counts 1. Rows of a stream are taken in consecutive batches, count their weight, and should come
+    /// in random order. For a stream that can be read only once, the model has no labels and no inertia.
     fit;
     /// ```
     /// use shoal::{BackwardEuler, fit::StopReason};
@@ -224,7 +232,7 @@ stream_methods! {
     resume;
 }
 
-/// A fit by stochastic backward Euler on its way. It does not hold the data.
+/// A fit by stochastic backward Euler that advances step by step. It does not hold the data.
 ///
 /// See [`BackwardEulerParams::start`] and [`BackwardEulerParams::stream`].
 pub type BackwardEulerRun = Run<BackwardEuler>;
@@ -235,9 +243,9 @@ impl BackwardEulerRun {
         either!(self.solver(), solver => solver.step_sizes())
     }
 
-    /// Clusters that get hardly any rows of batches: fewer than a hundredth of the rows of the mean cluster, over some 100 batches. Their
-    /// centers hardly move, because a step is shorter the fewer rows a cluster has. Empty as long as too few rows came to tell, and after
-    /// sweeps over all rows.
+    /// Clusters that get fewer than a hundredth of the rows of the mean cluster, measured over some 100
+    /// batches. Their centers hardly move, because steps are shorter for clusters with fewer rows. Empty
+    /// until enough rows have been seen, and after sweeps over all rows.
     ///
     /// ```
     /// use shoal::{BackwardEuler, Seeding};

@@ -33,7 +33,7 @@ impl PanelBounds {
         (same && u32::try_from(self.rows.upper.len()).is_ok()).then_some(packed)
     }
 
-    /// The slot of each center in that packing; empty if the slot is the center's index.
+    /// The slot per center in that packing; empty if the slot is the center's index.
     pub(in crate::kmeans) fn slots(&self) -> &[u32] {
         if self.is_single() { &[] } else { &self.slot }
     }
@@ -88,8 +88,8 @@ impl Apart<'_> {
         }
     }
 
-    /// Rules for labeling rows now. The reach of each row is widened by `beyond`, to leave centers room to
-    /// move.
+    /// Rules for labeling rows now. `beyond` is added to the reach of all rows, so that centers
+    /// can move.
     pub(in crate::kmeans) fn rules<'a, T: Compute>(
         &'a self,
         packed: &'a PackedCenters<T>,

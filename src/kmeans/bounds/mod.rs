@@ -48,14 +48,14 @@ fn down(x: f64) -> f32 {
 pub(super) struct PanelBounds {
     /// The center in each slot of the packed order.
     order: Vec<u32>,
-    /// The slot of each center.
+    /// The slot per center.
     slot: Vec<u32>,
     /// Panels per group; the last group may have fewer.
     group_panels: usize,
     n_groups: usize,
     /// Per group: sum over sweeps of the largest move of a center, since the bounds were rebased.
     drift: Vec<f64>,
-    /// The last move of each center.
+    /// The last move per center.
     moves: Vec<f32>,
     /// Factor from lengths in the data to packed lengths, and from packed lengths to lengths in bounds.
     scale: f64,

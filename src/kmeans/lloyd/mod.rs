@@ -26,7 +26,7 @@ use crate::stats::ClusterSums;
 
 /// Lloyd's algorithm as a state: centers, labels, sums. Memory is `O(n)` labels and `O(k d)` sums.
 ///
-/// `Step::objective` is the inertia of the sweep: of its labels about the centers that it started from. When
+/// `Step::objective` is the inertia of the sweep, for its labels and the centers at its start. When
 /// few labels change, the objective is carried from sweep to sweep and agrees with a sum over all rows to
 /// about 1e-12. The inertia of the model is always summed over all rows.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Lloyd<T> {
     dim: usize,
     centers: Vec<T>,
     labels: Labels,
-    /// Weight of each cluster in the last sweep.
+    /// Weight per cluster in the last sweep.
     weights: Vec<f64>,
     /// Energy of the last sweep; the inertia of the model if `current`.
     energy: f64,
@@ -46,8 +46,7 @@ pub struct Lloyd<T> {
     choice: Choice,
     /// `labels`, `weights` and `energy` belong to `centers`.
     current: bool,
-    /// The run ends when the squared length of the centers' move is at most this; known after the first
-    /// sweep.
+    /// The run ends when the squared length of the centers' move is at most this limit. Set by the first sweep.
     threshold: Option<f64>,
     iteration: u64,
     rows_seen: u64,
@@ -93,12 +92,12 @@ impl<T: Compute> Lloyd<T> {
         self.params.metric
     }
 
-    /// The label of each row in the last sweep.
+    /// The label per row in the last sweep.
     pub fn labels(&self) -> &[u32] {
         &self.labels.of_rows
     }
 
-    /// The weight of each cluster in the last sweep.
+    /// The weight per cluster in the last sweep.
     pub fn cluster_weights(&self) -> &[f64] {
         &self.weights
     }
@@ -230,7 +229,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         self.choice.watch(&mut self.labels, &packed, &swept, self.iteration);
         self.rows_seen += n;
         self.carried = carry.then(|| swept.into_carried());
-        // Unchanged labels give unchanged means, bit for bit, unless the sums were recomputed or `finish`
+        // Unchanged labels give bit-identical means, unless the sums were recomputed or `finish`
         // changed the labels in between.
         self.current = changed == 0 && moved == 0.0;
         self.timings.sweeps += begun.elapsed().as_secs_f64();

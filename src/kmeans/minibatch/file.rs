@@ -65,7 +65,7 @@ impl<T: Compute> State<T> {
         }
         let clusters = ClusterSums::of(if k == 0 { 0 } else { dim }, sums, weights);
         if !clusters.have_means_at(MatRef::new(&centers, dim.max(1)), false) {
-            return Err("its \"sums\" and \"weights\" do not give its \"centers\"".into());
+            return Err("its \"sums\" and \"weights\" do not match its \"centers\"".into());
         }
         Ok(Self {
             dim,

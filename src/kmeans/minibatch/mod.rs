@@ -19,13 +19,15 @@ use crate::seeding::Seeding;
 
 pub use solver::MiniBatchSolver;
 
-/// Mini-batch k-means: every center is the mean of all rows that were ever assigned to it. Begin with [`MiniBatch::params`].
+/// Mini-batch k-means: every center is the mean of all rows that were ever assigned to it. Begin with
+/// [`MiniBatch::params`].
 ///
-/// The whole batch is labeled with the current centers; then its rows are added to the sums. A center begins as one row, its seed. With a batch of
-/// one row this is online stochastic gradient descent (Bottou and Bengio, 1995).
+/// Each step labels a whole batch with the current centers, then adds its rows to the sums. A center starts
+/// as one row, its seed. With batches of one row, this method is online stochastic gradient descent (Bottou
+/// and Bengio, 1995).
 ///
-/// Source: Sculley, "Web-scale k-means clustering", 2010. Early stopping and the reassignment of centers with few rows are as in scikit-learn, the
-/// half-life is as in Spark's streaming k-means.
+/// Source: Sculley, "Web-scale k-means clustering", 2010. Early stopping and the reassignment of centers with
+/// few rows are as in scikit-learn, the half-life is as in Spark's streaming k-means.
 ///
 /// ```
 /// use shoal::MiniBatch;
@@ -58,7 +60,7 @@ impl MiniBatch {
     }
 }
 
-/// The parameters of mini-batch k-means. They are checked together before any work.
+/// The parameters of mini-batch k-means. A fit checks all of them before it starts.
 ///
 /// See [`MiniBatch`] for an example.
 #[derive(Clone, Debug)]
@@ -84,22 +86,24 @@ setters! {
         seeding: Seeding,
         /// Seed of all random draws (default 0).
         rng_seed: u64,
-        /// Rows per batch of a fit (default 1024). If there are fewer rows, a batch has as many as there are, drawn with replacement.
+        /// Rows per batch of a fit (default 1024), at most the number of rows.
         batch_size: u64,
         /// Maximum number of epochs: a fit draws at most this many times the number of rows (default 100).
         max_iter: u64,
-        /// A fit ends when the sum of the squared center movements, smoothed over an epoch, is at most this times the mean variance of the columns
-        /// in the first batch (default 0: no such rule).
+        /// A fit ends when the sum of the squared center movements, smoothed over an epoch, is at most this
+        /// times the mean variance of the columns in the first batch (default 0: the rule is off).
         tolerance: f64,
-        /// A fit ends after this many consecutive batches without a new lowest inertia per row, smoothed over an epoch (default 10; `None`: no
-        /// such rule).
+        /// A fit ends after this many consecutive batches without a new lowest inertia per row, smoothed over
+        /// an epoch (default 10; `None`: the rule is off).
         max_no_improvement: Option<u64>,
-        /// About every `10 n_clusters` rows, centers whose weight is below this share of the largest weight restart at random rows of the batch
-        /// (default 0.01; 0: never, which is Sculley's algorithm unchanged).
+        /// About every `10 n_clusters` rows, centers whose weight is below this share of the largest weight
+        /// restart at random rows of the batch (default 0.01). With 0 no center restarts, as in Sculley's
+        /// algorithm.
         reassignment_ratio: f64,
-        /// Number of rows after which the weight of earlier rows has halved (default `None`: nothing is forgotten).
+        /// Number of rows after which the weight of earlier rows has halved (default `None`: weights do not decay).
         half_life: Option<f64>,
-        /// Number of seedings (default 1). The seeding with the lowest inertia on a random sample wins. Given centers are used once.
+        /// Number of seedings (default 1). The seeding with the lowest inertia on a random sample wins. Given
+        /// centers are used once.
         ///
         /// ```
         /// use shoal::{MiniBatch, Seeding};
@@ -108,8 +112,9 @@ setters! {
         /// assert!(params.fit(&rows).unwrap().inertia() < 100.0);
         /// ```
         n_init: usize,
-        /// Rows of the random samples on which seedings are made and compared, at least `n_clusters`. Default `None`: for [`Seeding::Auto`] and
-        /// for the comparison 3 batches, or 16 rows per cluster if that is more; for other seedings all rows.
+        /// Number of rows of the random samples for seeding and for comparing seedings, at least
+        /// `n_clusters`. Default `None`: 3 batches, or 16 rows per cluster if that is more, for
+        /// [`Seeding::Auto`] and for the comparison; all rows for other seedings.
         ///
         /// ```
         /// let params = shoal::MiniBatch::params(3).init_size(Some(2));
@@ -119,7 +124,8 @@ setters! {
         init_size: Option<u64>,
         /// Whether [`MiniBatchParams::fit`] ends with a pass for labels and inertia (default true).
         compute_labels: bool,
-        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
         threads: Option<usize>,
     }
 }
@@ -156,8 +162,9 @@ impl MiniBatchParams {
 
 run_methods! {
     MiniBatchParams, MiniBatch;
-    /// Rows with random access are drawn with replacement, by weight where there are weights; a drawn row counts 1. Rows that come in passes
-    /// are taken in consecutive batches, and count their weight; those that can be read once are left without labels and inertia.
+    /// Rows with random access are drawn with replacement, with odds proportional to their weights; a drawn
+    /// row counts 1. Rows of a stream are taken in consecutive batches and count their weight. For a stream
+    /// that can be read only once, the model has no labels and no inertia.
     fit;
     start;
     /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
@@ -199,7 +206,7 @@ stream_methods! {
     resume;
 }
 
-/// A mini-batch fit on its way. It does not hold the data.
+/// A mini-batch fit that advances step by step. It does not hold the data.
 ///
 /// See [`MiniBatchParams::start`] and [`MiniBatchParams::stream`].
 pub type MiniBatchRun = Run<MiniBatch>;

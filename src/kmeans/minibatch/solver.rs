@@ -203,7 +203,7 @@ impl<T: Compute> MiniBatchSolver<T> {
         let moved = if let Some(moved) = all {
             moved
         } else if self.state.centers.is_empty() {
-            // The source has fewer rows than the seeding asked for.
+            // The source has fewer rows than the seeding requested.
             let n = self.state.waiting.len() as u64;
             enough_rows(n, self.params.n_clusters)?;
             self.seed_from_waiting(None, Some(size), cx)?

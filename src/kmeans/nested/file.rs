@@ -138,7 +138,7 @@ impl<T: Compute> Nested<T> {
         let centers = MatRef::new(&state.centers, dim.max(1));
         let (votes, gone) = (state.sums.as_ref().map(Carried::clusters), &state.gone);
         if votes.is_some_and(|votes| !votes.have_means_at(centers, false)) {
-            return Err("its \"votes\" do not give its \"centers\"".into());
+            return Err("its \"votes\" do not match its \"centers\"".into());
         }
         if gone.as_ref().is_some_and(|gone| !gone.have_errors_about(centers)) {
             return Err("its \"gone\" are not sums of rows".into());
@@ -149,8 +149,8 @@ impl<T: Compute> Nested<T> {
                 return Err("its \"votes\" are fewer than its \"gone\"".into());
             }
         }
-        let unlabelled = state.labels.are_missing();
-        state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabelled;
+        let unlabeled = state.labels.are_missing();
+        state.carry = flag(&numbers, "carry")? && state.sums.is_some() && !unlabeled;
         (state.exact, state.current) = (flag(&numbers, "exact")?, flag(&numbers, "current")?);
         state.energy = number(&numbers, "energy")?;
         let known_as: Bounds = text(&numbers, "bounds")?.parse().map_err(|_| "its \"bounds\" are unknown")?;

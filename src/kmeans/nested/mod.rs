@@ -7,8 +7,8 @@
 //! the growth rule only from an effective number of two rows. Bounds are per group of panels, and groups
 //! widen as the batch grows; bounds do not change results.
 //!
-//! A batch is a set: its rows are read in ascending order, in whatever order they were drawn. The full batch
-//! is a plain pass over the source.
+//! The rows of a batch are read in ascending order, for any order of the draws. The full batch is read in a
+//! plain pass over the source.
 
 mod batch;
 mod file;
@@ -37,17 +37,16 @@ use crate::parallel::Executor;
 use crate::persist::Contents;
 use crate::stats::ClusterSums;
 
-/// Sweeps over a batch without a new lowest energy after which it grows or the fit ends, because ties can
-/// alternate forever.
+/// After this many sweeps over a batch without a new lowest energy, the batch grows or the fit ends, because
+/// ties can alternate forever.
 const PATIENCE: u64 = 30;
 
 /// Nested mini-batch k-means as a state. Memory is `O(b)` labels and row numbers for a batch of `b` rows, and
 /// `O(k d)` sums.
 ///
-/// `Step::objective` is the inertia of the batch: of the step's labels about the centers that it started
-/// from.
+/// `Step::objective` is the inertia of the batch, for the labels of the step and the centers at its start.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "a state, not a choice of behaviours")]
+#[expect(clippy::struct_excessive_bools, reason = "a state, not a choice of behaviors")]
 pub struct Nested<T> {
     params: NestedParams,
     dim: usize,
@@ -70,7 +69,7 @@ pub struct Nested<T> {
     /// Votes of retired rows.
     gone: Option<ClusterSums>,
     retired: u64,
-    /// Weight of each cluster.
+    /// Weight per cluster.
     weights: Vec<f64>,
     /// Energy of the last sweep.
     energy: f64,
@@ -82,8 +81,7 @@ pub struct Nested<T> {
     /// `labels` and `energy` belong to `centers`.
     current: bool,
     changed: u64,
-    /// The run ends when the squared length of the centers' move is at most this; known after the first
-    /// sweep.
+    /// The run ends when the squared length of the centers' move is at most this limit. Set by the first sweep.
     threshold: Option<f64>,
     iteration: u64,
     rows_seen: u64,

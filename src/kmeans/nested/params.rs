@@ -17,7 +17,8 @@ use crate::seeding::{Seeding, Seeds};
 use crate::shuffle::Shuffle;
 use crate::tuning::{NESTED_BOUNDS_CHANGES, NESTED_BOUNDS_DIM};
 
-/// Nested mini-batch k-means: as fast as mini-batch in the beginning, exact in the end. Begin with [`NestedMiniBatch::params`].
+/// Nested mini-batch k-means: starts as fast as mini-batch k-means and converges to exact k-means. Begin with
+/// [`NestedMiniBatch::params`].
 ///
 /// ```
 /// use shoal::NestedMiniBatch;
@@ -51,8 +52,8 @@ impl NestedMiniBatch {
     }
 }
 
-/// How many bounds are kept per row. Distances are computed for panels of a few dozen centers at a time, and a bound covers at least one panel. The
-/// result does not depend on it.
+/// How many bounds are kept per row. Distances are computed for panels of a few dozen centers at a time, and
+/// a bound covers at least one panel. The result does not depend on it.
 ///
 /// ```
 /// use shoal::kmeans::Bounds;
@@ -62,7 +63,8 @@ impl NestedMiniBatch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bounds {
-    /// As many as memory allows, once most labels have settled; none for short rows, whose distances cost less than a bound.
+    /// As many as memory allows, once most labels have settled. None if rows are so short that a distance
+    /// costs less than a bound.
     #[default]
     Auto,
     /// One per panel.
@@ -86,8 +88,8 @@ names! {
 }
 
 impl Bounds {
-    /// The fewest panels that share a bound, or `None` if bounds do not pay yet: for rows of `dim` columns, `batch` of them, of which `changed`
-    /// changed their label.
+    /// Returns the smallest number of panels that share a bound, or `None` if bounds do not pay off yet. The
+    /// batch has `batch` rows of `dim` columns, of which `changed` changed their label.
     pub(super) fn begin(self, dim: usize, changed: u64, batch: u64, sparse: bool) -> Option<usize> {
         match self {
             Self::Auto => {
@@ -103,7 +105,7 @@ impl Bounds {
     }
 }
 
-/// The parameters of nested mini-batch k-means. They are checked together before any work.
+/// The parameters of nested mini-batch k-means. A fit checks all of them before it starts.
 ///
 /// See [`NestedMiniBatch`] for an example.
 #[derive(Clone, Debug)]
@@ -125,35 +127,41 @@ pub struct NestedParams {
 
 setters! {
     NestedParams(n_clusters) {
-        /// How the first centers are chosen among the rows of the first batch, with distinct values where there are enough (default
-        /// [`Seeding::Auto`]: greedy k-means++). [`Seeding::Random`] begins sooner and is as good for clusters of similar size.
+        /// How the first centers are chosen among the rows of the first batch (default [`Seeding::Auto`]:
+        /// greedy k-means++). They are distinct if enough rows differ. [`Seeding::Random`] starts sooner and
+        /// is as good for clusters of similar size.
         seeding: Seeding,
         /// Seed of all random draws (default 0).
         rng_seed: u64,
-        /// Rows of the first batch (default 5000). A value above the number of rows takes all rows; a value below `n_clusters` takes
-        /// `10 n_clusters` rows.
+        /// Rows of the first batch (default 5000). A value above the number of rows takes all rows; a value
+        /// below `n_clusters` takes `10 n_clusters` rows.
         batch_size: u64,
-        /// The batch doubles once the statistical error of every center exceeds this times its last movement (default 100). With 0 it doubles in
-        /// every sweep; with infinity only when no label changes, or when 30 sweeps have brought no lower energy.
+        /// The batch doubles once the statistical error of every center exceeds this times its last movement
+        /// (default 100). With 0 it doubles in every sweep; with infinity only when no label changes, or when
+        /// 30 sweeps have brought no lower energy.
         rho: f64,
         /// Bounds that skip distances (default [`Bounds::Auto`]). The result does not depend on them.
         bounds: Bounds,
-        /// Upper limit for the bytes of the bounds (default 1 GB). As the batch grows, more centers share a bound, down to none.
+        /// Upper limit for the bytes of the bounds (default 1 GB). As the batch grows, more centers share a
+        /// bound, down to none.
         bounds_memory: u64,
-        /// Upper limit for the bytes of streamed rows kept in memory, with 8 bytes per row for its weight (default 1 GB). The oldest rows retire
-        /// first.
+        /// Upper limit for the bytes of streamed rows kept in memory, with 8 bytes per row for its weight
+        /// (default 1 GB). The oldest rows retire first.
         buffer_memory: u64,
-        /// Maximum number of sweeps (default `None`: until convergence, which 30 sweeps without a lower energy count as).
+        /// Maximum number of sweeps (default `None`: until convergence; 30 sweeps without a lower energy
+        /// count as convergence).
         max_iter: Option<u64>,
-        /// The run ends, once the batch holds all rows, when the sum of the squared center movements is at most this times the mean variance of
-        /// the columns in the first batch (default 0: when no label changes).
+        /// Once the batch holds all rows, the run ends when the sum of the squared center movements is at
+        /// most this times the mean variance of the columns in the first batch (default 0: the run ends when
+        /// no label changes).
         tolerance: f64,
-        /// Whether batches are drawn from all rows (default true). With `false` they are the first rows of the source, which must come in random
-        /// order.
+        /// Whether batches are drawn from all rows (default true). With `false` they are the first rows of
+        /// the source, which must come in random order.
         shuffle: bool,
         /// Whether a fit ends with the labels of all rows, which may take a pass over them (default true).
         compute_labels: bool,
-        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
         threads: Option<usize>,
     }
 }
@@ -226,7 +234,7 @@ stream_methods! {
     resume;
 }
 
-/// A nested mini-batch fit on its way. It does not hold the data.
+/// A nested mini-batch fit that advances step by step. It does not hold the data.
 ///
 /// See [`NestedParams::start`] for an example.
 pub type NestedRun = Run<NestedMiniBatch>;
@@ -235,7 +243,7 @@ pub type NestedRun = Run<NestedMiniBatch>;
 pub type NestedSteps<S> = Steps<NestedMiniBatch, S>;
 
 impl NestedRun {
-    /// Rows of the present batch, whose labels are revised in every round.
+    /// Number of rows in the current batch. Every sweep updates their labels.
     ///
     /// ```
     /// use shoal::{Executor, NestedMiniBatch};
@@ -319,8 +327,8 @@ const LOOKED_THROUGH: u64 = 1024;
 /// Their values at most.
 const LOOKED_THROUGH_VALUES: u64 = 1 << 22;
 
-/// Replaces seeds that equal an earlier one by other rows that weigh something, as long as there are any: nothing ever moves a cluster that
-/// begins empty.
+/// Replaces duplicate seeds by other rows with a positive weight, if there are any, because a cluster that
+/// starts empty stays empty.
 pub(super) fn make_distinct<T: Compute>(
     seeds: &mut Seeds<T>,
     data: &dyn DataSource<T>,

@@ -8,7 +8,7 @@ use crate::data::{self, Converted, DataSource, Weighted, count_rows, weights_of}
 use crate::error::{Error, Result};
 use crate::fit::{Solver, Step};
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::labels::{Labels, sum_labelled};
+use crate::kmeans::labels::{Labels, sum_labeled};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, sweep};
@@ -70,7 +70,7 @@ impl<T: Compute> Kept<T> {
         let full = values.capacity() < values.len() + n * dim;
         if full && values.try_reserve_exact((rows - before) * dim).is_err() {
             let bytes = rows as u128 * dim as u128 * size_of::<T>() as u128;
-            return Err(Error::Memory(format!("{rows} rows that are kept take {bytes} bytes")));
+            return Err(Error::Memory(format!("{rows} rows in the buffer, which take {bytes} bytes")));
         }
         Ok(())
     }
@@ -287,7 +287,7 @@ impl<T: Compute> Nested<T> {
         let sparse = data.most_values().is_some();
         let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
         let labels = &self.labels.of_rows[..m];
-        let mut votes = with_batch(data, &[], m, |rows| sum_labelled(labels, &packed, rows, cx))?;
+        let mut votes = with_batch(data, &[], m, |rows| sum_labeled(labels, &packed, rows, cx))?;
         match &mut self.gone {
             Some(gone) => gone.merge(&mut votes),
             None => self.gone = Some(votes),

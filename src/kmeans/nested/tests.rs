@@ -28,7 +28,7 @@ fn assert_votes(run: &Nested<f64>, source: &[f64], before: &[f64], what: &str) {
         let nearest = (0..k).map(distance).fold(f64::INFINITY, f64::min);
         assert!(
             distance(j as usize) <= nearest * (1.0 + 1e-12),
-            "{what}: row {i} is not labelled with its nearest"
+            "{what}: row {i} is not labeled with its nearest"
         );
         count[j as usize] += 1.0;
         sum[j as usize * d..][..d].iter_mut().zip(row).for_each(|(s, x)| *s += x);
@@ -143,7 +143,7 @@ fn a_row_is_named_by_its_place_in_the_source() {
             Err(e) => break e.to_string(),
         }
     };
-    assert_eq!(refused, "X holds NaN at row 3998, column 1: NaN and infinity are refused");
+    assert_eq!(refused, "X must be finite, got NaN at row 3998, column 1");
     // The state is intact: with the row corrected, the fit continues and ends.
     source[3 * 3998 + 1] = 0.5;
     let data = Dense::new(&source, 3).unwrap();
@@ -329,7 +329,7 @@ fn what_is_refused_leaves_the_state_as_it_was() {
         |rows: &[f64], d: usize| run.feed(&Dense::new(rows, d).unwrap(), &cx).unwrap_err().to_string();
     assert_eq!(text(&[1.0; 3], 3), "X has 3 columns, but the first rows had 2");
     assert_eq!(text(&[], 2), "X holds no rows");
-    assert!(text(&[1.0, f64::NAN], 2).starts_with("X holds NaN at row 0, column 1"));
+    assert!(text(&[1.0, f64::NAN], 2).starts_with("X must be finite, got NaN at row 0, column 1"));
     // Squared distances of these rows overflow: once kept, they would fail every sweep.
     assert_eq!(
         text(&[1.0, 2.0, 3.0, 1e200], 2),

@@ -64,11 +64,11 @@ impl<T: Compute> VarianceReducedSolver<T> {
         }
         let of_rows: Vec<u32> = list(contents, "labels")?;
         if !of_rows.iter().all(|&j| (j as usize) < k && j != NO_LABEL) {
-            return Err("its \"labels\" are not those of its \"centers\"".into());
+            return Err("its \"labels\" do not match its \"centers\"".into());
         }
         let weights: Vec<f64> = list(contents, "weights")?;
         if weights.len() != k || !weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
-            return Err("its \"weights\" are not those of its \"centers\"".into());
+            return Err("its \"weights\" do not match its \"centers\"".into());
         }
         let energy = number(&numbers, "energy")?;
         if !energy.is_finite() {

@@ -24,12 +24,14 @@ pub use solver::VarianceReducedSolver;
 
 /// Variance-reduced k-means: sweeps, with many small steps between them. Begin with [`VarianceReduced::params`].
 ///
-/// An epoch labels all rows, moves every center to the mean of its rows, and then makes steps, each with one random row. If the row has the same
-/// label as in the sweep, its center moves back toward that mean. If the label differs, the row attracts its new center and repels the old one. Rows
-/// that keep their labels add no noise, so the steps follow changing labels at a constant learning rate.
+/// An epoch labels all rows, moves every center to the mean of its rows, and then makes steps, each with one
+/// random row. If the row has the same label as in the sweep, its center moves back toward that mean. If the
+/// label differs, the row attracts its new center and repels the old one. Rows that keep their labels add no
+/// noise, so the steps follow changing labels at a constant learning rate.
 ///
-/// Source: Zhao et al., "Variance reduced k-means clustering", 2018 (algorithms 3 and 4). Two rules are added where the paper is silent: an empty
-/// cluster keeps its center, and an epoch that raises the inertia by more than a percent is undone and the learning rate halved.
+/// Source: Zhao et al., "Variance reduced k-means clustering", 2018 (algorithms 3 and 4). Two rules are not
+/// in the paper: an empty cluster keeps its center, and an epoch that raises the inertia by more than a
+/// percent is undone and the learning rate halved.
 ///
 /// ```
 /// use shoal::VarianceReduced;
@@ -60,8 +62,9 @@ impl VarianceReduced {
     }
 }
 
-/// The default learning rate in units of `n_clusters / n`, and its maximum. With 3 the noise that is left in the centers is less than an epoch gains;
-/// with 10 a fit does not converge (`papers/vrkm.py`, rates).
+/// The default learning rate in units of `n_clusters / n`, and its maximum. With 3, the remaining noise of
+/// the centers is smaller than the gain of an epoch. With 10, a fit does not converge (`papers/vrkm.py`,
+/// rates).
 const RATE: f64 = 3.0;
 const MOST_RATE: f64 = 0.05;
 
@@ -84,8 +87,9 @@ pub enum Variant {
     /// VRKM++: leave the gradient out.
     #[default]
     PlusPlus,
-    /// VRKM: measure the gradient in a further pass and subtract it from all centers at every step. The centers are the same up to rounding, for
-    /// much more work. It is there to repeat the comparison of the paper.
+    /// VRKM: measures the gradient in a further pass and subtracts it from all centers at every step. The
+    /// centers are the same up to rounding, at a much higher cost. Use it to reproduce the comparison in the
+    /// paper.
     Plain,
 }
 
@@ -146,7 +150,7 @@ impl EpochSize {
     }
 }
 
-/// The parameters of variance-reduced k-means. They are checked together before any work.
+/// The parameters of variance-reduced k-means. A fit checks all of them before it starts.
 ///
 /// See [`VarianceReduced`] for an example.
 #[derive(Clone, Debug)]
@@ -172,23 +176,26 @@ setters! {
         rng_seed: u64,
         /// What a step does with the gradient of the sweep (default [`Variant::PlusPlus`]).
         variant: Variant,
-        /// The length of a step, from 0 to 1 (default `None`: the smaller of `3 n_clusters / n` and 0.05). With 0 every epoch is one iteration of
-        /// Lloyd's algorithm.
+        /// The length of a step, from 0 to 1 (default `None`: the smaller of `3 n_clusters / n` and 0.05).
+        /// With 0 every epoch is one iteration of Lloyd's algorithm.
         learning_rate: Option<f64>,
-        /// Steps per epoch (default: the number of rows). With 0 every epoch is one iteration of Lloyd's algorithm. With [`EpochSize::Doubling`]
-        /// the [tolerance](VarianceReducedParams::tolerance) applies once epochs have as many steps as there are rows.
+        /// Steps per epoch (default: the number of rows). With 0 every epoch is one iteration of Lloyd's
+        /// algorithm. With [`EpochSize::Doubling`] the [tolerance](VarianceReducedParams::tolerance) applies
+        /// once epochs have as many steps as there are rows.
         epoch_size: EpochSize,
         /// Maximum number of epochs (default 50).
         max_iter: u64,
-        /// A fit ends when the inertia has fallen by less than this share in each of two epochs (default 1e-4; 0: no such rule).
+        /// A fit ends when the inertia has fallen by less than this share in each of two epochs (default
+        /// 1e-4; 0: the rule is off).
         tolerance: f64,
-        /// Whether a fit whose last epoch made steps ends with another sweep, so that the centers are means (default true). A run that is left
-        /// before its end keeps its centers.
+        /// Whether a fit whose last epoch made steps ends with another sweep, so that the centers are means
+        /// (default true). A run that is stopped before its end keeps its centers.
         polish: bool,
-        /// Whether every step computes all distances (default false: only where bounds do not determine the label). The result does not depend on
-        /// it; it is there to measure the bounds.
+        /// Whether every step computes all distances (default false: only where bounds do not determine the
+        /// label). The result does not depend on it. Use it to measure the benefit of the bounds.
         search_always: bool,
-        /// Number of threads (default: as [`Executor::new`](crate::Executor::new) with `None`). The result does not depend on it.
+        /// Number of threads (default `None`: see [`Executor::new`](crate::Executor::new)). The result does
+        /// not depend on it.
         threads: Option<usize>,
     }
 }
@@ -233,8 +240,8 @@ impl VarianceReducedParams {
 
 run_methods! {
     VarianceReducedParams, VarianceReduced;
-    /// Rows with random access are drawn with replacement, by weight where there are weights. Rows that come in passes are drawn likewise,
-    /// but from one stretch of some thousand rows after the other.
+    /// Rows with random access are drawn with replacement, with odds proportional to their weights. Rows of a
+    /// stream are drawn in the same way, from one stretch of some thousand rows after the other.
     fit;
     start;
     /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
@@ -248,7 +255,7 @@ run_methods! {
     solve;
 }
 
-/// A variance-reduced fit on its way. It does not hold the data.
+/// A variance-reduced fit that advances step by step. It does not hold the data.
 ///
 /// See [`VarianceReducedParams::start`].
 pub type VarianceReducedRun = Run<VarianceReduced>;

@@ -2,7 +2,7 @@
 
 use crate::float::Float;
 
-/// Centers `B + g e`. A pull toward the mean only changes the factor `g`, whatever the number of columns.
+/// Centers `B + g e`. A pull toward the mean only changes the factor `g`, for any number of columns.
 #[derive(Debug)]
 pub(super) struct Moving {
     dim: usize,
@@ -10,7 +10,7 @@ pub(super) struct Moving {
     unit: f64,
     /// The means `B` at the start of the epoch.
     means: Vec<f64>,
-    /// The offset `e` of each center, and its factor `g`.
+    /// The offset `e` per center, and its factor `g`.
     apart: Vec<f64>,
     share: Vec<f64>,
     /// An upper bound on the length of each `e`.

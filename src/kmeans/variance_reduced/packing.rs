@@ -9,7 +9,7 @@ const NOWHERE: u32 = u32::MAX;
 /// All centers, packed.
 pub(super) struct Packing<'a, T: Compute> {
     pub(super) packed: PackedCenters<T>,
-    /// The slot of each center; empty if the slot is the center's index.
+    /// The slot per center; empty if the slot is the center's index.
     slots: &'a [u32],
     stale: Stale,
 }
@@ -64,7 +64,7 @@ impl<'a, T: Compute> Packing<'a, T> {
 /// The few centers that have moved far since the start of a block, packed.
 pub(super) struct Few<T: Compute> {
     pub(super) packed: PackedCenters<T>,
-    /// The center in each place, and the place of each center.
+    /// The center in each place, and the place per center.
     pub(super) centers: Vec<u32>,
     place: Vec<u32>,
     stale: Stale,

@@ -43,7 +43,7 @@ pub struct VarianceReducedSolver<T> {
     /// The means that the last epoch stepped from, restored if its steps are undone.
     pub(super) means: Vec<T>,
     pub(super) labels: Labels,
-    /// Weight of each cluster in the last sweep, and the energy of that sweep.
+    /// Weight per cluster in the last sweep, and the energy of that sweep.
     pub(super) weights: Vec<f64>,
     pub(super) energy: f64,
     /// Sums of the rows by `labels`, with squared errors about `centers`, for the next sweep to start from.

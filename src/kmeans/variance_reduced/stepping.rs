@@ -8,7 +8,7 @@ use super::{VarianceReducedSolver, Variant};
 use crate::data::{self, Access, Converted, DataSource, row_bytes};
 use crate::error::Result;
 use crate::kernel::{Compute, PackedCenters};
-use crate::kmeans::labels::{Swept, sum_labelled};
+use crate::kmeans::labels::{Swept, sum_labeled};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
@@ -68,7 +68,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         cx: &Executor,
     ) -> Result<Vec<f64>> {
         let packed = PackedCenters::for_rows(MatRef::new(means, self.dim), data.most_values().is_some());
-        let sums = sum_labelled(&self.labels.of_rows, &packed, data, cx)?;
+        let sums = sum_labeled(&self.labels.of_rows, &packed, data, cx)?;
         let mut gradient = precise.to_vec();
         for (j, gradient) in gradient.chunks_exact_mut(self.dim).enumerate() {
             let weight = sums.weights()[j];

@@ -106,7 +106,7 @@ pub(super) struct Inner<'a, T: Compute> {
     /// Expected length of the centers' moves within a block.
     ahead: f64,
     reach: Reach,
-    /// Since the start of the block: the path length of each center, the centers that moved, the longest
+    /// Since the start of the block: the path length per center, the centers that moved, the longest
     /// path, and the longest path of a center that is not among the few.
     path: Vec<f64>,
     moved: Vec<u32>,

@@ -1,10 +1,10 @@
-//! Finds which clusters are near each other, from the distances that the rows of each cluster computed.
+//! Finds which clusters are near each other, from the distances that their rows computed.
 //!
 //! This is the estimate of Hirschberger et al. (equation 31): the distance of cluster `c'` from `c` is the
 //! mean over the rows of `c` that evaluated `c'`. Rows are sorted by cluster with a counting sort, so the
 //! time is proportional to the number of evaluations ("meetings").
 
-use super::space::{NEIGHBOURHOODS, Space, draws};
+use super::space::{NEIGHBORHOODS, Space, draws};
 use crate::error::Result;
 use crate::float::Float;
 use crate::parallel::Executor;
@@ -18,19 +18,19 @@ const CLUSTERS: usize = 256;
 
 /// For each cluster: itself and the `size - 1` nearest others.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Neighbourhoods {
+pub(super) struct Neighborhoods {
     size: usize,
     ids: Vec<u32>,
 }
 
-impl Neighbourhoods {
+impl Neighborhoods {
     /// For each of `k` clusters: itself and `size - 1` random others.
     pub(super) fn drawn(k: usize, size: usize, seed: u64) -> Self {
         let (mut space, mut ids) = (Space::default(), Vec::with_capacity(k * size));
         for c in 0..k {
             space.begin(k);
             space.extend(&[c as u32]);
-            space.explore(size - 1, &mut draws(seed, NEIGHBOURHOODS, c as u64));
+            space.explore(size - 1, &mut draws(seed, NEIGHBORHOODS, c as u64));
             ids.extend_from_slice(&space.list);
         }
         Self { size, ids }
@@ -62,7 +62,7 @@ impl Neighbourhoods {
         &self.ids[c * self.size..][..self.size]
     }
 
-    /// The rank of each cluster in a depth-first order, in which neighbors mostly follow each other.
+    /// The rank per cluster in a depth-first order, in which neighbors mostly follow each other.
     pub(super) fn ranks(&self) -> Vec<u32> {
         let k = self.ids.len() / self.size;
         let (mut ranks, mut next, mut stack) = (vec![u32::MAX; k], 0, Vec::new());
@@ -330,7 +330,7 @@ mod tests {
     use crate::rng::{Purpose, Rng};
 
     #[test]
-    fn neighbours_are_the_nearest_on_average_however_rows_are_cut() {
+    fn neighbors_are_the_nearest_on_average_however_rows_are_cut() {
         let (k, size) = (17, 5);
         let mut rng = Rng::keyed(1, Purpose::Exploring, 0);
         let mut rows = Vec::new();
@@ -351,7 +351,7 @@ mod tests {
                 *entry = (entry.0 + weight * far, entry.1 + weight);
             }
         }
-        let before = Neighbourhoods::drawn(k, size, 3);
+        let before = Neighborhoods::drawn(k, size, 3);
         let cx = Executor::new(Some(2)).unwrap();
         for (cut, most) in [(1, MOST_MEETINGS), (1, 100), (7, 20), (400, MOST_MEETINGS)] {
             let mut all = Meetings { most, ..Meetings::new(k) };
@@ -366,7 +366,7 @@ mod tests {
             }
             let mut after = before.clone();
             after.follow(&all, &cx).unwrap();
-            assert!(Neighbourhoods::of(after.ids.clone(), k, size).is_some());
+            assert!(Neighborhoods::of(after.ids.clone(), k, size).is_some());
             assert_eq!(after.of_cluster(16), before.of_cluster(16));
             for c in 0..16u32 {
                 let mut met: Vec<(f64, u32)> = truth
@@ -410,19 +410,19 @@ mod tests {
     #[test]
     fn ranks_are_an_order_in_which_the_nearest_follows() {
         let (k, size) = (50, 4);
-        let neighbours = Neighbourhoods::drawn(k, size, 1);
-        let mut ranks = neighbours.ranks();
-        let second = neighbours.of_cluster(0)[1];
+        let neighbors = Neighborhoods::drawn(k, size, 1);
+        let mut ranks = neighbors.ranks();
+        let second = neighbors.of_cluster(0)[1];
         assert_eq!((ranks[0], ranks[second as usize]), (0, 1));
         ranks.sort_unstable();
         assert!(ranks.into_iter().eq(0..k as u32));
     }
 
     #[test]
-    fn what_is_no_neighbourhood_is_refused() {
-        assert!(Neighbourhoods::of(vec![0, 1, 1, 0], 2, 2).is_some());
+    fn what_is_no_neighborhood_is_refused() {
+        assert!(Neighborhoods::of(vec![0, 1, 1, 0], 2, 2).is_some());
         for bad in [vec![0, 1, 0, 1], vec![0, 0, 1, 0], vec![0, 2, 1, 0], vec![0, 1]] {
-            assert!(Neighbourhoods::of(bad, 2, 2).is_none());
+            assert!(Neighborhoods::of(bad, 2, 2).is_none());
         }
     }
 }
