@@ -36,7 +36,7 @@ impl GaussianMixture {
         let (size, ids) = self.neighbours();
         let params = json!({
             "n_components": shape[0],
-            "n_active": self.active,
+            "n_active": self.n_active(),
             "n_neighbors": size,
             "covariance_type": self.covariance.name(),
         });
