@@ -9,11 +9,11 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 
 /// A stream of random draws.
 #[derive(Clone, Debug)]
-pub struct Rng(Xoshiro256PlusPlus);
+pub(crate) struct Rng(Xoshiro256PlusPlus);
 
 /// The use of a stream: two purposes never share draws.
 #[derive(Clone, Copy, Debug)]
-pub enum Purpose {
+pub(crate) enum Purpose {
     /// Choosing starting centers.
     Seeding = 1,
     /// A row order.
@@ -52,22 +52,22 @@ pub(crate) fn mix(mut z: u64) -> u64 {
 
 impl Rng {
     /// The stream of `seed` for `purpose` at `step`.
-    pub fn keyed(seed: u64, purpose: Purpose, step: u64) -> Self {
+    pub(crate) fn keyed(seed: u64, purpose: Purpose, step: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(mix(mix(mix(seed) ^ purpose as u64) ^ step)))
     }
 
     /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
+    pub(crate) fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// Uniform in `[0, 1)`, a multiple of 2^-53.
-    pub fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
     /// Uniform in `0..n` without bias (Lemire's multiply-and-reject).
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         debug_assert!(n > 0);
         let threshold = n.wrapping_neg() % n;
         loop {

@@ -49,18 +49,18 @@ impl KMeansModel {
     }
 
     /// Euclidean distances of every row to every center, as an array of one row per row: see
-    /// [`KMeansModel::distances`].
+    /// [`KMeansModel::transform`].
     ///
     /// ```
     /// use shoal::{KMeans, ndarray::array};
     /// let model = KMeans::params(1).fit(&array![[0.0f32], [2.0]])?;
-    /// assert_eq!(model.distances_array(&array![[1.0f32], [4.0]])?, array![[0.0], [3.0]]);
+    /// assert_eq!(model.transform_array(&array![[1.0f32], [4.0]])?, array![[0.0], [3.0]]);
     /// # Ok::<(), shoal::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`KMeansModel::predict`].
-    pub fn distances_array<S: Source>(&self, rows: S) -> Result<Array2<f64>> {
-        Ok(array_of_rows(self.distances(rows)?, self.n_clusters()))
+    pub fn transform_array<S: Source>(&self, rows: S) -> Result<Array2<f64>> {
+        Ok(array_of_rows(self.transform(rows)?, self.n_clusters()))
     }
 }

@@ -24,6 +24,7 @@ pub struct KMeansModel {
     pub(crate) seeded_by: String,
     pub(crate) algorithm: String,
     pub(crate) timings: Timings,
+    pub(crate) threads: Option<usize>,
 }
 
 impl KMeansModel {
@@ -39,6 +40,7 @@ impl KMeansModel {
             seeded_by: solver.seeded_by.to_string(),
             algorithm: solver.algorithm.to_string(),
             timings: solver.timings,
+            threads: None,
         }
     }
 
@@ -98,6 +100,20 @@ impl KMeansModel {
         self.timings
     }
 
+    /// The same model, which uses that many threads to predict. `None`, the default: as many as
+    /// [`Executor::new`] takes. The results do not depend on it.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [4.0]];
+    /// let model = shoal::KMeans::params(2).fit(&rows)?.with_threads(Some(1));
+    /// assert_eq!(model.predict(&rows)?, model.labels());
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_threads(self, threads: Option<usize>) -> Self {
+        Self { threads, ..self }
+    }
+
     /// The centers, after checking that `data` has the same number of columns.
     fn centers_for<T: Compute>(&self, data: &dyn DataSource<T>) -> Result<Vec<T>> {
         if data.dim() == self.dim {
@@ -106,13 +122,13 @@ impl KMeansModel {
         Err(Error::Shape(format!("X has {} columns, but the model was fitted to {}", data.dim(), self.dim)))
     }
 
-    /// Labels every row, on all threads.
+    /// Labels every row.
     ///
     /// # Errors
     /// [`Error::Shape`] if rows have a different number of columns. [`Error::NotFinite`] for NaN or infinite
     /// values. [`Error::Memory`] if the result does not fit into memory. Errors of the source.
     pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u32>> {
-        let cx = Executor::new(None)?;
+        let cx = Executor::new(self.threads)?;
         match rows.any() {
             AnySource::F32(data) => predict(&self.centers_for(data)?, self.metric, data, &cx),
             AnySource::F64(data) => predict(&self.centers_for(data)?, self.metric, data, &cx),
@@ -123,16 +139,16 @@ impl KMeansModel {
     ///
     /// ```
     /// let rows = [[0.0f64], [4.0]];
-    /// let mut distances = shoal::KMeans::params(2).fit(&rows).unwrap().distances(&rows).unwrap();
+    /// let mut distances = shoal::KMeans::params(2).fit(&rows).unwrap().transform(&rows).unwrap();
     /// distances.sort_by(f64::total_cmp);
     /// assert_eq!(distances, [0.0, 0.0, 4.0, 4.0]);
     /// ```
     ///
     /// # Errors
     /// Same as [`KMeansModel::predict`].
-    pub fn distances<S: Source>(&self, rows: S) -> Result<Vec<f64>> {
+    pub fn transform<S: Source>(&self, rows: S) -> Result<Vec<f64>> {
         fn all<T: Compute>(model: &KMeansModel, data: &dyn DataSource<T>) -> Result<Vec<f64>> {
-            transform(&model.centers_for(data)?, model.metric, data, &Executor::new(None)?)
+            transform(&model.centers_for(data)?, model.metric, data, &Executor::new(model.threads)?)
         }
         match rows.any() {
             AnySource::F32(data) => all(self, data),
@@ -151,7 +167,7 @@ impl KMeansModel {
     /// # Errors
     /// Same as [`KMeansModel::predict`], and [`Error::InvalidParam`] if `m` is not in `1..=n_clusters`.
     pub fn nearest<S: Source>(&self, rows: S, m: usize) -> Result<(Vec<u32>, Vec<f64>)> {
-        let cx = Executor::new(None)?;
+        let cx = Executor::new(self.threads)?;
         match rows.any() {
             AnySource::F32(data) => nearest(&self.centers_for(data)?, m, self.metric, data, &cx),
             AnySource::F64(data) => nearest(&self.centers_for(data)?, m, self.metric, data, &cx),
@@ -163,7 +179,7 @@ impl KMeansModel {
     /// # Errors
     /// Same as [`KMeansModel::predict`].
     pub fn inertia_of<S: Source>(&self, rows: S) -> Result<f64> {
-        let cx = Executor::new(None)?;
+        let cx = Executor::new(self.threads)?;
         match rows.any() {
             AnySource::F32(data) => inertia(&self.centers_for(data)?, None, self.metric, data, &cx),
             AnySource::F64(data) => inertia(&self.centers_for(data)?, None, self.metric, data, &cx),

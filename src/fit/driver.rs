@@ -21,9 +21,27 @@ pub(crate) fn require(needs: Access, has: Access) -> Result<()> {
     Err(Error::Source(format!("this method needs {needs:?} access, the source has {has:?}: {how}")))
 }
 
-/// Watches a run; may end it.
+/// Watches a run; may end it. Closures are observers: see [`Run::observe`](super::Run::observe).
+///
+/// ```
+/// use std::ops::ControlFlow;
+/// use shoal::{KMeans, fit::{Observer, Step}};
+/// struct GoodEnough {
+///     inertia: f64,
+/// }
+/// impl Observer for GoodEnough {
+///     fn observe(&mut self, step: &Step) -> ControlFlow<()> {
+///         if step.objective <= self.inertia { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+///     }
+/// }
+/// let rows = [[0.0f64], [1.0], [8.0], [9.0]];
+/// let mut run = KMeans::params(2).start(&rows)?.observe(GoodEnough { inertia: 1e9 });
+/// while run.advance(&rows)?.is_some() {}
+/// assert_eq!(run.history().len(), 1);
+/// # Ok::<(), shoal::Error>(())
+/// ```
 pub trait Observer: Send {
-    /// Called after every step.
+    /// Called after every step; `Break` ends the run.
     fn observe(&mut self, step: &Step) -> ControlFlow<()>;
 }
 

@@ -1,6 +1,6 @@
 //! A fit in progress, of any method, over rows of either type.
 
-use super::driver::{Driver, require};
+use super::driver::{Driver, Observer, require};
 use super::method::{Element, FitSolver, MergeMethod, Method, StreamMethod};
 use super::typed::{Typed, either};
 use super::{Metric, Step, StopReason, StopRules};
@@ -117,6 +117,31 @@ impl<M: Method> Run<M> {
         let typed = match self.typed {
             Typed::F32(driver) => Typed::F32(driver.stop(rules)),
             Typed::F64(driver) => Typed::F64(driver.stop(rules)),
+        };
+        Self { typed, ..self }
+    }
+
+    /// Calls `observer` after every step; it may end the run.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use shoal::{KMeans, fit::{Step, StopReason}};
+    /// let rows: Vec<[f64; 2]> = (0..100).map(|i| [f64::from(i * i % 97), f64::from(i)]).collect();
+    /// let watch = |step: &Step| {
+    ///     println!("sweep {}: inertia {}", step.iteration, step.objective);
+    ///     if step.iteration < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    /// };
+    /// let mut run = KMeans::params(8).start(&rows)?.observe(watch);
+    /// while run.advance(&rows)?.is_some() {}
+    /// assert_eq!(run.history().len(), 2);
+    /// assert_eq!(run.history()[1].stop_reason, Some(StopReason::Observer));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn observe(self, observer: impl Observer + 'static) -> Self {
+        let typed = match self.typed {
+            Typed::F32(driver) => Typed::F32(driver.observe(observer)),
+            Typed::F64(driver) => Typed::F64(driver.observe(observer)),
         };
         Self { typed, ..self }
     }

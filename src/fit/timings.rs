@@ -13,6 +13,21 @@ pub struct Timings {
     pub finish: f64,
 }
 
+impl Timings {
+    /// The names of the phases in a model file.
+    pub(crate) const PHASES: [&str; 3] = ["seeding", "sweeps", "final"];
+
+    /// The seconds by phase as a model file stores them.
+    pub(crate) fn by_name(self) -> Value {
+        json!({ "seeding": self.seeding, "sweeps": self.sweeps, "final": self.finish })
+    }
+
+    /// The timings of the [phases](Self::PHASES).
+    pub(crate) fn of([seeding, sweeps, finish]: [f64; 3]) -> Self {
+        Self { seeding, sweeps, finish }
+    }
+}
+
 impl std::ops::Add for Timings {
     type Output = Self;
 

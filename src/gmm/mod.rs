@@ -5,6 +5,7 @@ mod estep;
 mod file;
 mod mixture;
 mod model;
+mod model_file;
 mod neighborhoods;
 mod params;
 mod scores;

@@ -5,7 +5,8 @@ use super::neighborhoods::Neighborhoods;
 use super::scores::Scores;
 use super::truncated::Truncated;
 use crate::data::{AnySource, DataSource, Source};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fit::Timings;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::kept::Values;
@@ -23,9 +24,15 @@ pub struct GaussianMixture {
     /// Number of components that share a row.
     pub(super) active: usize,
     pub(super) neighbors: Neighborhoods,
-    pub(super) bound: f64,
-    pub(super) n_iter: u64,
+    /// The weight of the rows of each component.
+    pub(super) counts: Vec<f64>,
+    /// The bound after each iteration.
+    pub(super) bounds: Vec<f64>,
     pub(super) converged: bool,
+    pub(super) inertia: f64,
+    pub(super) seeded_by: String,
+    pub(super) timings: Timings,
+    pub(super) threads: Option<usize>,
 }
 
 impl GaussianMixture {
@@ -47,14 +54,17 @@ impl GaussianMixture {
             weights: mixture.weights.clone(),
             active: solver.sizes().0,
             neighbors: solver.neighbors.clone(),
-            bound: solver.bound(),
-            n_iter: solver.n_iter(),
+            counts: solver.counts.clone(),
+            bounds: solver.bounds.clone(),
             converged: solver.converged,
+            inertia: solver.finished.as_ref().map_or(f64::NAN, |(_, inertia)| *inertia),
+            seeded_by: solver.seeded_by.clone(),
+            timings: solver.timings,
+            threads: None,
         }
     }
 
     /// Creates a model from known parameters. The error names what does not match.
-    #[cfg(feature = "python")]
     pub(crate) fn of_parts(
         (means, dim): (Values, usize),
         covariance: Covariance,
@@ -62,9 +72,8 @@ impl GaussianMixture {
         (active, neighbors): (usize, Option<(Vec<u32>, usize)>),
     ) -> Result<Self> {
         let k = weights.len();
-        let wrong = |what: &str| {
-            Err(crate::error::Error::Shape(format!("{what} do not match {k} components of {dim} columns")))
-        };
+        let wrong =
+            |what: &str| Err(Error::Shape(format!("{what} do not match {k} components of {dim} columns")));
         if k == 0 || dim == 0 || means.len() != k * dim {
             return wrong("means");
         }
@@ -81,7 +90,6 @@ impl GaussianMixture {
             Some((ids, size)) => Neighborhoods::of(ids, k, size),
         };
         let Some(neighbors) = neighbors else { return wrong("neighbors") };
-        let (bound, n_iter, converged) = (f64::NAN, 0, false);
         Ok(Self {
             means,
             dim,
@@ -90,9 +98,13 @@ impl GaussianMixture {
             weights,
             active: active.clamp(1, k),
             neighbors,
-            bound,
-            n_iter,
-            converged,
+            counts: Vec::new(),
+            bounds: Vec::new(),
+            converged: false,
+            inertia: f64::NAN,
+            seeded_by: String::new(),
+            timings: Timings::default(),
+            threads: None,
         })
     }
 
@@ -112,7 +124,6 @@ impl GaussianMixture {
     }
 
     /// Number of components that share a row.
-    #[cfg(feature = "python")]
     pub(crate) fn n_active(&self) -> usize {
         self.active
     }
@@ -142,8 +153,7 @@ impl GaussianMixture {
         &self.variances
     }
 
-    /// The size of a neighborhood, and the neighbors per component, itself first.
-    #[cfg(feature = "python")]
+    /// The size of a neighborhood, and the neighbors of each component, itself first.
     pub(crate) fn neighbors(&self) -> (usize, &[u32]) {
         (self.neighbors.size(), self.neighbors.ids())
     }
@@ -155,12 +165,89 @@ impl GaussianMixture {
 
     /// The lower bound of the mean log-likelihood of the training rows, at the last search.
     pub fn lower_bound(&self) -> f64 {
-        self.bound
+        self.bounds.last().copied().unwrap_or(f64::NAN)
+    }
+
+    /// The lower bound of the mean log-likelihood of the training rows, after each iteration.
+    ///
+    /// ```
+    /// use shoal::gmm::TruncatedGaussianMixture;
+    /// let rows: Vec<[f64; 1]> = (0..90).map(|i| [f64::from(i * i % 89)]).collect();
+    /// let model = TruncatedGaussianMixture::params(9).fit(&rows)?;
+    /// assert!(model.lower_bounds().is_sorted());
+    /// assert_eq!(model.lower_bounds().last(), Some(&model.lower_bound()));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn lower_bounds(&self) -> &[f64] {
+        &self.bounds
+    }
+
+    /// Total weight of the training rows of each component. A row counts for every component that shares it, by its share.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [2.0]];
+    /// let model = shoal::TruncatedGaussianMixture::params(1).fit(&rows)?;
+    /// assert_eq!(model.cluster_weights(), [2.0]);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn cluster_weights(&self) -> &[f64] {
+        &self.counts
+    }
+
+    /// Weighted sum of squared distances of the training rows to the means of their components. NaN unless
+    /// [`Run::finish`](crate::fit::Run::finish) computed it: a fit does not need it.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [2.0]];
+    /// let mut run = shoal::TruncatedGaussianMixture::params(1).start(&rows)?;
+    /// while run.advance(&rows)?.is_some() {}
+    /// run.finish(&rows)?;
+    /// assert_eq!(run.model().inertia(), 2.0);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn inertia(&self) -> f64 {
+        self.inertia
+    }
+
+    /// The seeding that chose the first means.
+    ///
+    /// ```
+    /// let model = shoal::TruncatedGaussianMixture::params(1).fit(&[[0.0f64], [2.0]])?;
+    /// assert_eq!(model.seeded_by(), "afk-mc2");
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn seeded_by(&self) -> &str {
+        &self.seeded_by
+    }
+
+    /// Seconds spent in each phase, summed over all starts.
+    ///
+    /// ```
+    /// let model = shoal::TruncatedGaussianMixture::params(1).fit(&[[0.0f64], [2.0]])?;
+    /// assert!(model.timings().sweeps >= 0.0);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn timings(&self) -> Timings {
+        self.timings
+    }
+
+    /// The same model, which uses that many threads to predict. `None`, the default: as many as
+    /// [`Executor::new`] takes. The results do not depend on it.
+    ///
+    /// ```
+    /// let rows = [[0.0f64], [1.0], [9.0], [8.0]];
+    /// let model = shoal::TruncatedGaussianMixture::params(2).fit(&rows)?;
+    /// assert_eq!(model.predict(&rows)?, model.clone().with_threads(Some(1)).predict(&rows)?);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_threads(self, threads: Option<usize>) -> Self {
+        Self { threads, ..self }
     }
 
     /// Number of iterations of the best start.
     pub fn n_iter(&self) -> u64 {
-        self.n_iter
+        self.bounds.len() as u64
     }
 
     /// Whether the stop rule ended the fit. With several starts: the best one.
@@ -193,14 +280,14 @@ impl GaussianMixture {
         f(&Scores::new(&self.mixture(), Some(&self.neighbors)))
     }
 
-    /// The component with the largest density for every row, on all threads.
+    /// The component with the largest density for every row.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if rows have a different number of columns.
     /// [`Error::NotFinite`](crate::Error::NotFinite) for NaN or infinite values.
     /// [`Error::Memory`](crate::Error::Memory) if the result does not fit into memory. Errors of the source.
     pub fn predict<S: Source>(&self, rows: S) -> Result<Vec<u32>> {
-        let cx = Executor::new(None)?;
+        let cx = Executor::new(self.threads)?;
         self.either(rows, |s, data| s.predict(false, data, &cx), |s, data| s.predict(false, data, &cx))
     }
 
@@ -219,7 +306,7 @@ impl GaussianMixture {
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
     pub fn shares<S: Source>(&self, rows: S) -> Result<(Vec<u32>, Vec<f64>)> {
-        let (cx, m) = (Executor::new(None)?, self.active);
+        let (cx, m) = (Executor::new(self.threads)?, self.active);
         self.either(rows, |s, data| s.shares(m, false, data, &cx), |s, data| s.shares(m, false, data, &cx))
     }
 
@@ -236,7 +323,7 @@ impl GaussianMixture {
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
     pub fn log_densities<S: Source>(&self, rows: S) -> Result<Vec<f64>> {
-        let cx = Executor::new(None)?;
+        let cx = Executor::new(self.threads)?;
         self.either(rows, |s, data| s.log_densities(data, &cx), |s, data| s.log_densities(data, &cx))
     }
 
@@ -245,7 +332,7 @@ impl GaussianMixture {
     /// # Errors
     /// Same as [`GaussianMixture::predict`].
     pub fn score<S: Source>(&self, rows: S) -> Result<f64> {
-        let cx = Executor::new(None)?;
+        let cx = Executor::new(self.threads)?;
         let (sum, weight) =
             self.either(rows, |s, data| s.log_likelihood(data, &cx), |s, data| s.log_likelihood(data, &cx))?;
         Ok(sum / weight)

@@ -142,7 +142,7 @@ impl<T: Compute> Solver<T> for MixtureStarts<T> {
     }
 
     fn model(&self) -> GaussianMixture {
-        self.starts.model()
+        GaussianMixture { timings: self.snapshot().timings, ..self.starts.model() }
     }
 }
 

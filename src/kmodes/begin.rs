@@ -1,5 +1,6 @@
 //! The start of a Laplacian K-modes fit: neighbor graph, kernel width, Laplacian weight and first modes.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::affinity::Affinity;
@@ -26,7 +27,7 @@ impl<T: Element> KModesSolver<T> {
         let begun = Instant::now();
         let (made, variance) = self.prepared(data, cx)?;
         if let Some((affinity, About { method, recall, .. })) = made {
-            self.affinity = Some(affinity);
+            self.affinity = Some(Arc::new(affinity));
             self.about = method.name().into();
             self.recall = recall;
         }
@@ -134,7 +135,7 @@ impl<T: Element> KModesSolver<T> {
             let affinity = Affinity::of_graph(&graph, params.gaussian.then_some(&weight));
             (Some((affinity, graph.about())), variance)
         };
-        let affinity = made.as_ref().map(|(affinity, _)| affinity).or(self.affinity.as_ref());
+        let affinity = made.as_ref().map(|(affinity, _)| affinity).or(self.affinity.as_deref());
         let sums = affinity.map_or((0.0, 0.0), Affinity::sums);
         let degree = sums.1 / count_rows(data)?.max(1) as f64;
         let weight = params.laplacian_weight.unwrap_or_else(|| {

@@ -1,5 +1,7 @@
 //! Writes the state of a fit to a checkpoint and reads it back.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::affinity::Affinity;
@@ -11,7 +13,7 @@ use crate::persist::kept::{count, figure, flag, keep, list, number, rows as kept
 use crate::persist::{Array, Contents, schema::KMODES_CHECKPOINT};
 
 /// Name of the array with the per-row responsibility of the clusters that are not stored.
-const RESTS: &str = "responsibilities_rest";
+pub(super) const RESTS: &str = "responsibilities_rest";
 
 impl<T: Element> KModesSolver<T> {
     /// Everything that the next step depends on, except the rows.
@@ -87,7 +89,7 @@ impl<T: Element> KModesSolver<T> {
             lengths.iter().map(|&length| watched.by_ref().take(length as usize).collect()).collect();
         let solver = Self {
             dim,
-            affinity: Some(affinity.checked(n)?),
+            affinity: Some(Arc::new(affinity.checked(n)?)),
             about: text(&about, "found_by")?,
             recall: number(&about, "recall")?,
             variance: number(&about, "variance")?,
@@ -109,7 +111,7 @@ impl<T: Element> KModesSolver<T> {
             warm_start: flag(&about, "warm_start")?,
             timings: std::array::from_fn(|at| about["timings"][at].as_f64().unwrap_or(0.0)),
             spare: [Shares::new(k, top), Shares::new(k, top)],
-            ..Self::new(params, None)
+            ..Self::new(params)
         };
         let modes = solver.modes.len() == k * dim && solver.mode_rows.iter().all(|&row| row < n as u64);
         let labels = solver.labels.len() == n && solver.labels.iter().all(|&label| (label as usize) < k);

@@ -10,6 +10,7 @@ mod begin;
 mod file;
 mod laplacian;
 mod model;
+mod model_file;
 mod modes;
 mod outside;
 mod params;

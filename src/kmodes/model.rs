@@ -1,5 +1,8 @@
 //! The result of a Laplacian K-modes fit, and prediction for new rows.
 
+use std::sync::Arc;
+
+use super::affinity::Affinity;
 use super::laplacian::labels;
 use super::outside::{Known, Pull, responsibilities};
 use super::shares::Shares;
@@ -18,14 +21,31 @@ pub struct KModesModel {
     pub(super) dim: usize,
     pub(super) mode_rows: Vec<u64>,
     pub(super) labels: Vec<u32>,
-    pub(super) energy: f64,
+    /// The energy after each iteration.
+    pub(super) energies: Vec<f64>,
+    /// The objective of the inner loop of each iteration, after each update.
+    pub(super) relaxed: Vec<Vec<f64>>,
     pub(super) n_iter: u64,
     pub(super) normalize: bool,
     pub(super) n_neighbors: usize,
+    /// `None` before the first step.
+    pub(super) affinity: Option<Arc<Affinity>>,
     pub(super) pull: Pull,
     pub(super) bandwidth: f64,
     pub(super) lambda: f64,
+    /// How the neighbors were found, or [`PRECOMPUTED`].
+    pub(super) graph_method: String,
+    pub(super) graph_recall: f64,
+    pub(super) collapsed: bool,
+    pub(super) shifted: bool,
+    pub(super) seeded_by: String,
+    /// Seconds for the graph, for the first modes, and for iterations.
+    pub(super) timings: [f64; 3],
+    pub(super) threads: Option<usize>,
 }
+
+/// In place of the method that found the neighbors: the caller gave the affinity.
+pub(super) const PRECOMPUTED: &str = "precomputed";
 
 /// The parts in the compute type of the rows.
 #[derive(Clone, Debug)]
@@ -85,7 +105,86 @@ impl KModesModel {
 
     /// The energy of the labels; NaN before the first step.
     pub fn energy(&self) -> f64 {
-        self.energy
+        self.energies.last().copied().unwrap_or(f64::NAN)
+    }
+
+    /// The energy of the labels after each iteration.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// let model = LaplacianKModes::params(3).fit(&rows)?;
+    /// assert_eq!(model.energies().last(), Some(&model.energy()));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn energies(&self) -> &[f64] {
+        &self.energies
+    }
+
+    /// The affinity of the rows of the fit; `None` before the first step.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// let model = LaplacianKModes::params(3).fit(&rows)?;
+    /// assert_eq!(model.affinity().map(|affinity| affinity.n_rows()), Some(40));
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn affinity(&self) -> Option<&Affinity> {
+        self.affinity.as_deref()
+    }
+
+    /// The width `sigma` of the kernel.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// assert_eq!(LaplacianKModes::params(3).bandwidth(Some(0.5)).fit(&rows)?.bandwidth(), 0.5);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn bandwidth(&self) -> f64 {
+        self.bandwidth
+    }
+
+    /// The weight `lambda` of the Laplacian term at the end of the fit.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// let params = LaplacianKModes::params(3).laplacian_weight(0.25);
+    /// assert_eq!(params.fit(&rows)?.laplacian_weight(), 0.25);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn laplacian_weight(&self) -> f64 {
+        self.lambda
+    }
+
+    /// How the first modes were found.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// assert_eq!(LaplacianKModes::params(3).fit(&rows)?.seeded_by(), "k-means++");
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn seeded_by(&self) -> &str {
+        &self.seeded_by
+    }
+
+    /// The same model, which uses that many threads to predict. `None`, the default: as many as
+    /// [`Executor::new`] takes. The results do not depend on it.
+    ///
+    /// ```
+    /// use shoal::kmodes::LaplacianKModes;
+    /// let rows: Vec<[f64; 2]> = (0..40).map(|i| [f64::from(i % 7), f64::from(i % 11)]).collect();
+    /// let model = LaplacianKModes::params(3).fit(&rows)?;
+    /// let labels = model.predict(&rows, &rows)?;
+    /// assert_eq!(model.with_threads(Some(1)).predict(&rows, &rows)?, labels);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_threads(self, threads: Option<usize>) -> Self {
+        Self { threads, ..self }
     }
 
     /// Number of outer iterations.
@@ -107,7 +206,7 @@ impl KModesModel {
     /// [`Error::Source`] if the rows have another compute type than the fit. [`Error::Shape`] if `fitted` are
     /// not the rows of the fit. Errors of the sources.
     pub fn predict<S: Source, F: Source>(&self, rows: S, fitted: F) -> Result<Vec<u32>> {
-        let cx = Executor::new(None)?;
+        let cx = Executor::new(self.threads)?;
         match (&self.typed, rows.any(), fitted.any()) {
             (Typed::F32(found), AnySource::F32(rows), AnySource::F32(fitted)) => {
                 self.label(found, rows, fitted, &cx)

@@ -20,6 +20,13 @@ pub(crate) enum Pull {
     Each(f64),
 }
 
+impl Pull {
+    /// The constant for an affinity of `n` rows with `m` neighbors each, whose weights sum to `sum`.
+    pub(super) fn mean(sum: f64, n: usize, m: usize) -> Self {
+        Self::Each(sum / (n.max(1) * m) as f64)
+    }
+}
+
 /// The parts of a fit that prediction needs; `rows` are the rows as the fit saw them.
 pub(crate) struct Known<'a, T> {
     pub(crate) rows: &'a dyn DataSource<T>,

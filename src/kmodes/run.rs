@@ -34,7 +34,7 @@ impl Method for LaplacianKModes {
     }
 
     fn solver<T: Element>(params: &KModesParams) -> KModesSolver<T> {
-        KModesSolver::new(params, None)
+        KModesSolver::new(params)
     }
 
     fn of_checkpoint<T: Element>(
@@ -113,7 +113,7 @@ impl KModesRun {
 
     /// The affinity of the rows; `None` before it is built.
     pub fn affinity(&self) -> Option<&Affinity> {
-        either!(self.solver(), solver => solver.affinity.as_ref())
+        either!(self.solver(), solver => solver.affinity.as_deref())
     }
 
     /// Starts from labels instead of seeds. The first modes are the densest rows of the clusters, and each

@@ -1,10 +1,11 @@
 //! Outer loop of Laplacian K-modes as a solver: alternates responsibilities and modes.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::affinity::Affinity;
 use super::laplacian::{Problem, Relaxed, labels, ordered};
-use super::model::{Fitted, KModesModel};
+use super::model::{Fitted, KModesModel, PRECOMPUTED};
 use super::modes::{Gauss, is_blind, nearness, shift, surest};
 use super::outside::Pull;
 use super::params::{Collapse, KModesParams, ModeUpdate, Shift};
@@ -53,7 +54,8 @@ pub(crate) struct View<'a, T> {
 pub struct KModesSolver<T> {
     pub(super) params: KModesParams,
     pub(super) dim: usize,
-    pub(super) affinity: Option<Affinity>,
+    /// Shared with the models.
+    pub(super) affinity: Option<Arc<Affinity>>,
     pub(super) about: String,
     pub(super) recall: f64,
     pub(super) variance: f64,
@@ -89,12 +91,12 @@ pub struct KModesSolver<T> {
 }
 
 impl<T: Element> KModesSolver<T> {
-    pub(super) fn new(params: &KModesParams, affinity: Option<Affinity>) -> Self {
+    pub(super) fn new(params: &KModesParams) -> Self {
         Self {
             params: params.clone(),
             dim: 0,
-            about: if affinity.is_some() { "precomputed".into() } else { String::new() },
-            affinity,
+            about: String::new(),
+            affinity: None,
             recall: 1.0,
             variance: 0.0,
             modes: Vec::new(),
@@ -146,27 +148,39 @@ impl<T: Element> KModesSolver<T> {
 
     /// Uses a given affinity instead of a neighbor graph.
     pub(super) fn take_affinity(&mut self, affinity: Affinity) {
-        self.affinity = Some(affinity);
-        self.about = "precomputed".into();
+        self.affinity = Some(Arc::new(affinity));
+        self.about = PRECOMPUTED.into();
     }
 
     fn model_of(&self) -> KModesModel {
         let m = self.params.n_neighbors;
         let sum = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1);
-        let given = self.about == "precomputed";
-        let mean = sum / (self.labels.len().max(1) * m) as f64;
+        let given = self.about == PRECOMPUTED;
         KModesModel {
             typed: Typed::of(Fitted { modes: self.modes.clone(), responsibilities: self.z.clone() }),
             dim: self.dim,
             mode_rows: self.mode_rows.clone(),
             labels: self.labels.clone(),
-            energy: self.energies.last().copied().unwrap_or(f64::NAN),
+            energies: self.energies.clone(),
+            relaxed: self.relaxed.clone(),
             n_iter: self.n_iter,
             normalize: self.params.normalize,
             n_neighbors: m,
-            pull: if self.params.gaussian && !given { Pull::Kernel } else { Pull::Each(mean) },
+            affinity: self.affinity.clone(),
+            pull: if self.params.gaussian && !given {
+                Pull::Kernel
+            } else {
+                Pull::mean(sum, self.labels.len(), m)
+            },
             bandwidth: self.variance.sqrt(),
             lambda: self.lambda,
+            graph_method: self.about.clone(),
+            graph_recall: self.recall,
+            collapsed: self.collapsed,
+            shifted: self.shifted,
+            seeded_by: self.seeded_by.clone(),
+            timings: self.timings,
+            threads: None,
         }
     }
 
@@ -184,7 +198,7 @@ impl<T: Element> KModesSolver<T> {
             self.local = Some((affinity.in_order(&order), order));
         }
         let Self { local, affinity, near, spare, params, z, .. } = self;
-        let affinity = local.as_ref().map(|(affinity, _)| affinity).or(affinity.as_ref());
+        let affinity = local.as_ref().map(|(affinity, _)| affinity).or(affinity.as_deref());
         let affinity = affinity.expect("made at the beginning");
         let moved = local.as_ref().map(|(_, order)| ordered(near, order, k));
         let near = moved.as_deref().unwrap_or(near);

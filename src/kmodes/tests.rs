@@ -71,7 +71,10 @@ fn end(
 ) -> (KModesSolver<f64>, u64) {
     let cx = Executor::new(Some(1)).unwrap();
     let data = Interrupting { rows: Dense::new(values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
-    let mut solver = KModesSolver::new(params, affinity.cloned());
+    let mut solver = KModesSolver::new(params);
+    if let Some(affinity) = affinity {
+        solver.take_affinity(affinity.clone());
+    }
     if from_labels {
         solver.begin_with(labels(), ("", 0.0));
     }
@@ -158,7 +161,7 @@ fn labels_replace_a_beginning_that_was_interrupted() {
     for at in 1.. {
         let cx = Executor::new(Some(1)).unwrap();
         let data = Interrupting { rows: Dense::new(&values, DIM).unwrap(), cx: &cx, reads: 0.into(), at };
-        let mut solver = KModesSolver::new(&params, None);
+        let mut solver = KModesSolver::new(&params);
         if solver.step(&data, &cx).is_ok() {
             assert!(at > 3);
             break;

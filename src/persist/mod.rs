@@ -25,6 +25,7 @@
 mod array;
 mod file;
 pub(crate) mod kept;
+pub(crate) mod model;
 pub mod schema;
 
 pub use array::{Array, Number};

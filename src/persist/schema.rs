@@ -99,6 +99,7 @@ pub const MIXTURE_CHECKPOINT: &str = "gaussian-mixture-checkpoint";
 /// assert_eq!(shoal::persist::schema::STREAMING_CORESET, "streaming-coreset");
 /// ```
 pub const STREAMING_CORESET: &str = "streaming-coreset";
+
 /// The kind of a file with a model fitted by stochastic backward Euler.
 ///
 /// ```
@@ -119,6 +120,7 @@ pub const BACKWARD_EULER_STATE: &str = "backward-euler-kmeans-state";
 /// assert_eq!(shoal::persist::schema::BACKWARD_EULER_CHECKPOINT, "backward-euler-kmeans-checkpoint");
 /// ```
 pub const BACKWARD_EULER_CHECKPOINT: &str = "backward-euler-kmeans-checkpoint";
+
 /// The kind of a file with a fitted variance-reduced k-means model.
 ///
 /// ```
@@ -132,6 +134,7 @@ pub const VARIANCE_REDUCED_MODEL: &str = "variance-reduced-kmeans-model";
 /// assert_eq!(shoal::persist::schema::VARIANCE_REDUCED_CHECKPOINT, "variance-reduced-kmeans-checkpoint");
 /// ```
 pub const VARIANCE_REDUCED_CHECKPOINT: &str = "variance-reduced-kmeans-checkpoint";
+
 /// The kind of a file with a fitted Laplacian K-modes model.
 ///
 /// ```

@@ -47,7 +47,7 @@ const MEASURED_ROWS: usize = 24;
 /// # Errors
 /// If `chain` is 0, there are fewer rows than `k`, a value is not finite, or the source can be read only
 /// once.
-pub fn afk_mc2<T: Compute>(
+pub(super) fn afk_mc2<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
     chain: usize,

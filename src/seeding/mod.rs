@@ -10,12 +10,12 @@ mod scalable;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-pub use afkmc2::afk_mc2;
+use afkmc2::afk_mc2;
 pub(crate) use odds::Odds;
-pub use plus_plus::plus_plus;
+use plus_plus::plus_plus;
 pub(crate) use random::draw;
-pub use random::random;
-pub use scalable::parallel;
+use random::random;
+use scalable::parallel;
 
 use crate::data::{Access, DataSource, Weighted, check_finite, count_rows, row_bytes, weights_of};
 use crate::error::{Error, InvalidParam, Result};

@@ -21,7 +21,7 @@ use crate::tuning::SEEDING_TILE_ROWS;
 ///
 /// # Errors
 /// If there are fewer rows than `k`, a value is not finite, or the source can be read only once.
-pub fn plus_plus<T: Compute>(
+pub(super) fn plus_plus<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
     greedy: bool,

@@ -13,7 +13,7 @@ use crate::rng::Rng;
 ///
 /// # Errors
 /// If there are fewer rows than `k`, or the source can be read only once.
-pub fn random<T: Compute>(data: &dyn DataSource<T>, k: usize, rng: &mut Rng) -> Result<Seeds<T>> {
+pub(super) fn random<T: Compute>(data: &dyn DataSource<T>, k: usize, rng: &mut Rng) -> Result<Seeds<T>> {
     let n = known(data, k)?;
     let rows = draw(n, weights_of(data)?.as_deref(), k, rng);
     Ok(Seeds { centers: take(data, &rows)?, rows, method: "random".into(), n_distances: 0 })

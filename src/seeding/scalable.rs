@@ -25,7 +25,7 @@ const DRAWN_ROWS: usize = 1 << 16;
 /// # Errors
 /// If a parameter of [`Seeding::Parallel`](super::Seeding::Parallel) is out of range, there are fewer rows
 /// than `k`, a value is not finite, or the source can be read only once.
-pub fn parallel<T: Compute>(
+pub(super) fn parallel<T: Compute>(
     data: &dyn DataSource<T>,
     k: usize,
     oversampling: f64,

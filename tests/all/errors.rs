@@ -292,7 +292,7 @@ fn given_centers_take_one_pass_over_a_stream_of_unknown_length() {
                 assert_eq!(model.nearest(streamed, 2).unwrap(), model.nearest(&rows, 2).unwrap());
             });
             any(&fresh(), &|streamed| {
-                assert_eq!(model.distances(streamed).unwrap(), model.distances(&rows).unwrap());
+                assert_eq!(model.transform(streamed).unwrap(), model.transform(&rows).unwrap());
             });
             assert_eq!(passes.load(Ordering::Relaxed), 4, "a pass each");
         }
@@ -390,7 +390,7 @@ fn results_larger_than_memory() {
     let endless = Any(AnySource::F32(&Endless));
     let refusals = [
         model.predict(&endless).map(drop),
-        model.distances(&endless).map(drop),
+        model.transform(&endless).map(drop),
         model.nearest(&endless, 2).map(drop),
         KMeans::params(3).fit(&endless).map(drop),
         KMeans::params(3).seeding(Seeding::PlusPlus { greedy: true }).fit(&endless).map(drop),

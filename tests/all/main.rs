@@ -8,6 +8,7 @@ mod errors;
 mod layering;
 mod lloyd_vs_naive;
 mod minibatch;
+mod models;
 mod params;
 mod props;
 mod saturation;

@@ -301,7 +301,7 @@ fn arrays_go_in_and_come_out() {
     assert_eq!(centers.iter().copied().collect::<Vec<_>>(), expected.centers::<f32>());
     assert_eq!(labels.as_slice().unwrap(), expected.labels());
     assert_eq!(model.predict_array(&array).unwrap(), labels);
-    let distances = model.distances_array(array.slice(s![..7, ..])).unwrap();
+    let distances = model.transform_array(array.slice(s![..7, ..])).unwrap();
     assert_eq!(distances.dim(), (7, 3));
     assert_eq!(fit(&centers).n_clusters(), 3);
 }
