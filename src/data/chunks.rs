@@ -59,7 +59,7 @@ struct Checked<'a, T> {
 }
 
 /// Rows of `dim` columns.
-struct Rows<T> {
+struct ChunkRows<T> {
     chunk: Chunk<T>,
     dim: usize,
     len: usize,
@@ -81,7 +81,7 @@ enum Feed<'a, T> {
 pub struct Chunks<'a, T> {
     dim: usize,
     feed: Feed<'a, T>,
-    open: OpenPass<Checked<'a, T>, Rows<T>>,
+    open: OpenPass<Checked<'a, T>, ChunkRows<T>>,
 }
 
 impl<T> fmt::Debug for Chunks<'_, T> {
@@ -118,7 +118,7 @@ impl<'a, T: Float> Chunks<'a, T> {
     }
 
     /// A new pass, before its first row.
-    fn pass(&self) -> Result<Pass<Checked<'a, T>, Rows<T>>> {
+    fn pass(&self) -> Result<Pass<Checked<'a, T>, ChunkRows<T>>> {
         if self.dim == 0 {
             return Err(Error::Empty("rows need at least 1 column, got 0".into()));
         }
@@ -160,9 +160,9 @@ impl<T: Float> Checked<'_, T> {
 }
 
 impl<T: Float> Iterator for Checked<'_, T> {
-    type Item = Result<Rows<T>>;
+    type Item = Result<ChunkRows<T>>;
 
-    fn next(&mut self) -> Option<Result<Rows<T>>> {
+    fn next(&mut self) -> Option<Result<ChunkRows<T>>> {
         loop {
             let chunk = match self.chunks.next() {
                 Some(Ok(chunk)) if chunk.values.is_empty() => continue,
@@ -177,20 +177,20 @@ impl<T: Float> Iterator for Checked<'_, T> {
                     self.heavy |= weights.iter().any(|&w| w > 0.0);
                 }
                 self.seen += len as u64;
-                Ok(Rows { chunk, dim: self.dim, len })
+                Ok(ChunkRows { chunk, dim: self.dim, len })
             });
             return Some(rows);
         }
     }
 }
 
-impl<T: Float> TileReader<T> for Rows<T> {
+impl<T: Float> TileReader<T> for ChunkRows<T> {
     fn tile<'s>(&'s self, rows: Range<usize>, _: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         Ok(MatRef::new(&self.chunk.values, self.dim).slice(rows.start, rows.end))
     }
 }
 
-impl<T: Float> Piece<T> for Rows<T> {
+impl<T: Float> Piece<T> for ChunkRows<T> {
     fn reader(&self) -> &dyn TileReader<T> {
         self
     }

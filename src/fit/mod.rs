@@ -4,6 +4,7 @@
 //! method over any source: it dispatches on the type of the rows once. Its [`Driver`], the only loop of the
 //! crate, counts and times the steps, applies stop rules, and calls observers.
 
+mod begin;
 mod checkpoint;
 mod driver;
 mod history;
@@ -13,10 +14,12 @@ mod params;
 mod restarts;
 mod run;
 mod step;
+mod steps;
 mod stop;
 mod timings;
 mod typed;
 
+pub(crate) use begin::{run_methods, stream_methods};
 pub(crate) use driver::require;
 pub use driver::{Driver, Observer};
 pub(crate) use history::{step_of, stored_step};
@@ -26,9 +29,10 @@ pub use params::{Parameter, Params, Value};
 pub(crate) use params::{Problems, setters};
 pub(crate) use restarts::RestartsState;
 pub use restarts::{Restartable, Restarts};
-pub use run::{Run, Steps};
-pub(crate) use run::{WithSolver, run_methods, stream_methods};
+pub use run::Run;
+pub(crate) use run::WithSolver;
 pub use step::Step;
+pub use steps::Steps;
 pub use stop::{StopReason, StopRules};
 pub use timings::Timings;
 pub(crate) use timings::{stored_timings, timings_of};

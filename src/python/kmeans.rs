@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::array::array1;
-use super::rows::Rows;
+use super::rows::AnyRows;
 use super::run::{AnySnapshot, AnyStream, Shown};
 use super::start::Given;
 use crate::error::Result;
@@ -13,8 +13,8 @@ use crate::kmeans::{BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceR
 use crate::persist::Contents;
 use crate::tuning::batch_seeding_sample;
 
-/// Rows that the first centers of a mini-batch method are chosen from.
-fn seeding_rows(given: &Given, rows: &Rows, batch: f64) -> f64 {
+/// AnyRows that the first centers of a mini-batch method are chosen from.
+fn seeding_rows(given: &Given, rows: &AnyRows, batch: f64) -> f64 {
     batch_seeding_sample(batch as u64, given.count("n_clusters") as usize, 4 * rows.cols()) as f64
 }
 
@@ -33,7 +33,7 @@ impl Shown for MiniBatch {
         Ok(Self::params(k))
     }
 
-    fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &Rows) -> (f64, f64) {
+    fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &AnyRows) -> (f64, f64) {
         let n = rows.len().map_or(f64::INFINITY, |n| n as f64);
         let batch = given.count("batch_size").min(n);
         let sample = given.count("init_size").min(seeding_rows(given, rows, batch));
@@ -58,7 +58,7 @@ impl Shown for NestedMiniBatch {
         Ok(Self::params(k))
     }
 
-    fn rows_of_steps(params: &Self::Params, _given: &Given, rows: &Rows) -> (f64, f64) {
+    fn rows_of_steps(params: &Self::Params, _given: &Given, rows: &AnyRows) -> (f64, f64) {
         let batch = rows.len().map_or(0, |n| params.first_batch(n as u64));
         (4.0 * batch as f64, rows.whole_effort())
     }
@@ -84,7 +84,7 @@ impl Shown for BackwardEuler {
         Ok(Self::params(k))
     }
 
-    fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &Rows) -> (f64, f64) {
+    fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &AnyRows) -> (f64, f64) {
         let n = rows.len().map_or(f64::INFINITY, |n| n as f64);
         let batch = given.count("batch_size").min(n);
         let first = seeding_rows(given, rows, batch).min(n);

@@ -8,7 +8,7 @@ use super::array::{Centers, array1, array2, signed, vector, with_centers};
 use super::coreset::{AnyCoreset, Parts};
 use super::enter::enter;
 use super::kernel::from_row;
-use super::rows::{Input, Rows};
+use super::rows::{AnyRows, Input};
 use super::run::{AnySnapshot, Run, Shown};
 use super::seeding::named;
 use super::source::Source;
@@ -47,7 +47,7 @@ impl Shown for TruncatedGaussianMixture {
         Ok(params)
     }
 
-    fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &Rows) -> (f64, f64) {
+    fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &AnyRows) -> (f64, f64) {
         let all = rows.whole_effort();
         let coreset = given.count("coreset_size");
         // A search looks at few of the components.

@@ -13,9 +13,9 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
-/// Rows in an array, a file or a stream. Cheap to clone, and a source for both compute types.
+/// AnyRows in an array, a file or a stream. Cheap to clone, and a source for both compute types.
 #[derive(Clone)]
-pub(super) enum Rows {
+pub(super) enum AnyRows {
     Array(Arc<Array>),
     Sparse { matrix: Arc<SparseArray>, rows: Range<usize> },
     File(Mapped),
@@ -23,7 +23,7 @@ pub(super) enum Rows {
     Stream(Arc<Stream>),
 }
 
-impl Rows {
+impl AnyRows {
     /// The storage type.
     pub(super) fn dtype(&self) -> Dtype {
         match self {
@@ -67,7 +67,7 @@ impl Rows {
         if matches!(self, Self::Stream(_)) { f64::INFINITY } else { rows }
     }
 
-    /// [`Rows::effort`] of all rows.
+    /// [`AnyRows::effort`] of all rows.
     pub(super) fn whole_effort(&self) -> f64 {
         self.effort(self.len().unwrap_or(0) as f64)
     }
@@ -92,7 +92,7 @@ impl Rows {
     }
 }
 
-impl<T: Float> DataSource<T> for Rows {
+impl<T: Float> DataSource<T> for AnyRows {
     fn dim(&self) -> usize {
         self.cols()
     }
@@ -134,14 +134,14 @@ impl<T: Float> DataSource<T> for Rows {
     }
 }
 
-/// Rows with or without weights, in the compute type of their storage type.
+/// AnyRows with or without weights, in the compute type of their storage type.
 pub(super) enum Input {
-    Plain(Rows),
-    Weighted(Weighted<'static, Rows>, Rows),
+    Plain(AnyRows),
+    Weighted(Weighted<'static, AnyRows>, AnyRows),
 }
 
 impl Input {
-    pub(super) fn new(rows: &Rows, weights: Option<&PyReadonlyArray1<'_, f64>>) -> Result<Self> {
+    pub(super) fn new(rows: &AnyRows, weights: Option<&PyReadonlyArray1<'_, f64>>) -> Result<Self> {
         Ok(match weights {
             None => Self::Plain(rows.clone()),
             Some(w) => Self::Weighted(Weighted::new::<f64>(rows.clone(), vector(w))?, rows.clone()),
@@ -149,7 +149,7 @@ impl Input {
     }
 
     /// The rows without their weights.
-    pub(super) fn rows(&self) -> &Rows {
+    pub(super) fn rows(&self) -> &AnyRows {
         match self {
             Self::Plain(rows) | Self::Weighted(_, rows) => rows,
         }

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use super::array::{array1, array2, signed};
 use super::enter::enter;
 use super::persist::{Loaded, as_python, of_python};
-use super::rows::{Input, Rows};
+use super::rows::{AnyRows, Input};
 use super::source::Source;
 use super::start::Given;
 use super::step::Step;
@@ -55,7 +55,7 @@ pub(super) trait Shown: Method {
     fn params(k: usize, given: &mut Given) -> PyResult<Self::Params>;
 
     /// About how many rows the first step works on, seeding included, and a later one.
-    fn rows_of_steps(_params: &Self::Params, _given: &Given, rows: &Rows) -> (f64, f64) {
+    fn rows_of_steps(_params: &Self::Params, _given: &Given, rows: &AnyRows) -> (f64, f64) {
         let all = rows.whole_effort();
         // Seeding may cost more than a sweep.
         (4.0 * all, all)
@@ -159,7 +159,7 @@ pub(super) struct Run {
     input: Option<Input>,
     n_clusters: usize,
     threads: Option<usize>,
-    /// Rows of the first step, seeding included, and of a later one.
+    /// AnyRows of the first step, seeding included, and of a later one.
     steps: (f64, f64),
     state: Mutex<Box<dyn AnyRun>>,
 }

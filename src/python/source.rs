@@ -11,7 +11,7 @@ use pyo3::types::PySlice;
 
 use super::array::{Array, SparseArray, array2, vector};
 use super::enter::enter;
-use super::rows::Rows;
+use super::rows::AnyRows;
 use super::stream::Stream;
 use crate::data::{Access, Dtype, Mapped, bin, fingerprint_of_batch, npy, raw, vecs};
 use crate::error::{Error, Result};
@@ -20,16 +20,16 @@ use crate::float::Float;
 /// Any supported source. The storage type is kept.
 #[pyclass(frozen, module = "shoal._core")]
 #[derive(Clone)]
-pub(super) struct Source(pub(super) Rows);
+pub(super) struct Source(pub(super) AnyRows);
 
 #[pymethods]
 impl Source {
     #[staticmethod]
     fn from_array(array: &Bound<'_, PyUntypedArray>) -> PyResult<Self> {
-        Ok(Self(Rows::Array(Arc::new(Array::new(array)?))))
+        Ok(Self(AnyRows::Array(Arc::new(Array::new(array)?))))
     }
 
-    /// Rows of a compressed sparse matrix, given by its arrays.
+    /// AnyRows of a compressed sparse matrix, given by its arrays.
     #[staticmethod]
     fn from_csr(
         indptr: &Bound<'_, PyUntypedArray>,
@@ -38,24 +38,24 @@ impl Source {
         shape: (usize, usize),
     ) -> PyResult<Self> {
         let matrix = Arc::new(SparseArray::new(shape, [indptr, indices, data])?);
-        Ok(Self(Rows::Sparse { matrix, rows: 0..shape.0 }))
+        Ok(Self(AnyRows::Sparse { matrix, rows: 0..shape.0 }))
     }
 
     #[staticmethod]
     fn open_npy(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        Ok(Self(Rows::File(py.detach(|| npy::open(path))?)))
+        Ok(Self(AnyRows::File(py.detach(|| npy::open(path))?)))
     }
 
     /// Opens an `.fvecs`, `.bvecs` or `.ivecs` file.
     #[staticmethod]
     fn open_vecs(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        Ok(Self(Rows::File(py.detach(|| vecs::open(path))?)))
+        Ok(Self(AnyRows::File(py.detach(|| vecs::open(path))?)))
     }
 
     /// Opens an `.fbin`, `.u8bin`, `.i8bin` or `.ibin` file.
     #[staticmethod]
     fn open_bin(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        Ok(Self(Rows::File(py.detach(|| bin::open(path))?)))
+        Ok(Self(AnyRows::File(py.detach(|| bin::open(path))?)))
     }
 
     #[staticmethod]
@@ -69,10 +69,10 @@ impl Source {
         offset: u64,
     ) -> PyResult<Self> {
         let dtype = Dtype::from_name(dtype)?;
-        Ok(Self(Rows::File(py.detach(|| raw::open(path, dtype, rows, cols, offset))?)))
+        Ok(Self(AnyRows::File(py.detach(|| raw::open(path, dtype, rows, cols, offset))?)))
     }
 
-    /// Rows of `cols` values from Python. `make` returns the blocks of one pass, as a
+    /// AnyRows of `cols` values from Python. `make` returns the blocks of one pass, as a
     /// `shoal._rows.prefetch.Prefetch` of arrays of `dtype`. With `once` there is only one pass.
     #[staticmethod]
     fn from_stream(
@@ -83,7 +83,7 @@ impl Source {
         rows: Option<usize>,
     ) -> PyResult<Self> {
         let dtype = Dtype::from_name(dtype)?;
-        Ok(Self(Rows::Stream(Arc::new(Stream::new(make, once, cols, dtype, rows)?))))
+        Ok(Self(AnyRows::Stream(Arc::new(Stream::new(make, once, cols, dtype, rows)?))))
     }
 
     #[getter]
@@ -113,12 +113,12 @@ impl Source {
     /// Whether the rows are sparse.
     #[getter]
     fn sparse(&self) -> bool {
-        matches!(self.0, Rows::Sparse { .. })
+        matches!(self.0, AnyRows::Sparse { .. })
     }
 
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> Option<usize> {
-        if let Rows::Sparse { matrix, rows } = &self.0 {
+        if let AnyRows::Sparse { matrix, rows } = &self.0 {
             let [indptr, indices, values] = matrix.owners(py).map(|array| array.dtype().itemsize());
             let stored = matrix.rows().stored(rows.clone()).len();
             return Some((rows.len() + 1) * indptr + stored * (indices + values));
@@ -129,7 +129,7 @@ impl Source {
     /// Copies the three arrays of consecutive rows of a sparse matrix: `indptr`, `indices` and `data`.
     fn read_csr<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<[Bound<'py, PyAny>; 3]> {
         self.within(start, stop)?;
-        let Rows::Sparse { matrix, rows } = &self.0 else {
+        let AnyRows::Sparse { matrix, rows } = &self.0 else {
             return Err(PyTypeError::new_err("the rows are not sparse"));
         };
         let (first, last) = (rows.start + start, rows.start + stop);
@@ -146,21 +146,21 @@ impl Source {
     /// Copies consecutive rows in the storage type, as a dense array.
     fn read<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyAny>> {
         self.within(start, stop)?;
-        if let Rows::Array(array) = &self.0 {
+        if let AnyRows::Array(array) = &self.0 {
             let rows = PySlice::new(py, start as isize, stop as isize, 1);
             return array.owner(py).get_item(rows)?.call_method1("copy", ("C",));
         }
         let dtype = self.0.dtype();
-        if dtype == Dtype::Bf16 || matches!(self.0, Rows::Sparse { .. }) {
+        if dtype == Dtype::Bf16 || matches!(self.0, AnyRows::Sparse { .. }) {
             // NumPy has no bfloat16, and sparse rows must be made dense.
             return self.converted(py, &(start as u64..stop as u64).collect::<Vec<_>>());
         }
         let bytes = py.detach(|| match &self.0 {
-            Rows::Array(array) => array.rows().copy_bytes(start..stop),
-            Rows::Sparse { .. } => Ok(Vec::new()),
-            Rows::File(file) => copied(file, start..stop),
-            Rows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
-            Rows::Stream(_) => Err(no_stream_slices()),
+            AnyRows::Array(array) => array.rows().copy_bytes(start..stop),
+            AnyRows::Sparse { .. } => Ok(Vec::new()),
+            AnyRows::File(file) => copied(file, start..stop),
+            AnyRows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
+            AnyRows::Stream(_) => Err(no_stream_slices()),
         })?;
         let flat = PyArray1::from_vec(py, bytes).call_method1("view", (dtype.name(),))?;
         flat.call_method1("reshape", (stop - start, self.0.cols()))
@@ -189,18 +189,18 @@ impl Source {
     fn slice(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Self> {
         self.within(start, stop)?;
         Ok(Self(match &self.0 {
-            Rows::Array(array) => {
+            AnyRows::Array(array) => {
                 let part = array.owner(py).get_item(PySlice::new(py, start as isize, stop as isize, 1))?;
-                Rows::Array(Arc::new(Array::new(part.cast()?)?))
+                AnyRows::Array(Arc::new(Array::new(part.cast()?)?))
             }
-            Rows::Sparse { matrix, rows } => {
-                Rows::Sparse { matrix: matrix.clone(), rows: rows.start + start..rows.start + stop }
+            AnyRows::Sparse { matrix, rows } => {
+                AnyRows::Sparse { matrix: matrix.clone(), rows: rows.start + start..rows.start + stop }
             }
-            Rows::File(file) => Rows::Part { file: file.clone(), rows: start..stop },
-            Rows::Part { file, rows } => {
-                Rows::Part { file: file.clone(), rows: rows.start + start..rows.start + stop }
+            AnyRows::File(file) => AnyRows::Part { file: file.clone(), rows: start..stop },
+            AnyRows::Part { file, rows } => {
+                AnyRows::Part { file: file.clone(), rows: rows.start + start..rows.start + stop }
             }
-            Rows::Stream(_) => return Err(no_stream_slices().into()),
+            AnyRows::Stream(_) => return Err(no_stream_slices().into()),
         }))
     }
 }

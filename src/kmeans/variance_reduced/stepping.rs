@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::draws::{Draws, Origin};
-use super::inner::{Done, Inner, Start};
+use super::inner::{Done, EpochStart, Inner};
 use super::{VarianceReducedSolver, Variant};
 use crate::data::{self, Access, Converted, DataSource, row_bytes};
 use crate::error::Result;
@@ -30,7 +30,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let sums = &swept.clusters;
         let precise = precise_means(sums, centers, dim);
         let weight: f64 = sums.weights().iter().sum();
-        let start = Start {
+        let start = EpochStart {
             labels: &self.labels.of_rows,
             bounds: self.labels.bounds.as_ref(),
             swept: MatRef::new(centers, dim),

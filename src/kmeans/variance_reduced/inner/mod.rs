@@ -29,7 +29,7 @@ use crate::tuning::{
 use look::Reach;
 
 /// The starting point of an epoch's steps.
-pub(super) struct Start<'a, T: Compute> {
+pub(super) struct EpochStart<'a, T: Compute> {
     /// The labels of the sweep, its bounds, and its centers.
     pub(super) labels: &'a [u32],
     pub(super) bounds: Option<&'a PanelBounds>,
@@ -81,7 +81,7 @@ const FAR: f64 = 0.03;
 
 pub(super) struct Inner<'a, T: Compute> {
     cx: &'a Executor,
-    start: Start<'a, T>,
+    start: EpochStart<'a, T>,
     moving: Moving,
     /// Factors to the lengths compared here: from lengths in the data, and from packed lengths.
     unit: f64,
@@ -134,7 +134,7 @@ pub(super) struct Inner<'a, T: Compute> {
 }
 
 impl<'a, T: Compute> Inner<'a, T> {
-    pub(super) fn new(mut start: Start<'a, T>, cx: &'a Executor) -> Self {
+    pub(super) fn new(mut start: EpochStart<'a, T>, cx: &'a Executor) -> Self {
         let (k, dim) = (start.rounded.rows(), start.rounded.cols());
         let all = PackedCenters::for_rows(start.rounded, start.values.is_some());
         // Bounds need tile values. The centers at the start of the epoch decide: steps move them little, and

@@ -1,0 +1,43 @@
+//! The steps of a fit as an iterator.
+
+use super::{Method, Run, Step};
+use crate::data::Source;
+use crate::error::Result;
+use crate::parallel::Executor;
+
+/// The steps of a fit as an iterator. See [`KMeansParams::solve`](crate::kmeans::KMeansParams::solve).
+pub struct Steps<M: Method, S> {
+    run: Run<M>,
+    rows: S,
+    cx: Executor,
+    failed: bool,
+}
+
+impl<M: Method, S: Source> Steps<M, S> {
+    pub(crate) fn new(params: &M::Params, rows: S) -> Result<Self> {
+        let run = Run::start(params, &rows)?;
+        Ok(Self { run, rows, cx: Executor::new(M::threads(params))?, failed: false })
+    }
+
+    /// The model in its current state, with updated labels and inertia.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn model(&mut self) -> Result<M::Model> {
+        self.run.finish_on(&self.rows, &self.cx)?;
+        Ok(self.run.model())
+    }
+}
+
+impl<M: Method, S: Source> Iterator for Steps<M, S> {
+    type Item = Result<Step>;
+
+    fn next(&mut self) -> Option<Result<Step>> {
+        if self.failed {
+            return None;
+        }
+        let step = self.run.advance_on(&self.rows, &self.cx).transpose();
+        self.failed = matches!(step, Some(Err(_)));
+        step
+    }
+}
