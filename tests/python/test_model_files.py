@@ -35,7 +35,7 @@ ESTIMATORS = [
     (shoal.KMeans, CENTERS),
     (shoal.MiniBatchKMeans, CENTERS),
     (shoal.NestedMiniBatchKMeans, CENTERS),
-    (shoal.BackwardEulerKMeans, CENTERS),
+    (shoal.BackwardEulerKMeans, CENTERS | {"step_sizes": ("float64", 1)}),
     (shoal.VarianceReducedKMeans, CENTERS),
     (shoal.TruncatedGaussianMixture, MIXTURE),
     (shoal.LaplacianKModes, MODES),
