@@ -30,7 +30,7 @@ impl<T: Compute> Truncated<T> {
             keep(&mut contents, "centers", stored_rows(&mixture.means, mixture.dim));
         }
         let ids = self.neighbors.ids();
-        keep(&mut contents, "neighbours", Array::new(&[ids.len()], ids));
+        keep(&mut contents, "neighbors", Array::new(&[ids.len()], ids));
         keep(&mut contents, "near", Array::new(&[self.near.len()], &self.near));
         // Numbers that must be restored exactly are stored as bits.
         let numbers = json!({
@@ -87,8 +87,8 @@ impl<T: Compute> Truncated<T> {
         }
         state.mixture = Some(mixture);
         state.counts = list_of("counts")?;
-        state.neighbors = Neighborhoods::of(list(contents, "neighbours")?, k, size)
-            .ok_or("\"neighbours\" must hold valid neighborhoods")?;
+        state.neighbors = Neighborhoods::of(list(contents, "neighbors")?, k, size)
+            .ok_or("\"neighbors\" must hold valid neighborhoods")?;
         state.near = list(contents, "near")?;
         let mut space = Space::default();
         let whole = state.near.chunks(active).all(|near| {

@@ -24,7 +24,7 @@ pub struct GaussianMixture {
     /// Number of components that share a row.
     pub(super) active: usize,
     pub(super) neighbors: Neighborhoods,
-    /// The weight of the rows of each component.
+    /// The weight of the rows per component.
     pub(super) counts: Vec<f64>,
     /// The bound after each iteration.
     pub(super) bounds: Vec<f64>,
@@ -153,7 +153,7 @@ impl GaussianMixture {
         &self.variances
     }
 
-    /// The size of a neighborhood, and the neighbors of each component, itself first.
+    /// The size of a neighborhood, and the neighbors per component, itself first.
     pub(crate) fn neighbors(&self) -> (usize, &[u32]) {
         (self.neighbors.size(), self.neighbors.ids())
     }
@@ -182,7 +182,7 @@ impl GaussianMixture {
         &self.bounds
     }
 
-    /// Total weight of the training rows of each component. A row counts for every component that shares it, by its share.
+    /// Total weight of the training rows per component. A row counts for every component that shares it, by its share.
     ///
     /// ```
     /// let rows = [[0.0f64], [2.0]];

@@ -91,7 +91,7 @@ impl GaussianMixture {
             return Err("array \"neighbors\" must be a matrix".into());
         };
         let neighbors: Vec<i32> = file.contents.values("neighbors", &[k, size])?;
-        // Negative numbers become large ones, which are refused.
+        // Negative numbers become large ones, which fail the check below.
         let neighbors = neighbors.into_iter().map(i32::cast_unsigned).collect();
         let bounds = file.figures("lower_bounds")?;
         if bounds.is_empty() || bounds.len() as u64 != file.n_iter()? {

@@ -203,7 +203,7 @@ fn affinity_of(file: &ModelFile, n: usize) -> Result<Affinity, String> {
     let starts: Vec<i64> = file.contents.values("affinity_starts", &[n + 1])?;
     let weights = file.figures("affinity_weights")?;
     let columns: Vec<i32> = file.contents.values("affinity_columns", &[weights.len()])?;
-    // Negative numbers become large ones, which are refused.
+    // Negative numbers become large ones, which fail the check below.
     let starts = starts.into_iter().map(|start| usize::try_from(start).unwrap_or(usize::MAX)).collect();
     Affinity::of_parts(starts, columns.into_iter().map(i32::cast_unsigned).collect(), weights).checked(n)
 }

@@ -38,7 +38,7 @@ fn mixture(covariance: Covariance) -> GaussianMixture {
     TruncatedGaussianMixture::params(3).n_active(2).covariance(covariance).fit(&corners()).unwrap()
 }
 
-/// K-modes with all responsibilities, or with the two largest of each row.
+/// K-modes with all responsibilities, or with the two largest per row.
 fn kmodes(k: usize, memory: Option<u64>) -> KModesModel {
     LaplacianKModes::params(k).responsibilities_memory(memory).fit(&corners()).unwrap()
 }
@@ -352,7 +352,7 @@ fn damaged_mixtures_are_refused() {
     for ids in [[0, 1, 1, 2, 2, 3], [0, 1, 1, 2, 2, -1], [0, 0, 1, 2, 2, 1], [1, 0, 1, 2, 2, 1]] {
         assert_eq!(
             damage.array("neighbors", &Array::new(&[3, 2], &ids).unwrap()),
-            "neighbours do not match 3 components of 2 columns"
+            "neighbors do not match 3 components of 2 columns"
         );
     }
     damage.array("neighbors", &Array::new::<i32>(&[3, 0], &[]).unwrap());

@@ -594,7 +594,7 @@ def test_files_of_a_folder_must_have_the_same_columns(tmp_path):
         (lambda p: tensor_file(p / "x.safetensors", np.zeros(3)), r"must be a 2-D tensor, got shape \(3,\)"),
         (
             lambda p: tensor_file(p / "x.safetensors", np.zeros((2, 2), "complex64")),
-            "type must be one of BOOL, .*, got 'C64'",
+            "the type must be a boolean, an integer or a float",
         ),
         (lambda p: tensor_file(p / "x.safetensors", np.zeros((0, 2))), "at least 1 row"),
     ],
@@ -688,7 +688,7 @@ def test_inconsistent_safetensors_headers(entry, tmp_path):
     header = json.dumps({"X": entry}).encode()
     path = tmp_path / "x.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(16))
-    with pytest.raises(ValueError, match=r"x\.safetensors\['X'\]: is damaged: "):
+    with pytest.raises(ValueError, match=r"x\.safetensors: has a damaged header: "):
         shoal.open(path)
 
 
