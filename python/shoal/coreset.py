@@ -61,9 +61,11 @@ class Coreset(NamedTuple):
 
     def __repr__(self) -> str:
         """Show shape, type and total weight, not the arrays."""
-        n, d = self.points.shape
-        kind = "sparse " if hasattr(self.points, "indptr") else ""
-        return f"<Coreset: {n} x {d} {kind}{self.points.dtype}, total weight {self.weights.sum():.6g}>"
+        sparse = hasattr(self.points, "indptr")
+        points = self.points if sparse else np.asarray(self.points)
+        size = " x ".join(map(str, points.shape))
+        kind = f"sparse {points.dtype}" if sparse else str(points.dtype)
+        return f"<Coreset: {size} {kind}, total weight {np.sum(self.weights):.6g}>"
 
     def save(self, path: PathName) -> None:
         """Write the coreset to an ``.npz`` file.

@@ -38,6 +38,14 @@ pub trait Solver<T: Float> {
 
     /// The model in its present state.
     fn model(&self) -> Self::Model;
+
+    /// The model, once no more steps are to be made. A solver with large state moves it instead of copying it.
+    fn into_model(self) -> Self::Model
+    where
+        Self: Sized,
+    {
+        self.model()
+    }
 }
 
 /// What a run needs to know of its solver.

@@ -282,7 +282,8 @@ impl<M: Method> Run<M> {
 
     /// The model, once the run is over.
     pub fn into_model(self) -> M::Model {
-        self.model()
+        use super::Solver;
+        either!(self.typed, driver => driver.into_solver().into_model())
     }
 }
 

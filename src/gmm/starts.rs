@@ -178,6 +178,18 @@ impl<T: Compute> MixtureStarts<T> {
         &self.starts.best().bounds
     }
 
+    /// What the fitted components have in addition to means: variances, weights, neighborhoods; and whether the fit converged.
+    #[cfg(feature = "python")]
+    pub(crate) fn components(&self) -> (Vec<f64>, &[f64], (usize, &[u32]), bool) {
+        let best = self.starts.best();
+        let shape = self.params.covariance;
+        let (variances, weights) = best
+            .mixture
+            .as_ref()
+            .map_or((Vec::new(), &[][..]), |mixture| (mixture.variances_as(shape), &mixture.weights[..]));
+        (variances, weights, (best.neighbors.size(), best.neighbors.ids()), best.converged)
+    }
+
     /// Whether all variances are at their lower limits.
     pub(super) fn is_floored(&self) -> bool {
         self.starts.best().mixture.as_ref().is_some_and(Mixture::is_floored)

@@ -152,26 +152,23 @@ impl<T: Element> KModesSolver<T> {
         self.about = PRECOMPUTED.into();
     }
 
-    fn model_of(&self) -> KModesModel {
+    fn model_with(&self, fitted: Fitted<T>, labels: Vec<u32>) -> KModesModel {
         let m = self.params.n_neighbors;
         let sum = self.affinity.as_ref().map_or(0.0, |affinity| affinity.sums().1);
         let given = self.about == PRECOMPUTED;
+        let n = labels.len();
         KModesModel {
-            typed: Typed::of(Fitted { modes: self.modes.clone(), responsibilities: self.z.clone() }),
+            typed: Typed::of(fitted),
             dim: self.dim,
             mode_rows: self.mode_rows.clone(),
-            labels: self.labels.clone(),
+            labels,
             energies: self.energies.clone(),
             relaxed: self.relaxed.clone(),
             n_iter: self.n_iter,
             normalize: self.params.normalize,
             n_neighbors: m,
             affinity: self.affinity.clone(),
-            pull: if self.params.gaussian && !given {
-                Pull::Kernel
-            } else {
-                Pull::mean(sum, self.labels.len(), m)
-            },
+            pull: if self.params.gaussian && !given { Pull::Kernel } else { Pull::mean(sum, n, m) },
             bandwidth: self.variance.sqrt(),
             lambda: self.lambda,
             graph_method: self.about.clone(),
@@ -391,7 +388,15 @@ impl<T: Element> Solver<T> for KModesSolver<T> {
     }
 
     fn model(&self) -> KModesModel {
-        self.model_of()
+        let fitted = Fitted { modes: self.modes.clone(), responsibilities: self.z.clone() };
+        self.model_with(fitted, self.labels.clone())
+    }
+
+    fn into_model(mut self) -> KModesModel {
+        let (modes, responsibilities) =
+            (std::mem::take(&mut self.modes), std::mem::replace(&mut self.z, Shares::new(0, 0)));
+        let labels = std::mem::take(&mut self.labels);
+        self.model_with(Fitted { modes, responsibilities }, labels)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::kmeans::{BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceR
 use crate::persist::Contents;
 use crate::tuning::batch_seeding_sample;
 
-/// AnyRows that the first centers of a mini-batch method are chosen from.
+/// Rows that the first centers of a mini-batch method are chosen from.
 fn seeding_rows(given: &Given, rows: &AnyRows, batch: f64) -> f64 {
     batch_seeding_sample(batch as u64, given.count("n_clusters") as usize, 4 * rows.cols()) as f64
 }
@@ -36,7 +36,10 @@ impl Shown for MiniBatch {
     fn rows_of_steps(_params: &Self::Params, given: &Given, rows: &AnyRows) -> (f64, f64) {
         let n = rows.len().map_or(f64::INFINITY, |n| n as f64);
         let batch = given.count("batch_size").min(n);
-        let sample = given.count("init_size").min(seeding_rows(given, rows, batch));
+        let sample = match given.get("init_size") {
+            Some(Value::Int(rows)) => *rows as f64,
+            _ => seeding_rows(given, rows, batch),
+        };
         (4.0 * sample.min(n) * given.count("n_init"), batch)
     }
 

@@ -13,7 +13,7 @@ use super::run::{AnySnapshot, Run, Shown};
 use super::seeding::named;
 use super::source::Source;
 use super::start::Given;
-use crate::fit::{self, Typed, Value};
+use crate::fit::{self, Typed, Value, either};
 use crate::gmm::{GaussianMixture, TruncatedGaussianMixture};
 use crate::persist::kept::Values;
 
@@ -61,14 +61,15 @@ impl Shown for TruncatedGaussianMixture {
     }
 
     fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (details, model) = (PyDict::new(py), run.model());
-        details.set_item("variances", array1(py, model.variances().to_vec()))?;
-        details.set_item("weights", array1(py, model.weights().to_vec()))?;
-        let (size, ids) = model.neighbors();
+        let details = PyDict::new(py);
+        let (variances, weights, (size, ids), converged) =
+            either!(run.solver(), solver => solver.components());
+        details.set_item("variances", array1(py, variances))?;
+        details.set_item("weights", array1(py, weights.to_vec()))?;
         details.set_item("neighbors", array2(py, signed(ids.to_vec()), size)?)?;
         details.set_item("lower_bounds", array1(py, run.lower_bounds().to_vec()))?;
         details.set_item("floored", run.is_floored())?;
-        details.set_item("converged", model.converged())?;
+        details.set_item("converged", converged)?;
         Ok(details)
     }
 }

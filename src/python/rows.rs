@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
-/// AnyRows in an array, a file or a stream. Cheap to clone, and a source for both compute types.
+/// Rows in an array, a file or a stream. Cheap to clone, and a source for both compute types.
 #[derive(Clone)]
 pub(super) enum AnyRows {
     Array(Arc<Array>),
@@ -134,7 +134,7 @@ impl<T: Float> DataSource<T> for AnyRows {
     }
 }
 
-/// AnyRows with or without weights, in the compute type of their storage type.
+/// Rows with or without weights, in the compute type of their storage type.
 pub(super) enum Input {
     Plain(AnyRows),
     Weighted(Weighted<'static, AnyRows>, AnyRows),

@@ -159,7 +159,7 @@ pub(super) struct Run {
     input: Option<Input>,
     n_clusters: usize,
     threads: Option<usize>,
-    /// AnyRows of the first step, seeding included, and of a later one.
+    /// Rows of the first step, seeding included, and of a later one.
     steps: (f64, f64),
     state: Mutex<Box<dyn AnyRun>>,
 }

@@ -29,7 +29,7 @@ impl Source {
         Ok(Self(AnyRows::Array(Arc::new(Array::new(array)?))))
     }
 
-    /// AnyRows of a compressed sparse matrix, given by its arrays.
+    /// Rows of a compressed sparse matrix, given by its arrays.
     #[staticmethod]
     fn from_csr(
         indptr: &Bound<'_, PyUntypedArray>,
@@ -72,7 +72,7 @@ impl Source {
         Ok(Self(AnyRows::File(py.detach(|| raw::open(path, dtype, rows, cols, offset))?)))
     }
 
-    /// AnyRows of `cols` values from Python. `make` returns the blocks of one pass, as a
+    /// Rows of `cols` values from Python. `make` returns the blocks of one pass, as a
     /// `shoal._rows.prefetch.Prefetch` of arrays of `dtype`. With `once` there is only one pass.
     #[staticmethod]
     fn from_stream(

@@ -47,13 +47,18 @@ impl Given {
     }
 
     /// Sets all parameters.
-    fn apply<P: Params>(&self, params: &mut P) -> PyResult<()> {
-        for (name, value) in &self.0 {
+    fn apply<P: Params>(&mut self, params: &mut P) -> PyResult<()> {
+        for (name, value) in &mut self.0 {
             if !P::NAMES.contains(&name.as_str()) {
                 let names: Vec<&str> = P::NAMES.iter().map(|&name| in_python(name)).collect();
                 return Err(Error::from(unknown_name("parameter", in_python(name), &names)).into());
             }
-            params.set(name, value.clone())?;
+            // Centers may be large: they are moved, not copied.
+            let given = match value {
+                Value::Floats(_) => std::mem::replace(value, Value::None),
+                other => other.clone(),
+            };
+            params.set(name, given)?;
         }
         Ok(())
     }
@@ -222,7 +227,7 @@ pub(super) fn start(
 
 /// The parameters and the input of a run of Laplacian K-modes.
 pub(super) fn modes_of(source: &Source, params: &Bound<'_, PyDict>) -> PyResult<(KModesParams, Given)> {
-    let given = Given::new(params, Some(source.0.cols()))?;
+    let mut given = Given::new(params, Some(source.0.cols()))?;
     let mut params = LaplacianKModes::params(given.n_clusters());
     given.apply(&mut params)?;
     Ok((params, given))

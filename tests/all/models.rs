@@ -346,7 +346,7 @@ fn damaged_mixtures_are_refused() {
     assert_eq!(list("counts", &[-0.5, 1.0, 0.5]), "has a cluster of weight -0.5");
     let bounds = "must have a lower bound for each of its iterations, and at least one";
     assert_eq!(
-        (list("lower_bounds", &[]), list("lower_bounds", &[1.0; 9999])),
+        (list("lower_bounds", &[]), list("lower_bounds", &vec![1.0; 9999])),
         (bounds.into(), bounds.into())
     );
     for ids in [[0, 1, 1, 2, 2, 3], [0, 1, 1, 2, 2, -1], [0, 0, 1, 2, 2, 1], [1, 0, 1, 2, 2, 1]] {

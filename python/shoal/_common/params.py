@@ -298,5 +298,6 @@ def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, Integral):
-        return int(value)
+        # Larger integers are values of parameters that are real numbers.
+        return int(value) if -MOST <= value <= MOST_BYTES else float(value)
     return float(value) if isinstance(value, Real) else value

@@ -296,7 +296,7 @@ class Clusterer(BaseEstimator, ABC):
         rows = known.get("_n_rows") if labels is None else len(labels)
         inertia, n_iter = known.get("_inertia"), getattr(self, "n_iter_", None)
         return {
-            "k": str(getattr(self, self._count)),
+            "k": str(len(known.get("counts_", known.get("modes_", ())))),
             **({} if rows is None else {"n": str(rows)}),
             **({} if inertia is None else {"inertia": f"{inertia:.6g}"}),
             **({} if n_iter is None else {self._iterations: str(n_iter)}),
