@@ -299,5 +299,5 @@ def for_run(name: str, value: Any, *, auto: bool = False) -> Any:
         return bool(value)
     if isinstance(value, Integral):
         # Larger integers are values of parameters that are real numbers.
-        return int(value) if -MOST <= value <= MOST_BYTES else float(value)
+        return int(value) if -MOST <= int(value) <= MOST_BYTES else float(value)
     return float(value) if isinstance(value, Real) else value
