@@ -35,6 +35,17 @@ pub struct MixtureStarts<T: Compute> {
     timings: Timings,
 }
 
+/// Fitted components, except for their means.
+#[cfg(feature = "python")]
+pub(crate) struct Components<'a> {
+    pub(crate) variances: Vec<f64>,
+    pub(crate) weights: &'a [f64],
+    pub(crate) neighbors: &'a [u32],
+    /// Neighbors per component.
+    pub(crate) neighborhood: usize,
+    pub(crate) converged: bool,
+}
+
 impl<T: Compute> MixtureStarts<T> {
     pub(super) fn plan(params: MixtureParams) -> Self {
         let starts = Restarts::new(Truncated::plan(params.clone()), Self::count(&params), params.max_iter);
@@ -178,16 +189,19 @@ impl<T: Compute> MixtureStarts<T> {
         &self.starts.best().bounds
     }
 
-    /// What the fitted components have in addition to means: variances, weights, neighborhoods; and whether the fit converged.
+    /// What the fitted components have in addition to means.
     #[cfg(feature = "python")]
-    pub(crate) fn components(&self) -> (Vec<f64>, &[f64], (usize, &[u32]), bool) {
+    pub(crate) fn components(&self) -> Components<'_> {
         let best = self.starts.best();
         let shape = self.params.covariance;
-        let (variances, weights) = best
-            .mixture
-            .as_ref()
-            .map_or((Vec::new(), &[][..]), |mixture| (mixture.variances_as(shape), &mixture.weights[..]));
-        (variances, weights, (best.neighbors.size(), best.neighbors.ids()), best.converged)
+        let mixture = best.mixture.as_ref();
+        Components {
+            variances: mixture.map_or_else(Vec::new, |mixture| mixture.variances_as(shape)),
+            weights: mixture.map_or(&[], |mixture| &mixture.weights),
+            neighbors: best.neighbors.ids(),
+            neighborhood: best.neighbors.size(),
+            converged: best.converged,
+        }
     }
 
     /// Whether all variances are at their lower limits.

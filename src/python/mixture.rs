@@ -62,14 +62,14 @@ impl Shown for TruncatedGaussianMixture {
 
     fn details<'py>(run: &fit::Run<Self>, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let details = PyDict::new(py);
-        let (variances, weights, (size, ids), converged) =
-            either!(run.solver(), solver => solver.components());
-        details.set_item("variances", array1(py, variances))?;
-        details.set_item("weights", array1(py, weights.to_vec()))?;
-        details.set_item("neighbors", array2(py, signed(ids.to_vec()), size)?)?;
+        let found = either!(run.solver(), solver => solver.components());
+        details.set_item("variances", array1(py, found.variances))?;
+        details.set_item("weights", array1(py, found.weights.to_vec()))?;
+        let neighbors = array2(py, signed(found.neighbors.to_vec()), found.neighborhood)?;
+        details.set_item("neighbors", neighbors)?;
         details.set_item("lower_bounds", array1(py, run.lower_bounds().to_vec()))?;
         details.set_item("floored", run.is_floored())?;
-        details.set_item("converged", converged)?;
+        details.set_item("converged", found.converged)?;
         Ok(details)
     }
 }

@@ -86,10 +86,11 @@ pub(super) fn load_model(py: Python<'_>, path: PathBuf) -> PyResult<Loaded<'_>> 
 
 /// The type (None if it is not supported), shape and first byte of each array of a file, by name.
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "as PyO3 converts paths")]
 pub(super) fn array_layouts(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let found = PyDict::new(py);
     for layout in enter(py, Some(1), 0.0, |_| persist::array_layouts(&path))? {
-        let dtype = layout.dtype.map(|dtype| dtype.name());
+        let dtype = layout.dtype.map(Dtype::name);
         found.set_item(layout.name, (dtype, layout.shape, layout.first))?;
     }
     Ok(found)
