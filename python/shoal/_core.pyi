@@ -7,6 +7,7 @@ from typing import Any, Literal, final, overload
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import disjoint_base
 
 from ._rows.prefetch import Prefetch
 
@@ -186,6 +187,7 @@ class StreamingCoreset:
     @property
     def size(self) -> tuple[int, int, int]: ...
 
+@disjoint_base
 class Run:
     def step(self) -> Step | None: ...
     def stop(self, reason: str) -> None: ...
