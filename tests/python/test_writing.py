@@ -67,7 +67,7 @@ def test_rows_that_cannot_be_written_leave_no_file(tmp_path, write):
     for given, kind, message in (
         (iter([ROWS, ROWS[:, :3]]), ValueError, "block 1 of X has 3 columns, the first one has 9"),
         (iter([ROWS, ROWS.astype("f4")]), ValueError, "block 1 of X holds float32, the first one uint8"),
-        (iter([]), ValueError, "without any row"),
+        (iter([]), ValueError, "X must have at least 1 row"),
         (ROWS[:0], ValueError, "at least one row, got shape"),
         (broken(), RuntimeError, "broken"),
         (ROWS.astype(complex), ValueError, "Complex"),
