@@ -79,7 +79,7 @@ class Clusterer(BaseEstimator, ABC):
     _method: ClassVar[str]
     #: Parameters of the method that are no parameters of the estimator.
     _hidden: ClassVar[tuple[str, ...]] = ()
-    #: Parameters whose ``"auto"`` is None in the compiled half.
+    #: Parameters with the value ``"auto"``, for which the run takes None.
     _auto: ClassVar[tuple[str, ...]] = ()
 
     #: Name of the parameter for the number of clusters.
