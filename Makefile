@@ -104,7 +104,8 @@ test-python: $(VENV)/.dev $(VENV)/.built ## pytest. Tests on complete data sets:
 
 lint: lint-rust lint-python ## Formatting, clippy, rustdoc, licenses, ruff, mypy, pyright, style, and the stubs against the module.
 
-lint-rust: msrv | check-tools
+# PyO3 asks the interpreter of the virtual environment for its version.
+lint-rust: msrv | $(VENV)/.created
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --features python -- -D warnings
