@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from . import callbacks, metrics
+    from . import callbacks, convert, metrics
     from ._core import Step
     from ._core import version as __version__
     from .backward_euler import BackwardEulerKMeans
@@ -52,6 +52,7 @@ __all__ = [
     "afkmc2",
     "callbacks",
     "config_context",
+    "convert",
     "kmeans_parallel",
     "kmeans_plusplus",
     "knn_graph",
@@ -101,6 +102,7 @@ _MODULES = (
     "backward_euler",
     "callbacks",
     "config",
+    "convert",
     "coreset",
     "data",
     "io",

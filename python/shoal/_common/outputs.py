@@ -29,7 +29,7 @@ OTHERS = (
     *VALUES,
     *BUNDLES,
     *PICTURES,
-    *(".arrow", ".feather", ".h5", ".hdf5", ".zarr", ".json", ".html", ".onnx", ".pkl", ".pickle"),
+    *(".arrow", ".feather", ".h5", ".hdf5", ".zarr", ".json", ".html", ".faiss", ".onnx", ".pkl", ".pickle"),
     *(".joblib", ".svg", ".pdf", ".jpg", ".jpeg", ".tsv", ".gz", ".zip", ".xlsx"),
     *(".fvecs", ".bvecs", ".ivecs", ".fbin", ".u8bin", ".i8bin", ".ibin"),
 )

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from . import compare, coreset, demo, fit, info, knn, predict, seed, shuffle
+from . import compare, convert, coreset, demo, fit, info, knn, predict, seed, shuffle
 from .errors import FailedError, UsageError, line_of, was_interrupted
 
 __all__ = ["main"]
@@ -28,6 +28,7 @@ VERBS = {
     "fit": fit,
     "compare": compare,
     "predict": predict,
+    "convert": convert,
     "seed": seed,
     "coreset": coreset,
     "knn": knn,

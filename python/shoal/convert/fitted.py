@@ -1,0 +1,64 @@
+"""Checks of the models that can be converted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from shoal._common.files import is_name
+from shoal._common.params import shown
+from shoal._fit.centers import CenterFitter
+from shoal._fit.clusterer import CenterClusterer
+from shoal._mixture.model import MixtureOfGaussians
+
+#: Largest difference from 1 of the length of a center on the unit sphere.
+OFF_SPHERE = 1e-3
+
+
+def fitted(model: Any) -> CenterFitter:
+    """Return `model` if it is a fitted estimator with centers or means.
+
+    Raises
+    ------
+    TypeError
+        If it is anything else.
+    sklearn.exceptions.NotFittedError
+        If it is not fitted.
+    """
+    if not isinstance(model, (CenterClusterer, MixtureOfGaussians)):
+        if is_name(model):
+            remedy = " Use shoal.load to read a model file."
+        elif hasattr(model, "modes_") or hasattr(model, "responsibilities"):
+            remedy = " Its labels depend on all rows of the fit, not only on the modes."
+        else:
+            remedy = ""
+        raise TypeError(
+            "model must be a fitted KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, VarianceReducedKMeans, "
+            f"BackwardEulerKMeans or TruncatedGaussianMixture of shoal, got {shown(model)}.{remedy}"
+        )
+    check_is_fitted(model, "cluster_centers_")
+    return model
+
+
+def is_mixture(model: CenterFitter) -> bool:
+    """Whether a model is a mixture of Gaussians."""
+    return isinstance(model, MixtureOfGaussians)
+
+
+def is_cosine(model: CenterFitter) -> bool:
+    """Whether a model compares rows by angle."""
+    return getattr(model, "metric", "euclidean") == "cosine"
+
+
+def off_sphere(model: CenterFitter) -> list[int]:
+    """Return the indices of the centers whose length is not 1."""
+    lengths = np.linalg.norm(model.cluster_centers_.astype(np.float64), axis=1)
+    return [int(index) for index in np.flatnonzero(np.abs(lengths - 1) > OFF_SPHERE)]
+
+
+def feature_names(model: Any) -> list[str] | None:
+    """Return the names of the features, if they have names."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]

@@ -1,0 +1,271 @@
+"""Labels, distances and probabilities as a network of ONNX."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal import _core
+from shoal._common import params as _params
+from shoal._fit.centers import CenterFitter
+from shoal.formats.stream import required
+
+from .fitted import feature_names, fitted, is_cosine, is_mixture
+from .mixtures import variances_of
+
+Number = Literal["float32", "float64"]
+NUMBERS: tuple[str, ...] = get_args(Number)
+
+#: The oldest version of the operators in which ``ArgMin`` and ``Max`` take float64, and its file format.
+OPSET, FORMAT = 13, 7
+#: Largest number of bytes of the constants: a protobuf message has at most 2 GiB.
+MOST_BYTES = 2**31 - 2**20
+#: Lengths outside of these limits are rescaled, so that squares neither overflow nor vanish.
+SHORTEST, LONGEST = 1e-75, 1e75
+
+
+def to_onnx(model: Any, *, dtype: Number | None = None) -> Any:
+    """Convert a fitted model to a network of ONNX.
+
+    Needs the extra ``onnx``. Any ONNX runtime computes the network, without Python and shoal.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted estimator of shoal with centers, or a mixture.
+    dtype : {"float32", "float64"} or None, default=None
+        Type of the input and of the outputs except the labels. None: the type of the centers.
+
+    Returns
+    -------
+    onnx.ModelProto
+        The input is ``X`` of shape (N, n_features) for any N. The outputs are, in this order:
+
+        - ``label`` of shape (N,), int64: as ``predict``.
+        - ``distances`` of shape (N, n_clusters): as ``transform``. For a mixture instead ``probabilities`` of
+          shape (N, n_components), as ``predict_proba(X, dense=True)``, and ``log_density`` of shape (N,), as
+          ``score_samples``.
+
+        The metadata name the estimator, the metric and the features. With ``metric="cosine"`` the network
+        normalizes the rows; rows of zeros stay zero.
+
+    Raises
+    ------
+    TypeError
+        If `model` is not an estimator with centers.
+    sklearn.exceptions.NotFittedError
+        Before :meth:`~shoal.KMeans.fit`.
+    ValueError
+        If `dtype` has another value, or the centers take more than 2 GB in float64.
+    ImportError
+        If onnx is missing.
+
+    See Also
+    --------
+    to_faiss : An index of the centers.
+
+    Notes
+    -----
+    The network computes in float64, by expanded squares ``|x|^2 - 2 x.c + |c|^2`` about the median of the
+    centers, so it needs memory for ``N * n_clusters`` values only. The lower index wins a tie.
+
+    - Labels agree with ``predict`` except for rows whose two nearest centers are equally far up to rounding
+      of the type of the centers.
+    - A distance `r` of a row that lies `l` from the median has a rounding error of about
+      ``1e-16 * l**2 / r``, at most about ``1e-8 * l``. For models in float32 ``transform`` is less precise.
+    - NaN and infinity are not checked: their labels have no meaning.
+
+    Examples
+    --------
+    >>> import numpy as np, shoal
+    >>> from onnxruntime import InferenceSession
+    >>> X = np.random.default_rng(0).normal(size=(1000, 8)).astype("float32")
+    >>> model = shoal.KMeans(10, random_state=0).fit(X)
+    >>> network = shoal.convert.to_onnx(model)
+    >>> labels, distances = InferenceSession(network.SerializeToString()).run(None, {"X": X})
+    >>> bool((labels == model.labels_).all()), distances.shape
+    (True, (1000, 10))
+    """
+    source = fitted(model)
+    if dtype is not None:
+        _params.one_of("dtype", dtype, NUMBERS)
+    onnx = required("onnx", "onnx", "shoal.convert.to_onnx")
+    number = source.cluster_centers_.dtype.name if dtype is None else dtype
+    network = Network(onnx, number, source.cluster_centers_.shape[1])
+    if is_mixture(source):
+        _mixture(network, source)
+    else:
+        _clusters(network, source)
+    return network.finish(source)
+
+
+class Network:
+    """A network under construction. Values are float64 until they are outputs.
+
+    Parameters
+    ----------
+    onnx : module
+        The library.
+    number : str
+        Type of the input and the outputs.
+    dim : int
+        Number of features.
+    """
+
+    def __init__(self, onnx: Any, number: str, dim: int) -> None:
+        self._onnx = onnx
+        self._type = onnx.TensorProto.FLOAT if number == "float32" else onnx.TensorProto.DOUBLE
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._outputs: list[Any] = []
+        self._bytes = 0
+        self._input = onnx.helper.make_tensor_value_info("X", self._type, ["N", dim])
+        self.rows = self.add("Cast", "X", to=onnx.TensorProto.DOUBLE)
+
+    def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """Apply an operator to values; return the name of the result."""
+        name = output or f"value_{len(self._nodes)}"
+        self._nodes.append(self._onnx.helper.make_node(operator, inputs, [name], **attributes))
+        return name
+
+    def largest(self, values: str, count: int) -> str:
+        """Keep the `count` largest values of every row, and replace the others by minus infinity."""
+        helper, double = self._onnx.helper, self._onnx.TensorProto.DOUBLE
+        inputs, top = [values, self.constant(np.array([count]))], [f"{values}_top", f"{values}_where"]
+        self._nodes.append(helper.make_node("TopK", inputs, top, axis=1))
+        nothing = helper.make_tensor("nothing", double, [1], [-math.inf])
+        nowhere = self.add("ConstantOfShape", self.add("Shape", values), value=nothing)
+        return self.add("ScatterElements", nowhere, top[1], top[0], axis=1)
+
+    def constant(self, values: npt.ArrayLike) -> str:
+        """Store a constant, float64 unless it is an int64 array; return its name."""
+        array = np.asarray(values)
+        array = np.ascontiguousarray(array if array.dtype == np.int64 else array.astype(np.float64))
+        self._bytes += array.nbytes
+        if self._bytes > MOST_BYTES:
+            raise ValueError(
+                "model must have centers of at most 2 GB in float64, the limit of an ONNX file, got at least "
+                f"{self._bytes} bytes"
+            )
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(self._onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def put(self, name: str, value: str, shape: list[Any]) -> None:
+        """Return a value as an output of the type of the input."""
+        self.add("Cast", value, output=name, to=self._type)
+        self._outputs.append(self._onnx.helper.make_tensor_value_info(name, self._type, shape))
+
+    def put_label(self, operator: str, values: str) -> None:
+        """Return the index of the smallest or largest value of every row as the output ``label``."""
+        self.add(operator, values, output="label", axis=1, keepdims=0)
+        self._outputs.append(
+            self._onnx.helper.make_tensor_value_info("label", self._onnx.TensorProto.INT64, ["N"])
+        )
+
+    def finish(self, source: CenterFitter) -> Any:
+        """Return the network with the metadata of an estimator."""
+        helper = self._onnx.helper
+        graph = helper.make_graph(self._nodes, "shoal", [self._input], self._outputs, self._constants)
+        made = helper.make_model(
+            graph,
+            producer_name="shoal",
+            producer_version=_core.version,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=FORMAT,
+        )
+        about = {"estimator": type(source).__name__, "metric": "cosine" if is_cosine(source) else "euclidean"}
+        names = feature_names(source)
+        if names is not None:
+            about["feature_names"] = json.dumps(names)
+        helper.set_model_props(made, about)
+        self._onnx.checker.check_model(made)
+        return made
+
+
+def _clusters(network: Network, source: CenterFitter) -> None:
+    """Add labels and distances."""
+    centers = source.cluster_centers_.astype(np.float64)
+    rows = _normalized(network) if is_cosine(source) else network.rows
+    scale = _scale(centers)
+    if scale != 1:
+        centers *= scale
+        rows = network.add("Mul", rows, network.constant(scale))
+    values, sq_lengths = _centered(network, rows, centers)
+    network.put_label("ArgMin", values)
+    sq_distances = network.add("Max", network.add("Add", values, sq_lengths), network.constant(0.0))
+    distances = network.add("Sqrt", sq_distances)
+    if scale != 1:
+        distances = network.add("Div", distances, network.constant(scale))
+    network.put("distances", distances, ["N", len(centers)])
+
+
+def _normalized(network: Network) -> str:
+    """Divide every row by its length; leave rows of zeros."""
+    largest = network.add("ReduceMax", network.add("Abs", network.rows), axes=[1], keepdims=1)
+    # Divided first by its largest value, a row has a length of at least 1, and its squares do not overflow.
+    is_zero = network.add("Equal", largest, network.constant(0.0))
+    divisor = network.add("Where", is_zero, network.constant(1.0), largest)
+    scaled = network.add("Div", network.rows, divisor)
+    length = network.add("ReduceL2", scaled, axes=[1], keepdims=1)
+    return network.add("Div", scaled, network.add("Max", length, network.constant(1.0)))
+
+
+def _scale(centers: npt.NDArray[np.float64]) -> float:
+    """Return a power of two that brings the centers to a length of about 1, or 1 if squares are in range."""
+    longest = float(np.abs(centers).max())
+    if longest == 0 or SHORTEST <= longest <= LONGEST:
+        return 1.0
+    return math.ldexp(1.0, min(-math.frexp(longest)[1], 1000))
+
+
+def _centered(network: Network, rows: str, centers: npt.NDArray[np.float64]) -> tuple[str, str]:
+    """Return squared distances less the squared lengths of the rows, and these lengths, about the median."""
+    median = np.median(centers, axis=0)
+    centers = centers - median
+    rows = network.add("Sub", rows, network.constant(median))
+    products = network.add("MatMul", rows, network.constant(-2 * centers.T))
+    values = network.add("Add", products, network.constant((centers**2).sum(axis=1)))
+    return values, network.add("ReduceSumSquare", rows, axes=[1], keepdims=1)
+
+
+def _mixture(network: Network, source: Any) -> None:
+    """Add labels, probabilities and log densities."""
+    means, variances = source.means_.astype(np.float64), variances_of(source)
+    k, d = means.shape
+    with np.errstate(divide="ignore"):
+        # A component that has lost all rows has a weight of 0, and a density of 0.
+        log_weights = np.log(source.weights_)
+    spread = np.log(variances).sum(axis=1) * (d if variances.shape[1] == 1 else 1)
+    constants = log_weights - 0.5 * (spread + d * math.log(2 * math.pi))
+    if source.covariance_type == "diag":
+        quadratic = _by_feature(network, means, variances)
+    else:
+        values, sq_lengths = _centered(network, network.rows, means)
+        sq_distances = network.add("Add", values, sq_lengths)
+        quadratic = network.add("Mul", sq_distances, network.constant(-0.5 / variances[:, 0]))
+    densities = network.add("Add", quadratic, network.constant(constants))
+    network.put_label("ArgMax", densities)
+    shared = network.largest(densities, int(source.n_active)) if source.n_active < k else densities
+    network.put("probabilities", network.add("Softmax", shared, axis=1), ["N", k])
+    # onnxruntime's ReduceLogSumExp does not subtract the largest value when a value is minus infinity.
+    largest = network.add("ReduceMax", densities, axes=[1], keepdims=1)
+    ratios = network.add("Exp", network.add("Sub", densities, largest))
+    row_sums = network.add("ReduceLogSum", ratios, axes=[1], keepdims=1)
+    density = network.add("Add", row_sums, largest)
+    network.put("log_density", network.add("ReduceMax", density, axes=[1], keepdims=0), ["N"])
+
+
+def _by_feature(network: Network, means: npt.NDArray[np.float64], variances: npt.NDArray[np.float64]) -> str:
+    """Return minus half of the squared distances in units of the variances of every feature."""
+    median = np.median(means, axis=0)
+    means, precisions = means - median, 1 / variances
+    rows = network.add("Sub", network.rows, network.constant(median))
+    squares = network.add("MatMul", network.add("Mul", rows, rows), network.constant(-0.5 * precisions.T))
+    products = network.add("MatMul", rows, network.constant((means * precisions).T))
+    sums = network.add("Add", squares, products)
+    return network.add("Add", sums, network.constant(-0.5 * (means**2 * precisions).sum(axis=1)))
