@@ -252,12 +252,12 @@ def _mixture(network: Network, source: Any) -> None:
     network.put_label("ArgMax", densities)
     shared = network.largest(densities, int(source.n_active)) if source.n_active < k else densities
     network.put("probabilities", network.add("Softmax", shared, axis=1), ["N", k])
-    # onnxruntime's ReduceLogSumExp does not subtract the largest value when a value is minus infinity.
+    # onnxruntime's ReduceLogSumExp returns minus infinity if the first value of a row is minus infinity.
     largest = network.add("ReduceMax", densities, axes=[1], keepdims=1)
     ratios = network.add("Exp", network.add("Sub", densities, largest))
     row_sums = network.add("ReduceLogSum", ratios, axes=[1], keepdims=1)
     density = network.add("Add", row_sums, largest)
-    network.put("log_density", network.add("ReduceMax", density, axes=[1], keepdims=0), ["N"])
+    network.put("log_density", network.add("Squeeze", density, network.constant(np.array([1]))), ["N"])
 
 
 def _by_feature(network: Network, means: npt.NDArray[np.float64], variances: npt.NDArray[np.float64]) -> str:
