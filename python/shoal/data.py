@@ -16,6 +16,7 @@ from ._rows.opening import named, open_object, open_path
 from ._rows.overwriting import file_of
 from ._rows.source import DataSource
 from ._rows.sparse import is_sparse
+from .formats import table_of
 from .typing import Rows
 
 __all__ = ["DataSource", "open"]
@@ -135,6 +136,7 @@ def open(
     source = open_object(obj, columns, chunk_limit)
     if source is not None:
         return source
+    given = obj
     if columns is not None:
         if not hasattr(obj, "columns"):
             raise ValueError(f"columns={columns!r} is for frames, got {type(obj).__name__}")
@@ -147,4 +149,5 @@ def open(
     header = header_of(obj)
     rows = as_rows(obj, partial(check_array, accept_sparse="csr", ensure_min_samples=0))
     name = "sparse matrix" if is_sparse(rows) else "array"
-    return DataSource(source_of_values(rows), name, path=file_of(rows), header=header)
+    table = partial(table_of, given, columns)
+    return DataSource(source_of_values(rows), name, path=file_of(rows), header=header, table=table)

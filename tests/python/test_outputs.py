@@ -11,10 +11,11 @@ import pytest
 import shoal
 from shoal import cli
 from shoal._common import outputs as _outputs
+from shoal._common import tables as _tables
 from shoal._common.files import check_place
 from shoal.callbacks import Checkpoint
 
-pytest.importorskip("pyarrow")
+feather = pytest.importorskip("pyarrow.feather")
 
 X = np.random.default_rng(2).normal(size=(3000, 4)).astype("f4")
 MODEL = shoal.KMeans(7, random_state=0).fit(X)
@@ -27,6 +28,8 @@ READERS = {
     ".csv": lambda path, column: pd.read_csv(path)[column].to_numpy(),
     ".txt": lambda path, column: np.loadtxt(path),
     ".parquet": lambda path, column: pd.read_parquet(path)[column].to_numpy(),
+    ".arrow": lambda path, column: feather.read_table(path)[column].to_numpy(),
+    ".feather": lambda path, column: pd.read_feather(path)[column].to_numpy(),
 }
 
 
@@ -36,7 +39,7 @@ def names(folder):
 
 @pytest.mark.parametrize("suffix", READERS)
 def test_the_suffix_selects_the_format(suffix, tmp_path, monkeypatch):
-    monkeypatch.setattr(_outputs, "GROUP_ROWS", 700)
+    monkeypatch.setattr(_tables, "GROUP_ROWS", 700)
     monkeypatch.setattr(_outputs, "TEXT_ROWS", 64)
     out, distances = tmp_path / f"l{suffix}", tmp_path / f"d{suffix.upper()}"
     out.write_bytes(b"older")
@@ -57,7 +60,7 @@ def test_the_suffix_selects_the_format(suffix, tmp_path, monkeypatch):
 def test_parquet_files_have_row_groups_and_types(tmp_path, monkeypatch):
     from pyarrow import parquet
 
-    monkeypatch.setattr(_outputs, "GROUP_ROWS", 700)
+    monkeypatch.setattr(_tables, "GROUP_ROWS", 700)
     MODEL.predict(X, out=tmp_path / "l.parquet", distances=tmp_path / "d.parquet")
     with parquet.ParquetFile(tmp_path / "l.parquet") as file:
         groups = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
@@ -84,7 +87,7 @@ def test_a_failed_pass_keeps_the_old_file(suffix, tmp_path):
 @pytest.mark.parametrize("name", ["l.foo", "l", "l.npz", "l.json", "l.npy.gz"])
 def test_unknown_suffixes_are_refused_before_reading(name, tmp_path):
     rows = iter([X])
-    text = r"{} must be a file that ends in \.npy, \.csv, \.txt or \.parquet, got .*" + name
+    text = r"{} must be a file that ends in \.npy, \.csv, \.txt, \.parquet, \.arrow or \.feather, got .*" + name
     with pytest.raises(ValueError, match=text.format("out")):
         MODEL.predict(rows, out=tmp_path / name)
     with pytest.raises(ValueError, match=text.format("distances")):

@@ -1,4 +1,4 @@
-"""Output files of one value per row: .npy, .csv, .txt and .parquet, written block by block."""
+"""Output files of one value or vector per row: arrays, tables and text, written block by block."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from . import tables
 from .files import Name, WholeFile, check_place, named_errors, write_npy
 
-#: Rows per row group of a Parquet file, and rows that are converted to text at a time.
-GROUP_ROWS, TEXT_ROWS = 1 << 20, 1 << 16
+#: Rows that are converted to text at a time.
+TEXT_ROWS = 1 << 16
 
-#: Suffixes of files of one value per row, of one array, of several arrays, of pictures.
-VALUES = (".npy", ".csv", ".txt", ".parquet")
+#: Suffixes of files of one value per row, of one vector per row, of one array, of several arrays, of pictures.
+VALUES = (".npy", ".csv", ".txt", ".parquet", ".arrow", ".feather")
+VECTORS = (".npy", ".parquet", ".arrow", ".feather")
 ARRAYS = (".npy",)
 BUNDLES = (".npz",)
 PICTURES = (".png",)
@@ -29,7 +31,7 @@ OTHERS = (
     *VALUES,
     *BUNDLES,
     *PICTURES,
-    *(".arrow", ".feather", ".h5", ".hdf5", ".zarr", ".json", ".html", ".faiss", ".onnx", ".pkl", ".pickle"),
+    *(".h5", ".hdf5", ".zarr", ".json", ".html", ".faiss", ".onnx", ".pkl", ".pickle"),
     *(".joblib", ".svg", ".pdf", ".jpg", ".jpeg", ".tsv", ".gz", ".zip", ".xlsx"),
     *(".fvecs", ".bvecs", ".ivecs", ".fbin", ".u8bin", ".i8bin", ".ibin"),
 )
@@ -62,7 +64,7 @@ def check_suffix(argument: str, path: Name, allowed: tuple[str, ...]) -> None:
 
 
 class Output(ABC):
-    """A file of one value per row, written to a temporary name and renamed."""
+    """A file of one value or vector per row, written to a temporary name and renamed."""
 
     @abstractmethod
     def append(self, values: npt.NDArray[Any]) -> None:
@@ -89,17 +91,23 @@ class Output(ABC):
         self.close()
 
 
-class NpyOutput(Output):
-    """An ``.npy`` file of a one-dimensional array."""
+def shape_of(rows: int, cols: int | None) -> tuple[int, ...]:
+    """Return the shape of an array of `rows` numbers, or of as many vectors of `cols` numbers."""
+    return (rows,) if cols is None else (rows, cols)
 
-    def __init__(self, path: str, column: str, dtype: np.dtype[Any]) -> None:
-        self._whole, self._dtype, self._rows = WholeFile(path), dtype, 0
+
+class NpyOutput(Output):
+    """An ``.npy`` file of an array of numbers or vectors."""
+
+    def __init__(self, path: str, column: str, dtype: np.dtype[Any], cols: int | None = None) -> None:
+        self._whole, self._dtype, self._rows, self._cols = WholeFile(path), dtype, 0, cols
         self._write_header()
 
     def _write_header(self) -> None:
         """Write the header, whose length does not depend on the number of rows."""
         header = io.BytesIO()
-        of_array = {"descr": self._dtype.str, "fortran_order": False, "shape": (self._rows,)}
+        shape = shape_of(self._rows, self._cols)
+        of_array = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(header, of_array)
         with self._whole.named_errors():
             self._whole.file.seek(0)
@@ -165,60 +173,32 @@ class CsvOutput(TextOutput):
         self._write(column + "\n")
 
 
-class ParquetOutput(Output):
-    """A Parquet file of one column, in row groups of a million rows."""
+class TableOutput(Output):
+    """A Parquet or Arrow file of one column: numbers or vectors."""
 
-    def __init__(self, path: str, column: str, dtype: np.dtype[Any]) -> None:
-        from shoal.formats.stream import required
-
-        self._pa = required("pyarrow", "arrow", path)
-        parquet = required("pyarrow.parquet", "arrow", path)
-        self._schema = self._pa.schema([self._pa.field(column, self._pa.from_numpy_dtype(dtype), False)])
-        self._waiting: list[npt.NDArray[Any]] = []
-        self._rows = 0
-        self._whole = WholeFile(path)
-        self._writer = parquet.ParquetWriter(self._whole.file, self._schema)
+    def __init__(self, path: str, column: str, dtype: np.dtype[Any], cols: int | None = None) -> None:
+        self._pa = tables.pyarrow(path)
+        kind = tables.column_type(self._pa, dtype, cols)
+        self._schema = self._pa.schema([self._pa.field(column, kind, False)])
+        self._file = tables.TableFile(path, self._schema)
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Buffer the next values, and write full row groups."""
-        while self._rows + len(values) >= GROUP_ROWS:
-            room = GROUP_ROWS - self._rows
-            self._take(values[:room])
-            self._write()
-            values = values[room:]
-        self._take(values)
-
-    def _take(self, values: npt.NDArray[Any]) -> None:
-        if len(values):
-            # Copied: the caller may reuse the block.
-            self._waiting.append(np.array(values))
-            self._rows += len(values)
-
-    def _write(self) -> None:
-        if self._rows:
-            column = self._pa.array(np.concatenate(self._waiting))
-            with self._whole.named_errors():
-                self._writer.write_table(self._pa.table([column], schema=self._schema), GROUP_ROWS)
-            self._waiting, self._rows = [], 0
+        """Write the next values."""
+        # Copied: the caller may reuse the block.
+        column = tables.column_of(self._pa, np.array(values))
+        self._file.append(self._pa.record_batch([column], schema=self._schema))
 
     def prepare(self) -> None:
         """Flush to disk; only the rename is left."""
-        if not self._whole.file.closed:
-            self._write()
-            with self._whole.named_errors():
-                self._writer.close()
-        self._whole.prepare()
+        self._file.prepare()
 
     def finish(self) -> None:
         """Rename the temporary file."""
-        self.prepare()
-        self._whole.finish()
+        self._file.finish()
 
     def close(self) -> None:
         """Remove the temporary file, unless it was renamed."""
-        # Otherwise the writer writes its footer to a closed file when it is garbage-collected.
-        self._writer.is_open = False
-        self._whole.close()
+        self._file.close()
 
 
 #: Classes of output files, by suffix.
@@ -226,11 +206,15 @@ WRITERS: dict[str, Any] = {
     ".npy": NpyOutput,
     ".csv": CsvOutput,
     ".txt": TextOutput,
-    ".parquet": ParquetOutput,
+    ".parquet": TableOutput,
+    ".arrow": TableOutput,
+    ".feather": TableOutput,
 }
 
 
-def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike) -> Output:
+def output(
+    argument: str, path: Name, column: str, dtype: npt.DTypeLike, cols: int | None = None
+) -> Output:
     """Open an output file, whose suffix gives the format.
 
     Parameters
@@ -243,6 +227,8 @@ def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike) -> Outp
         Name of the column, in formats that have column names.
     dtype : dtype
         Type of all values.
+    cols : int, optional
+        Length of the vectors, for one vector per row. Default: one number per row.
 
     Returns
     -------
@@ -251,16 +237,17 @@ def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike) -> Outp
     Raises
     ------
     ValueError
-        If the suffix is not one of ``.npy``, ``.csv``, ``.txt`` and ``.parquet``.
+        If the suffix is not one of `VALUES`, or of `VECTORS` for vectors.
     OSError
         If the file cannot be written.
     ImportError
         If a package that the format needs is missing.
     """
-    check_suffix(argument, path, VALUES)
+    check_suffix(argument, path, VALUES if cols is None else VECTORS)
     check_place(path)
     name = os.fsdecode(path)
-    made: Output = WRITERS[Path(name).suffix.lower()](name, column, np.dtype(dtype))
+    shape = () if cols is None else (cols,)
+    made: Output = WRITERS[Path(name).suffix.lower()](name, column, np.dtype(dtype), *shape)
     return made
 
 
@@ -283,10 +270,12 @@ class Mapped:
         The output file. The temporary file is in the same folder; errors name the output file.
     dtype : dtype
         Type of all values.
+    cols : int, optional
+        Length of the vectors, for one vector per row. Default: one number per row.
     """
 
-    def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
-        self._path, self._dtype, self._rows = path, np.dtype(dtype), 0
+    def __init__(self, path: Path, dtype: npt.DTypeLike, cols: int | None = None) -> None:
+        self._path, self._dtype, self._rows, self._cols = path, np.dtype(dtype), 0, cols
         with named_errors(path):
             # Closed by `close`.
             self._file = tempfile.TemporaryFile(dir=path.parent, prefix=".shoal-")  # noqa: SIM115
@@ -301,9 +290,10 @@ class Mapped:
         """Return the memory map; the file disappears with the array."""
         with named_errors(self._path):
             self._file.flush()
+            shape = shape_of(self._rows, self._cols)
             if not self._rows:
-                return np.empty(0, dtype=self._dtype)
-            return np.memmap(self._file, dtype=self._dtype, mode="r", shape=(self._rows,))
+                return np.empty(shape, dtype=self._dtype)
+            return np.memmap(self._file, dtype=self._dtype, mode="r", shape=shape)
 
     def close(self) -> None:
         """Close the file; the memory map stays readable."""

@@ -15,7 +15,7 @@ from shoal._rows.streams import refuse_once
 from shoal.typing import PathName, Rows, Weights
 
 from .centers import CenterFitter
-from .results import label_into
+from .results import label_into, transform_into
 
 
 class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, CenterFitter):
@@ -54,9 +54,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             As for :meth:`fit`, or an iterator. Computed in the type of the centers.
         out : ndarray of shape (n_samples,), int32, or path, optional
             Destination of the labels: an array, or a file with the suffix ``.npy``, ``.csv`` (column
-            ``label``), ``.txt`` (one label per line) or ``.parquet`` (column ``label``; needs the extra
-            ``arrow``). The file is written block by block to a temporary name and renamed, so the labels need
-            no memory.
+            ``label``), ``.txt`` (one label per line), ``.parquet``, ``.arrow`` or ``.feather`` (column
+            ``label``; these need the extra ``arrow``). The file is written block by block to a temporary name
+            and renamed, so the labels need no memory.
         distances : ndarray of shape (n_samples,), float64, or path, optional
             Destination of the Euclidean distance of every row to its center, as for `out` (column
             ``distance``). With ``metric="cosine"``, the distance of the normalized row.
@@ -67,6 +67,11 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             Index of the nearest center of every row. The lower index wins a tie. If `out` is an array, the
             result is `out`. If `out` is a path, the result is a read-only memory map of the ``.npy`` file, or
             of an anonymous temporary file for other formats.
+
+        See Also
+        --------
+        shoal.write_predictions : Write labels beside columns of the input.
+        shoal.write_partitions : Write the rows of every cluster to its own folder.
 
         Raises
         ------
@@ -87,25 +92,33 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
             source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
         )
 
-    def transform(self, X: Rows) -> npt.NDArray[Any]:
+    def transform(self, X: Rows, out: npt.NDArray[Any] | PathName | None = None) -> npt.NDArray[Any]:
         """Compute the distances of rows to all centers.
 
         Parameters
         ----------
         X : rows of shape (n_samples, n_features)
             As for :meth:`predict`.
+        out : ndarray of shape (n_samples, n_clusters), of the type of the centers, or path, optional
+            Destination of the distances: an array, or a file with the suffix ``.npy``, ``.parquet``,
+            ``.arrow`` or ``.feather`` (a column of vectors named ``distances``; needs the extra ``arrow``).
+            The file is written block by block, so the distances need no memory.
 
         Returns
         -------
         ndarray of shape (n_samples, n_clusters), of the type of the centers
             Euclidean distances (not squared), ``n_samples * n_clusters`` values. With ``metric="cosine"``,
-            distances of the normalized rows.
+            distances of the normalized rows. If `out` is an array or a path, the result is as for
+            :meth:`predict`.
 
         Raises
         ------
         ValueError, TypeError, OSError, MemoryError
             As :meth:`predict`.
         """
+        if out is not None:
+            check_is_fitted(self, "cluster_centers_")
+            return transform_into(self, X, out)
         return self._distances(X)
 
     def _distances(self, X: Rows) -> npt.NDArray[Any]:

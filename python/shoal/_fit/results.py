@@ -1,10 +1,13 @@
-"""Results with one value per row: in memory, in an array of the caller, or in a file."""
+"""Results with one value or vector per row: in memory, in an array of the caller, or in a file."""
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
@@ -12,18 +15,20 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from shoal import _core
 from shoal._common import params as _params
 from shoal._common.files import Name, is_name
-from shoal._common.outputs import Mapped, output
+from shoal._common.outputs import VALUES, VECTORS, Mapped, output
 from shoal._core import Source
-from shoal._rows.arrays import array_source, source_of_values
+from shoal._rows.arrays import source_of_values
 from shoal._rows.overwriting import file_of, is_same_file, refuse_over
 from shoal._rows.source import DataSource
+from shoal.formats import table_of
 
 #: Rows per part of a source with random access.
 PART_ROWS = 1 << 20
-#: Column names in files that have them, by parameter.
-COLUMNS = {"out": "label", "distances": "distance"}
+#: Approximate size of a part of the distances to all centers.
+PART_BYTES = 64 << 20
 
 
 class Results(ABC):
@@ -77,26 +82,36 @@ class InMemory(Results):
 class InArray(Results):
     """Values in an array of the caller."""
 
-    def __init__(self, name: str, array: npt.NDArray[Any], dtype: npt.DTypeLike) -> None:
-        if array.dtype != dtype or array.ndim != 1 or not array.flags.writeable:
+    def __init__(
+        self, name: str, array: npt.NDArray[Any], dtype: npt.DTypeLike, cols: int | None = None
+    ) -> None:
+        ndim = 1 if cols is None else 2
+        if array.dtype != dtype or array.ndim != ndim or not array.flags.writeable:
             kind = "" if array.flags.writeable else "read-only "
             raise ValueError(
-                f"{name} must be a writable 1-D array of {np.dtype(dtype).name}, "
+                f"{name} must be a writable {ndim}-D array of {np.dtype(dtype).name}, "
                 f"got a {kind}{array.ndim}-D one of {array.dtype.name}"
+            )
+        if cols is not None and array.shape[1] != cols:
+            raise ValueError(
+                f"{name} must have one column per cluster, {cols} columns, got {array.shape[1]}"
             )
         self._name, self._array = name, array
         self._filled = 0
 
+    def _size(self) -> str:
+        return f"{len(self._array)} {'values' if self._array.ndim == 1 else 'rows'}"
+
     def expect(self, rows: int) -> None:
         """Raise unless the array has as many values."""
         if rows != len(self._array):
-            raise ValueError(f"{self._name} has {len(self._array)} values, X has {rows} rows")
+            raise ValueError(f"{self._name} has {self._size()}, X has {rows} rows")
 
     def put(self, values: npt.NDArray[Any]) -> None:
         """Copy the next values."""
         end = self._filled + len(values)
         if end > len(self._array):
-            raise ValueError(f"{self._name} has {len(self._array)} values, X has more rows")
+            raise ValueError(f"{self._name} has {self._size()}, X has more rows")
         self._array[self._filled : end] = values
         self._filled = end
 
@@ -112,14 +127,23 @@ class InArray(Results):
 class InFile(Results):
     """Values in a file; with `read`, also a memory map of them."""
 
-    def __init__(self, name: str, path: Name, dtype: npt.DTypeLike, *, read: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: Name,
+        dtype: npt.DTypeLike,
+        cols: int | None = None,
+        *,
+        column: str,
+        read: bool,
+    ) -> None:
         with ExitStack() as stack:
             self._path = Path(os.fsdecode(path))
-            self._output = stack.enter_context(output(name, path, COLUMNS[name], dtype))
+            self._output = stack.enter_context(output(name, path, column, dtype, cols))
             self._values = np.empty(0, dtype=dtype)
             # Only an .npy file can be mapped as it is.
             self._map_itself = read and self._path.suffix.lower() == ".npy"
-            self._copy = Mapped(self._path, dtype) if read and not self._map_itself else None
+            self._copy = Mapped(self._path, dtype, cols) if read and not self._map_itself else None
             if self._copy is not None:
                 stack.callback(self._copy.close)
             self._opened = stack.pop_all()
@@ -149,18 +173,24 @@ class InFile(Results):
         self._opened.close()
 
 
-def results(name: str, given: Any, dtype: npt.DTypeLike) -> Results:
-    """Open the destination `given` for the parameter `name`."""
+def results(
+    name: str, given: Any, dtype: npt.DTypeLike, cols: int | None = None, *, column: str = "label"
+) -> Results:
+    """Open the destination `given` for the parameter `name`; with `cols`, for vectors.
+
+    `column` is the name of the column in a file that has columns.
+    """
     if given is None:
         return InMemory(dtype)
     if is_name(given):
-        # Distances are only written, never returned.
-        return InFile(name, given, dtype, read=name == "out")
+        # Distances to the own centers are only written, never returned.
+        return InFile(name, given, dtype, cols, column=column, read=name == "out")
     if isinstance(given, np.ndarray):
-        return InArray(name, given, dtype)
+        return InArray(name, given, dtype, cols)
+    formats = VALUES if cols is None else VECTORS
     raise TypeError(
         f"{name} must be an array, the path of a .npy file or None, got {_params.shown(given)}; a path may "
-        "end in .csv, .txt or .parquet too"
+        f"end in {', '.join(formats[1:-1])} or {formats[-1]} too"
     )
 
 
@@ -185,42 +215,179 @@ def refuse_mixed(X: Any, out: Any, distances: Any) -> None:
         raise ValueError(f"out and distances are the same file, {next(iter(names.values()))!r}")
 
 
+@dataclass(frozen=True)
+class Part:
+    """Consecutive rows that were labeled.
+
+    Parameters
+    ----------
+    first : int
+        Number of the first row.
+    labels : ndarray of shape (n,), int32
+        Their labels.
+    distances : ndarray of shape (n,), float64, or None
+        Distances to their centers, if a taker needs them.
+    rows : ndarray or csr_array of shape (n, n_features), or None
+        The rows, if a taker needs them.
+    """
+
+    first: int
+    labels: npt.NDArray[np.int32]
+    distances: npt.NDArray[np.float64] | None
+    rows: Any
+
+
+class Taker(ABC):
+    """What takes the labeled parts of one pass, and makes a result of them.
+
+    Attributes
+    ----------
+    distances, rows : bool
+        Whether parts must have them.
+    most_rows : int
+        Maximum number of rows per part.
+    """
+
+    distances = rows = False
+    most_rows = PART_ROWS
+
+    @abstractmethod
+    def begin(self, source: DataSource) -> None:
+        """Prepare for the rows of a source; raise if they do not fit."""
+
+    @abstractmethod
+    def take(self, part: Part) -> None:
+        """Take the next rows."""
+
+    def prepare(self) -> None:  # noqa: B027 - optional
+        """Do everything that may fail, without replacing an existing file."""
+
+    def finish(self) -> None:  # noqa: B027 - optional
+        """Replace existing files."""
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Release what was not finished."""
+
+    def __enter__(self) -> Self:
+        """Return the taker."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the taker."""
+        self.close()
+
+
+class Values(Taker):
+    """Stores the labels, or the distances, in a destination."""
+
+    def __init__(self, to: Results, *, distances: bool) -> None:
+        self._to, self.distances, self.most_rows = to, distances, PART_ROWS
+        self.found: Any = None
+
+    def begin(self, source: DataSource) -> None:
+        """Raise if the destination has another number of values."""
+        n = source.shape[0]
+        if n is not None:
+            self._to.expect(n)
+
+    def take(self, part: Part) -> None:
+        """Store the values of the next rows."""
+        values = part.distances if self.distances else part.labels
+        assert values is not None
+        self._to.put(values)
+
+    def prepare(self) -> None:
+        """Flush the values to disk."""
+        self._to.prepare()
+
+    def finish(self) -> None:
+        """Return all values as `found`."""
+        self.found = self._to.finish()
+
+    def close(self) -> None:
+        """Remove an unfinished file."""
+        self._to.close()
+
+
+def pieces(source: DataSource, most: int, *, rows: bool = False) -> Iterator[tuple[Source, int, Any]]:
+    """Yield parts of a source of at most `most` rows, with the number of their first row.
+
+    With `rows`, also yield their values; otherwise rows with random access are read only by the consumer.
+    """
+    n = source.shape[0]
+    if source.access == "random" and not rows:
+        assert n is not None
+        for start in range(0, n, most):
+            yield source._source.slice(start, min(n, start + most)), start, None
+        return
+    first = 0
+    with source._prefetched() as blocks:
+        for block in blocks:
+            whole, size = source_of_values(block), block.shape[0]
+            for start in range(0, size, most):
+                stop = min(size, start + most)
+                part = whole if stop - start == size else whole.slice(start, stop)
+                yield part, first + start, block[start:stop] if rows else None
+            first += size
+
+
+def opened(model: Any, X: Any) -> DataSource:
+    """Open rows, checked as the model checks them."""
+    rows = model._checked(X, reset=False)
+    if isinstance(rows, DataSource):
+        return rows
+    return DataSource(source_of_values(rows), table=partial(table_of, X, None))
+
+
+def labeled(model: Any, X: Any, takers: Sequence[Taker]) -> None:
+    """Label rows with `model` in one pass, part by part, for all takers."""
+    source = opened(model, X)
+    for taker in takers:
+        taker.begin(source)
+    wanted = any(taker.distances for taker in takers)
+    rows = any(taker.rows for taker in takers)
+    for piece, first, values in pieces(source, min(taker.most_rows for taker in takers), rows=rows):
+        part = Part(first, *model._labeled(piece, first, wanted), values)
+        for taker in takers:
+            taker.take(part)
+    # All results are complete on disk before any of them replaces an existing file.
+    for taker in takers:
+        taker.prepare()
+    for taker in takers:
+        taker.finish()
+
+
 def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.int32]:
     """Label rows with the centers of `model`, block by block, to `out`; distances go to `distances`."""
     refuse_mixed(X, out, distances)
     with ExitStack() as stack:
         # Raises for outputs that cannot be written before any row is read.
-        labels = stack.enter_context(results("out", out, np.int32))
-        sq_roots = None
+        labels = Values(results("out", out, np.int32), distances=False)
+        takers: list[Taker] = [stack.enter_context(labels)]
         if distances is not None:
-            sq_roots = stack.enter_context(results("distances", distances, np.float64))
-        rows = model._checked(X, reset=False)
-        source = rows if isinstance(rows, DataSource) else DataSource(source_of_values(rows))
+            to = results("distances", distances, np.float64, column="distance")
+            takers.append(stack.enter_context(Values(to, distances=True)))
+        labeled(model, X, takers)
+        found: npt.NDArray[np.int32] = labels.found
+        return found
+
+
+def transform_into(model: Any, X: Any, out: Any) -> npt.NDArray[Any]:
+    """Compute the distances of rows to all centers of `model`, block by block, to `out`."""
+    refuse_mixed(X, out, None)
+    centers, threads = model.cluster_centers_, _params.threads(model.n_jobs, tell=False)
+    with results("out", out, centers.dtype, len(centers), column="distances") as to:
+        source = opened(model, X)
         n = source.shape[0]
         if n is not None:
-            labels.expect(n)
-            if sq_roots is not None:
-                sq_roots.expect(n)
-
-        def work(part: Source, first: int) -> None:
-            found, apart = model._labeled(part, first, sq_roots is not None)
-            labels.put(found)
-            if sq_roots is not None:
-                sq_roots.put(apart)
-
-        if source.access == "random":
-            assert n is not None
-            for start in range(0, n, PART_ROWS):
-                work(source._source.slice(start, min(n, start + PART_ROWS)), start)
-        else:
-            first = 0
-            with source._prefetched() as blocks:
-                for block in blocks:
-                    work(array_source(block), first)
-                    first += len(block)
-        # Both are complete on disk before either replaces an existing file.
-        made = [labels] if sq_roots is None else [labels, sq_roots]
-        for each in made:
-            each.prepare()
-        found, *_ = [each.finish() for each in made]
-    return found
+            to.expect(n)
+        for piece, first, _ in pieces(source, max(1, PART_BYTES // centers[:, 0].nbytes)):
+            try:
+                distances = _core.transform(piece, centers, model.metric, threads)
+            except ValueError:
+                # This error numbers rows from the first row of the part, `predict` from the first of X.
+                _core.predict(piece, centers, model.metric, threads, first)
+                raise
+            to.put(distances)
+        to.prepare()
+        return to.finish()

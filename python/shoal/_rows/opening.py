@@ -164,7 +164,10 @@ def open_object(
     if limit is not None and not formats.is_chunked(obj):
         raise ValueError(f"chunk_limit={limit!r} does not belong to {type(obj).__name__} objects")
     if found is not None:
-        return found_source(found, type(obj).__name__)
+        source = found_source(found, type(obj).__name__)
+        if source._table is None:
+            source._table = partial(formats.table_of, obj, columns)
+        return source
     if not is_stream(obj):
         return None
     if columns is not None:
@@ -186,6 +189,7 @@ def found_source(found: Stream | Source, name: str, path: str | None = None) -> 
         rows=found.rows,
         path=path,
         header=found.header,
+        table=found.table,
     )
 
 
@@ -227,6 +231,7 @@ def stream_source(
     rows: int | None = None,
     path: str | None = None,
     header: Any = None,
+    table: Any = None,
 ) -> DataSource:
     """Make a source from blocks, with one block prefetched in a thread.
 
@@ -247,6 +252,8 @@ def stream_source(
         File or folder that the blocks are read from.
     header : frame, optional
         An empty frame with the columns of the features, if they have names.
+    table : Table, optional
+        The table that the rows are read from, if other columns can be read beside them.
 
     Returns
     -------
@@ -254,7 +261,7 @@ def stream_source(
     """
     passes = Passes(make, cols, np.dtype(dtype), rows, name="X" if path is None else f"{name}: X")
     source = Source.from_stream(lambda: Prefetch(passes()), once, cols, np.dtype(dtype).name, rows)
-    return DataSource(source, name, passes, path, header)
+    return DataSource(source, name, passes, path, header, table)
 
 
 def load_npz(name: str, limit: int) -> Any:

@@ -69,10 +69,13 @@ class DataSource:
         make: Callable[[], Blocks] | None = None,
         path: str | None = None,
         header: Any = None,
+        table: Any = None,
     ) -> None:
         self._open: Source | None = source
         # An empty frame with the columns of the features, if they have names.
         self._header = header
+        # The table that the rows are read from, for columns beside the features; or a function that returns it.
+        self._table = table
         self._name = name
         # The file or folder that is read. Absolute: the working directory may change.
         self._path = None if path is None else Path(path).absolute()
@@ -87,6 +90,10 @@ class DataSource:
         if self._open is None:
             raise ValueError(f"the source ({self._name}) is closed")
         return self._open
+
+    def _kept_from(self) -> Any:
+        """Return the table that the rows are read from; None if there is none that can be read again."""
+        return self._table() if callable(self._table) else self._table
 
     @property
     def shape(self) -> tuple[int | None, int]:
@@ -236,7 +243,10 @@ class DataSource:
         if not start <= stop <= n:
             raise IndexError(f"rows {start}..{stop} do not lie within 0..{n}")
         part = DataSource(
-            self._source.slice(start, stop), f"{self._name}, rows {start}..{stop}", header=self._header
+            self._source.slice(start, stop),
+            f"{self._name}, rows {start}..{stop}",
+            header=self._header,
+            table=self._table,
         )
         part._path = self._path
         part._reopen, part._slices = self._reopen, (*self._slices, (start, stop))

@@ -117,3 +117,13 @@ def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) 
 
         return of_exporter(obj, columns)
     return None
+
+
+def table_of(obj: Any, columns: Sequence[Any] | None) -> Any:
+    """Return the table of an object in memory, for columns beside its features; None if it has none."""
+    libraries = libraries_of(obj)
+    if libraries.isdisjoint({"pandas", "polars", "pyarrow"}):
+        return None
+    from .kept import of_object
+
+    return of_object(obj, columns, libraries)

@@ -169,15 +169,17 @@ class Collected:
             yield self._block[:rows]
 
 
-def chosen(name: str, columns: Sequence[Any], there: list[str]) -> list[str]:
+def chosen(
+    name: str, columns: Sequence[Any], there: list[str], parameter: str = "columns"
+) -> list[str]:
     """Return the names of `columns`; raise `ValueError` if one is missing or given twice."""
     names: dict[str, None] = {}
     known = set(there)
     for column in columns:
         if not isinstance(column, str) or column not in known:
-            raise ValueError(f"{name}: columns must be among {listed(there)}, got {shown(column)}")
+            raise ValueError(f"{name}: {parameter} must be among {listed(there)}, got {shown(column)}")
         if column in names:
-            raise ValueError(f"{name}: columns must be distinct, got {column!r} twice")
+            raise ValueError(f"{name}: {parameter} must be distinct, got {column!r} twice")
         names[column] = None
     return list(names)
 

@@ -11,6 +11,7 @@ import numpy as np
 from shoal._common.files import open_regular
 
 from .arrow import Columns, pyarrow
+from .kept import Table
 from .messages import checked_batches
 from .stream import Block, Stream, told_of
 
@@ -51,7 +52,15 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
                     load_pages(block)
                 yield block
 
-    return Stream(name, rows, found.cols, found.dtype, blocks, header=found.header())
+    def kept(names: list[str]) -> Iterator[Any]:
+        contents = mapped(name)
+        buffer = pa.py_buffer(contents)
+        fields = [schema.get_field_index(column) for column in names]
+        read = batches(pa, name, buffer, fields, limit, indexed=is_indexed(name, buffer))
+        return checked_length(name, contents, read)
+
+    table = Table(name, schema, kept, found.names)
+    return Stream(name, rows, found.cols, found.dtype, blocks, header=found.header(), table=table)
 
 
 def mapped(name: str) -> mmap.mmap:

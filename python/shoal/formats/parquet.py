@@ -10,14 +10,17 @@ from typing import IO, Any
 from shoal._common.files import open_regular
 
 from .arrow import Columns, pyarrow
+from .kept import Table
 from .pages import check_pages
-from .stream import Block, Stream, refuse_large, told_of
+from .stream import BLOCK_BYTES, Block, Stream, refuse_large, told_of
 
 #: Buffer size for reading a column of a row group.
 BUFFER_BYTES = 1 << 20
 #: Numbers per decoded batch. Each takes about 17 bytes during decoding, for any type: the stored value, the
 #: decoded value of 32 bits or more, and the definition and repetition levels of lists and nulls.
 NUMBERS = 1 << 21
+#: Maximum number of rows per decoded batch of kept columns.
+KEPT_ROWS = 1 << 16
 
 
 def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
@@ -35,7 +38,14 @@ def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream
             yield from part.blocks(columns)
 
     rows = sum(part.rows for part in parts)
-    return Stream(name, rows, first.cols, first.dtype, blocks, header=first.header())
+
+
+    def kept(names: list[str]) -> Iterator[Any]:
+        for part in parts:
+            yield from part.kept(names)
+
+    table = Table(name, parts[0].schema, kept, first.names)
+    return Stream(name, rows, first.cols, first.dtype, blocks, header=first.header(), table=table)
 
 
 def parts_of(name: str) -> list[str]:
@@ -68,10 +78,26 @@ class Part:
         """Decode the file in the calling thread, which is the prefetching thread."""
         with told_of(self.name):
             refuse_large(self.name, "a row", columns.cols * columns.dtype.itemsize, self._limit)
-            yield from columns.blocks(self._batches(columns))
+            size = max(1, NUMBERS // columns.cols)
+            yield from columns.blocks(self._batches(columns.names, size))
 
-    def _batches(self, columns: Columns) -> Iterator[Any]:
-        size = max(1, NUMBERS // columns.cols)
+    def kept(self, names: list[str]) -> Iterator[Any]:
+        """Yield batches of the columns `names` of any type."""
+        # Another object, because the pages of other columns are checked.
+        part = Part(self.name, self._limit)
+        if part.rows != self.rows or not part.schema.equals(self.schema):
+            raise ValueError(f"{self.name}: changed while it was open")
+        unpacked = sum(
+            group.column(i).total_uncompressed_size
+            for group in map(part._metadata.row_group, range(part._metadata.num_row_groups))
+            for i in range(group.num_columns)
+            if group.column(i).path_in_schema.partition(".")[0] in names
+        )
+        size = max(1, min(KEPT_ROWS, BLOCK_BYTES * part.rows // max(1, unpacked)))
+        with told_of(self.name):
+            yield from part._batches(names, size)
+
+    def _batches(self, names: list[str], size: int) -> Iterator[Any]:
         with (
             open_regular(self.name) as raw,
             open_regular(self.name) as headers,
@@ -83,21 +109,21 @@ class Part:
                 page_checksum_verification=True,
             ) as file,
         ):
-            batches = file.iter_batches(size, columns=columns.names, use_threads=False)
+            batches = file.iter_batches(size, columns=names, use_threads=False)
             done = 0
             while True:
                 # The next batch can span two row groups.
-                self._check_upto(done + 2 * size, headers, columns)
+                self._check_upto(done + 2 * size, headers, names)
                 batch = next(batches, None)
                 if batch is None:
                     break
                 yield batch
                 done += batch.num_rows
 
-    def _check_upto(self, row: int, headers: IO[bytes], columns: Columns) -> None:
+    def _check_upto(self, row: int, headers: IO[bytes], names: list[str]) -> None:
         """Check the pages of all row groups that start before `row`; every group is checked once."""
         while self._checked < self._metadata.num_row_groups and self._first_unchecked < row:
-            check_pages(headers, self.name, self._metadata, self._checked, columns.names, self._limit)
+            check_pages(headers, self.name, self._metadata, self._checked, names, self._limit)
             self._first_unchecked += self._metadata.row_group(self._checked).num_rows
             self._checked += 1
 

@@ -46,6 +46,8 @@ class Stream:
         Whether only one pass is possible.
     header : pyarrow.Table or None
         An empty table with the names of the features; None if the features have no names.
+    table : Table or None
+        The table that the rows are read from, if other columns can be read beside them.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Stream:
     blocks: Callable[[], Iterator[Block]]
     once: bool = False
     header: Any = None
+    table: Any = None
 
     def __post_init__(self) -> None:
         """Check the number of rows, which a damaged file can get wrong."""

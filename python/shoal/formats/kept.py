@@ -1,0 +1,198 @@
+"""Columns of a table beside its features, read in the order of the rows: identifiers, texts, dates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .arrow import chosen, pyarrow
+from .stream import told_of
+
+#: Rows of a data frame that are converted at a time.
+FRAME_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table that rows are read from; its columns can be read again by name.
+
+    Parameters
+    ----------
+    name : str
+        Name of the table in error messages.
+    schema : pyarrow.Schema
+        All columns of the table.
+    batches : callable
+        Takes names of columns. Returns an iterator of record batches with these columns, in the order of the
+        rows. It is called for every pass.
+    features : list of str
+        Names of the columns that hold the features.
+    """
+
+    name: str
+    schema: Any
+    batches: Callable[[list[str]], Iterable[Any]]
+    features: list[str]
+
+    def check(self, columns: Sequence[Any]) -> list[str]:
+        """Return the names of `columns`; raise `ValueError` if one is missing, or given or stored twice."""
+        names = chosen(self.name, columns, self.schema.names, "keep")
+        times = Counter(self.schema.names)
+        for column in names:
+            if times[column] > 1:
+                raise ValueError(f"{self.name}: has several columns with the name {column!r}")
+        return names
+
+
+def of_object(obj: Any, columns: Sequence[Any] | None, libraries: set[str]) -> Table | None:
+    """Return the table of a data frame or of an Arrow object that can be read again; None for others.
+
+    `libraries` are the packages that define the class of the object.
+    """
+    if "pandas" in libraries:
+        return of_pandas(obj, columns) if hasattr(obj, "iloc") and hasattr(obj, "columns") else None
+    if "polars" in libraries:
+        if not hasattr(obj, "to_arrow") or not hasattr(obj, "columns"):
+            return None
+        pyarrow("polars frame")
+        schema = obj.head(0).to_arrow().schema
+        return table("polars frame", schema, columns, lambda names: obj.select(names).to_arrow().to_batches())
+    if "pyarrow" in libraries:
+        return of_pyarrow(obj, columns)
+    if not hasattr(obj, "__arrow_c_stream__") or not hasattr(obj, "__len__"):
+        return None
+    name = type(obj).__name__
+    pa = pyarrow(name)
+
+    def batches(names: list[str]) -> Iterator[Any]:
+        for batch in pa.RecordBatchReader.from_stream(obj):
+            yield batch.select(names)
+
+    return table(name, pa.RecordBatchReader.from_stream(obj).schema, columns, batches)
+
+
+def table(
+    name: str, schema: Any, columns: Sequence[Any] | None, batches: Callable[[list[str]], Iterable[Any]]
+) -> Table:
+    """Make a table whose features are `columns`; None for all."""
+    return Table(name, schema, batches, list(schema.names if columns is None else columns))
+
+
+def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Table | None:
+    """Return the table of a table, record batch or dataset of pyarrow; None for other objects."""
+    pa = pyarrow("a table")
+    if isinstance(obj, pa.RecordBatch):
+        obj = pa.Table.from_batches([obj])
+    if isinstance(obj, pa.Table):
+        return table("pyarrow table", obj.schema, columns, lambda names: obj.select(names).to_batches())
+    if isinstance(obj, pa.RecordBatchReader) or not hasattr(obj, "to_batches"):
+        return None
+
+    def batches(names: list[str]) -> Any:
+        return obj.to_batches(
+            columns=names, batch_size=FRAME_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
+        )
+
+    return table("pyarrow dataset", obj.schema, columns, batches)
+
+
+def of_pandas(frame: Any, columns: Sequence[Any] | None) -> Table | None:
+    """Return the table of a pandas frame; None if its columns are not named by strings."""
+    if not all(isinstance(column, str) for column in frame.columns):
+        return None
+    pa = pyarrow("pandas frame")
+    # Types are found when columns are read: the type of a column of objects depends on all of its values.
+    unknown = pa.schema([(column, pa.null()) for column in frame.columns])
+
+    def batches(names: list[str]) -> Iterator[Any]:
+        kept = frame[names]
+        with told_of("pandas frame"):
+            schema = pa.Schema.from_pandas(kept, preserve_index=False)
+            # The first batch tells the schema, also of no rows.
+            for start in range(0, max(1, len(kept)), FRAME_ROWS):
+                part = kept.iloc[start : start + FRAME_ROWS]
+                yield pa.RecordBatch.from_pandas(part, schema=schema, preserve_index=False)
+
+    return table("pandas frame", unknown, columns, batches)
+
+
+class Kept:
+    """The kept columns of a table, given out in parts of any length.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    names : list of str
+        Names of the columns.
+    first : int
+        Number of the first row.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        The columns as they are given out: dictionaries are decoded.
+    """
+
+    def __init__(self, table: Table, names: list[str], first: int) -> None:
+        self._pa = pyarrow(table.name)
+        self._table, self._names = table, names
+        self._batches = self._read()
+        self._next: Any = next(self._batches, None)
+        if self._next is None:
+            fields = [table.schema.field(name) for name in names]
+            self.schema = self._pa.schema([plain(self._pa, field) for field in fields])
+        else:
+            self.schema = self._next.schema
+        self.take(first)
+
+    def _read(self) -> Iterator[Any]:
+        with told_of(self._table.name):
+            for batch in self._table.batches(self._names):
+                # In a damaged file the lengths can contradict the buffers.
+                batch.validate()
+                yield decoded(self._pa, batch.select(self._names))
+
+    def take(self, rows: int) -> Any:
+        """Return the next `rows` rows as a record batch; raise `ValueError` if the table has fewer."""
+        parts: list[Any] = []
+        missing = rows
+        while missing:
+            if self._next is None:
+                raise ValueError(
+                    f"{self._table.name}: the columns {self._names} have {rows - missing} rows where "
+                    f"{rows} were read before: it has changed"
+                )
+            part = self._next.slice(0, missing)
+            missing -= part.num_rows
+            rest = self._next.slice(part.num_rows)
+            self._next = rest if rest.num_rows else next(self._batches, None)
+            if part.num_rows:
+                parts.append(part)
+        if len(parts) == 1:
+            return parts[0]
+        table = self._pa.Table.from_batches(parts, schema=self.schema).combine_chunks()
+        return table.to_batches()[0] if rows else None
+
+    def close(self) -> None:
+        """Close the table."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+
+def plain(pa: Any, field: Any) -> Any:
+    """Return a field with the type of the values if it is encoded by a dictionary."""
+    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+
+
+def decoded(pa: Any, batch: Any) -> Any:
+    """Decode dictionaries, which differ between the batches of a file."""
+    schema = pa.schema([plain(pa, field) for field in batch.schema])
+    columns = [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.record_batch(columns, schema=schema)
