@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .mixture import TruncatedGaussianMixture
     from .neighbors import knn_graph, nearest
     from .nested import NestedMiniBatchKMeans
+    from .predictions import write_partitions, write_predictions
     from .seeding import afkmc2, kmeans_parallel, kmeans_plusplus
     from .streaming_coreset import StreamingCoreset
     from .variance_reduced import VarianceReducedKMeans
@@ -66,6 +67,8 @@ __all__ = [
     "show_versions",
     "shuffle",
     "write",
+    "write_partitions",
+    "write_predictions",
 ]
 
 #: Module and name of every public object. Objects are imported on first access, because the packages that
@@ -97,6 +100,8 @@ _HOMES = {
     "show_versions": ("versions", "show_versions"),
     "shuffle": ("writing", "shuffle"),
     "write": ("writing", "write"),
+    "write_partitions": ("predictions", "write_partitions"),
+    "write_predictions": ("predictions", "write_predictions"),
 }
 _MODULES = (
     "backward_euler",
@@ -115,6 +120,7 @@ _MODULES = (
     "neighbors",
     "nested",
     "plot",
+    "predictions",
     "seeding",
     "streaming_coreset",
     "typing",

@@ -167,6 +167,45 @@ class WholeFile:
         self.close()
 
 
+class PlainFile:
+    """A file in a temporary folder, with the methods of :class:`WholeFile`; the folder is renamed later.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    name : Path
+        What errors name: the final folder.
+    """
+
+    def __init__(self, path: Path, name: Path) -> None:
+        self._name = name
+        with self.named_errors():
+            self.file: IO[bytes] = path.open("wb")
+
+    def named_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Make errors of the operating system name the final folder."""
+        return named_errors(self._name)
+
+    def prepare(self) -> None:
+        """Flush to disk and close."""
+        if self.file.closed:
+            return
+        with self.named_errors():
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+
+    def finish(self) -> None:
+        """Flush to disk and close."""
+        self.prepare()
+
+    def close(self) -> None:
+        """Close the file."""
+        with contextlib.suppress(OSError):
+            self.file.close()
+
+
 @contextlib.contextmanager
 def whole(path: Name) -> Generator[IO[bytes]]:
     """Open a :class:`WholeFile` for writing, and rename it at the end of the block.

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-from .files import Name, WholeFile
+from .files import Name, PlainFile, WholeFile
 
 #: Limits of a row group of a Parquet file, and of a record batch of an Arrow file.
 GROUP_ROWS, GROUP_BYTES = 1 << 20, 64 << 20
@@ -24,6 +24,8 @@ class TableFile:
         The file, whose suffix is one of `TABLES`.
     schema : pyarrow.Schema
         Names and types of the columns.
+    whole : WholeFile or PlainFile, optional
+        The open file. Default: a :class:`WholeFile`.
 
     Raises
     ------
@@ -35,7 +37,7 @@ class TableFile:
         If pyarrow is missing.
     """
 
-    def __init__(self, path: Name, schema: Any) -> None:
+    def __init__(self, path: Name, schema: Any, whole: WholeFile | PlainFile | None = None) -> None:
         name = os.fsdecode(path)
         self._pa = pyarrow(name)
         suffix = Path(name).suffix.lower()
@@ -44,7 +46,7 @@ class TableFile:
         self._schema = schema
         self._waiting: list[Any] = []
         self._rows = self._bytes = 0
-        self._whole = WholeFile(name)
+        self._whole = WholeFile(name) if whole is None else whole
         try:
             self._writer = self._begun(suffix)
         except BaseException:

@@ -307,8 +307,15 @@ class CenterFitter(Clusterer):
             return labels
         return fitted.labels_
 
-    def _fitted_rows(self, X: Rows) -> Source:
+    def _require_fitted(self) -> None:
+        """Raise `NotFittedError` before a fit."""
         check_is_fitted(self, "cluster_centers_")
+
+    def _require_distances(self, argument: str) -> None:
+        """Raise `ValueError` if the labels are not those of the nearest centers; `argument` asks for them."""
+
+    def _fitted_rows(self, X: Rows) -> Source:
+        self._require_fitted()
         return self._rows(X, reset=False)
 
     def __sklearn_tags__(self) -> Any:

@@ -88,7 +88,7 @@ class FittedKModes(ClusterMixin, Clusterer):
         ValueError, TypeError, OSError
             As :meth:`fit`, and for another number of features.
         """
-        self._require_fit_rows()
+        self._require_fitted()
         return label_into(self, X, out, None)
 
     def _labeled(
@@ -117,10 +117,13 @@ class FittedKModes(ClusterMixin, Clusterer):
         ValueError, TypeError, OSError
             As :meth:`predict`.
         """
-        self._require_fit_rows()
+        self._require_fitted()
         return self._responsibilities_of(self._rows(X, reset=False))
 
-    def _require_fit_rows(self) -> None:
+    def _require_distances(self, argument: str) -> None:
+        raise ValueError(f"{argument} must be None for {type(self).__name__}, whose modes are not centers")
+
+    def _require_fitted(self) -> None:
         check_is_fitted(self, "modes_")
         if self._fit_rows is None:
             raise ValueError(

@@ -97,12 +97,16 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
                 f"search must be 'exact' with out or distances, got {search!r}. "
                 "Omit out and distances to get the labels in memory."
             )
-        if distances is not None and self.covariance_type != "tied_spherical":
+        if distances is not None:
+            self._require_distances("distances")
+        return label_into(self, X, out, distances)
+
+    def _require_distances(self, argument: str) -> None:
+        if self.covariance_type != "tied_spherical":
             raise ValueError(
-                f"distances must be None with covariance_type={self.covariance_type!r}: the mean of the most "
+                f"{argument} must be None with covariance_type={self.covariance_type!r}: the mean of the most "
                 "likely component is not always the nearest one. Use covariance_type='tied_spherical'."
             )
-        return label_into(self, X, out, distances)
 
     def _labeled(
         self, part: Source, first_row: int, with_distances: bool

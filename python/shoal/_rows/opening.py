@@ -54,14 +54,14 @@ def says_itself(name: str) -> bool:
     return suffix in MAPPED or suffix in formats.SUFFIXES or suffix == ".npz"
 
 
-def named(columns: Any) -> list[Any]:
+def named(columns: Any, parameter: str = "columns") -> list[Any]:
     """Return `columns` as a list; a single string is one name."""
     if isinstance(columns, str):
         return [columns]
     try:
         return list(columns)
     except TypeError:
-        raise ValueError(f"columns must be a list of names, got {shown(columns)}") from None
+        raise ValueError(f"{parameter} must be a list of names, got {shown(columns)}") from None
 
 
 def open_path(

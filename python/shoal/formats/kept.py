@@ -36,9 +36,9 @@ class Table:
     batches: Callable[[list[str]], Iterable[Any]]
     features: list[str]
 
-    def check(self, columns: Sequence[Any]) -> list[str]:
+    def check(self, columns: Sequence[Any], parameter: str) -> list[str]:
         """Return the names of `columns`; raise `ValueError` if one is missing, or given or stored twice."""
-        names = chosen(self.name, columns, self.schema.names, "keep")
+        names = chosen(self.name, columns, self.schema.names, parameter)
         times = Counter(self.schema.names)
         for column in names:
             if times[column] > 1:
