@@ -87,7 +87,9 @@ def test_a_failed_pass_keeps_the_old_file(suffix, tmp_path):
 @pytest.mark.parametrize("name", ["l.foo", "l", "l.npz", "l.json", "l.npy.gz"])
 def test_unknown_suffixes_are_refused_before_reading(name, tmp_path):
     rows = iter([X])
-    text = r"{} must be a file that ends in \.npy, \.csv, \.txt, \.parquet, \.arrow or \.feather, got .*" + name
+    text = (
+        r"{} must be a file that ends in \.npy, \.csv, \.txt, \.parquet, \.arrow or \.feather, got .*" + name
+    )
     with pytest.raises(ValueError, match=text.format("out")):
         MODEL.predict(rows, out=tmp_path / name)
     with pytest.raises(ValueError, match=text.format("distances")):

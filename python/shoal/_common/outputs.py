@@ -18,7 +18,7 @@ from .files import Name, WholeFile, check_place, named_errors, write_npy
 #: Rows that are converted to text at a time.
 TEXT_ROWS = 1 << 16
 
-#: Suffixes of files of one value per row, of one vector per row, of one array, of several arrays, of pictures.
+#: Suffixes of files of one value or one vector per row, of one array, of several arrays, of pictures.
 VALUES = (".npy", ".csv", ".txt", ".parquet", ".arrow", ".feather")
 VECTORS = (".npy", ".parquet", ".arrow", ".feather")
 ARRAYS = (".npy",)
@@ -212,9 +212,7 @@ WRITERS: dict[str, Any] = {
 }
 
 
-def output(
-    argument: str, path: Name, column: str, dtype: npt.DTypeLike, cols: int | None = None
-) -> Output:
+def output(argument: str, path: Name, column: str, dtype: npt.DTypeLike, cols: int | None = None) -> Output:
     """Open an output file, whose suffix gives the format.
 
     Parameters

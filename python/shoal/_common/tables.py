@@ -44,6 +44,8 @@ class TableFile:
         if suffix == ".csv":
             refuse_nested(self._pa, name, schema)
         self._schema = schema
+        # An Arrow file has one batch per group; the other formats write chunks without a copy.
+        self._one_batch = suffix in (".arrow", ".feather")
         self._waiting: list[Any] = []
         self._rows = self._bytes = 0
         self._whole = WholeFile(name) if whole is None else whole
@@ -86,7 +88,9 @@ class TableFile:
 
     def _write(self) -> None:
         if self._rows:
-            table = self._pa.Table.from_batches(self._waiting, schema=self._schema).combine_chunks()
+            table = self._pa.Table.from_batches(self._waiting, schema=self._schema)
+            if self._one_batch:
+                table = table.combine_chunks()
             with self._whole.named_errors():
                 self._writer.write_table(table, self._rows)
             self._waiting, self._rows, self._bytes = [], 0, 0

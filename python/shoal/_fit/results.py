@@ -93,9 +93,7 @@ class InArray(Results):
                 f"got a {kind}{array.ndim}-D one of {array.dtype.name}"
             )
         if cols is not None and array.shape[1] != cols:
-            raise ValueError(
-                f"{name} must have one column per cluster, {cols} columns, got {array.shape[1]}"
-            )
+            raise ValueError(f"{name} must have one column per cluster, {cols} columns, got {array.shape[1]}")
         self._name, self._array = name, array
         self._filled = 0
 
@@ -347,7 +345,8 @@ def labeled(model: Any, X: Any, takers: Sequence[Taker]) -> None:
     wanted = any(taker.distances for taker in takers)
     rows = any(taker.rows for taker in takers)
     for piece, first, values in pieces(source, min(taker.most_rows for taker in takers), rows=rows):
-        part = Part(first, *model._labeled(piece, first, wanted), values)
+        labels, distances = model._labeled(piece, first, wanted)
+        part = Part(first=first, labels=labels, distances=distances, rows=values)
         for taker in takers:
             taker.take(part)
     # All results are complete on disk before any of them replaces an existing file.

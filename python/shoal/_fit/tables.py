@@ -49,7 +49,8 @@ def refuse_reserved(argument: str, names: Sequence[str], reserved: Sequence[str]
     for name in names:
         if name in reserved:
             raise ValueError(
-                f"{argument} must not have a column {name!r}, which is added to the output. Rename the column."
+                f"{argument} must not have a column {name!r}, which is added to the output. "
+                "Rename the column."
             )
 
 

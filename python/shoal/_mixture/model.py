@@ -104,8 +104,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
     def _require_distances(self, argument: str) -> None:
         if self.covariance_type != "tied_spherical":
             raise ValueError(
-                f"{argument} must be None with covariance_type={self.covariance_type!r}: the mean of the most "
-                "likely component is not always the nearest one. Use covariance_type='tied_spherical'."
+                f"{argument} must be None with covariance_type={self.covariance_type!r}: the mean of the "
+                "most likely component is not always the nearest one. Use covariance_type='tied_spherical'."
             )
 
     def _labeled(

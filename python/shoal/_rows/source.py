@@ -74,7 +74,7 @@ class DataSource:
         self._open: Source | None = source
         # An empty frame with the columns of the features, if they have names.
         self._header = header
-        # The table that the rows are read from, for columns beside the features; or a function that returns it.
+        # The table that the rows are read from, or a function that returns it.
         self._table = table
         self._name = name
         # The file or folder that is read. Absolute: the working directory may change.

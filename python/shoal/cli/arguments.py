@@ -11,6 +11,9 @@ DATA_HELP = (
     ".safetensors, .npz with a sparse matrix, or a raw file with --shape and --dtype"
 )
 
+#: Formats of one value per row.
+VALUES_HELP = ".npy, .csv, .txt, .parquet, .arrow or .feather"
+
 #: What `add_subparsers` returns; argparse has no public name for its type.
 Verbs = Any
 Run = Callable[[argparse.Namespace], int]

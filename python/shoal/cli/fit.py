@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from .arguments import Verbs, add_common, add_rows, add_start, add_verb, file_of, setting_of
+from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_start, add_verb, file_of, setting_of
 from .errors import UsageError
 from .files import check_outputs, rows_of
 from .methods import CENTERS, available, centers_file, estimator, method_of, parameters
@@ -32,7 +32,7 @@ def add(verbs: Verbs) -> None:
         "--labels",
         type=file_of,
         metavar="OUT.npy",
-        help="write the label of every row (int32) to this .npy, .csv, .txt or .parquet file",
+        help=f"write the label of every row (int32) to this {VALUES_HELP} file",
     )
     fit.add_argument(
         "--max-iter",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
-from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_verb, file_of, names_of
 from .errors import FailedError, UsageError
 from .files import check_outputs, rows_of
 from .methods import centers_of
 from .results import show
 
-#: Labels per block when the used clusters are counted.
-BLOCK_ROWS = 1 << 20
+#: Memory budget for the collected rows of `--partition-by-cluster`.
+MEMORY = "256MB"
 
 
 def add(verbs: Verbs) -> None:
@@ -23,30 +26,42 @@ def add(verbs: Verbs) -> None:
     predict.add_argument(
         "-o",
         "--output",
-        required=True,
         type=file_of,
         metavar="LABELS.npy",
-        help="write the label of every row (int32) to this .npy, .csv, .txt or .parquet file",
+        help=f"write the label of every row (int32) to this {VALUES_HELP} file",
     )
     predict.add_argument(
         "--distances",
         type=file_of,
         metavar="OUT.npy",
-        help="write the distance of every row to its center (float64) to this .npy, .csv, .txt or .parquet "
-        "file",
+        help=f"write the distance of every row to its center (float64) to this {VALUES_HELP} file; with the "
+        "name of --output, as a second column of this file (not .npy or .txt)",
+    )
+    predict.add_argument(
+        "--keep",
+        type=names_of,
+        metavar="A,B,...",
+        help="copy these columns of a Parquet or Arrow file to --output (.parquet, .arrow, .feather or "
+        ".csv), before the labels, and to the files of --partition-by-cluster",
+    )
+    predict.add_argument(
+        "--partition-by-cluster",
+        dest="partitions",
+        type=file_of,
+        metavar="DIR",
+        help="write the rows of every cluster to DIR/cluster=LABEL/part-0.parquet; DIR must be new or empty",
     )
     add_common(predict)
 
 
 def run(args: argparse.Namespace) -> int:
     """Label the rows."""
-    import numpy as np
+    from contextlib import ExitStack
 
     import shoal
-    from shoal._common.outputs import VALUES
+    from shoal.predictions import check_model, labeled_by
 
-    values = [("--output", args.output, VALUES), ("--distances", args.distances, VALUES)]
-    check_outputs([args.model, args.data], values)
+    check(args)
     model = shoal.load(args.model)
     if isinstance(model, shoal.StreamingCoreset):
         raise FailedError(
@@ -54,25 +69,91 @@ def run(args: argparse.Namespace) -> int:
         )
     model.set_params(n_jobs=args.threads)
     clusters = len(centers_of(model))
-    with rows_of(args, args.data) as source:
+    if args.distances and not hasattr(model, "cluster_centers_"):
+        raise UsageError(f"--distances: {type(model).__name__} has no centers to measure distances to")
+    check_model(model, distances="--distances" if args.distances else None)
+    with ExitStack() as opened:
+        takers = [opened.enter_context(taker) for taker in takers_of(args, clusters)]
+        source = opened.enter_context(rows_of(args, args.data))
         begun = time.perf_counter()
-        more = {"distances": args.distances} if args.distances else {}
-        if more and not hasattr(model, "cluster_centers_"):
-            raise UsageError(f"--distances: {type(model).__name__} has no centers to measure distances to")
-        labels = model.predict(source, out=args.output, **more)
+        found = labeled_by(model, source, takers)
         seconds = time.perf_counter() - begun
-    used = np.zeros(clusters, dtype=bool)
-    for start in range(0, len(labels), BLOCK_ROWS):
-        used[labels[start : start + BLOCK_ROWS]] = True
     result = {
         "model": args.model,
         "data": args.data,
-        "rows": len(labels),
+        "rows": found.n_rows,
         "clusters": clusters,
-        "clusters_used": int(used.sum()),
+        "clusters_used": int((found.counts > 0).sum()),
         "seconds": round(seconds, 6),
         "labels": args.output,
         "distances": args.distances,
+        "kept": args.keep if args.json or args.keep is None else ", ".join(args.keep),
+        "partitions": args.partitions,
     }
     show(args, result)
     return 0
+
+
+def check(args: argparse.Namespace) -> None:
+    """Check the outputs before any work."""
+    from shoal._common.outputs import VALUES
+    from shoal._common.tables import TABLES
+    from shoal._fit.tables import check_folder
+
+    if not args.output and not args.partitions:
+        raise UsageError("--output or --partition-by-cluster is required")
+    one_table = is_one_table(args)
+    formats = TABLES if args.output and (args.keep or one_table) else VALUES
+    distances = None if one_table else args.distances
+    outputs = [("--output", args.output, formats), ("--distances", distances, VALUES)]
+    check_outputs([args.model, args.data], outputs)
+    if args.partitions:
+        folder = Path(args.partitions).resolve()
+        try:
+            check_folder("--partition-by-cluster", folder)
+        except OSError as error:
+            raise FailedError(f"{args.partitions}: {error.strerror or error}") from error
+        for name in (args.output, args.distances):
+            if name and folder in Path(name).resolve().parents:
+                raise FailedError(
+                    f"{name}: lies in the folder of --partition-by-cluster: choose another name"
+                )
+
+
+def is_one_table(args: argparse.Namespace) -> bool:
+    """Whether labels and distances go to one file."""
+    from shoal._common.tables import TABLES
+
+    if not args.output or not args.distances:
+        return False
+    same = Path(args.output).resolve() == Path(args.distances).resolve()
+    return same and Path(args.output).suffix.lower() in TABLES
+
+
+def takers_of(args: argparse.Namespace, clusters: int) -> Iterator[Any]:
+    """Open the outputs, one after the other."""
+    import numpy as np
+
+    from shoal._common.params import memory
+    from shoal._fit.results import InFile, Values
+    from shoal._fit.tables import Partitions, Table
+
+    one_table, keep = is_one_table(args), args.keep or []
+    if args.output and (keep or one_table):
+        yield Table(args.output, keep, distances=one_table, argument="--output", keep_argument="--keep")
+    elif args.output:
+        to = InFile("--output", args.output, np.int32, column="label", read=False)
+        yield Values(to, distances=False)
+    if args.distances and not one_table:
+        to = InFile("--distances", args.distances, np.float64, column="distance", read=False)
+        yield Values(to, distances=True)
+    if args.partitions:
+        yield Partitions(
+            args.partitions,
+            clusters,
+            keep,
+            distances=False,
+            memory=memory("memory_limit", MEMORY),
+            argument="--partition-by-cluster",
+            keep_argument="--keep",
+        )

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_verb, file_of
 from .errors import UsageError
 from .files import check_outputs, rows_of
 from .results import show
@@ -60,7 +60,7 @@ def add(verbs: Verbs) -> None:
         "--indices",
         type=file_of,
         metavar="OUT.npy",
-        help="write the row numbers of the centers (int64) to this .npy, .csv, .txt or .parquet file",
+        help=f"write the row numbers of the centers (int64) to this {VALUES_HELP} file",
     )
     seed.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
     add_common(seed)

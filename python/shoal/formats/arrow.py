@@ -169,9 +169,7 @@ class Collected:
             yield self._block[:rows]
 
 
-def chosen(
-    name: str, columns: Sequence[Any], there: list[str], parameter: str = "columns"
-) -> list[str]:
+def chosen(name: str, columns: Sequence[Any], there: list[str], parameter: str = "columns") -> list[str]:
     """Return the names of `columns`; raise `ValueError` if one is missing or given twice."""
     names: dict[str, None] = {}
     known = set(there)

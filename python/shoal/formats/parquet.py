@@ -39,7 +39,6 @@ def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream
 
     rows = sum(part.rows for part in parts)
 
-
     def kept(names: list[str]) -> Iterator[Any]:
         for part in parts:
             yield from part.kept(names)
