@@ -61,7 +61,7 @@ class TableFile:
         if suffix == ".parquet":
             from pyarrow import parquet
 
-            return parquet.ParquetWriter(file, schema)
+            return parquet.ParquetWriter(file, schema, use_dictionary=repeated(self._pa, schema))
         if suffix == ".csv":
             from pyarrow import csv
 
@@ -130,6 +130,12 @@ def pyarrow(what: str) -> Any:
 
     required("pyarrow.parquet", "arrow", what)
     return required("pyarrow", "arrow", what)
+
+
+def repeated(pa: Any, schema: Any) -> list[str]:
+    """Return the columns whose values may repeat, for dictionary encoding: it costs memory for all others."""
+    t = pa.types
+    return [field.name for field in schema if not (t.is_floating(field.type) or t.is_nested(field.type))]
 
 
 def refuse_nested(pa: Any, name: str, schema: Any) -> None:
