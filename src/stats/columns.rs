@@ -231,16 +231,22 @@ mod tests {
     fn parts_of_any_length_merge_far_from_the_origin_too() {
         let mut rng = Rng::keyed(3, Purpose::Coreset, 0);
         for (dim, offset) in [(1, 0.0), (5, 1e7), (33, -1e3)] {
-            let x: Vec<f64> =
-                (0..300 * dim).map(|i| if i % 3 == 0 { 0.0 } else { offset + rng.unit() }).collect();
+            let x: Vec<f64> = (0..300 * dim)
+                .map(|i| if (i + i / dim) % 3 == 0 { 0.0 } else { offset + rng.unit() })
+                .collect();
             let weights: Vec<f64> =
                 (0..300).map(|i| if i % 4 == 0 { 1e-30 } else { rng.unit() * 3.0 }).collect();
             for part in [1, 7, 300] {
                 let (mut dense, mut sparse) = (ColumnMoments::new(dim), ColumnMoments::new(dim));
                 for (rows, weights) in x.chunks(part * dim).zip(weights.chunks(part)) {
                     let mut stored = RowBuf::sparse(dim);
-                    stored.extend(MatRef::new(rows, dim).into());
-                    assert!(stored.is_sparse());
+                    for row in rows.chunks(dim) {
+                        for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+                            stored.values.push(x);
+                            stored.columns.push(column as i32);
+                        }
+                        stored.end_row();
+                    }
                     dense.absorb(MatRef::new(rows, dim), Some(weights));
                     sparse.absorb(stored.rows(), Some(weights));
                 }

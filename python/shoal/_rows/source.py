@@ -279,7 +279,9 @@ class DataSource:
 
         return self._by(Normalize())
 
-    def standardize(self, mean: npt.ArrayLike | None = None, scale: npt.ArrayLike | None = None) -> DataSource:
+    def standardize(
+        self, mean: npt.ArrayLike | None = None, scale: npt.ArrayLike | None = None
+    ) -> DataSource:
         """Return the rows as ``(x - mean) / scale``, computed as they are read.
 
         Parameters
@@ -453,7 +455,7 @@ class DataSource:
         if self.sparse:
             raise TypeError(
                 f"the source ({self._name}) is sparse, and would not be as an array: use "
-                "scipy.sparse.vstack(source.blocks())"
+                "scipy.sparse.vstack(list(source.blocks()))"
             )
         if copy is False:
             raise ValueError(

@@ -40,7 +40,7 @@ pub struct Projected<S> {
 }
 
 /// Components of a panel: sums that a core keeps in registers.
-const LANES: usize = 8;
+const LANES: usize = 16;
 
 /// Columns that are summed at a time: a panel of them stays in the first-level cache, and sums of few terms round
 /// less.
@@ -82,38 +82,16 @@ struct Buffers<T> {
     centered: Vec<T>,
 }
 
-/// The products of several rows with the components of a panel. Every sum takes its terms in the order of the columns,
-/// whichever rows are computed together.
+/// The products of a row with the components of a panel, summed in the order of the columns.
 #[inline(always)]
-fn products<T: Float, const R: usize>(rows: [&[T]; R], panel: &[[T; LANES]]) -> [[T; LANES]; R] {
-    let mut sums = [[T::ZERO; LANES]; R];
-    for (column, weights) in panel.iter().enumerate() {
-        for (sums, row) in sums.iter_mut().zip(&rows) {
-            let x = row[column];
-            for (sum, &weight) in sums.iter_mut().zip(weights) {
-                *sum = *sum + x * weight;
-            }
+fn products<T: Float>(row: impl Iterator<Item = T>, panel: &[[T; LANES]]) -> [T; LANES] {
+    let mut sums = [T::ZERO; LANES];
+    for (x, weights) in row.zip(panel) {
+        for (sum, &weight) in sums.iter_mut().zip(weights) {
+            *sum = *sum + x * weight;
         }
     }
     sums
-}
-
-/// As [`products`], added to the rows of `out`.
-#[inline(always)]
-fn add_products<T: Float, const R: usize>(
-    rows: &[T],
-    columns: Range<usize>,
-    dim: usize,
-    panel: &[[T; LANES]],
-    out: &mut [T],
-    (first, cols): (usize, usize),
-) {
-    let parts = std::array::from_fn(|r| &rows[r * dim..][columns.clone()]);
-    let sums = products::<T, R>(parts, &panel[columns.clone()]);
-    for (r, sums) in sums.iter().enumerate() {
-        let out = &mut out[r * cols..][first..cols.min(first + LANES)];
-        out.iter_mut().zip(sums).for_each(|(out, &sum)| *out = *out + sum);
-    }
 }
 
 impl Projection {
@@ -201,25 +179,12 @@ impl Projection {
     /// Adds the projections of dense rows, whose mean was subtracted, to `out`.
     fn project_dense<T: Float>(&self, rows: &[T], out: &mut [T]) {
         let (dim, cols) = (self.mean.len(), self.cols());
-        let n = out.len() / cols;
         for (panel, first) in self.panels::<T>().chunks(dim).zip((0..cols).step_by(LANES)) {
             for start in (0..dim).step_by(COLUMNS) {
                 let columns = start..dim.min(start + COLUMNS);
-                let mut row = 0;
-                // As many rows as the sums of which fit the registers of any processor.
-                let step = if size_of::<T>() == 4 { 4 } else { 2 };
-                while row < n {
-                    let (rows, out, at) = (&rows[row * dim..], &mut out[row * cols..], (first, cols));
-                    if n - row < step {
-                        add_products::<T, 1>(rows, columns.clone(), dim, panel, out, at);
-                        row += 1;
-                    } else if step == 4 {
-                        add_products::<T, 4>(rows, columns.clone(), dim, panel, out, at);
-                        row += 4;
-                    } else {
-                        add_products::<T, 2>(rows, columns.clone(), dim, panel, out, at);
-                        row += 2;
-                    }
+                for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(cols)) {
+                    let sums = products(row[columns.clone()].iter().copied(), &panel[columns.clone()]);
+                    out[first..].iter_mut().zip(sums).for_each(|(out, sum)| *out = *out + sum);
                 }
             }
         }

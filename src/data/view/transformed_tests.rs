@@ -10,6 +10,19 @@ use crate::float::Float;
 use crate::matrix::MatRef;
 use crate::rows::{RowBuf, Rows};
 
+/// Copies rows without their zeros.
+fn sparse_rows<T: Float>(values: &[T], cols: usize) -> RowBuf<T> {
+    let mut out = RowBuf::sparse(cols);
+    for row in values.chunks(cols) {
+        for (column, &x) in row.iter().enumerate().filter(|(_, x)| **x != T::ZERO) {
+            out.values.push(x);
+            out.columns.push(column as i32);
+        }
+        out.end_row();
+    }
+    out
+}
+
 /// All rows, read by `step` at a time and then one by one in a gather; both must be bit-identical. So must the rows
 /// that are read alone.
 fn read<T: Float>(source: &dyn DataSource<T>, step: usize) -> Vec<T> {
@@ -55,8 +68,7 @@ proptest! {
     ) {
         let bytes: Vec<u8> = (0..n * dim).map(|i| ((i + seed) * 7919 % 256) as u8 / 128 * ((i * 31) % 251) as u8).collect();
         let floats: Vec<f32> = bytes.iter().map(|&x| f32::from(x)).collect();
-        let mut stored = RowBuf::<f32>::sparse(dim);
-        stored.extend(MatRef::new(&floats, dim).into());
+        let stored = sparse_rows(&floats, dim);
         let raw = RawRows::new(&bytes, dim).unwrap();
         let dense = Dense::new(&floats, dim).unwrap();
         let stream = Chunks::replay(dim, || floats.chunks(dim * chunk).map(|c| Ok(c.to_vec().into())));
@@ -126,8 +138,7 @@ fn refusals_name_what_is_wrong() {
     assert_eq!(told(&[0.0; 2], &[1.0; 3]), "scale has 3 values, X has 2 columns");
     assert_eq!(told(&[0.0, f64::NAN], &[1.0; 2]), "mean must be finite, got NaN at column 1");
     assert_eq!(told(&[0.0; 2], &[1.0, -1.0]), "scale must be finite and above 0, got -1 at column 1");
-    let mut sparse = RowBuf::<f32>::sparse(2);
-    sparse.extend(MatRef::new(&[0.0, 2.0], 2).into());
+    let sparse = sparse_rows(&[0.0f32, 2.0], 2);
     let refused = Standardized::new(sparse, &[0.0, 3.0], &[1.0; 2]).unwrap_err().to_string();
     assert!(refused.starts_with("mean must be 0 for sparse rows") && refused.ends_with("got 3 at column 1"));
     let told = |components: &[f64], cols, mean: &[f64]| {
