@@ -52,8 +52,8 @@ class DataSource:
 
     Notes
     -----
-    :meth:`normalize`, :meth:`standardize`, :meth:`project` and :meth:`map` return sources whose rows are transformed
-    as they are read. Nothing is copied, and each pass transforms the rows again.
+    :meth:`normalize`, :meth:`standardize`, :meth:`project` and :meth:`map` return sources whose rows are
+    transformed as they are read. Nothing is copied, and each pass transforms the rows again.
 
     Do not change a file while it is open: write a new file and rename it over the old one instead. If another
     process changes the file, results are undefined but memory is safe. If another process truncates a mapped
@@ -261,8 +261,8 @@ class DataSource:
         Returns
         -------
         DataSource
-            Rows of length 1, of the compute type, with the access of this source. Rows of zeros stay zeros, and
-            sparse rows stay sparse.
+            Rows of length 1, of the compute type, with the access of this source. Rows of zeros stay zeros,
+            and sparse rows stay sparse.
 
         See Also
         --------
@@ -287,23 +287,23 @@ class DataSource:
         Parameters
         ----------
         mean : float or array-like of shape (n_features,), optional
-            What is subtracted. Default: the mean of each column. Sparse rows need ``mean=0``, because any other
-            mean would fill in the zeros.
+            What is subtracted. Default: the mean of each column. Sparse rows need ``mean=0``, because any
+            other mean would fill in the zeros.
         scale : float or array-like of shape (n_features,), optional
-            What columns are divided by, above 0. Default: the standard deviation of each column about its measured
-            mean, and 1 for constant columns, as in ``StandardScaler``.
+            What columns are divided by, above 0. Default: the standard deviation of each column about its
+            measured mean, and 1 for constant columns, as in ``StandardScaler``.
 
         Returns
         -------
         DataSource
-            Rows of the compute type, with the access of this source. Its attributes `mean_` and `scale_` hold the
-            values used.
+            Rows of the compute type, with the access of this source. Its attributes `mean_` and `scale_` hold
+            the values used.
 
         Raises
         ------
         ValueError
-            If a value is not valid, if a measured column holds NaN or infinity, or if `mean` or `scale` is missing
-            for a source that can be read only once.
+            If a value is not valid, if a measured column holds NaN or infinity, or if `mean` or `scale` is
+            missing for a source that can be read only once.
 
         See Also
         --------
@@ -311,9 +311,9 @@ class DataSource:
 
         Notes
         -----
-        What is not given is measured in one pass, in ``float64``, with the weights of the rows if the source has
-        weights. The result is bit-identical for any number of threads. Each value is computed in ``float64`` and
-        rounded once.
+        What is not given is measured in one pass, in ``float64``, with the weights of the rows if the source
+        has weights. The result is bit-identical for any number of threads. Each value is computed in
+        ``float64`` and rounded once.
 
         Examples
         --------
@@ -355,11 +355,12 @@ class DataSource:
 
         Notes
         -----
-        Every pass projects the rows again, in about ``n_features * n_components`` operations per row. Write them
-        to a file with :func:`shoal.write` if this takes longer than reading the projected rows.
+        Every pass projects the rows again, in about ``n_features * n_components`` operations per row. Write
+        them to a file with :func:`shoal.write` if this takes longer than reading the projected rows.
 
-        Differences from the mean are computed in ``float64`` and rounded to the compute type. Products are summed
-        in the compute type, in blocks of 256 columns: ``float32`` rows have an error of about 1e-6 of the norms.
+        Differences from the mean are computed in ``float64`` and rounded to the compute type. Products are
+        summed in the compute type, in blocks of 256 columns: ``float32`` rows have an error of about 1e-6 of
+        the norms.
 
         Examples
         --------
@@ -380,33 +381,34 @@ class DataSource:
         Parameters
         ----------
         fn : callable
-            ``fn(block)`` takes a 2-D array of the stored type (a CSR array if the source is sparse), and returns a
-            2-D array of numbers with one row per row of the block. A row of the result must depend only on the
-            same row of the block: the lengths of blocks vary.
+            ``fn(block)`` takes a 2-D array of the stored type (a CSR array if the source is sparse), and
+            returns a 2-D array of numbers with one row per row of the block. A row of the result must depend
+            only on the same row of the block: the lengths of blocks vary.
         dim : int, optional
             Columns of the result. Default: `fn` is called with some of the first rows to find out.
         dtype : dtype, optional
-            Type of the result, which is converted to it. Default: the type of the result for the first rows. All
-            blocks must then have this type.
+            Type of the result, which is converted to it. Default: the type of the result for the first rows.
+            All blocks must then have this type.
 
         Returns
         -------
         DataSource
-            A stream with access ``"replay"``, or ``"once"`` if this source has it. A slice is possible if this
-            source has random access.
+            A stream with access ``"replay"``, or ``"once"`` if this source has it. A slice is possible if
+            this source has random access.
 
         Raises
         ------
         TypeError
             If `fn` is not callable.
         ValueError
-            If `fn` returns another number of rows or columns or another type, which is checked for each block.
+            If `fn` returns another number of rows or columns or another type, which is checked for each
+            block.
 
         Notes
         -----
         `fn` is called again in every pass, one block ahead, in another thread. Its exceptions are raised
-        unchanged. Methods that need random access take the result after it was written with :func:`shoal.write`.
-        The source can be pickled if this source and `fn` can.
+        unchanged. Methods that need random access take the result after it was written with
+        :func:`shoal.write`. The source can be pickled if this source and `fn` can.
 
         Examples
         --------

@@ -250,8 +250,8 @@ def standardizing(source: DataSource, mean: Any, scale: Any) -> Standardize:
         )
     if source.access == "once":
         raise ValueError(
-            "mean and scale must be given for rows that can be read only once, got None: measuring them takes "
-            "a pass. Write the rows to a .npy file with shoal.write and open it"
+            "mean and scale must be given for rows that can be read only once, got None: measuring them "
+            "takes a pass. Write the rows to a .npy file with shoal.write and open it"
         )
     weight, measured, variance = source._source.column_moments(getattr(source, "sample_weight", None))
     if scales is None:
