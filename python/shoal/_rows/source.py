@@ -427,12 +427,14 @@ class DataSource:
     @property
     def mean_(self) -> npt.NDArray[np.float64] | None:
         """What :meth:`standardize` subtracts from each column; None for other sources."""
-        return self._standard and self._standard.mean
+        standard = self._standard
+        return None if standard is None else standard.mean
 
     @property
     def scale_(self) -> npt.NDArray[np.float64] | None:
         """What :meth:`standardize` divides each column by; None for other sources."""
-        return self._standard and self._standard.scale
+        standard = self._standard
+        return None if standard is None else standard.scale
 
     @property
     def _standard(self) -> Standardize | None:

@@ -215,7 +215,9 @@ def begin(source: DataSource) -> tuple[DataSource, Any]:
         raise ValueError("the source has no rows to call fn with: give dim and dtype")
     if source._make is None:
         return source, next(iter(source.blocks(FIRST_ROWS)))
-    first, blocks = begun(source._make())
+    made = source._make()
+    assert isinstance(made, Generator), "of `Passes`, or of a transform"
+    first, blocks = begun(made)
     if source.access == "once":
         source = source.__copy__()
         source._make = Single(blocks)
