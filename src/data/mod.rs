@@ -18,7 +18,8 @@
 //! | sparse rows | [`Csr::new`] |
 //! | a file | [`npy::open`], [`vecs::open`], [`bin::open`], [`raw::open`] |
 //! | a stream | [`Chunks::once`], [`Chunks::replay`] |
-//! | rows with weights, in part, in another order, of length 1 | [`Weighted`], [`RowRange`], [`Permuted`], [`Normalized`] |
+//! | rows with weights, in part, in another order | [`Weighted`], [`RowRange`], [`Permuted`] |
+//! | rows of length 1, standardized, projected | [`Normalized`], [`Standardized`], [`Projected`] |
 //! | anything else | your own type with [`DataSource`] and [`Source`] |
 
 mod any;
@@ -63,5 +64,7 @@ pub(crate) use tile::Converted;
 pub use tile::TileReader;
 use tile::wrong_tile;
 pub(crate) use view::{Counted, Stretch, Subset, normalize_rows};
-pub use view::{Normalized, Permuted, RowIndex, RowRange, Weighted};
+pub use view::{Normalized, Permuted, Projected, RowIndex, RowRange, Standardized, Weighted};
+#[cfg(feature = "python")]
+pub(crate) use view::{Projection, Standard};
 pub(crate) use weights::{no_weight, too_heavy, too_light};

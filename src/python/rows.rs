@@ -1,5 +1,5 @@
-//! The rows behind a Python object: array, sparse matrix, file, part of a file, or stream, with or without
-//! weights.
+//! The rows behind a Python object: array, sparse matrix, file, part of a file, stream, or transformed rows, with or
+//! without weights.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -8,7 +8,10 @@ use numpy::PyReadonlyArray1;
 
 use super::array::{Array, SparseArray, vector};
 use super::stream::Stream;
-use crate::data::{self, Access, AnySource, Block, DataSource, Dtype, Mapped, RowRange, Weighted};
+use crate::data::{
+    self, Access, AnySource, Block, DataSource, Dtype, Mapped, Normalized, Projected, Projection, RowRange,
+    Standard, Standardized, Weighted,
+};
 use crate::error::Result;
 use crate::float::Float;
 use crate::rows::RowBuf;
@@ -17,13 +20,46 @@ use crate::rows::RowBuf;
 #[derive(Clone)]
 pub(super) enum AnyRows {
     Array(Arc<Array>),
-    Sparse { matrix: Arc<SparseArray>, rows: Range<usize> },
+    Sparse {
+        matrix: Arc<SparseArray>,
+        rows: Range<usize>,
+    },
     File(Mapped),
-    Part { file: Mapped, rows: Range<usize> },
+    Part {
+        file: Mapped,
+        rows: Range<usize>,
+    },
     Stream(Arc<Stream>),
+    /// Other rows, transformed as they are read.
+    View {
+        rows: Arc<AnyRows>,
+        by: Transform,
+    },
+}
+
+/// A transform of rows. Their stored type is then their compute type.
+#[derive(Clone)]
+pub(super) enum Transform {
+    Normalize,
+    Standardize(Arc<Standard>),
+    Project(Arc<Projection>),
 }
 
 impl AnyRows {
+    /// The rows, transformed as they are read.
+    pub(super) fn transformed(&self, by: Transform) -> Self {
+        Self::View { rows: Arc::new(self.clone()), by }
+    }
+
+    /// Whether only nonzero values are stored.
+    pub(super) fn is_sparse(&self) -> bool {
+        match self {
+            Self::Sparse { .. } => true,
+            Self::View { rows, by } => rows.is_sparse() && !matches!(by, Transform::Project(_)),
+            _ => false,
+        }
+    }
+
     /// The storage type.
     pub(super) fn dtype(&self) -> Dtype {
         match self {
@@ -32,6 +68,8 @@ impl AnyRows {
             Self::Sparse { matrix, .. } => matrix.values().dtype,
             Self::File(file) | Self::Part { file, .. } => file.layout().dtype,
             Self::Stream(stream) => stream.dtype(),
+            Self::View { rows, .. } if rows.dtype().computed_as_f64() => Dtype::F64,
+            Self::View { .. } => Dtype::F32,
         }
     }
 
@@ -41,6 +79,8 @@ impl AnyRows {
             Self::Sparse { matrix, .. } => matrix.rows().shape().1,
             Self::File(file) | Self::Part { file, .. } => file.layout().cols,
             Self::Stream(stream) => stream.cols(),
+            Self::View { by: Transform::Project(projection), .. } => projection.cols(),
+            Self::View { rows, .. } => rows.cols(),
         }
     }
 
@@ -51,12 +91,14 @@ impl AnyRows {
             Self::File(file) => Some(file.layout().rows),
             Self::Sparse { rows, .. } | Self::Part { rows, .. } => Some(rows.len()),
             Self::Stream(stream) => stream.rows(),
+            Self::View { rows, .. } => rows.len(),
         }
     }
 
     pub(super) fn access(&self) -> Access {
         match self {
             Self::Stream(stream) => stream.access(),
+            Self::View { rows, .. } => rows.access(),
             _ => Access::Random,
         }
     }
@@ -64,7 +106,14 @@ impl AnyRows {
     /// Approximate cost of working on `rows` rows. Infinite for a stream, because user code may take any
     /// time.
     pub(super) fn effort(&self, rows: f64) -> f64 {
-        if matches!(self, Self::Stream(_)) { f64::INFINITY } else { rows }
+        match self {
+            Self::Stream(_) => f64::INFINITY,
+            Self::View { rows: source, by: Transform::Project(_) } => {
+                source.effort(rows) * (1 + source.cols()) as f64
+            }
+            Self::View { rows: source, .. } => source.effort(rows),
+            _ => rows,
+        }
     }
 
     /// [`AnyRows::effort`] of all rows.
@@ -83,7 +132,17 @@ impl AnyRows {
             Self::File(file) => f(file),
             Self::Part { file, rows } => f(&RowRange::new::<T>(file, rows.start as u64..rows.end as u64)?),
             Self::Stream(stream) => f(&**stream),
+            Self::View { rows, by } => match by {
+                Transform::Normalize => f(&Normalized::new::<T>(&**rows)),
+                Transform::Standardize(by) => f(&Standardized::by::<T>(&**rows, by.clone())),
+                Transform::Project(by) => f(&Projected::by::<T>(&**rows, by.clone())),
+            },
         }
+    }
+
+    /// Copies the stored values of sparse rows, converted to `T`.
+    pub(super) fn copy_values<T: Float>(&self, rows: &[u64]) -> Result<Vec<T>> {
+        Ok(data::copy::<T>(self, rows)?.values)
     }
 
     /// Copies single rows, converted to `T`.
@@ -123,7 +182,8 @@ impl<T: Float> DataSource<T> for AnyRows {
     fn most_values(&self) -> Option<usize> {
         match self {
             Self::Sparse { matrix, .. } => DataSource::<T>::most_values(matrix.rows()),
-            Self::Array(_) | Self::File(_) | Self::Part { .. } | Self::Stream(_) => None,
+            Self::View { rows, .. } if self.is_sparse() => DataSource::<T>::most_values(&**rows),
+            Self::Array(_) | Self::File(_) | Self::Part { .. } | Self::Stream(_) | Self::View { .. } => None,
         }
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {

@@ -1,21 +1,25 @@
-//! The Python class `Source`: an array, sparse matrix, file or stream, with its storage type.
+//! The Python class `Source`: an array, sparse matrix, file, stream or transformed rows, with its storage type.
 
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use numpy::{PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::{
+    PyArray1, PyArrayDescrMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArray, PyUntypedArrayMethods,
+};
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-use super::array::{Array, SparseArray, array2, vector};
+use super::array::{Array, SparseArray, array1, array2, vector};
 use super::enter::enter;
-use super::rows::AnyRows;
+use super::rows::{AnyRows, Input, Transform};
 use super::stream::Stream;
-use crate::data::{Access, Dtype, Mapped, bin, fingerprint_of_batch, npy, raw, vecs};
+use crate::data::{Access, Dtype, Mapped, Projection, Standard, bin, fingerprint_of_batch, npy, raw, vecs};
 use crate::error::{Error, Result};
 use crate::float::Float;
+use crate::matrix::MatRef;
+use crate::stats::ColumnMoments;
 
 /// Any supported source. The storage type is kept.
 #[pyclass(frozen, module = "shoal._core")]
@@ -113,15 +117,15 @@ impl Source {
     /// Whether the rows are sparse.
     #[getter]
     fn sparse(&self) -> bool {
-        matches!(self.0, AnyRows::Sparse { .. })
+        self.0.is_sparse()
     }
 
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> Option<usize> {
-        if let AnyRows::Sparse { matrix, rows } = &self.0 {
-            let [indptr, indices, values] = matrix.owners(py).map(|array| array.dtype().itemsize());
+        if let Some((matrix, rows)) = self.stored() {
+            let [indptr, indices, _] = matrix.owners(py).map(|array| array.dtype().itemsize());
             let stored = matrix.rows().stored(rows.clone()).len();
-            return Some((rows.len() + 1) * indptr + stored * (indices + values));
+            return Some((rows.len() + 1) * indptr + stored * (indices + self.0.dtype().size()));
         }
         Some(self.0.len()? * self.0.cols() * self.0.dtype().size())
     }
@@ -129,7 +133,7 @@ impl Source {
     /// Copies the three arrays of consecutive rows of a sparse matrix: `indptr`, `indices` and `data`.
     fn read_csr<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<[Bound<'py, PyAny>; 3]> {
         self.within(start, stop)?;
-        let AnyRows::Sparse { matrix, rows } = &self.0 else {
+        let Some((matrix, rows)) = self.stored() else {
             return Err(PyTypeError::new_err("the rows are not sparse"));
         };
         let (first, last) = (rows.start + start, rows.start + stop);
@@ -140,7 +144,17 @@ impl Source {
         };
         let indptr = copied(indptr, first, last + 1)?;
         indptr.call_method1("__isub__", (stored.start,))?;
-        Ok([indptr, copied(indices, stored.start, stored.end)?, copied(values, stored.start, stored.end)?])
+        let values = if let AnyRows::View { .. } = &self.0 {
+            let rows: Vec<u64> = (start as u64..stop as u64).collect();
+            if self.0.dtype() == Dtype::F64 {
+                array1(py, py.detach(|| self.0.copy_values::<f64>(&rows))?)
+            } else {
+                array1(py, py.detach(|| self.0.copy_values::<f32>(&rows))?)
+            }
+        } else {
+            copied(values, stored.start, stored.end)?
+        };
+        Ok([indptr, copied(indices, stored.start, stored.end)?, values])
     }
 
     /// Copies consecutive rows in the storage type, as a dense array.
@@ -151,13 +165,13 @@ impl Source {
             return array.owner(py).get_item(rows)?.call_method1("copy", ("C",));
         }
         let dtype = self.0.dtype();
-        if dtype == Dtype::Bf16 || matches!(self.0, AnyRows::Sparse { .. }) {
-            // NumPy has no bfloat16, and sparse rows must be made dense.
+        if dtype == Dtype::Bf16 || matches!(self.0, AnyRows::Sparse { .. } | AnyRows::View { .. }) {
+            // NumPy has no bfloat16, sparse rows must be made dense, and transformed rows are not stored.
             return self.converted(py, &(start as u64..stop as u64).collect::<Vec<_>>());
         }
         let bytes = py.detach(|| match &self.0 {
             AnyRows::Array(array) => array.rows().copy_bytes(start..stop),
-            AnyRows::Sparse { .. } => Ok(Vec::new()),
+            AnyRows::Sparse { .. } | AnyRows::View { .. } => Ok(Vec::new()),
             AnyRows::File(file) => copied(file, start..stop),
             AnyRows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
             AnyRows::Stream(_) => Err(no_stream_slices()),
@@ -171,6 +185,50 @@ impl Source {
     fn take<'py>(&self, py: Python<'py>, indices: PyReadonlyArray1<'_, i64>) -> PyResult<Bound<'py, PyAny>> {
         let rows: Vec<u64> = vector(&indices).into_iter().map(i64::cast_unsigned).collect();
         self.converted(py, &rows)
+    }
+
+    /// The rows, each divided by its norm when it is read.
+    fn normalized(&self) -> Self {
+        Self(self.0.transformed(Transform::Normalize))
+    }
+
+    /// The rows as `(x - mean) / scale`.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn standardized(
+        &self,
+        mean: PyReadonlyArray1<'_, f64>,
+        scale: PyReadonlyArray1<'_, f64>,
+    ) -> PyResult<Self> {
+        let by = Standard::new(self.0.cols(), self.0.is_sparse(), &vector(&mean), &vector(&scale))?;
+        Ok(Self(self.0.transformed(Transform::Standardize(Arc::new(by)))))
+    }
+
+    /// The rows as `(x - mean) components'`.
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn projected(
+        &self,
+        components: PyReadonlyArray2<'_, f64>,
+        mean: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<Self> {
+        let values: Vec<f64> = components.as_array().iter().copied().collect();
+        let components = MatRef::new(&values, components.shape()[1]);
+        let mean = mean.as_ref().map(vector);
+        let by = Projection::new(self.0.cols(), components, mean.as_deref())?;
+        Ok(Self(self.0.transformed(Transform::Project(Arc::new(by)))))
+    }
+
+    /// Weight of the rows, and mean and variance of the columns, from one pass.
+    #[pyo3(signature = (weights = None))]
+    #[expect(clippy::needless_pass_by_value, reason = "as PyO3 hands arrays over")]
+    fn column_moments<'py>(
+        &self,
+        py: Python<'py>,
+        weights: Option<PyReadonlyArray1<'_, f64>>,
+    ) -> PyResult<(f64, Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+        let input = Input::new(&self.0, weights.as_ref())?;
+        let cost = self.0.whole_effort() * self.0.cols() as f64;
+        let found = enter(py, None, cost, |cx| ColumnMoments::of(&input, cx))?;
+        Ok((found.weight(), array1(py, found.mean().to_vec()), array1(py, found.variance())))
     }
 
     /// A hash of the values of a few rows, to tell a refilled buffer from its previous contents.
@@ -189,6 +247,9 @@ impl Source {
     fn slice(&self, py: Python<'_>, start: usize, stop: usize) -> PyResult<Self> {
         self.within(start, stop)?;
         Ok(Self(match &self.0 {
+            AnyRows::View { rows, by } => {
+                Self(AnyRows::clone(rows)).slice(py, start, stop)?.0.transformed(by.clone())
+            }
             AnyRows::Array(array) => {
                 let part = array.owner(py).get_item(PySlice::new(py, start as isize, stop as isize, 1))?;
                 AnyRows::Array(Arc::new(Array::new(part.cast()?)?))
@@ -206,6 +267,17 @@ impl Source {
 }
 
 impl Source {
+    /// The matrix behind sparse rows, transformed or not, and the rows of it.
+    fn stored(&self) -> Option<(&SparseArray, &Range<usize>)> {
+        fn of(rows: &AnyRows) -> Option<(&SparseArray, &Range<usize>)> {
+            match rows {
+                AnyRows::Sparse { matrix, rows } => Some((matrix, rows)),
+                AnyRows::View { rows, .. } => of(rows),
+                _ => None,
+            }
+        }
+        of(&self.0).filter(|_| self.0.is_sparse())
+    }
     fn within(&self, start: usize, stop: usize) -> PyResult<()> {
         let n = self.0.len().ok_or_else(no_stream_slices)?;
         if start <= stop && stop <= n {

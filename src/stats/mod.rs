@@ -1,6 +1,7 @@
-//! Mergeable statistics: sums per cluster, moments and coresets.
+//! Mergeable statistics: sums per cluster, moments of rows and of columns, and coresets.
 
 mod clusters;
+mod columns;
 mod coreset;
 mod merge_reduce;
 mod moments;
@@ -8,6 +9,7 @@ mod shares;
 mod waiting;
 
 pub use clusters::ClusterSums;
+pub use columns::ColumnMoments;
 pub use coreset::{Coreset, Lightweight, lightweight_coreset};
 pub use merge_reduce::MergeReduce;
 pub use moments::Moments;

@@ -1,9 +1,11 @@
-//! Sources made from other sources: with weights, in part, in another order, with rows of length 1.
+//! Sources made from other sources: with weights, in part, in another order, with transformed rows.
 
 mod counted;
 mod normalized;
 mod permuted;
+mod projected;
 mod range;
+mod standardized;
 mod stretch;
 mod subset;
 mod weighted;
@@ -12,7 +14,13 @@ pub(crate) use counted::Counted;
 pub use normalized::Normalized;
 pub(crate) use normalized::normalize_rows;
 pub use permuted::{Permuted, RowIndex};
+pub use projected::Projected;
+#[cfg(feature = "python")]
+pub(crate) use projected::Projection;
 pub use range::RowRange;
+#[cfg(feature = "python")]
+pub(crate) use standardized::Standard;
+pub use standardized::Standardized;
 pub(crate) use stretch::Stretch;
 pub(crate) use subset::Subset;
 pub use weighted::Weighted;
@@ -75,3 +83,5 @@ use forward;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transformed_tests;
