@@ -93,7 +93,7 @@ class SameRows:
         checksum = 0
         with closing(self._batches()) as batches:
             for block in self._found.blocks(batches):
-                checksum = zlib.crc32(np.ascontiguousarray(block).view(np.uint8).reshape(-1), checksum)
+                checksum = zlib.crc32(np.ascontiguousarray(block).view(np.uint8).data, checksum)
                 yield block
         if self._first is None:
             self._first = checksum
