@@ -106,7 +106,8 @@ def open(
     compared with the one of the first pass; if they differ, ``ValueError`` is raised.
 
     In a CSV file all numbers are parsed as `dtype`. Empty cells and cells that hold no number raise
-    ``ValueError`` with the column and the row, counted from 0 after the line of names. Blank lines are skipped.
+    ``ValueError`` with the column and the row, counted from 0 after the line of names. Blank lines are
+    skipped.
 
     A source that yields a different number of rows than it announced raises ``ValueError``.
 

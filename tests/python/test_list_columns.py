@@ -207,6 +207,20 @@ def test_frames_with_one_column_of_vectors(make, dtype):
     assert (np.concatenate(list(blocks.blocks())) == np.concatenate([WIDE, WIDE])).all()
 
 
+def test_other_byte_orders_in_pandas():
+    for dtype in (">f4", np.longdouble):
+        source = shoal.open(pd.Series(list(WIDE.astype(dtype))))
+        assert source.dtype == ("float32" if dtype == ">f4" else "float64")
+        assert (next(source.blocks()) == WIDE).all()
+
+
+def test_empty_blocks_of_tables_are_skipped():
+    table = pa.table({"v": pa.array([], pa.list_(pa.float32()))})
+    empty = [table, pl.from_arrow(table), pd.DataFrame({"v": []}, dtype=object)]
+    found = shoal.open(lambda: iter([*empty, pd.Series(list(WIDE)), *empty, pl.Series(WIDE)]))
+    assert (np.concatenate(list(found.blocks())) == np.concatenate([WIDE, WIDE])).all()
+
+
 def test_half_precision_and_mixed_types_in_pandas():
     half = WIDE.astype(np.float16)
     assert shoal.open(pd.Series(list(half))).dtype == np.float16

@@ -148,6 +148,21 @@ def test_rows_in_another_order_are_refused():
         KMeans(3, random_state=0).fit(random)
 
 
+def test_a_relation_has_one_pass_at_a_time(monkeypatch):
+    monkeypatch.setattr("shoal.formats.queries.NUMBERS", 300)
+    monkeypatch.setattr("shoal.formats.stream.BLOCK_BYTES", 1200)
+    source = shoal.open(relation(NUMBERS))
+    earlier = source.blocks()
+    next(earlier)
+    assert (np.concatenate(list(source.blocks())) == X).all()
+    with pytest.raises(ValueError, match="another pass began before this one ended"):
+        list(earlier)
+    # Passes that end early are closed in other threads.
+    for seed in range(20):
+        assert len(shoal.kmeans_plusplus(source, 3, random_state=seed)[0]) == 3
+        source.take([5])
+
+
 def test_results_of_duckdb_can_be_read_once():
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()

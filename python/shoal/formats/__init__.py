@@ -122,6 +122,10 @@ def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) 
         from .tables import of_pyarrow
 
         return of_pyarrow(obj, columns)
+    if "polars" in libraries and type(obj).__name__ == "LazyFrame":
+        from .queries import of_lazy
+
+        return of_lazy(obj, columns)
     if "polars" in libraries:
         from .tables import of_polars
 

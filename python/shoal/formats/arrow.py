@@ -81,8 +81,10 @@ class Columns:
                 f"{what} must hold vectors of real numbers, got vectors of type {value}. "
                 f"{cast_hint(pa, value)}{self._remedy}"
             )
-        if width(pa, kind) == 0:
-            raise ValueError(f"{what} must hold vectors of length 1 or more, got length 0")
+        length = width(pa, kind)
+        # A damaged file can claim a negative length.
+        if length is not None and length < 1:
+            raise ValueError(f"{what} must hold vectors of length 1 or more, got length {length}")
         if isinstance(kind, pa.FixedShapeTensorType) and len(kind.shape) != 1:
             raise ValueError(f"{what} must hold one-dimensional tensors, got shape {tuple(kind.shape)}")
         if among > 1:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shoal._common.params import shown
 from shoal._core import Source
 
-from .stream import Stream
+from .stream import Stream, numbers
 
 
 def of_pandas(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
@@ -44,9 +44,7 @@ def of_pandas(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None
         from .tables import of_table
 
         return of_table(pa.table({str(column): pa.array(series)}), None, name)
-    from shoal._rows.arrays import native
-
-    return Source.from_array(native(stacked(f"{name}: column {column!r}", series)))
+    return Source.from_array(stacked(f"{name}: column {column!r}", series))
 
 
 def may_hold_vectors(kind: Any) -> bool:
@@ -91,7 +89,7 @@ def stacked(what: str, values: Iterable[Any]) -> npt.NDArray[Any]:
         kinds[vector.dtype] = None
     if not len(vectors[0]):
         raise ValueError(f"{what} must hold vectors of length 1 or more, got length 0 at row 0")
-    return np.stack(vectors, dtype=np.result_type(*kinds))
+    return np.stack(vectors, dtype=numbers(np.result_type(*kinds), what))
 
 
 def vector_of(what: str, row: int, value: Any) -> npt.NDArray[Any]:

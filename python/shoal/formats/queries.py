@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -57,11 +58,45 @@ def of_duckdb(obj: Any, columns: Sequence[Any] | None) -> Stream | None:
         found.measure(first)
     size = found.batch_rows(NUMBERS)
 
-    def batches() -> Generator[Any]:
-        with told_of(name), closing(reader_of(obj, size)) as reader:
-            yield from reader
+    return repeated(name, found, Runs(name, obj, size))
 
-    return repeated(name, found, batches)
+
+class Runs:
+    """The runs of a relation, of which only the latest can give batches.
+
+    A connection has one open result at a time. A pass that ends early may still be closing in another thread
+    when the next one begins, which therefore closes the open reader itself.
+    """
+
+    def __init__(self, name: str, relation: Any, size: int) -> None:
+        self._name, self._relation, self._size = name, relation, size
+        self._lock = threading.Lock()
+        self._reader: Any = None
+
+    def __call__(self) -> Generator[Any]:
+        """Run the query."""
+        with told_of(self._name), self._lock:
+            self._close()
+            reader = self._reader = reader_of(self._relation, self._size)
+        try:
+            while (batch := self._next(reader)) is not None:
+                yield batch
+        finally:
+            with self._lock:
+                if self._reader is reader:
+                    self._close()
+
+    def _next(self, reader: Any) -> Any:
+        """Return the next batch; None at the end."""
+        with told_of(self._name), self._lock:
+            if self._reader is not reader:
+                raise ValueError(f"{self._name}: another pass began before this one ended")
+            return next(reader, None)
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 def reader_of(result: Any, rows: int) -> Any:
