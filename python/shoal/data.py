@@ -45,24 +45,27 @@ def open(
           ``.ibin``, ``.safetensors``, and raw files of row-major numbers, with `shape` and `dtype`.
         - Loaded: ``.npz`` files that ``scipy.sparse.save_npz`` wrote.
         - Read block by block in every pass: ``.parquet`` (or a folder of them, without subfolders),
-          ``.arrow`` and ``.feather`` (extra ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr``
-          (extra ``zarr``).
+          ``.arrow`` and ``.feather``, ``.csv`` and ``.tsv`` also with ``.gz`` (extra ``arrow``), ``.h5`` and
+          ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
 
         A stream: an iterator of blocks, or a callable without arguments that returns a fresh iterator for
         each pass. A block is any object that converts to an array.
 
         Rows of another library that are not loaded: ``h5py.Dataset`` (its file must stay open),
         ``zarr.Array``, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``, and other objects with
-        ``__arrow_c_stream__`` that do not convert to an array. Objects without a length can be read only
-        once. A column of vectors in a pyarrow table or polars frame is read in place if it is one chunk.
+        ``__arrow_c_stream__`` that do not convert to an array, results of DuckDB and cursors of ADBC. Objects
+        without a length can be read only once. LazyFrames of polars and relations of DuckDB run again for
+        each pass. A column of vectors in a pyarrow table or polars frame is read in place if it is one chunk;
+        in a pandas frame or Series it is copied.
     shape : tuple of (int, int), optional
         Number of rows and columns of a raw file. The rows begin at its first byte.
     dtype : dtype, optional
         Type of the numbers of a raw file, little-endian: bool, (u)int8 to (u)int64, float16 to float64,
-        ``"bfloat16"``.
+        ``"bfloat16"``. Of a CSV file: float32 or float64, the default.
     columns : list of names, optional
-        Columns of a data frame or of Arrow or Parquet data: either one column of vectors (FixedSizeList,
-        FixedShapeTensor), or columns of numbers, which get their common type. Default: all.
+        Columns of a table: either one column of vectors (lists of one length, FixedSizeList,
+        FixedShapeTensor), or columns of numbers, which get their common type. Default: all. For a CSV file
+        without a line of names: a name for each of its columns.
     key : str, optional
         Name of the array in an HDF5, zarr or safetensors file. Default: the only array.
     chunk_limit : int or str, optional
@@ -95,6 +98,16 @@ def open(
     The columns of a table keep their names. Estimators store them in ``feature_names_in_``, and raise
     ``ValueError`` for a table with other names or another order. One column of vectors has no names. In a
     stream of data frames, all frames must have the names of the first block.
+
+    Lists must have the length of the first row. A list of another length, a missing list and a missing value
+    in a list raise ``ValueError`` with the number of the row.
+
+    A query must give the same rows in the same order in each pass. A checksum of each complete pass is
+    compared with the one of the first pass; if they differ, ``ValueError`` is raised.
+
+    In a CSV file all numbers are parsed as `dtype`. Empty cells and cells that hold no number raise
+    ``ValueError`` with the column and the row, counted from 0 after the line of names. Blank lines are
+    skipped.
 
     A source that yields a different number of rows than it announced raises ``ValueError``.
 

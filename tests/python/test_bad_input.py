@@ -469,11 +469,11 @@ def test_files_that_cannot_be_opened(tmp_path):
     folder = tmp_path / "folder.npy"
     folder.mkdir()
     assert isinstance(opened(folder), IsADirectoryError)
-    other = tmp_path / "rows.csv"
+    other = tmp_path / "rows.xyz"
     other.write_text("1,2\n")
     error = opened(other)
     assert isinstance(error, ValueError)
-    assert "files that end in .csv are not supported yet; supported: arrays, SciPy" in str(error)
+    assert "files that end in .xyz are not supported yet; supported: arrays, SciPy" in str(error)
     assert isinstance(opened(other / "x.npy"), NotADirectoryError)
 
 

@@ -41,7 +41,18 @@ def test_a_damaged_file_raises_value_error_or_is_read(part, tmp_path):
 READERS = {
     **{
         f"x{suffix}": shoal.open
-        for suffix in (".npy", ".npz", ".safetensors", ".parquet", ".arrow", ".feather", ".h5", ".zarr")
+        for suffix in (
+            ".npy",
+            ".npz",
+            ".safetensors",
+            ".parquet",
+            ".arrow",
+            ".feather",
+            ".csv",
+            ".csv.gz",
+            ".h5",
+            ".zarr",
+        )
     },
     **{f"x{suffix}": shoal.open for suffix in (".fvecs", ".fbin")},
     "coreset.npz": shoal.Coreset.load,

@@ -55,6 +55,18 @@ def arrow_file(table, folder):
     return folder / "x.arrow"
 
 
+def csv_file(table, folder):
+    table.to_pandas().to_csv(folder / "x.csv", index=False)
+    return folder / "x.csv"
+
+
+def relation(table):
+    duckdb = pytest.importorskip("duckdb")
+    connection = duckdb.connect()
+    connection.register("rows", table)
+    return connection.sql("SELECT * FROM rows")
+
+
 FORMS = {
     "parquet": parquet_file,
     "folder of parquet": parquet_folder,
@@ -75,6 +87,9 @@ FORMS = {
     "chosen columns of a frame": lambda table, _: shoal.open(
         table.to_pandas().assign(c=0.0), columns=table.column_names
     ),
+    "csv": csv_file,
+    "lazy frame": lambda table, _: pl.from_arrow(table).lazy(),
+    "relation": lambda table, _: relation(table),
     "slice": lambda table, _: shoal.open(pl.from_arrow(table)).slice(0, 200),
     "frames from a callable": lambda table, _: (
         lambda: iter([table.to_pandas(), table.slice(0, 9).to_pandas()])

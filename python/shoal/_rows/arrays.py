@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from shoal._core import Source
 
-from .features import table_of
+from .features import refuse_other_columns, table_of
 from .sparse import csr_of, is_sparse
 
 #: Sparse rows that `some_rows` copies at a time.
@@ -106,6 +106,11 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
         rows: Any = check(obj, dtype="numeric", ensure_all_finite=False)
     except OverflowError as error:
         raise ValueError(f"X must hold numbers that float64 can hold: {error}") from error
+    except (TypeError, ValueError) as error:
+        refuse_other_columns(obj, error)
+        raise
+    if getattr(rows, "dtype", np.dtype(np.float64)).kind == "O":
+        refuse_other_columns(obj)
     return rows
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from shoal.formats.stream import listed
 
 #: Libraries whose frames name their columns.
@@ -39,6 +41,25 @@ def names_of(header: Any) -> list[str] | None:
     validate_data(noted, header, skip_check_array=True)
     names = getattr(noted, "feature_names_in_", None)
     return None if names is None else list(names)
+
+
+def refuse_other_columns(frame: Any, cause: Exception | None = None) -> None:
+    """Raise `ValueError` if columns of a frame do not convert to numbers; the error names them."""
+    if header_of(frame) is None:
+        return
+    others: list[str] = []
+    names = getattr(frame, "column_names", None) or list(frame.columns)
+    for i, name in enumerate(names):
+        column = frame.iloc[:, i] if hasattr(frame, "iloc") else frame[name]
+        try:
+            np.asarray(column).astype(np.float64)
+        except (TypeError, ValueError):
+            others.append(str(name))
+    if others:
+        raise ValueError(
+            f"X must hold columns of numbers, got other values in {listed(others)}. Choose columns of "
+            "numbers, or one column of vectors, with shoal.open(X, columns=[...])."
+        ) from cause
 
 
 class SameNames:

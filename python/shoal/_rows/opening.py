@@ -100,10 +100,10 @@ def _open_path(
         raise ValueError(f"{argument} must be the path of a file, got one with a null character: {path!r}")
     suffix = formats.suffix_of(name)
     known = says_itself(name)
-    if known and (shape is not None or dtype is not None):
+    if known and (shape is not None or (dtype is not None and suffix not in formats.TEXT)):
         raise ValueError(f"{name}: an {suffix} file has its own shape and dtype, leave them out")
     if suffix in formats.SUFFIXES:
-        return found_source(formats.of_file(name, suffix, columns, key, limit), name, path=name)
+        return found_source(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
     for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
         if option == "chunk_limit" and suffix == ".npz":
             continue
@@ -200,6 +200,9 @@ def open_stream(obj: Any) -> DataSource:
     names = SameNames()
 
     def rows_of(block: Any) -> npt.NDArray[Any]:
+        vectors = vectors_of(block)
+        if vectors is not None:
+            return vectors
         rows = native(as_rows(block, partial(check_array, ensure_min_samples=0)))
         if len(rows):
             names.check(block)
@@ -219,6 +222,14 @@ def open_stream(obj: Any) -> DataSource:
             return converted(fresh(), rows_of)
 
     return stream_source(make, first.shape[1], first.dtype, name=name, once=once, header=names.header)
+
+
+def vectors_of(block: Any) -> npt.NDArray[Any] | None:
+    """Convert a table with a column of vectors to an array; None for any other block."""
+    if formats.libraries_of(block).isdisjoint(formats.TABLES) or not len(block):
+        return None
+    found = formats.of_object(block, None, None)
+    return None if found is None else np.asarray(found_source(found, "X"))
 
 
 def stream_source(

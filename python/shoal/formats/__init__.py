@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
+
 from shoal._core import Source
 
 from .stream import Stream, chunk_limit
@@ -15,14 +17,22 @@ from .stream import Stream, chunk_limit
 #: functions of the modules in `CHUNKED` also take the maximum size of a chunk.
 SUFFIXES = {
     ".arrow": ("ipc", "open_ipc", "columns"),
+    ".csv": ("csv", "open_csv", "columns"),
+    ".csv.gz": ("csv", "open_csv", "columns"),
     ".feather": ("ipc", "open_ipc", "columns"),
     ".h5": ("hdf5", "open_hdf5", "key"),
     ".hdf5": ("hdf5", "open_hdf5", "key"),
     ".parquet": ("parquet", "open_parquet", "columns"),
     ".safetensors": ("safetensors", "open_safetensors", "key"),
+    ".tsv": ("csv", "open_csv", "columns"),
+    ".tsv.gz": ("csv", "open_csv", "columns"),
     ".zarr": ("zarr", "open_zarr", "key"),
 }
 CHUNKED = ("hdf5", "ipc", "parquet", "zarr")
+#: Suffixes of text files, whose numbers are parsed as the `dtype` of `shoal.open`.
+TEXT = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+#: Libraries of frames and tables.
+TABLES = {"pandas", "polars", "pyarrow"}
 #: Files in the folder of a zarr store, in format 3 or 2.
 STORE = ("zarr.json", ".zarray", ".zgroup")
 
@@ -30,7 +40,9 @@ STORE = ("zarr.json", ".zarray", ".zgroup")
 def suffix_of(name: str) -> str:
     """Return the lower-case suffix of a path; a folder without a known suffix gets one from its contents."""
     path = Path(name)
-    suffix = path.suffix.lower()
+    suffix = "".join(path.suffixes[-2:]).lower()
+    if suffix not in SUFFIXES:
+        suffix = path.suffix.lower()
     if suffix not in SUFFIXES and path.is_dir():
         if any((path / entry).exists() for entry in STORE):
             return ".zarr"
@@ -40,7 +52,12 @@ def suffix_of(name: str) -> str:
 
 
 def of_file(
-    name: str, suffix: str, columns: Sequence[Any] | None, key: str | None, limit: int | str | None
+    name: str,
+    suffix: str,
+    columns: Sequence[Any] | None,
+    key: str | None,
+    limit: int | str | None,
+    dtype: npt.DTypeLike | None = None,
 ) -> Stream | Source:
     """Open a file with a suffix of `SUFFIXES`.
 
@@ -56,6 +73,8 @@ def of_file(
         Array to read, for formats that hold several arrays.
     limit : int, str or None
         Maximum size of an unpacked chunk; None for the default.
+    dtype : dtype, optional
+        Type of the rows of a text file.
 
     Returns
     -------
@@ -69,14 +88,17 @@ def of_file(
     module, function, option = SUFFIXES[suffix]
     given: dict[str, Any] = {"columns": columns, "key": key}
     value = given.pop(option)
+    further: list[Any] = [chunk_limit(limit)] if module in CHUNKED else []
+    if suffix in TEXT:
+        further.append(dtype)
+    else:
+        given["dtype"] = dtype
     if module not in CHUNKED:
         given["chunk_limit"] = limit
     for other, unwanted in given.items():
         if unwanted is not None:
             raise ValueError(f"{name}: {other}={unwanted!r} does not belong to {suffix} files")
-    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(
-        name, value, *([chunk_limit(limit)] if module in CHUNKED else [])
-    )
+    opened: Stream | Source = getattr(import_module(f".{module}", __name__), function)(name, value, *further)
     return opened
 
 
@@ -100,10 +122,26 @@ def of_object(obj: Any, columns: Sequence[Any] | None, limit: int | str | None) 
         from .tables import of_pyarrow
 
         return of_pyarrow(obj, columns)
+    if "polars" in libraries and type(obj).__name__ == "LazyFrame":
+        from .queries import of_lazy
+
+        return of_lazy(obj, columns)
     if "polars" in libraries:
         from .tables import of_polars
 
         return of_polars(obj, columns)
+    if "pandas" in libraries:
+        from .frames import of_pandas
+
+        return of_pandas(obj, columns)
+    if not libraries.isdisjoint({"duckdb", "_duckdb"}):
+        from .queries import of_duckdb
+
+        return of_duckdb(obj, columns)
+    if "adbc_driver_manager" in libraries and hasattr(obj, "fetch_record_batch"):
+        from .tables import of_reader
+
+        return of_reader(obj.fetch_record_batch(), columns, "ADBC cursor")
     if is_chunked(obj) and "h5py" in libraries:
         from .hdf5 import of_dataset
 

@@ -34,6 +34,7 @@ def open_ipc(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
         schema = reader.schema
         found = Columns(name, schema, columns)
         fields = [schema.get_field_index(column) for column in found.names]
+        found.measure(batches(pa, name, buffer, fields, limit, indexed=indexed))
         if indexed:
             rows = reader.count_rows()
         else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,17 +29,20 @@ def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream
     """Open a ``.parquet`` file, or all ``.parquet`` files of a folder in the order of their names."""
     pyarrow(name)
     parts = [Part(part, limit) for part in parts_of(name)]
-    first = Columns(parts[0].name, parts[0].schema, columns)
     found = [Columns(part.name, part.schema, columns) for part in parts]
-    for other in found:
+    first = found[0]
+    first.measure(row for part, columns in zip(parts, found, strict=True) for row in part.first_row(columns))
+    rows = 0
+    for part, other in zip(parts, found, strict=True):
+        other.rows_before, rows = rows, rows + part.rows
+        if other.is_list:
+            other.cols = first.cols
         if (other.names, other.cols, other.dtype) != (first.names, first.cols, first.dtype):
             raise ValueError(f"{other.description()}, unlike {first.description()}")
 
     def blocks() -> Iterator[Block]:
         for part, columns in zip(parts, found, strict=True):
             yield from part.blocks(columns)
-
-    rows = sum(part.rows for part in parts)
 
     def kept(names: list[str]) -> Iterator[Any]:
         for part in parts:
@@ -77,8 +82,12 @@ class Part:
         """Decode the file in the calling thread, which is the prefetching thread."""
         with told_of(self.name):
             refuse_large(self.name, "a row", columns.cols * columns.dtype.itemsize, self._limit)
-            size = max(1, NUMBERS // columns.cols)
-            yield from columns.blocks(self._batches(columns.names, size))
+            yield from columns.blocks(self._batches(columns.names, columns.batch_rows(NUMBERS)))
+
+    def first_row(self, columns: Columns) -> Iterator[Any]:
+        """Decode a batch of the first row; none if the file has no rows."""
+        with told_of(self.name), closing(self._batches(columns.names, 1)) as batches:
+            yield from islice(batches, 1)
 
     def kept(self, names: list[str]) -> Iterator[Any]:
         """Yield batches of the columns `names` of any type."""
@@ -96,7 +105,7 @@ class Part:
         with told_of(self.name):
             yield from part._batches(names, size)
 
-    def _batches(self, names: list[str], size: int) -> Iterator[Any]:
+    def _batches(self, names: list[str], size: int) -> Generator[Any]:
         with (
             open_regular(self.name) as raw,
             open_regular(self.name) as headers,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from shoal._core import Source
 
-from .arrow import Columns, pyarrow, width
+from .arrow import MOST_LISTS, Columns, is_vector, pyarrow
 from .parquet import BUFFER_BYTES, NUMBERS
 from .stream import Block, Stream
 
@@ -20,8 +21,10 @@ def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | Non
     pa = pyarrow("a table")
     if isinstance(obj, pa.RecordBatchReader):
         return of_reader(obj, columns)
+    if hasattr(obj, "projected_schema"):
+        return of_reader(obj.to_reader(), columns, "pyarrow scanner")
     if isinstance(obj, (pa.Array, pa.ChunkedArray)):
-        if columns is not None or width(pa, obj.type) is None:
+        if columns is not None or not is_vector(pa, obj.type):
             return None
         obj = pa.table({"vectors": obj})
     if isinstance(obj, pa.RecordBatch):
@@ -32,10 +35,12 @@ def of_pyarrow(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | Non
 
 
 def of_polars(obj: Any, columns: Sequence[Any] | None) -> Stream | Source | None:
-    """Open a frame of polars with a column of vectors; None for other frames, which are array-like."""
+    """Open a frame or Series of polars with a column of vectors; None for others, which are array-like."""
+    if type(obj).__name__ == "Series" and columns is None:
+        obj = obj.to_frame()
     kinds = getattr(obj, "schema", {})
     wanted = list(kinds) if columns is None else columns
-    if not any(str(kinds.get(column)).startswith("Array(") for column in wanted):
+    if not any(str(kinds.get(column)).startswith(("Array(", "List(")) for column in wanted):
         return None
     pa = pyarrow("a polars frame with a column of vectors")
     return of_table(pa.table(obj), columns, "polars frame")
@@ -51,7 +56,9 @@ def of_exporter(obj: Any, columns: Sequence[Any] | None) -> Stream:
 
     if not hasattr(obj, "__len__"):
         return of_reader(reader(), columns, name)
-    found = Columns(name, reader().schema, columns)
+    first = reader()
+    found = Columns(name, first.schema, columns)
+    found.measure(first)
     return streamed(name, len(obj), found, reader)
 
 
@@ -60,10 +67,11 @@ def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Stream | S
     pa = pyarrow(name)
     wanted = table.schema.names if columns is None else columns
     kinds = {field.name: field.type for field in table.schema}
-    if not any(column in kinds and width(pa, kinds[column]) is not None for column in wanted):
+    if not any(column in kinds and is_vector(pa, kinds[column]) for column in wanted):
         return None
     found = Columns(name, table.schema, columns)
     batches = table.select(found.names).to_batches()
+    found.measure(batches)
     if len(batches) == 1:
         return Source.from_array(found.block(batches[0], 0))
     return streamed(name, table.num_rows, found, lambda: batches)
@@ -72,7 +80,8 @@ def of_table(table: Any, columns: Sequence[Any] | None, name: str) -> Stream | S
 def of_reader(reader: Any, columns: Sequence[Any] | None, name: str = "RecordBatchReader") -> Stream:
     """Open a reader of record batches, which can be read once."""
     found = Columns(name, reader.schema, columns)
-    return streamed(name, None, found, lambda: reader, once=True)
+    read = found.measure(reader)
+    return streamed(name, None, found, lambda: chain(read, reader), once=True)
 
 
 def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
@@ -89,8 +98,7 @@ def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
             pre_buffer=False, use_buffered_stream=True, buffer_size=BUFFER_BYTES
         )
 
-    def batches() -> Any:
-        size = max(1, NUMBERS // found.cols)
+    def batches(size: int) -> Any:
         return data.to_batches(
             columns=found.names,
             batch_size=size,
@@ -100,7 +108,10 @@ def of_data_set(data: Any, columns: Sequence[Any] | None) -> Stream:
             **options,
         )
 
-    return streamed(name, data.count_rows() if counted else None, found, batches)
+    if found.is_list:
+        found.measure(batches(MOST_LISTS))
+    size = found.batch_rows(NUMBERS)
+    return streamed(name, data.count_rows() if counted else None, found, lambda: batches(size))
 
 
 def streamed(

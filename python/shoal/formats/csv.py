@@ -1,0 +1,185 @@
+"""CSV files, compressed with gzip or not, parsed block by block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shoal._common.files import open_regular
+from shoal._common.params import shown
+
+from .arrow import Columns, pyarrow
+from .stream import Block, Stream, listed, required, told_of
+
+#: Bytes of text per parsed block; the longest line that can be read.
+TEXT_BYTES = 4 << 20
+#: Types of the rows.
+TYPES = ("float32", "float64")
+#: An error of pyarrow about a value: the column of the file, the line counted from 1, and the reason.
+BAD_VALUE = re.compile(
+    r"In CSV column #(\d+): (?:Row #(\d+): )?(?:CSV conversion error to \w+: )?(.*)", re.DOTALL
+)
+#: An error of pyarrow about a line.
+BAD_LINE = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
+
+
+def open_csv(name: str, columns: Sequence[Any] | None, dtype: npt.DTypeLike | None = None) -> Stream:
+    """Open a ``.csv`` or ``.tsv`` file, or one that gzip compressed.
+
+    Parameters
+    ----------
+    name : str
+        The file. Its first line holds the names of the columns.
+    columns : sequence of str or None
+        Names of the columns to read; None for all. For a file without a line of names: a name for every
+        column.
+    dtype : dtype, optional
+        Type of the rows, float32 or float64. Default: float64.
+
+    Raises
+    ------
+    ValueError
+        If the first line holds numbers and `columns` does not tell their names, or a column is not numeric.
+    """
+    return Text(name, columns, row_type(dtype)).stream()
+
+
+def row_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
+    """Return the type of the rows of a CSV file; raise `ValueError` for other types than floats."""
+    wanted = np.dtype("float64" if dtype is None else dtype)
+    if wanted.name not in TYPES:
+        raise ValueError(f"dtype of a CSV file must be float32 or float64, got {shown(dtype)}")
+    return wanted
+
+
+class Text:
+    """The parser of one CSV file.
+
+    Parameters
+    ----------
+    name : str
+        The file.
+    columns : sequence of str or None
+        Names of the columns to read, or of all columns of a file without names.
+    dtype : numpy.dtype
+        Type of the rows.
+    """
+
+    def __init__(self, name: str, columns: Sequence[Any] | None, dtype: np.dtype[Any]) -> None:
+        self._pa = pyarrow(name)
+        self._csv = required("pyarrow.csv", "arrow", name)
+        self._name, self._dtype = name, dtype
+        # The names of the columns, if the file has no line of them.
+        self._names: list[str] | None = None
+        stem = name.lower().removesuffix(".gz")
+        self._packed, self._delimiter = stem != name.lower(), "\t" if stem.endswith(".tsv") else ","
+        first = self._first_block()
+        if not is_header(first.schema.names, columns):
+            self._names = self._given_names(first.schema.names, columns)
+            first = self._first_block()
+        self._fields: list[str] = first.schema.names
+        number = self._pa.from_numpy_dtype(dtype)
+        schema = self._pa.schema(
+            [
+                (field.name, number if begins_with_number(values) else field.type)
+                for field, values in zip(first.schema, first.columns, strict=True)
+            ]
+        )
+        # Raises for columns of text.
+        names = Columns(name, schema, columns).names
+        self._types = {column: schema.field(column).type for column in names}
+        self._found = Columns(name, self._pa.schema(list(self._types.items())), None)
+
+    def stream(self) -> Stream:
+        """Make the stream of rows, which parses the file in every pass."""
+        found = self._found
+
+        def blocks() -> Iterator[Block]:
+            for block in found.blocks(self._batches()):
+                yield block.astype(self._dtype, copy=False)
+
+        return Stream(self._name, None, found.cols, self._dtype, blocks, header=found.header())
+
+    def _first_block(self) -> Any:
+        """Parse the first block with the types that pyarrow infers from it."""
+        with self._reader({}, []) as reader:
+            return next(iter(reader), None) or reader.schema.empty_table()
+
+    def _batches(self) -> Generator[Any]:
+        with self._reader(self._types, list(self._types)) as reader:
+            yield from reader
+
+    @contextmanager
+    def _reader(self, types: dict[str, Any], columns: list[str]) -> Generator[Any]:
+        csv = self._csv
+        with told_of(self._name), self._explained(), open_regular(self._name) as raw:
+            file = self._pa.CompressedInputStream(raw, "gzip") if self._packed else raw
+            # Without threads the errors of pyarrow tell the line. The cores are busy with the blocks.
+            reading = csv.ReadOptions(use_threads=False, block_size=TEXT_BYTES, column_names=self._names)
+            parsing = csv.ParseOptions(delimiter=self._delimiter)
+            converting = csv.ConvertOptions(column_types=types, include_columns=columns)
+            with csv.open_csv(file, reading, parsing, converting) as reader:
+                yield reader
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        """Tell the column and the row of a bad value, which pyarrow numbers."""
+        try:
+            yield
+        except self._pa.ArrowInvalid as error:
+            text, header = str(error), 0 if self._names else 1
+            if (bad := BAD_VALUE.match(text)) is not None:
+                column, line, reason = int(bad[1]), bad[2], bad[3]
+                where = f" at row {int(line) - 1 - header}" if line else ""
+                raise ValueError(
+                    f"{self._name}: column {self._fields[column]!r} must hold numbers, got {reason}{where}"
+                ) from error
+            if (bad := BAD_LINE.match(text)) is not None:
+                raise ValueError(f"{self._name}: row {int(bad[1]) - 1 - header}: {bad[2]}") from error
+            if "straddling" in text:
+                raise ValueError(f"{self._name}: a line must take at most {TEXT_BYTES} bytes") from error
+            raise
+
+    def _given_names(self, first: list[str], columns: Sequence[Any] | None) -> list[str]:
+        """Return the names for the columns of a file without a line of names."""
+        names = list(columns or ())
+        if len(names) != len(first) or not all(isinstance(column, str) for column in names):
+            raise ValueError(
+                f"{self._name}: the first line must hold the names of the columns, got numbers: "
+                f"{listed(first)}. Name all {len(first)} columns with columns=[...]."
+            )
+        return names
+
+
+def is_header(first: list[str], columns: Sequence[Any] | None) -> bool:
+    """Whether the first line holds names: `columns` are among them, or not all of its cells are numbers."""
+    if columns and all(column in first for column in columns):
+        return True
+    return not all(is_numeral(cell) for cell in first)
+
+
+def is_numeral(cell: str) -> bool:
+    """Whether a cell holds a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def begins_with_number(values: Any) -> bool:
+    """Whether a column of a block is parsed as numbers: its first value is a number, or it has none.
+
+    If a later value is no number, pyarrow infers a column of text. Parsing it as numbers gives an error that
+    tells the row.
+    """
+    first = next((value for value in values if value.is_valid), None)
+    if first is None:
+        return True
+    value = first.as_py()
+    return isinstance(value, (int, float, str)) and not isinstance(value, bool) and is_numeral(str(value))
