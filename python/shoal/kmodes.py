@@ -14,6 +14,8 @@ from ._common import params as _params
 from ._common.warn import warn
 from ._core import ModesRun, Source, Step
 from ._fit.centers import INITS, State
+from ._fit.estimator import BEGIN, has_begun
+from ._fit.saved import Claims
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
 from ._kmodes.spectral import Spectral, spectral_labels
@@ -414,6 +416,17 @@ class LaplacianKModes(StoredKModes):
     def _go_on(self, state: State, source: Source, rows: Any) -> Iterator[Step]:
         """Iterate over the remaining steps of a stored fit; the other arguments come from `_taken`."""
         self._by_callable = self._same_features(state[2])
+        if not has_begun(state):
+            if self.affinity == "precomputed":
+                raise ValueError(
+                    "the fit was interrupted before its first step, and a precomputed affinity is not in the "
+                    "checkpoint yet: fit again"
+                )
+            run = self._made_anew(
+                state, lambda: self._start(source, rows, _params.seed(self.random_state), None, None)
+            )
+            seed = Claims.read(state[2], BEGIN).count("seed")
+            return self._iterate_over(run, source, rows, seed if self._is_spectral else None)
         return self._iterate_over(self._start(source, rows, 0, None, state), source, rows)
 
     def _start(self, source: Source, rows: Any, seed: int, affinity: Any, state: State | None) -> ModesRun:

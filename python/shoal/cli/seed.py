@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     }
     for name, value in given.items():
         if value is not None and name not in METHODS[args.method]:
-            raise UsageError(f"--{name.replace('_', '-')}: {args.method} has no parameter {name!r}")
+            raise UsageError(f"--{name.replace('_', '-')}: --method {args.method} has no such parameter")
     check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
     how = How(args.method, *given.values())
     with rows_of(args, args.data) as source:
