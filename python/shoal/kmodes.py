@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -14,8 +15,7 @@ from ._common import params as _params
 from ._common.warn import warn
 from ._core import ModesRun, Source, Step
 from ._fit.centers import INITS, State
-from ._fit.estimator import BEGIN, has_begun
-from ._fit.saved import Claims
+from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
 from ._kmodes.spectral import Spectral, spectral_labels
@@ -370,10 +370,11 @@ class LaplacianKModes(StoredKModes):
         spectral: Spectral = spectral_labels,
     ) -> Iterator[Step]:
         """Iterate over a run; a `seed` asks for a spectral start."""
+        prepare = None
         if seed is not None:
-            self._start_from_spectral_labels(run, seed, spectral)
+            prepare = partial(self._start_from_spectral_labels, run, seed, spectral)
         self._fit_rows = rows
-        yield from self._iterate(run, source, None)
+        yield from self._iterate(run, source, None, prepare)
 
     @property
     def _is_spectral(self) -> bool:
@@ -425,7 +426,7 @@ class LaplacianKModes(StoredKModes):
             run = self._made_anew(
                 state, lambda: self._start(source, rows, _params.seed(self.random_state), None, None)
             )
-            seed = Claims.read(state[2], BEGIN).count("seed")
+            seed = seed_of(state)
             return self._iterate_over(run, source, rows, seed if self._is_spectral else None)
         return self._iterate_over(self._start(source, rows, 0, None, state), source, rows)
 

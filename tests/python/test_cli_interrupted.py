@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,9 +63,9 @@ def test_a_first_step_interrupted_anywhere_is_resumed_to_the_same_bits(rows, est
 
     expected = clone(estimator).fit(Interrupted(rows, -1))
     states = []
+    file = Path("c.safetensors")
     for at in range(200):
-        if os.path.exists("c.safetensors"):
-            os.remove("c.safetensors")
+        file.unlink(missing_ok=True)
         keeper = shoal.callbacks.Checkpoint("c.safetensors")
         broken = clone(estimator).set_params(callbacks=[keeper])
         try:
@@ -75,7 +76,7 @@ def test_a_first_step_interrupted_anywhere_is_resumed_to_the_same_bits(rows, est
             break
         if keeper.n_steps_ is None:
             # Before the fit: the rows were being counted or sampled.
-            assert not os.path.exists("c.safetensors")
+            assert not file.exists()
             continue
         if keeper.n_steps_ > 0:
             break
@@ -92,7 +93,8 @@ def test_a_first_step_interrupted_anywhere_is_resumed_to_the_same_bits(rows, est
             assert np.array_equal(table[field], wanted[field], equal_nan=True), (at, field)
     # Interrupts came before the initial centers were chosen, and after.
     assert states == sorted(states)
-    assert set(states) == {False, True}
+    # The rows of a coreset are in memory, so that no interrupt comes from their stream after the seeding.
+    assert set(states) == ({False} if getattr(estimator, "coreset_size", None) else {False, True})
 
 
 @pytest.mark.parametrize("init", ["k-means++", "spectral"])
@@ -170,7 +172,7 @@ def test_a_first_step_that_fails_leaves_no_checkpoint(rows):
     bad[2999, 1] = np.nan
     with pytest.raises(ValueError, match="row 2999, column 1"):
         shoal.KMeans(4, random_state=0, callbacks=[shoal.callbacks.Checkpoint("c.safetensors")]).fit(bad)
-    assert not os.path.exists("c.safetensors")
+    assert not Path("c.safetensors").exists()
 
 
 # ---------------------------------------------------------------- the command line
@@ -186,7 +188,9 @@ def interrupt_after(monkeypatch, steps):
     monkeypatch.setattr(
         Clusterer,
         "_next",
-        lambda self, *given: made(self, *given) if len(self._history) < steps else _interrupt(),
+        lambda self, run, watchers: (
+            _interrupt() if watchers and len(self._history) == steps else made(self, run, watchers)
+        ),
     )
 
 
@@ -196,7 +200,7 @@ def _interrupt():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("steps", [0, 2])
 def test_every_method_says_what_it_kept_and_is_resumed(capsys, rows, method, steps):
     fit = [*FIT, "--method", method, "--max-iter", 4, "-o"]
     assert run(capsys, *fit, "whole.safetensors")[0] == 0
@@ -204,22 +208,26 @@ def test_every_method_says_what_it_kept_and_is_resumed(capsys, rows, method, ste
         interrupt_after(patch, steps)
         status, out, err = run(capsys, *fit, "m.safetensors", "--checkpoint", "c.safetensors")
     assert (status, out) == (130, "")
-    kept = {0: "0 iterations, before the initial centers were chosen,", 1: "1 iteration", 2: "2 iterations"}
+    kept = {0: "0 iterations, before the initial centers were chosen,", 2: "2 iterations"}
     assert err == (
         f"shoal: interrupted; checkpoint with {kept[steps]} in c.safetensors; resume with --resume\n"
     )
-    assert sorted(os.listdir()) == ["c.safetensors", "rows.npy", "whole.safetensors"]
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "c.safetensors",
+        "rows.npy",
+        "whole.safetensors",
+    ]
     assert run(capsys, *fit, "m.safetensors", "--checkpoint", "c.safetensors", "--resume")[0] == 0
     whole, resumed = (_core.load_model(f"{name}.safetensors")[1] for name in ("whole", "m"))
     assert whole.keys() == resumed.keys()
     for name in whole:
-        if not name.startswith(("history", "timings")):
+        if not name.startswith(("history", "timings", "state.waiting")):
             assert np.array_equal(whole[name], resumed[name]), name
 
 
 def test_an_interrupt_without_a_checkpoint_says_so(capsys, rows, monkeypatch):
     interrupt_after(monkeypatch, 1)
-    err = run(capsys, *FIT)[2]
+    err = run(capsys, *FIT, "--validation", "rows.npy")[2]
     assert err == "shoal: interrupted; no checkpoint was kept: use --checkpoint to keep one\n"
 
 
@@ -228,13 +236,13 @@ def test_an_interrupt_before_a_resumed_step_keeps_the_older_checkpoint(capsys, r
     with pytest.MonkeyPatch.context() as patch:
         interrupt_after(patch, 2)
         assert run(capsys, *fit)[0] == 130
-    before = open("c.safetensors", "rb").read()
+    before = Path("c.safetensors").read_bytes()
     with pytest.MonkeyPatch.context() as patch:
         interrupt_after(patch, 2)
         status, _, err = run(capsys, *fit, "--resume")
     assert status == 130
     assert err == "shoal: interrupted; the checkpoint in c.safetensors is unchanged; resume with --resume\n"
-    assert open("c.safetensors", "rb").read() == before
+    assert Path("c.safetensors").read_bytes() == before
 
 
 def test_a_checkpoint_is_not_overwritten(capsys, rows):
@@ -242,7 +250,7 @@ def test_a_checkpoint_is_not_overwritten(capsys, rows):
     with pytest.MonkeyPatch.context() as patch:
         interrupt_after(patch, 2)
         assert run(capsys, *fit)[0] == 130
-    kept = open("c.safetensors", "rb").read()
+    kept = Path("c.safetensors").read_bytes()
     remedies = "give --checkpoint another name, or delete the file"
     same = failure(capsys, *fit)
     assert same == (
@@ -258,7 +266,7 @@ def test_a_checkpoint_is_not_overwritten(capsys, rows):
     assert "other rows or options (c.safetensors" not in failure(capsys, *fit)
     np.save("rows.npy", rows)
     assert "kmeans" in failure(capsys, *fit, "--method", "vrkm")
-    assert open("c.safetensors", "rb").read() == kept
+    assert Path("c.safetensors").read_bytes() == kept
     # A finished fit is kept too: --resume returns its result at once.
     status, first, _ = run(capsys, *fit, "--resume")
     assert status == 0
@@ -270,26 +278,24 @@ def test_a_checkpoint_is_not_overwritten(capsys, rows):
     # Files of other kinds.
     for name in ("model.safetensors", "note"):
         if name == "note":
-            with open(name, "w") as file:
-                file.write("hello")
+            Path(name).write_text("hello")
         else:
             assert run(capsys, *FIT, "-o", name)[0] == 0
-        before = open(name, "rb").read()
+        before = Path(name).read_bytes()
         text = failure(capsys, *FIT, "--checkpoint", name)
         assert name == "note" or text == (
             f"shoal: error: {name}: exists, and holds no checkpoint: {remedies}"
         )
-        assert open(name, "rb").read() == before
+        assert Path(name).read_bytes() == before
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends POSIX signals")
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("init", ["k-means++", "random"])
+@pytest.mark.parametrize(("sent", "init"), [(signal.SIGTERM, "k-means++"), (signal.SIGINT, "random")])
 def test_signals_during_the_first_step(tmp_path, sent, init):
-    X = np.random.default_rng(0).normal(size=(200_000, 64)).astype(np.float32)
+    X = np.random.default_rng(0).normal(size=(100_000, 64)).astype(np.float32)
     np.save(tmp_path / "large.npy", X)
     # The seeding takes long; without it, the first sweep.
-    k = "100" if init == "k-means++" else "4000"
+    k = "100" if init == "k-means++" else "1000"
     args = ["fit", "large.npy", "-k", k, "--init", init, "--max-iter", "1", "--checkpoint", "c.safetensors"]
     process = subprocess.Popen(
         [sys.executable, "-m", "shoal", *args], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE
@@ -300,6 +306,8 @@ def test_signals_during_the_first_step(tmp_path, sent, init):
     process.send_signal(sent)
     out, err = process.communicate(timeout=100)
     assert (process.returncode, out) == (130, b"")
-    assert re.search(rb"shoal: interrupted; checkpoint with 0 iterations.* in c.safetensors; resume with", err)
+    assert re.search(
+        rb"shoal: interrupted; checkpoint with 0 iterations.* in c.safetensors; resume with", err
+    )
     assert has_begun(_core.load_model(str(tmp_path / "c.safetensors"))) == (init == "random")
     assert cli.main(["info", str(tmp_path / "c.safetensors")]) == 0

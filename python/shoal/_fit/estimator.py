@@ -37,6 +37,13 @@ OF_A_MACHINE = ("callbacks", "n_jobs")
 BEGIN = "begin"
 
 
+def seed_of(state: tuple[str, Arrays, Texts]) -> int:
+    """Return the seed in a checkpoint, which may have 64 bits."""
+    text = Claims.read(state[2], BEGIN).text("seed") or ""
+    need(text.isascii() and text.isdigit() and len(text) <= 20, f"its seed is {text!r}")
+    return int(text)
+
+
 def has_begun(state: tuple[str, Arrays, Texts]) -> bool:
     """Whether a checkpoint holds at least initial centers."""
     if len(state[1].get("history_counts", ())) or BEGIN not in state[2]:
@@ -151,8 +158,14 @@ class Clusterer(BaseEstimator, ABC):
         given = [] if self.callbacks is None else list(self.callbacks)
         return [ProgressBar(), *given] if verbosity(self.verbose) else given
 
-    def _iterate(self, run: Any, source: Source, weights: npt.NDArray[np.float64] | None) -> Iterator[Step]:
-        """Advance `run` to its end, one step per `next()`."""
+    def _iterate(
+        self,
+        run: Any,
+        source: Source,
+        weights: npt.NDArray[np.float64] | None,
+        prepare: Callable[[], object] | None = None,
+    ) -> Iterator[Step]:
+        """Call `prepare`, then advance `run` to its end, one step per `next()`."""
         self._forget()
         self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
         for step in (done := run.history()):
@@ -166,7 +179,7 @@ class Clusterer(BaseEstimator, ABC):
             for watcher in watchers:
                 if isinstance(watcher, Callback):
                     watcher.begin(self)
-            yield from self._steps(run, watchers)
+            yield from self._steps(run, watchers, prepare)
             if self._run is run:
                 with telling(self, watchers):
                     self._conclude(run)
@@ -183,9 +196,12 @@ class Clusterer(BaseEstimator, ABC):
             step: Step | None = run.step()
         return step
 
-    def _steps(self, run: Any, watchers: list[Any]) -> Iterator[Step]:
+    def _steps(self, run: Any, watchers: list[Any], prepare: Callable[[], object] | None) -> Iterator[Step]:
         """Make the remaining steps and call the callbacks; call their `leave` however the loop ends."""
         try:
+            if prepare is not None:
+                with telling(self, watchers):
+                    prepare()
             # `partial_fit` or another fit between two steps replaces `_run`, and ends this one.
             while self._run is run and (step := self._next(run, watchers)) is not None:
                 self._history.append(record(step))
@@ -231,7 +247,7 @@ class Clusterer(BaseEstimator, ABC):
     def _write_checkpoint(self, path: str) -> None:
         """Write a checkpoint of the run, as of its last complete step."""
         arrays, texts = self._described()
-        self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps({"seed": self._seed})})
+        self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps({"seed": str(self._seed)})})
 
     def _is_before_first_step(self) -> bool:
         """Whether the run has made no step, but can be checkpointed."""
@@ -241,7 +257,7 @@ class Clusterer(BaseEstimator, ABC):
         """Make the run of a checkpoint that was written before the initial centers were chosen."""
         if self._by_callable and not callable(self.init):
             raise ValueError("init was a callable, which a checkpoint cannot hold: pass it again as init=")
-        given, self.random_state = self.random_state, Claims.read(state[2], BEGIN).count("seed")
+        given, self.random_state = self.random_state, seed_of(state)
         try:
             run = make()
         finally:

@@ -65,7 +65,8 @@ PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     ),
     (r"with shoal\.open\(\.\.\., chunk_limit=\) or the environment", "with the environment"),
     (
-        r"pass a callable that returns a fresh iterator, or write the rows to a \.npy file with shoal\.write and pass its path",
+        r"pass a callable that returns a fresh iterator, or write the rows to a \.npy file with "
+        r"shoal\.write and pass its path",
         "write the rows to a .npy file first",
     ),
     (
