@@ -121,8 +121,9 @@ class ProgressBar(Callback):
 
     def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:
         """Show how far a long step has come."""
-        done = "" if share is None else f" {share:.0%}"
-        text = f"{phase or 'pass'}:{done} {seconds:.0f} s"
+        from ._fit.progress import said
+
+        text = said(phase, share, seconds)
         if isinstance(self._bar, str):
             text = f"{self._bar}: {text}"
             sys.stderr.write("\r" + text.ljust(self._width))

@@ -12,7 +12,7 @@ class UsageError(Exception):
 
 
 class LeftError(KeyboardInterrupt):
-    """An interrupt, with a note of what was kept."""
+    """An interrupt, with a note about the checkpoint."""
 
 
 def note_of(interrupt: KeyboardInterrupt) -> str:

@@ -65,8 +65,7 @@ PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     ),
     (r"with shoal\.open\(\.\.\., chunk_limit=\) or the environment", "with the environment"),
     (
-        r"pass a callable that returns a fresh iterator, or write the rows to a \.npy file with "
-        r"shoal\.write and pass its path",
+        r"pass a callable that returns a fresh iterator, or write the rows to .+ pass its path",
         "write the rows to a .npy file first",
     ),
     (
@@ -79,7 +78,7 @@ PHRASES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"Use predict\(X\) or score\(X\) instead", "Use shoal predict instead"),
     (r"\bPossibly due to duplicate points in X\b", "Possibly due to duplicate rows"),
     (
-        r"\b(?:Explicit initial center position passed: performing only one init in \w+ instead of n_init=(\d+))",
+        r"Explicit initial center position passed: performing only one init in \w+ instead of n_init=(\d+)",
         r"the initial centers are given, so n_init=\1 is ignored",
     ),
     (
@@ -143,8 +142,8 @@ class Words:
         """Return the message of an error or a warning on one line."""
         text = " ".join(error.split()) if isinstance(error, str) else line_of(error)
         # Names of the user become private characters, which no rule matches.
-        held = [name for name in self._names if name in text]
-        for at, name in enumerate(held):
+        held = [self._data or "", *(name for name in self._names if name in text)]
+        for at, name in enumerate(held[1:], 1):
             text = text.replace(name, chr(0xE000 + at))
         for phrase, instead in PHRASES:
             text = re.sub(phrase, instead, text)
@@ -156,7 +155,7 @@ class Words:
     def _named(self, text: str) -> str:
         """Replace names of parameters and classes."""
         if self._data is not None:
-            text = re.sub(r"(?<![\w'\"(])X(?=(?:'s)? |$)", lambda _: self._data or "", text)
+            text = re.sub(r"(?<![\w'\"(])X(?=(?:'s)? |$)", chr(0xE000), text)
         for name, method in self._classes.items():
             text = re.sub(rf"\b{name}\b(?!\()", method, text)
         names = "|".join(sorted(map(re.escape, self._options), key=len, reverse=True))
