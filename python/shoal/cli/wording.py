@@ -135,7 +135,7 @@ class Words:
             self._classes[METHODS[name].estimator] = name
             for parameter in settable(name):
                 self._options.setdefault(parameter, f"--set {parameter}")
-        if method in METHODS:
+        if method is not None and method in METHODS:
             self._classes[METHODS[method].estimator] = method
 
     def of(self, error: BaseException | str) -> str:
