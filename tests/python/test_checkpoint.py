@@ -525,7 +525,7 @@ def test_the_command_line_writes_a_checkpoint_at_sigterm(number, method, tmp_pat
     assert whole.stdout
     other = subprocess.run([*safe, "--seed", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert other.returncode == 1
-    assert "random_state must be 0, as in the checkpoint, got 1" in other.stderr
+    assert "--seed must be 0, as in the checkpoint, got 1" in other.stderr
 
 
 def test_resume_without_a_checkpoint_file_is_wrong_usage(tmp_path, capsys):
