@@ -183,7 +183,7 @@ fn a_first_step_that_is_interrupted_anywhere_resumes() {
                 break;
             }
             let checkpoint = run.checkpoint(&intact).unwrap();
-            if run.centers().is_empty() {
+            if run.centers::<f32>().is_empty() {
                 before += 1;
             } else {
                 after += 1;
