@@ -83,6 +83,10 @@ fn check_same_rows<S: Source + ?Sized>(
     }
     let reason = stop_reason_of(about.get("stop_reason")).map_err(damaged)?;
     let history = history_of(checkpoint, reason).map_err(damaged)?;
+    let steps = about.get("steps").and_then(Value::as_u64);
+    if steps.map_or(history.is_empty(), |steps| steps != history.len() as u64) {
+        return Err(damaged("it does not hold all of its steps".into()));
+    }
     let begun = !history.is_empty() || flag(&about, "begun").map_err(damaged)?;
     Ok(Known { print, history, begun })
 }
@@ -141,6 +145,7 @@ impl<M: Method> Run<M> {
             "rows": self.rows,
             "columns": columns(&rows),
             "begun": begun,
+            "steps": history.len(),
             "wide": matches!(rows.any(), AnySource::F64(_)),
             "access": name_of(access(&rows)),
             "fingerprint": self.fingerprint,

@@ -1,6 +1,8 @@
 //! Checkpointed fits resume after every step to bit-identical results, for every method. Damaged or
 //! mismatched checkpoints raise errors.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::prelude::*;
 use shoal::centers::CenterMethod;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Weighted};
@@ -155,13 +157,16 @@ fn a_first_step_that_is_interrupted_anywhere_resumes() {
         let cx = Executor::new(Some(2)).unwrap();
         // Interrupted at the chunk with this number, counted over all passes.
         let stream = |at: usize| {
-            let (mut count, values) = (0, values.clone());
+            let (count, values) = (AtomicUsize::new(0), values.clone());
             Chunks::replay(3, move || {
                 let chunks: Vec<_> = values
                     .chunks(3 * 500)
                     .map(|rows| {
-                        count += 1;
-                        if count == at { Err(Error::Interrupted) } else { Ok(Chunk::from(rows.to_vec())) }
+                        if count.fetch_add(1, Ordering::Relaxed) + 1 == at {
+                            Err(Error::Interrupted)
+                        } else {
+                            Ok(Chunk::from(rows.to_vec()))
+                        }
                     })
                     .collect();
                 chunks.into_iter()
@@ -175,12 +180,13 @@ fn a_first_step_that_is_interrupted_anywhere_resumes() {
         let intact = Any(AnySource::F32(&intact));
         let expected = whole(params.begin(&intact).unwrap(), &intact);
         let (mut before, mut after) = (0, 0);
-        for at in 1..1000 {
+        for at in 1..200 {
             let rows = stream(at);
             let rows = Any(AnySource::F32(&rows));
             let Ok(mut run) = params.begin(&rows) else { continue };
+            // A pass that needs only the first rows does not reach the chunk.
             if run.advance_on(&rows, &cx).is_ok() {
-                break;
+                continue;
             }
             let checkpoint = run.checkpoint(&intact).unwrap();
             if run.centers::<f32>().is_empty() {
