@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -42,6 +42,57 @@ impl Interrupt {
     }
 }
 
+/// How far long work has come, for a thread that waits for it. Clones share it.
+///
+/// A phase is named by whoever knows what the work is, and states how many visits of rows it expects. Passes
+/// count the rows that they visit. Counts go to the display only: no result depends on them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    working: Mutex<Option<Working>>,
+    done: AtomicU64,
+}
+
+/// What the work is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Working {
+    /// The name of the phase; empty for a pass of a fit.
+    pub(crate) name: &'static str,
+    /// Visits of rows that the phase expects; 0 if unknown.
+    pub(crate) total: u64,
+}
+
+impl Progress {
+    /// The open phase, and the visits of rows so far.
+    #[cfg(any(test, feature = "python"))]
+    pub(crate) fn now(&self) -> Option<(Working, u64)> {
+        let working = *lock(&self.0.working);
+        working.map(|working| (working, self.0.done.load(Ordering::Relaxed)))
+    }
+
+    fn set(&self, working: Option<Working>) {
+        *lock(&self.0.working) = working;
+        self.0.done.store(0, Ordering::Relaxed);
+    }
+}
+
+/// An open phase. Dropping it ends the phase.
+pub(crate) struct Phase<'a> {
+    of: &'a Progress,
+    /// The enclosing phase; `None` if that one counts, and this one does nothing.
+    before: Option<Option<Working>>,
+}
+
+impl Drop for Phase<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            self.of.set(before);
+        }
+    }
+}
+
 /// A thread pool with an interrupt flag.
 ///
 /// Executors with the same number of threads share one pool. A pool without executors is freed when pools of
@@ -56,6 +107,7 @@ pub struct Executor {
     /// `None` for one thread: the thread of the caller.
     pool: Option<Arc<ThreadPool>>,
     interrupt: Interrupt,
+    progress: Progress,
 }
 
 /// Pools that can be reused.
@@ -161,7 +213,7 @@ impl Executor {
         };
         let n = at_most_threads(n);
         let pool = if n > 1 { Some(lock(&POOLS).get(n)?) } else { None };
-        Ok(Self { pool, interrupt: Interrupt::default() })
+        Ok(Self { pool, interrupt: Interrupt::default(), progress: Progress::default() })
     }
 
     /// Number of threads.
@@ -172,6 +224,32 @@ impl Executor {
     /// The flag that interrupts work on this executor.
     pub fn interrupt(&self) -> &Interrupt {
         &self.interrupt
+    }
+
+    /// The counts of the work on this executor.
+    #[cfg(any(test, feature = "python"))]
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Opens a phase that expects so many visits of rows; 0 if their number is not known. Within a phase of
+    /// unknown length, it gives that one its length. Within any other phase it does nothing.
+    pub(crate) fn phase(&self, name: &'static str, total: u64) -> Phase<'_> {
+        let before = *lock(&self.progress.0.working);
+        let now = match before {
+            None => Some(Working { name, total }),
+            Some(open) if open.total == 0 && total > 0 => Some(Working { total, ..open }),
+            Some(_) => None,
+        };
+        if now.is_some() {
+            self.progress.set(now);
+        }
+        Phase { of: &self.progress, before: now.map(|_| before) }
+    }
+
+    /// Counts visits of rows.
+    pub(crate) fn count(&self, rows: u64) {
+        self.progress.0.done.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// The pool, for a driver that waits outside it; `None` for one thread.
@@ -376,6 +454,30 @@ mod tests {
         cx.interrupt().set();
         assert!(matches!(cx.for_each(0..10, || (), |_, ()| Ok(())), Err(Error::Interrupted)));
         assert!(Executor::new(Some(0)).is_err());
+    }
+
+    #[test]
+    fn the_outer_phase_counts_unless_its_length_is_unknown() {
+        let cx = Executor::new(Some(1)).unwrap();
+        let now = || cx.progress().now().map(|(working, done)| (working.name, working.total, done));
+        assert_eq!(now(), None);
+        {
+            let _outer = cx.phase("seeding", 10);
+            cx.count(3);
+            let inner = cx.phase("", 5);
+            cx.count(1);
+            drop(inner);
+            assert_eq!(now(), Some(("seeding", 10, 4)));
+        }
+        let outer = cx.phase("labels", 0);
+        assert_eq!(now(), Some(("labels", 0, 0)));
+        let inner = cx.phase("", 7);
+        cx.count(2);
+        assert_eq!(now(), Some(("labels", 7, 2)));
+        drop(inner);
+        assert_eq!(now(), Some(("labels", 0, 0)));
+        drop(outer);
+        assert_eq!(now(), None);
     }
 
     #[test]

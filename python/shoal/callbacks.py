@@ -59,6 +59,15 @@ class Callback(ABC):
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Process a step; True ends the fit."""
 
+    def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:  # noqa: B027
+        """Show that a step is in progress.
+
+        Called some times a second during steps that take long. `phase` is ``"seeding"``, ``"neighbors"``,
+        ``"coreset"``, ``"labels"``, or empty for a pass over the rows; `share` is the part that is done, None
+        if unknown; `seconds` is the time since the step began. Not for results: how often it is called
+        depends on the clock.
+        """
+
     def leave(self, estimator: Any) -> None:  # noqa: B027 - as above
         """Process the last complete step, after the fit ended, was left or failed."""
 
@@ -110,6 +119,19 @@ class ProgressBar(Callback):
             self._bar.update(1)
         return None
 
+    def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:
+        """Show how far a long step has come."""
+        from ._fit.progress import said
+
+        text = said(phase, share, seconds)
+        if isinstance(self._bar, str):
+            text = f"{self._bar}: {text}"
+            sys.stderr.write("\r" + text.ljust(self._width))
+            sys.stderr.flush()
+            self._width = len(text)
+        elif self._bar is not None:
+            self._bar.set_postfix_str(text)
+
     def end(self, estimator: Any) -> None:
         """Close the bar."""
         if isinstance(self._bar, str):
@@ -129,6 +151,10 @@ class Checkpoint(Callback):
     intervals, and once more when the fit ends, is left, or fails, also by Ctrl-C. The last checkpoint holds
     the state after the last complete step.
 
+    A fit that is interrupted before its first step ends leaves a checkpoint too: of the initial centers, if
+    they are chosen, else of the parameters and the seed. Only the fit of a callable `init` with several
+    starts leaves none before its first step.
+
     Parameters
     ----------
     path : str, bytes or os.PathLike
@@ -137,6 +163,11 @@ class Checkpoint(Callback):
         Seconds between two checkpoints, at least 0.
     every_steps : int, optional
         Steps between two checkpoints; replaces `every`.
+
+    Attributes
+    ----------
+    n_steps_ : int or None
+        Steps in the last checkpoint of the last fit; None if it wrote none.
 
     Raises
     ------
@@ -172,6 +203,7 @@ class Checkpoint(Callback):
         self.path = path
         self.every = every
         self.every_steps = None if every_steps is None else whole("every_steps", every_steps, 1)
+        self.n_steps_: int | None = None
         self._written = 0.0
         self._steps = 0
 
@@ -182,7 +214,7 @@ class Checkpoint(Callback):
         if estimator._run is not None:
             # Must happen now: a stream cannot be read from its beginning during a pass.
             estimator._run.know_rows()
-        self._written, self._steps = time.monotonic(), 0
+        self._written, self._steps, self.n_steps_ = time.monotonic(), 0, None
 
     def __call__(self, estimator: Any, step: Step) -> bool | None:
         """Write a checkpoint if it is due."""
@@ -197,12 +229,14 @@ class Checkpoint(Callback):
 
     def leave(self, estimator: Any) -> None:
         """Write the last checkpoint."""
-        if self._steps:
+        # A first step that failed would fail again.
+        left = not isinstance(sys.exc_info()[1], Exception)
+        if self._steps or (left and estimator._is_before_first_step()):
             self._write(estimator)
 
     def _write(self, estimator: Any) -> None:
         estimator._write_checkpoint(os.fsdecode(self.path))
-        self._written, self._steps = time.monotonic(), 0
+        self._written, self._steps, self.n_steps_ = time.monotonic(), 0, len(estimator._history)
 
 
 class Deadline(Callback):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from . import _core
 from ._common.params import shown
+from ._core import Step
 from ._fit.estimator import Clusterer
 from ._fit.models import save
 from ._fit.saved import need
@@ -151,12 +153,19 @@ def resume(
     if features is not None and getattr(estimator, "affinity", None) != "precomputed":
         raise TypeError('features must be None except for LaplacianKModes(affinity="precomputed")')
     estimator.set_params(**run)
-    finish(estimator, name, state, X if features is None else features, sample_weight)
+    for _ in remaining(estimator, name, state, X if features is None else features, sample_weight):
+        pass
     return estimator
 
 
 def go_on(estimator: Any, path: PathName, X: Rows) -> None:
-    """Resume a checkpoint in an estimator that must have the same parameters."""
+    """Resume a checkpoint in an estimator that must have the same parameters, and finish the fit."""
+    for _ in continued(estimator, path, X):
+        pass
+
+
+def continued(estimator: Any, path: PathName, X: Rows) -> Iterator[Step]:
+    """Check that a checkpoint is of these parameters and rows; return the remaining steps."""
     name = os.fsdecode(path)
     kept, state = begun(name)
     if type(kept) is not type(estimator):
@@ -173,18 +182,17 @@ def go_on(estimator: Any, path: PathName, X: Rows) -> None:
             raise ValueError(
                 f"{name}: {parameter} must be {shown(was)}, as in the checkpoint, got {shown(given)}"
             )
-    finish(estimator, name, state, X, None)
+    return remaining(estimator, name, state, X, None)
 
 
-def finish(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> None:
-    """Make the remaining steps; errors about the file name it."""
+def remaining(estimator: Any, name: str, state: Any, X: Rows, sample_weight: Weights) -> Iterator[Step]:
+    """Return the remaining steps; errors about the file name it."""
     taken = estimator._taken(X, sample_weight)
     try:
-        steps = estimator._go_on(state, *taken)
+        steps: Iterator[Step] = estimator._go_on(state, *taken)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
-    for _ in steps:
-        pass
+    return steps
 
 
 #: Upper limit of the counts in a checkpoint, so that the next steps do not overflow `history_`.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -14,6 +15,7 @@ from ._common import params as _params
 from ._common.warn import warn
 from ._core import ModesRun, Source, Step
 from ._fit.centers import INITS, State
+from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
 from ._kmodes.spectral import Spectral, spectral_labels
@@ -368,10 +370,11 @@ class LaplacianKModes(StoredKModes):
         spectral: Spectral = spectral_labels,
     ) -> Iterator[Step]:
         """Iterate over a run; a `seed` asks for a spectral start."""
+        prepare = None
         if seed is not None:
-            self._start_from_spectral_labels(run, seed, spectral)
+            prepare = partial(self._start_from_spectral_labels, run, seed, spectral)
         self._fit_rows = rows
-        yield from self._iterate(run, source, None)
+        yield from self._iterate(run, source, None, prepare)
 
     @property
     def _is_spectral(self) -> bool:
@@ -414,6 +417,17 @@ class LaplacianKModes(StoredKModes):
     def _go_on(self, state: State, source: Source, rows: Any) -> Iterator[Step]:
         """Iterate over the remaining steps of a stored fit; the other arguments come from `_taken`."""
         self._by_callable = self._same_features(state[2])
+        if not has_begun(state):
+            if self.affinity == "precomputed":
+                raise ValueError(
+                    "the fit was interrupted before its first step, and a precomputed affinity is not in the "
+                    "checkpoint yet: fit again"
+                )
+            run = self._made_anew(
+                state, lambda: self._start(source, rows, _params.seed(self.random_state), None, None)
+            )
+            seed = seed_of(state)
+            return self._iterate_over(run, source, rows, seed if self._is_spectral else None)
         return self._iterate_over(self._start(source, rows, 0, None, state), source, rows)
 
     def _start(self, source: Source, rows: Any, seed: int, affinity: Any, state: State | None) -> ModesRun:

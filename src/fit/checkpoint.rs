@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::driver::Driver;
 use super::history::{history_of, keep_history, stop_reason_of};
 use super::method::{Element, FitSolver, Method};
-use super::run::{Run, access};
+use super::run::{Run, access, columns};
 use super::typed::{Typed, either};
 use super::{Step, StopReason};
 use crate::data::{Access, AnySource, Source, fingerprint};
@@ -54,7 +54,7 @@ fn check_same_rows<S: Source + ?Sized>(
     checkpoint: &Contents,
     rows: &S,
     (n, d): (Option<u64>, usize),
-) -> Result<(u64, Vec<Step>)> {
+) -> Result<Known> {
     let about = checkpoint.object("run").map_err(damaged)?;
     let known = about.get("rows").and_then(Value::as_u64);
     let columns = count(&about, "columns").map_err(damaged)?;
@@ -83,13 +83,32 @@ fn check_same_rows<S: Source + ?Sized>(
     }
     let reason = stop_reason_of(about.get("stop_reason")).map_err(damaged)?;
     let history = history_of(checkpoint, reason).map_err(damaged)?;
-    if history.is_empty() {
-        return Err(damaged("it holds no step".into()));
+    let steps = about.get("steps").and_then(Value::as_u64);
+    if steps.map_or(history.is_empty(), |steps| steps != history.len() as u64) {
+        return Err(damaged("it does not hold all of its steps".into()));
     }
-    Ok((print, history))
+    let begun = !history.is_empty() || flag(&about, "begun").map_err(damaged)?;
+    Ok(Known { print, history, begun })
+}
+
+/// What a checkpoint tells beside the state of its solver.
+struct Known {
+    /// The fingerprint of the rows.
+    print: u64,
+    history: Vec<Step>,
+    /// Whether it holds the state of a solver; without one, the run begins anew.
+    begun: bool,
 }
 
 impl<M: Method> Run<M> {
+    /// Returns an error if `rows` are not those of a checkpoint.
+    #[cfg(feature = "python")]
+    pub(crate) fn compare_rows<S: Source + ?Sized>(&mut self, checkpoint: &Contents, rows: &S) -> Result<()> {
+        let known = check_same_rows(checkpoint, rows, (self.rows, columns(rows)))?;
+        self.fingerprint = Some(known.print);
+        Ok(())
+    }
+
     /// Computes the fingerprint of the rows now. [`Run::checkpoint`] then does not read them, so it can be
     /// called during a pass.
     ///
@@ -106,22 +125,27 @@ impl<M: Method> Run<M> {
     /// resumed, also on another machine. `rows` must be the rows of the run. Some of them are read once for a
     /// fingerprint, so that resuming with other rows is an error.
     ///
+    /// Before the first step, the state is that of the initial centers, if they are chosen. Otherwise it holds
+    /// nothing but the fingerprint, and the resumed run begins with the seeding.
+    ///
     /// See [`KMeansParams::resume_fit`](crate::kmeans::KMeansParams::resume_fit) for an example.
     ///
     /// # Errors
-    /// [`Error::Source`] before the first step, and those of the source.
+    /// Those of the source.
     pub fn checkpoint<S: Source>(&mut self, rows: S) -> Result<Contents> {
-        if self.history().is_empty() {
-            return Err(Error::Source("a checkpoint needs at least one step: advance the run first".into()));
-        }
         self.know_rows(&rows)?;
-        let (mut contents, dim) =
-            either!(&self.typed, driver => (driver.solver().checkpoint(), driver.solver().facts().dim));
+        let (mut contents, begun) =
+            either!(&self.typed, driver => (driver.solver().checkpoint(), driver.solver().has_begun()));
         let history = self.history();
+        if !begun && history.is_empty() {
+            contents = Contents::new(&contents.kind);
+        }
         keep_history(&mut contents, history);
         let about = json!({
             "rows": self.rows,
-            "columns": dim,
+            "columns": columns(&rows),
+            "begun": begun,
+            "steps": history.len(),
             "wide": matches!(rows.any(), AnySource::F64(_)),
             "access": name_of(access(&rows)),
             "fingerprint": self.fingerprint,
@@ -138,7 +162,10 @@ impl<M: Method> Run<M> {
         rows: &S,
     ) -> Result<Self> {
         let shape = Self::checked(params, rows)?;
-        let (print, history) = check_same_rows(checkpoint, rows, shape)?;
+        let Known { print, history, begun } = check_same_rows(checkpoint, rows, shape)?;
+        if !begun {
+            return Ok(Self { fingerprint: Some(print), ..Self::new(params, rows, shape.0) });
+        }
         let typed = if matches!(rows.any(), AnySource::F64(_)) {
             Typed::F64(Driver::resumed(solver_of::<M, f64>(params, checkpoint, shape)?, history))
         } else {

@@ -82,6 +82,11 @@ pub trait FitSolver<T: Float>: Solver<T> {
     /// Everything that the next step depends on, except the rows and what can be recomputed from them.
     fn checkpoint(&self) -> Contents;
 
+    /// Whether the first centers are chosen, so that a checkpoint before the first step holds them.
+    fn has_begun(&self) -> bool {
+        self.facts().dim > 0
+    }
+
     /// Whether the per-row state can belong to `n` rows, if their number is known.
     fn fits(&self, n: Option<u64>) -> bool;
 }

@@ -42,7 +42,7 @@ fn is_sparse<S: Source + ?Sized>(rows: &S) -> bool {
 }
 
 /// Columns of the rows.
-fn columns<S: Source + ?Sized>(rows: &S) -> usize {
+pub(super) fn columns<S: Source + ?Sized>(rows: &S) -> usize {
     match rows.any() {
         AnySource::F32(data) => data.dim(),
         AnySource::F64(data) => data.dim(),
@@ -89,7 +89,7 @@ impl<M: Method> Run<M> {
         Ok((n, d))
     }
 
-    fn new<S: Source + ?Sized>(params: &M::Params, rows: &S, n: Option<u64>) -> Self {
+    pub(super) fn new<S: Source + ?Sized>(params: &M::Params, rows: &S, n: Option<u64>) -> Self {
         let typed = match rows.any() {
             AnySource::F32(_) => Typed::F32(Driver::new(M::solver(params))),
             AnySource::F64(_) => Typed::F64(Driver::new(M::solver(params))),
@@ -216,6 +216,7 @@ impl<M: Method> Run<M> {
         if self.history().is_empty() {
             return Err(Error::Source("a model needs at least one step: advance the run first".into()));
         }
+        let _phase = cx.phase("labels", 0);
         self.with_solver(&rows, cx, Finish)
     }
 

@@ -1,6 +1,6 @@
 //! Saves one start of a mixture fit to a checkpoint, and restores it.
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::estep::NO_COMPONENT;
 use super::mixture::{Covariance, Mixture};
@@ -40,6 +40,7 @@ impl<T: Compute> Truncated<T> {
             "start": self.start,
             "converged": self.converged,
             "searches": self.searches,
+            "seeding_distances": self.seeding_distances,
             "rows_seen": self.rows_seen,
             "seeded_by": self.seeded_by,
             "timings": stored_timings(self.timings),
@@ -61,6 +62,10 @@ impl<T: Compute> Truncated<T> {
         let means: Vec<T> = rows(contents, "centers", dim)?;
         if dim == 0 || means.len() != k * dim || !means.iter().all(|x| x.finite()) {
             return Err(format!("\"centers\" must hold {k} means"));
+        }
+        let bounds: Vec<f64> = list(contents, "bounds")?;
+        if bounds.is_empty() {
+            return state.before_first_iteration(means, dim, contents, &numbers);
         }
         let shape = text(&numbers, "shape")?.parse::<Covariance>();
         let shape = shape.map_err(|_| "\"shape\" is unknown")?;
@@ -97,15 +102,34 @@ impl<T: Compute> Truncated<T> {
         if !whole || state.counts.len() != k {
             return Err("per-row arrays do not match each other".into());
         }
-        state.bounds = list(contents, "bounds")?;
-        if state.bounds.is_empty() || !state.bounds.iter().all(|bound| bound.is_finite()) {
-            return Err("\"bounds\" must be present and finite".into());
+        if !bounds.iter().all(|bound| bound.is_finite()) {
+            return Err("\"bounds\" must be finite".into());
         }
+        state.bounds = bounds;
         state.converged = flag(&numbers, "converged")?;
         state.searches = count(&numbers, "searches")?;
         state.rows_seen = count(&numbers, "rows_seen")?;
         state.seeded_by = text(&numbers, "seeded_by")?;
         state.timings = timings_of(&numbers)?;
         Ok(state)
+    }
+
+    /// The state with means that no iteration has moved.
+    fn before_first_iteration(
+        mut self,
+        means: Vec<T>,
+        dim: usize,
+        contents: &Contents,
+        numbers: &Map<String, Value>,
+    ) -> Result<Self, String> {
+        let near: Vec<u32> = list(contents, "near")?;
+        if !near.iter().all(|&j| j == NO_COMPONENT) {
+            return Err("\"near\" must be unset before the first iteration".into());
+        }
+        self.begin_from(means, dim, near);
+        self.seeded_by = text(numbers, "seeded_by")?;
+        self.seeding_distances = count(numbers, "seeding_distances")?;
+        self.timings = timings_of(numbers)?;
+        Ok(self)
     }
 }

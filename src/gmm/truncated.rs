@@ -129,17 +129,22 @@ impl<T: Compute> Truncated<T> {
         let begun = Instant::now();
         let (n, k) = (count_rows(data)?, self.params.n_components);
         let seeds = self.params.seeding.choose(data, k, self.params.rng_seed, self.start, cx)?;
-        let (active, size) = self.sizes();
+        let active = self.sizes().0;
         let mut near = Vec::new();
         make_room(&mut near, "components of rows", n, active)?;
         near.resize(n as usize * active, NO_COMPONENT);
-        self.near = near;
-        self.neighbors = Neighborhoods::drawn(k, size, self.seed());
+        self.begin_from(seeds.centers, data.dim(), near);
         self.seeded_by = seeds.method;
         self.seeding_distances = seeds.n_distances;
-        self.mixture = Some(Mixture::new(seeds.centers, data.dim()));
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// Begins with means of `dim` columns, and rows without components.
+    pub(super) fn begin_from(&mut self, means: Vec<T>, dim: usize, near: Vec<u32>) {
+        self.near = near;
+        self.neighbors = Neighborhoods::drawn(self.params.n_components, self.sizes().1, self.seed());
+        self.mixture = Some(Mixture::new(means, dim));
     }
 
     /// Makes one pass over the rows.

@@ -78,9 +78,12 @@ impl Offers<'_> {
 /// [`Error::Memory`](crate::Error::Memory).
 pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<Lists> {
     let n = count_rows(data)?;
+    let part = graph_block_rows::<T>(n as usize, data.dim()) as u64;
+    let visits =
+        (0..n).step_by(part as usize).fold(n, |visits, start| visits.saturating_add(n.min(start + part)));
+    let _phase = cx.phase("neighbors", visits);
     let frame = frame(data, None, cx)?;
     let mut lists = Lists::new(n, m)?;
-    let part = graph_block_rows::<T>(n as usize, data.dim()) as u64;
     for start in (0..n).step_by(part as usize) {
         let end = n.min(start + part);
         let rows: Vec<u64> = (start..end).collect();

@@ -35,10 +35,13 @@ pub(super) fn neighbors<T: Compute + Own>(
     cx: &Executor,
 ) -> Result<(Lists, About)> {
     let n = count_rows(data)?;
+    let _phase = cx.phase("neighbors", 0);
     let frame = frame(data, None, cx)?;
     let centers = partition(data, n, n_cells(n), cx)?;
     let k = centers.len() / data.dim();
     let (n_probes, found) = probes(data, n, m, recall, (&centers, k), &frame, cx)?;
+    // Each row visits its probed cells, and each part visits itself.
+    let _phase = cx.phase("neighbors", n.saturating_mul(n_probes as u64 + 2));
     // Probes are stored for some rows at a time, so that memory does not grow with the number of probes.
     let slab = (n.max(LOOKS_TOGETHER) / n_probes as u64).clamp(1, n);
     let mut lists = look(data, m, (&centers, k), n_probes, slab, &frame, cx)?;
@@ -231,6 +234,7 @@ fn run_visits<T: Compute>(
         let (together, rest) = visits.split_at(count);
         let mut told = Vec::new();
         let run = |visit: &Visit<'_>, told: &mut Vec<_>, buffers: &mut Near<T>| {
+            cx.count(visit.visitors.len() as u64);
             visit.run(data, frame, lists, told, buffers, cx)
         };
         let merge = |all: &mut Vec<_>, part: &mut Vec<_>| all.append(part);

@@ -151,6 +151,7 @@ impl<T: Compute> Tree<T> {
 /// Same as [`brute::neighbors`](super::brute::neighbors).
 pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<Lists> {
     let n = count_rows(data)?;
+    let _phase = cx.phase("neighbors", 2 * n);
     // Returns an error for values that are not finite.
     frame(data, None, cx)?;
     let all: Vec<u64> = (0..n).collect();
@@ -161,6 +162,7 @@ pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Exe
         for (i, list) in lists.chunks_exact_mut(m).enumerate() {
             tree.look(tile * TILE_ROWS + i, list, open);
         }
+        cx.count((lists.len() / m) as u64);
         Ok(())
     })?;
     let mut lists = Lists::new(n, m)?;

@@ -81,8 +81,13 @@ impl<T: Element> KModesSolver<T> {
         let kept = kept_values(contents, "responsibilities", top)?;
         let some = contents.arrays.contains_key(RESTS);
         let rests = if some { kept_values(contents, RESTS, 1)? } else { Vec::new() };
-        let z = Shares::of_kept(k, kept, clusters, n).filter(|z| z.is_whole() == (top == k));
-        let z = z.and_then(|z| z.with_rests(&rests));
+        let n_iter = count(&about, "n_iter")?;
+        let z = if n_iter == 0 && kept.is_empty() {
+            Some(Shares::new(k, top))
+        } else {
+            let z = Shares::of_kept(k, kept, clusters, n).filter(|z| z.is_whole() == (top == k));
+            z.and_then(|z| z.with_rests(&rests))
+        };
         let lengths: Vec<u64> = list(contents, "loops")?;
         let mut watched = list::<f64>(contents, "watched")?.into_iter();
         let relaxed: Vec<Vec<f64>> =
@@ -105,7 +110,7 @@ impl<T: Element> KModesSolver<T> {
             collapsed: flag(&about, "collapsed")?,
             blind: flag(&about, "blind")?,
             begun: true,
-            n_iter: count(&about, "n_iter")?,
+            n_iter,
             rows_seen: count(&about, "rows_seen")?,
             seeded_by: text(&about, "seeded_by")?,
             warm_start: flag(&about, "warm_start")?,

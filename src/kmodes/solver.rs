@@ -414,6 +414,10 @@ impl<T: Element> FitSolver<T> for KModesSolver<T> {
         self.to_file()
     }
 
+    fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     fn fits(&self, n: Option<u64>) -> bool {
         n.is_none_or(|n| self.labels.len() as u64 == n)
     }

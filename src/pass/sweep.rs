@@ -204,6 +204,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
     let expected = state.rows();
     let mut seen = 0;
     let mut rest = Some(state);
+    let _phase = cx.phase("", data.rows().or(expected.map(|n| n as u64)).unwrap_or(0));
     let other_length = |seen: usize| {
         Error::Source(format!(
             "the source gave {} rows in one pass and {} in another: every pass must give the same rows",
@@ -233,6 +234,7 @@ pub(crate) fn sweep_unread<T: Float, R: PerRow, P: Send, S>(
                     state = rest;
                     absorb(chunk, mine, part, scratch)?;
                 }
+                cx.count(tile.len() as u64);
                 Ok(())
             },
             &merge,

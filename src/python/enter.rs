@@ -22,6 +22,9 @@ const POLL: Duration = Duration::from_millis(50);
 const SHORT_WORK: f64 = 4e6;
 
 thread_local! {
+    /// The function of the user's thread that hears of the progress of long work.
+    static REPORT: RefCell<Option<Py<PyAny>>> = const { RefCell::new(None) };
+
     /// The interrupt of the work on this thread, if this is a driver thread and another thread checks for
     /// signals.
     static STOP: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
@@ -34,6 +37,24 @@ pub(super) fn check() -> Result<()> {
         Some(stop) if stop.is_set() => Err(Error::Interrupted),
         _ => Ok(()),
     })
+}
+
+/// Has `function` called with the phase of long work, the visits of rows so far, and their expected number (0:
+/// unknown), about 20 times a second, by calls of this thread. An exception of `function` interrupts the work.
+/// None ends this. Returns the function before.
+#[pyfunction]
+pub(super) fn report_to(function: Option<Py<PyAny>>) -> Option<Py<PyAny>> {
+    REPORT.replace(function)
+}
+
+/// Handles signals, and reports the progress of `cx`.
+fn look_after(cx: &Executor, py: Python<'_>) -> PyResult<()> {
+    py.check_signals()?;
+    let report = REPORT.with_borrow(|report| report.as_ref().map(|function| function.clone_ref(py)));
+    if let (Some(report), Some((working, done))) = (report, cx.progress().now()) {
+        report.call1(py, (working.name, done, working.total))?;
+    }
+    Ok(())
 }
 
 type Outcome<R> = std::result::Result<Result<R>, Box<dyn Any + Send>>;
@@ -118,9 +139,7 @@ fn watch<R>(cx: &Executor, slot: &Mutex<Option<Outcome<R>>>, done: &Condvar) -> 
         waiting = done.wait_timeout(waiting, POLL).unwrap_or_else(PoisonError::into_inner).0;
         if waiting.is_none() && signal.is_none() {
             drop(waiting);
-            #[expect(clippy::redundant_closure_for_method_calls, reason = "the path is not general enough")]
-            let seen = Python::attach(|py| py.check_signals());
-            signal = seen.err();
+            signal = Python::attach(|py| look_after(cx, py)).err();
             // If user code made this call, the outer work that waits for it may have been asked to stop.
             if signal.is_some() || check().is_err() {
                 cx.interrupt().set();

@@ -87,6 +87,7 @@ fn _core(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(persist::save_model, m)?)?;
     m.add_function(wrap_pyfunction!(persist::load_model, m)?)?;
     m.add_function(wrap_pyfunction!(persist::array_layouts, m)?)?;
+    m.add_function(wrap_pyfunction!(enter::report_to, m)?)?;
     m.add_function(wrap_pyfunction!(isa, m)?)?;
     m.add_function(wrap_pyfunction!(available_isas, m)?)?;
     m.add_function(wrap_pyfunction!(available_threads, m)?)?;

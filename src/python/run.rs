@@ -32,6 +32,7 @@ pub(super) trait AnyRun: Send {
     fn history(&self) -> &[fit::Step];
     fn know_rows(&mut self, rows: &Input) -> Result<()>;
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
+    fn compare_rows(&mut self, checkpoint: &Contents, rows: &Input) -> Result<()>;
     fn snapshot(&self) -> AnySnapshot<'_>;
     fn details<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>>;
     fn stream(&mut self) -> Option<&mut dyn AnyStream>;
@@ -105,6 +106,9 @@ where
     }
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
         self.checkpoint(rows)
+    }
+    fn compare_rows(&mut self, checkpoint: &Contents, rows: &Input) -> Result<()> {
+        self.compare_rows(checkpoint, rows)
     }
     fn snapshot(&self) -> AnySnapshot<'_> {
         M::snapshot(self)
@@ -280,6 +284,20 @@ impl Run {
         let (mut state, input) = (self.locked()?, self.input()?);
         let run = &mut *state;
         enter(py, Some(1), input.rows().effort(0.0), |_| run.know_rows(input))
+    }
+
+    /// Raises an error if the rows are not those of a checkpoint.
+    fn compare_rows(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        arrays: BTreeMap<String, Bound<'_, PyAny>>,
+        meta: BTreeMap<String, String>,
+    ) -> PyResult<()> {
+        let checkpoint = of_python(kind, arrays, meta)?;
+        let (mut state, input) = (self.locked()?, self.input()?);
+        let run = &mut *state;
+        enter(py, Some(1), input.rows().effort(0.0), |_| run.compare_rows(&checkpoint, input))
     }
 
     /// All that the next step depends on, but for the rows, as arrays and texts.

@@ -59,6 +59,9 @@ pub(super) fn afk_mc2<T: Compute>(
     let weights = weights_of(data)?;
     let weights = weights.as_deref();
     let method = if adaptive { "afk-mc2" } else { "k-mc2" };
+    // Visits are distances: of all rows to the first center, and of all candidates to the centers before.
+    let chains = |centers: usize| (chain as u64).saturating_mul((centers as u64).saturating_pow(2)) / 2;
+    let _phase = cx.phase("seeding", chains(k).saturating_add(if adaptive { n } else { 0 }));
     let first = super::random::draw(n, weights, 1, rng);
     let key = rng.bits();
     let mut state = State {
@@ -82,9 +85,11 @@ pub(super) fn afk_mc2<T: Compute>(
     // All rows equal the first center, so any rows will do.
     let all_alike = state.proposal.mean <= 0.0;
     while !all_alike && state.rows.len() < k {
+        let before = state.rows.len();
         if !state.next_centers(k)? {
             break;
         }
+        cx.count(chains(state.rows.len()) - chains(before));
     }
     let State { rows, centers, n_distances, .. } = state;
     if rows.len() == k {

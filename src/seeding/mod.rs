@@ -206,6 +206,7 @@ impl Seeding {
         sample: impl Fn(u64) -> u64,
         cx: &Executor,
     ) -> Result<Seeds<T>> {
+        let _phase = cx.phase("seeding", 0);
         if let Self::Given(centers) = self {
             let d = data.dim();
             if centers.len() != k * d {
@@ -247,6 +248,7 @@ impl Seeding {
             return self.choose_within(data, k, seed, start, |n| n, cx);
         }
         self.check()?;
+        let _phase = cx.phase("seeding", 0);
         self.of_sample(data, k, sample, &mut Rng::keyed(seed, Purpose::Seeding, start), cx)
     }
 

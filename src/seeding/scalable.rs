@@ -36,6 +36,12 @@ pub(super) fn parallel<T: Compute>(
     let n = known(data, k)?;
     let weights = weights_of(data)?;
     let weights = weights.as_deref();
+    // The choice among the drawn rows takes about as many visits as drawn rows times clusters, twice.
+    let drawn = (oversampling * k as f64 * rounds as f64) as u64;
+    let _phase = cx.phase(
+        "seeding",
+        n.saturating_mul(rounds as u64 + 1).saturating_add(drawn.min(n).saturating_mul(2 * k as u64)),
+    );
     let first = super::random::draw(n, weights, 1, rng);
     let key = rng.bits();
     let mut joined = Potential::new(data, n)?;

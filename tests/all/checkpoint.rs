@@ -1,6 +1,8 @@
 //! Checkpointed fits resume after every step to bit-identical results, for every method. Damaged or
 //! mismatched checkpoints raise errors.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::prelude::*;
 use shoal::centers::CenterMethod;
 use shoal::data::{AnySource, Chunk, Chunks, Dense, Weighted};
@@ -10,7 +12,7 @@ use shoal::kmeans::{
 };
 use shoal::persist::{self, Array, Contents};
 use shoal::{
-    Algorithm, BackwardEuler, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding,
+    Algorithm, BackwardEuler, Error, Executor, KMeans, Metric, MiniBatch, NestedMiniBatch, Result, Seeding,
     VarianceReduced,
 };
 
@@ -149,6 +151,69 @@ fn a_resumed_run_gives_identical_results() {
 }
 
 #[test]
+fn a_first_step_that_is_interrupted_anywhere_resumes() {
+    fn broken<P: Params>(name: &str, params: &P) {
+        let values = values(1500, 3);
+        let cx = Executor::new(Some(2)).unwrap();
+        // Interrupted at the chunk with this number, counted over all passes.
+        let stream = |at: usize| {
+            let (count, values) = (AtomicUsize::new(0), values.clone());
+            Chunks::replay(3, move || {
+                let chunks: Vec<_> = values
+                    .chunks(3 * 500)
+                    .map(|rows| {
+                        if count.fetch_add(1, Ordering::Relaxed) + 1 == at {
+                            Err(Error::Interrupted)
+                        } else {
+                            Ok(Chunk::from(rows.to_vec()))
+                        }
+                    })
+                    .collect();
+                chunks.into_iter()
+            })
+        };
+        let whole = |mut run: Run<P::Method>, rows: &Any<'_>| {
+            while run.advance_on(rows, &cx).unwrap().is_some() {}
+            outcome(&run)
+        };
+        let intact = stream(0);
+        let intact = Any(AnySource::F32(&intact));
+        let expected = whole(params.begin(&intact).unwrap(), &intact);
+        let (mut before, mut after) = (0, 0);
+        for at in 1..200 {
+            let rows = stream(at);
+            let rows = Any(AnySource::F32(&rows));
+            let Ok(mut run) = params.begin(&rows) else { continue };
+            // A pass that needs only the first rows does not reach the chunk.
+            if run.advance_on(&rows, &cx).is_ok() {
+                continue;
+            }
+            let checkpoint = run.checkpoint(&intact).unwrap();
+            if run.centers::<f32>().is_empty() {
+                before += 1;
+            } else {
+                after += 1;
+            }
+            assert_eq!(
+                whole(params.resume(&checkpoint, &intact).unwrap(), &intact),
+                expected,
+                "{name}: {at}"
+            );
+        }
+        assert!(before > 0 && after > 0, "{name}: {before} before the centers, {after} after");
+    }
+    let seeding = Seeding::PlusPlus { greedy: false };
+    broken("exact", &KMeans::params(4).seeding(seeding.clone()).rng_seed(2).n_init(2).max_iter(3));
+    broken(
+        "nested",
+        &NestedMiniBatch::params(4).batch_size(600).rng_seed(9).shuffle(false).max_iter(Some(5)),
+    );
+    broken("reduced", &VarianceReduced::params(4).seeding(seeding.clone()).rng_seed(2).max_iter(3));
+    broken("batches", &MiniBatch::params(4).batch_size(100).rng_seed(2).max_iter(2));
+    broken("implicit", &BackwardEuler::params(4).seeding(seeding).batch_size(100).rng_seed(2).max_iter(3));
+}
+
+#[test]
 fn a_fit_of_a_stream_resumes() {
     let values = values(1500, 3);
     let stream = || Chunks::once(3, values.chunks(3 * 77).map(|rows| Ok(Chunk::from(rows.to_vec()))));
@@ -269,7 +334,12 @@ fn resuming_with_other_data_or_parameters_fails() {
     let cx = Executor::new(Some(1)).unwrap();
     let rows = [[0.0f64], [1.0], [5.0]];
     let mut run = KMeans::params(2).start(&rows).unwrap();
-    assert!(run.checkpoint(&rows).unwrap_err().to_string().contains("at least one step"));
+    // Before the seeding there is nothing to store but the rows' fingerprint and an empty history.
+    let begun = run.checkpoint(&rows).unwrap();
+    assert!(begun.arrays.keys().all(|name| name.starts_with("history")));
+    assert!(KMeans::params(2).resume_fit(&begun, &rows).unwrap().history().is_empty());
+    let refused = KMeans::params(2).resume_fit(&begun, &[[0.5f64], [1.0], [5.0]]).err().unwrap().to_string();
+    assert!(refused.contains("the values differ"), "{refused}");
     run.advance_on(&rows, &cx).unwrap();
     let checkpoint = run.checkpoint(&rows).unwrap();
     let single = [[0.0f32], [1.0], [5.0]];

@@ -517,7 +517,7 @@ def test_the_command_line_writes_a_checkpoint_at_sigterm(number, method, tmp_pat
         out, _ = first.communicate()
     err = (tmp_path / "told.txt").read_text()
     assert (first.returncode, out) == (130, ""), err
-    assert err.strip().endswith("shoal: interrupted")
+    assert err.strip().endswith("in run.safetensors; resume with --resume")
     assert not (tmp_path / "labels.npy").exists()
     again = subprocess.run(safe, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert '"resumed": true' in again.stdout
@@ -525,7 +525,7 @@ def test_the_command_line_writes_a_checkpoint_at_sigterm(number, method, tmp_pat
     assert whole.stdout
     other = subprocess.run([*safe, "--seed", "1"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert other.returncode == 1
-    assert "random_state must be 0, as in the checkpoint, got 1" in other.stderr
+    assert "--seed must be 0, as in the checkpoint, got 1" in other.stderr
 
 
 def test_resume_without_a_checkpoint_file_is_wrong_usage(tmp_path, capsys):

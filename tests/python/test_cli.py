@@ -179,9 +179,9 @@ def test_rows_that_cannot_be_clustered(capsys, rows, tmp_path):
     assert "row 7, column 1" in refused(holed)
     assert "shape (5,)" in refused(np.zeros(5))
     assert "complex" in refused(np.zeros((5, 2), complex))
-    assert "n_clusters" in refused(np.zeros((5, 2)), k=0)
-    assert "n_clusters" in refused(np.zeros((5, 2)), k=-1)
-    assert "n_clusters" in refused(np.zeros((5, 2)), k=6)
+    assert refused(np.zeros((5, 2)), k=0).endswith(": -k must be an integer of at least 1, got 0")
+    assert refused(np.zeros((5, 2)), k=-1).endswith(": -k must be an integer of at least 1, got -1")
+    assert refused(np.zeros((5, 2)), k=6).endswith(": -k must be at most the number of rows, 5, got 6")
     whole = rows.read_bytes()
     for data in (b"", whole[:100], whole[:-1], b"not an array"):
         (tmp_path / "bad.npy").write_bytes(data)
@@ -315,8 +315,10 @@ def test_predict(capsys, rows, model, tmp_path):
 def test_predict_errors(capsys, rows, model, tmp_path):
     np.save(tmp_path / "narrow.npy", np.zeros((5, 2), np.float32))
     out = ["-o", tmp_path / "labels.npy"]
-    assert "2 features" in failure(capsys, "predict", model, tmp_path / "narrow.npy", *out)
-    assert "2 features" in failure(
+    assert "narrow.npy has 2 columns, but the model has 3" in failure(
+        capsys, "predict", model, tmp_path / "narrow.npy", *out
+    )
+    assert "narrow.npy has 2 columns, but the model has 3" in failure(
         capsys, "predict", model, tmp_path / "narrow.npy", *out, "--distances", tmp_path / "d.npy"
     )
     assert "also read" in failure(capsys, "predict", model, rows, "-o", rows)
@@ -479,7 +481,7 @@ def test_interrupted(tmp_path):
     assert process.returncode == 130, err
     assert out == b""
     assert b"Traceback" not in err
-    assert err.endswith(b"shoal: interrupted\n")
+    assert err.endswith(b"shoal: interrupted; no checkpoint was kept: use --checkpoint to keep one\n")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["large.npy"]
 
 
@@ -502,10 +504,10 @@ def test_shuffle(capsys, rows, tmp_path):
 def test_shuffle_errors(capsys, rows, tmp_path):
     assert "also read" in failure(capsys, "shuffle", rows, "-o", rows)
     assert "no folder" in failure(capsys, "shuffle", rows, "-o", tmp_path / "none" / "x.npy")
-    assert "memory_limit" in failure(
+    assert "--memory-limit must be" in failure(
         capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--memory-limit", "few"
     )
-    assert "random_state" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--seed", -1)
+    assert "--seed must be" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.npy", "--seed", -1)
     assert ".npy" in failure(capsys, "shuffle", rows, "-o", tmp_path / "x.bin")
     failure(capsys, "shuffle", rows, status=2)
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npy"]
@@ -562,7 +564,7 @@ def test_models_of_every_method(capsys, rows, tmp_path, method):
     assert (found["rows"], found["columns"], found["steps"]) == (150, 3, 2)
     assert found["params"]["max_iter"] == 2
     assert "max_iter=2" in run(capsys, "info", kept)[1]
-    assert "shoal.resume" in failure(capsys, "predict", kept, rows, "-o", labels)
+    assert "--checkpoint FILE --resume" in failure(capsys, "predict", kept, rows, "-o", labels)
 
 
 def test_a_coreset_is_not_a_model(capsys, rows, tmp_path):

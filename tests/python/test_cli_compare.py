@@ -235,9 +235,9 @@ def test_invalid_parameters_fail_before_any_work(capsys, rows, two, monkeypatch)
     assert text.startswith("shoal: error: vrkm: ")
     assert "tol" in text
     assert "max_iter" in text
-    assert "n_clusters" in failure(capsys, *args, "-k", 0)
+    assert "-k must be" in failure(capsys, *args, "-k", 0)
     # 300 of the 3000 rows are held out.
-    assert "n_samples=2700" in failure(capsys, *args, "-k", 2701)
+    assert "at most the number of rows, 2700" in failure(capsys, *args, "-k", 2701)
 
 
 def test_given_centers_start_every_method(capsys, rows, two, tmp_path):

@@ -21,7 +21,7 @@ from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
 from shoal.typing import Metric, Rows, Seeding, Weights
 
-from .estimator import Clusterer
+from .estimator import Clusterer, has_begun
 from .saved import Arrays, Claims, Texts, floats, need
 
 INITS: tuple[str, ...] = get_args(Seeding)
@@ -157,7 +157,11 @@ class CenterFitter(Clusterer):
     ) -> Iterator[Step]:
         """Iterate over the remaining steps of a checkpoint; the other arguments come from `_taken`."""
         self._by_callable = self._same_features(state[2])
-        return self._iterate(self._resumed_run(source, rows, weights, state), source, weights)
+        if has_begun(state):
+            run = self._resumed_run(source, rows, weights, state)
+        else:
+            run = self._made_anew(state, lambda: self._make_run(source, rows, weights))
+        return self._iterate(run, source, weights)
 
     @abstractmethod
     def _resumed_run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -24,6 +24,7 @@ from shoal.typing import PathName, Rows
 from .cloning import cloned
 from .history import STEP_DTYPE, STEP_FIELDS, record
 from .models import save
+from .progress import telling
 from .saved import Arrays, Claims, Texts, floats, need
 
 #: Parameters that may be arrays of initial centers.
@@ -31,6 +32,24 @@ CENTER_PARAMETERS = ("init", "means_init")
 
 #: Parameters that are not saved: they belong to the machine.
 OF_A_MACHINE = ("callbacks", "n_jobs")
+
+#: The text of a checkpoint with the seed of the run.
+BEGIN = "begin"
+
+
+def seed_of(state: tuple[str, Arrays, Texts]) -> int:
+    """Return the seed in a checkpoint, which may have 64 bits."""
+    text = Claims.read(state[2], BEGIN).text("seed") or ""
+    need(text.isascii() and text.isdigit() and len(text) <= 20, f"its seed is {text!r}")
+    return int(text)
+
+
+def has_begun(state: tuple[str, Arrays, Texts]) -> bool:
+    """Whether a checkpoint holds at least initial centers."""
+    # Several starts of a callable are written only after a step, and have no text of one run.
+    if len(state[1].get("history_counts", ())) or not {BEGIN, "run"} <= state[2].keys():
+        return True
+    return Claims.read(state[2], "run").flag("begun")
 
 
 class Run(Protocol):
@@ -94,6 +113,7 @@ class Clusterer(BaseEstimator, ABC):
     verbose: Any
     n_jobs: Any
     init: Any
+    random_state: Any
 
     def _rows(self, X: Rows, *, reset: bool) -> Source:
         """Open `X` as a source; check its features or, with `reset`, store them."""
@@ -105,6 +125,7 @@ class Clusterer(BaseEstimator, ABC):
 
     def _run_params(self, init: Any, seed: int, **other: Any) -> dict[str, Any]:
         """Return the parameters of a run: those of the estimator, and `other` in place of some."""
+        self._seed = seed
         given = {
             "init": init,
             "random_state": seed,
@@ -138,8 +159,14 @@ class Clusterer(BaseEstimator, ABC):
         given = [] if self.callbacks is None else list(self.callbacks)
         return [ProgressBar(), *given] if verbosity(self.verbose) else given
 
-    def _iterate(self, run: Any, source: Source, weights: npt.NDArray[np.float64] | None) -> Iterator[Step]:
-        """Advance `run` to its end, one step per `next()`."""
+    def _iterate(
+        self,
+        run: Any,
+        source: Source,
+        weights: npt.NDArray[np.float64] | None,
+        prepare: Callable[[], object] | None = None,
+    ) -> Iterator[Step]:
+        """Call `prepare`, then advance `run` to its end, one step per `next()`."""
         self._forget()
         self._run, self._visited, self._n_rows = run, (source, weights), source.shape[0]
         for step in (done := run.history()):
@@ -153,9 +180,10 @@ class Clusterer(BaseEstimator, ABC):
             for watcher in watchers:
                 if isinstance(watcher, Callback):
                     watcher.begin(self)
-            yield from self._steps(run, watchers)
+            yield from self._steps(run, watchers, prepare)
             if self._run is run:
-                self._conclude(run)
+                with telling(self, watchers):
+                    self._conclude(run)
         finally:
             if self._run is run:
                 self._visited = None
@@ -163,11 +191,20 @@ class Clusterer(BaseEstimator, ABC):
                 if isinstance(watcher, Callback):
                     watcher.end(self)
 
-    def _steps(self, run: Any, watchers: list[Any]) -> Iterator[Step]:
+    def _next(self, run: Any, watchers: list[Any]) -> Step | None:
+        """Make one step; the callbacks hear of its progress."""
+        with telling(self, watchers):
+            step: Step | None = run.step()
+        return step
+
+    def _steps(self, run: Any, watchers: list[Any], prepare: Callable[[], object] | None) -> Iterator[Step]:
         """Make the remaining steps and call the callbacks; call their `leave` however the loop ends."""
         try:
+            if prepare is not None:
+                with telling(self, watchers):
+                    prepare()
             # `partial_fit` or another fit between two steps replaces `_run`, and ends this one.
-            while self._run is run and (step := run.step()) is not None:
+            while self._run is run and (step := self._next(run, watchers)) is not None:
                 self._history.append(record(step))
                 self.stop_reason_ = step.stop_reason
                 self._update(run, step)
@@ -211,7 +248,23 @@ class Clusterer(BaseEstimator, ABC):
     def _write_checkpoint(self, path: str) -> None:
         """Write a checkpoint of the run, as of its last complete step."""
         arrays, texts = self._described()
-        self._run.write_checkpoint(path, arrays, texts)
+        self._run.write_checkpoint(path, arrays, texts | {BEGIN: json.dumps({"seed": str(self._seed)})})
+
+    def _is_before_first_step(self) -> bool:
+        """Whether the run has made no step, but can be checkpointed."""
+        return not len(self._history) and hasattr(self._run, "compare_rows")
+
+    def _made_anew(self, state: tuple[str, Arrays, Texts], make: Callable[[], Any]) -> Any:
+        """Make the run of a checkpoint that was written before the initial centers were chosen."""
+        if self._by_callable and not callable(self.init):
+            raise ValueError("init was a callable, which a checkpoint cannot hold: pass it again as init=")
+        given, self.random_state = self.random_state, seed_of(state)
+        try:
+            run = make()
+        finally:
+            self.random_state = given
+        run.compare_rows(*state)
+        return run
 
     @abstractmethod
     def _update(self, run: Any, step: Step | None) -> None:
@@ -311,6 +364,8 @@ class Clusterer(BaseEstimator, ABC):
         """
         return cloned(self)
 
+    #: The seed of the last run.
+    _seed = 0
     #: Whether the fit was resumed, and its initial centers came from a callable.
     _by_callable = False
 
@@ -326,7 +381,9 @@ class Clusterer(BaseEstimator, ABC):
                 is_array = name in CENTER_PARAMETERS and not callable(value)
                 params[name] = "array" if is_array else None
                 if is_array:
-                    arrays[name] = np.ascontiguousarray(value, dtype=self._compute_type())
+                    visited = self.__dict__.get("_visited")
+                    dtype = visited[0].compute if visited else self._compute_type()
+                    arrays[name] = np.ascontiguousarray(value, dtype=dtype)
         if params["init"] is None:
             params["init"] = "auto"
         names = getattr(self, "feature_names_in_", None)

@@ -1,7 +1,8 @@
 """The ``shoal`` command line: the parser, warnings, signals and exit statuses.
 
 Results go to stdout, progress and messages to stderr. Exit statuses: 0 for success, 1 for a failure (one line
-on stderr that begins with ``shoal: error:``), 2 for wrong usage, 130 for an interrupt by Ctrl-C or SIGTERM.
+on stderr that begins with ``shoal: error:``), 2 for wrong usage (such a line too), 130 for an interrupt by
+Ctrl-C or SIGTERM.
 Output files are written to a temporary file and then renamed. ``SHOAL_TRACEBACK=1`` in the environment shows
 the traceback of a failure.
 """
@@ -19,7 +20,9 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from . import compare, convert, coreset, demo, fit, info, knn, predict, seed, shuffle
-from .errors import FailedError, UsageError, line_of, was_interrupted
+from .errors import FailedError, UsageError, line_of, note_of, was_interrupted
+from .parsing import Parser
+from .wording import Words, is_choice
 
 __all__ = ["main"]
 
@@ -40,7 +43,7 @@ VERBS = {
 
 def parser() -> argparse.ArgumentParser:
     """Build the argument parser."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="shoal",
         description="Fast clustering of data larger than memory: exact, streaming and deterministic.",
         epilog="Run `shoal COMMAND --help` for the options of a command. "
@@ -108,21 +111,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"shoal {__version__}")
             return 0
         if args.verb is None:
-            top.print_usage(sys.stderr)
-            *others, last = VERBS
-            print(f"shoal: error: COMMAND must be {', '.join(others)} or {last}", file=sys.stderr)
-            return 2
+            top.error(f"shoal needs a COMMAND, one of {', '.join(VERBS)}. See shoal --help")
         if sys.stdout is None:
             raise FailedError("standard output is closed. Redirect it to /dev/null if you do not need it.")
         with sigterm_interrupts(), warnings.catch_warnings():
+            words = Words(args)
             warnings.showwarning = lambda message, *_, **__: print(
-                f"shoal: warning: {line_of(message) if isinstance(message, Warning) else message}",
-                file=sys.stderr,
+                f"shoal: warning: {words.of(message)}", file=sys.stderr
             )
             status: int = args.run(args)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        print("shoal: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"shoal: interrupted{note_of(interrupt)}", file=sys.stderr)
         return 130
     except UsageError as error:
         command: argparse.ArgumentParser = args.parser
@@ -138,6 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 130
         if os.environ.get("SHOAL_TRACEBACK") == "1":
             raise
-        print(f"shoal: error: {line_of(error)}", file=sys.stderr)
-        return 1
+        text = line_of(error) if isinstance(error, FailedError) else Words(args).of(error)
+        print(f"shoal: error: {text}", file=sys.stderr)
+        # A name that is none of the allowed ones is wrong usage, also if the library found it.
+        return 2 if isinstance(error, ValueError) and is_choice(text) else 1
     return status

@@ -241,7 +241,7 @@ def fit_all(chosen: Mapping[str, dict[str, Any]], rows: Any, scored: Any, *, qui
             model = estimator(method, params, progress=progress, watchers=[curve])
             begun.append((method, model, curve, model.iter_fit(rows)))
         except (TypeError, ValueError) as error:
-            raise FailedError(f"{method}: {line_of(error)}") from error
+            raise type(error)(f"{method}: {line_of(error)}") from error
     outcomes = []
     for method, model, curve, steps in begun:
         for _ in steps:

@@ -11,6 +11,15 @@ class UsageError(Exception):
     """A wrong argument; the exit status is 2."""
 
 
+class LeftError(KeyboardInterrupt):
+    """An interrupt, with a note about the checkpoint."""
+
+
+def note_of(interrupt: KeyboardInterrupt) -> str:
+    """Return the note of an interrupt, as the rest of a line."""
+    return f"; {interrupt}" if isinstance(interrupt, LeftError) else ""
+
+
 def line_of(error: BaseException) -> str:
     """Format the message of an error on one line."""
     if isinstance(error, OSError) and error.strerror:

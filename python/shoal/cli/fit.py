@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_start, add_verb, file_of, setting_of
-from .errors import UsageError
+from .checkpoints import kept_note, refuse_to_overwrite
+from .errors import LeftError, UsageError
 from .files import check_outputs, rows_of
 from .methods import CENTERS, available, centers_file, estimator, method_of, parameters
 from .results import show, spent
@@ -73,7 +74,8 @@ def add(verbs: Verbs) -> None:
         "--checkpoint",
         type=file_of,
         metavar="PATH",
-        help="write checkpoints of the fit to this .safetensors file, also at Ctrl-C and SIGTERM",
+        help="write checkpoints of the fit to this .safetensors file, also at Ctrl-C and SIGTERM; an "
+        "existing file needs --resume",
     )
     fit.add_argument(
         "--checkpoint-every",
@@ -127,23 +129,30 @@ def run(args: argparse.Namespace) -> int:
         require_matplotlib()
     from .curve import EnergyCurve
 
+    keeper = shoal.callbacks.Checkpoint(args.checkpoint, args.checkpoint_every) if args.checkpoint else None
     with ExitStack() as opened:
         source = opened.enter_context(rows_of(args, args.data))
         watchers = []
         if args.validation:
             watchers.append(EnergyCurve(opened.enter_context(shoal.open(args.validation))))
-        keeper = (
-            [shoal.callbacks.Checkpoint(args.checkpoint, args.checkpoint_every)] if args.checkpoint else []
-        )
         model = estimator(
-            args.method, params, progress=None if args.quiet else "shoal fit", watchers=[*watchers, *keeper]
+            args.method,
+            params,
+            progress=None if args.quiet else "shoal fit",
+            watchers=[*watchers, *filter(None, [keeper])],
         )
-        resumed = bool(args.resume and Path(args.checkpoint).exists())
+        kept = bool(args.checkpoint and Path(args.checkpoint).exists())
+        if kept and not args.resume:
+            refuse_to_overwrite(args, model, source)
+        resumed = kept
         begun = time.perf_counter()
-        if resumed:
-            shoal.io.go_on(model, args.checkpoint, source)
-        else:
-            model.fit(source)
+        try:
+            if resumed:
+                shoal.io.go_on(model, args.checkpoint, source)
+            else:
+                model.fit(source)
+        except KeyboardInterrupt as interrupt:
+            raise LeftError(kept_note(args, keeper, resumed=resumed)) from interrupt
         seconds = time.perf_counter() - begun - sum(watcher.spent for watcher in watchers)
         # Only a mixture has a lower bound, and its inertia would compute labels that nobody asked for.
         bound = getattr(model, "lower_bound_", None)

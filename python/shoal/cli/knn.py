@@ -7,6 +7,7 @@ import time
 
 from .arguments import Verbs, add_common, add_rows, add_verb, file_of
 from .files import check_outputs, rows_of
+from .progress import progress_line
 from .results import show
 
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from shoal._common.outputs import BUNDLES
 
     check_outputs([args.data], [("--output", args.output, BUNDLES)])
-    with rows_of(args, args.data) as source:
+    with rows_of(args, args.data) as source, progress_line("shoal knn", quiet=args.quiet):
         begun = time.perf_counter()
         graph, info = shoal.knn_graph(
             source,

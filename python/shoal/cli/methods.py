@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from typing import Any
 
 from .arguments import setting_of
 from .errors import UsageError
+from .wording import nearest
 
 #: Parameters that ``--set`` does not accept. ``--init FILE.npy`` gives initial centers and means.
 NOT_SET = ("callbacks", "verbose", "means_init")
@@ -78,12 +78,6 @@ def method_of(text: str) -> str:
     if text in METHODS:
         raise argparse.ArgumentTypeError(f"{text} is not in this version, which has: {', '.join(known)}")
     raise argparse.ArgumentTypeError(f"must be one of {', '.join(known)}, got {text!r}{nearest(text, known)}")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest the known name that is most similar to a misspelt one; an empty string if there is none."""
-    similar = difflib.get_close_matches(name, list(known), n=1)
-    return f". Did you mean {similar[0]!r}?" if similar else ""
 
 
 def methods_of(text: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_verb, file_of
 from .errors import UsageError
 from .files import check_outputs, rows_of
+from .progress import progress_line
 from .results import show
 
 #: Seeding methods, and the parameters that only this method has.
@@ -77,10 +78,10 @@ def run(args: argparse.Namespace) -> int:
     }
     for name, value in given.items():
         if value is not None and name not in METHODS[args.method]:
-            raise UsageError(f"--{name.replace('_', '-')}: {args.method} has no parameter {name!r}")
+            raise UsageError(f"--{name.replace('_', '-')}: --method {args.method} has no such parameter")
     check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
     how = How(args.method, *given.values())
-    with rows_of(args, args.data) as source:
+    with rows_of(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
         begun = time.perf_counter()
         centers, indices, n_distances = chosen(
             "shoal seed", how, source, args.clusters, None, args.seed, args.threads

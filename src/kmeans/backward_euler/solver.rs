@@ -295,6 +295,10 @@ impl<T: Compute> FitSolver<T> for BackwardEulerSolver<T> {
         contents
     }
 
+    fn has_begun(&self) -> bool {
+        self.has_centers()
+    }
+
     fn fits(&self, n: Option<u64>) -> bool {
         n.is_none_or(|n| self.state.position <= n) && self.polish.as_ref().is_none_or(|polish| polish.fits(n))
     }

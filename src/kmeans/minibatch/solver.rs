@@ -364,6 +364,10 @@ impl<T: Compute> FitSolver<T> for MiniBatchSolver<T> {
         contents
     }
 
+    fn has_begun(&self) -> bool {
+        self.has_centers()
+    }
+
     fn fits(&self, n: Option<u64>) -> bool {
         n.is_none_or(|n| self.state.position <= n)
     }

@@ -59,39 +59,47 @@ impl<T: Compute> VarianceReducedSolver<T> {
         if k != params.n_clusters {
             return Err(format!("it holds {k} centers, but n_clusters={}", params.n_clusters));
         }
-        if means.len() != centers.len() || !centers.iter().chain(&means).all(|x| x.finite()) {
+        let iteration = count(&numbers, "iteration")?;
+        // Before the first epoch there are centers, but no means, labels, weights and energy.
+        let new = iteration == 0;
+        if means.len() != if new { 0 } else { centers.len() }
+            || !centers.iter().chain(&means).all(|x| x.finite())
+        {
             return Err("it holds centers that are not finite, or too few".into());
         }
         let of_rows: Vec<u32> = list(contents, "labels")?;
-        if !of_rows.iter().all(|&j| (j as usize) < k && j != NO_LABEL) {
+        if !of_rows.iter().all(|&j| if new { j == NO_LABEL } else { (j as usize) < k && j != NO_LABEL }) {
             return Err("its \"labels\" do not match its \"centers\"".into());
         }
         let weights: Vec<f64> = list(contents, "weights")?;
-        if weights.len() != k || !weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
+        if weights.len() != if new { 0 } else { k } || !weights.iter().all(|w| w.is_finite() && *w >= 0.0) {
             return Err("its \"weights\" do not match its \"centers\"".into());
         }
         let energy = number(&numbers, "energy")?;
-        if !energy.is_finite() {
+        if !(new || energy.is_finite()) {
             return Err(format!("its \"energy\" is {energy}"));
         }
         let carried = carried_of(contents, "carried", k, dim)?;
         if let Some(carried) = &carried {
+            if new {
+                return Err("it carries sums, but has no labels".into());
+            }
             check_carried(carried, &of_rows, MatRef::new(&means, dim), Metric::Euclidean)?;
         }
         let rate = figure(&numbers, "rate")?;
-        if !rate.is_some_and(|rate| (0.0..=1.0).contains(&rate)) {
+        if !rate.map_or(new, |rate| (0.0..=1.0).contains(&rate)) {
             return Err("its \"rate\" does not lie within [0, 1]".into());
         }
         let mut labels = Labels::default();
         labels.of_rows = of_rows;
         let algorithm = text(&numbers, "algorithm")?.parse::<Algorithm>();
-        let mut new = Self::plan(params);
-        new.choice.algorithm = algorithm.map_err(|_| "its \"algorithm\" is unknown")?;
-        new.choice.changed = count(&numbers, "changed")?;
-        new.choice.unbounded_until = count(&numbers, "unbounded_until")?;
-        new.choice.blurred = flag(&numbers, "blurred")?;
-        new.choice.cost_factor = number(&numbers, "cost_factor")?;
-        if !(new.choice.cost_factor >= 1.0 && new.choice.cost_factor.is_finite()) {
+        let mut state = Self::plan(params);
+        state.choice.algorithm = algorithm.map_err(|_| "its \"algorithm\" is unknown")?;
+        state.choice.changed = count(&numbers, "changed")?;
+        state.choice.unbounded_until = count(&numbers, "unbounded_until")?;
+        state.choice.blurred = flag(&numbers, "blurred")?;
+        state.choice.cost_factor = number(&numbers, "cost_factor")?;
+        if !(state.choice.cost_factor >= 1.0 && state.choice.cost_factor.is_finite()) {
             return Err("its \"cost_factor\" must be finite and at least 1".into());
         }
         Ok(Self {
@@ -105,11 +113,11 @@ impl<T: Compute> VarianceReducedSolver<T> {
             rate,
             stalled: count(&numbers, "stalled")?,
             settled: flag(&numbers, "settled")?,
-            iteration: count(&numbers, "iteration")?,
+            iteration,
             rows_seen: count(&numbers, "rows_seen")?,
             seeded_by: text(&numbers, "seeded_by")?,
             timings: timings_of(&numbers)?,
-            ..new
+            ..state
         })
     }
 }

@@ -1,0 +1,184 @@
+"""Wrong usage of the command line: one line, the nearest valid name, and no names of Python."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+import shoal
+from command_line import run
+from shoal._fit.progress import reporting, said
+
+
+@pytest.fixture(autouse=True)
+def rows(tmp_path, monkeypatch):
+    """A file of rows, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    X = np.random.default_rng(0).normal(size=(200, 3)).astype(np.float32)
+    np.save("rows.npy", X)
+    X[7, 1] = np.nan
+    np.save("bad.npy", X)
+    np.save("same.npy", np.ones((9, 2)))
+    return X
+
+
+USAGE = [
+    ("", "shoal needs a COMMAND, one of fit, "),
+    ("fitt rows.npy", "got 'fitt'. Did you mean 'fit'?"),
+    ("fit", "shoal fit needs DATA and -k. See shoal fit --help"),
+    ("fit rows.npy -k", "-k needs a value"),
+    ("fit rows.npy -k many", "-k must be an integer, got 'many'"),
+    ("fit rows.npy -k 3 --tol low", "--tol must be a number, got 'low'"),
+    ("fit rows.npy --cluters 3", "shoal fit has no option --cluters. Did you mean '--clusters'?"),
+    ("fit rows.npy -k 3 -z", "shoal fit has no option -z"),
+    ("fit rows.npy -k 3 more.npy", "unexpected argument more.npy"),
+    ("fit rows.npy -k 3 --s 3", "option --s is ambiguous: --shape, --seed, --set"),
+    ("fit raw.bin -k 3 --shape 3 --dtype u1", "--shape must be N,D, two numbers of at least 1, got '3'"),
+    ("fit rows.npy -k 3 --method kmean", "got 'kmean'. Did you mean 'kmeans'?"),
+    ("fit rows.npy -k 3 --init kmeans++", "got 'kmeans++'. Did you mean 'k-means++'?"),
+    ("fit rows.npy -k 3 --metric cosin", "got 'cosin'. Did you mean 'cosine'?"),
+    ("fit rows.npy -k 3 --set alogrithm=lloyd", "Did you mean 'algorithm'?"),
+    ("fit rows.npy -k 3 --set algorithm=loyd", "--set algorithm must be one of auto, lloyd"),
+    ("fit rows.npy -k 3 --set algorithm=loyd", "got 'loyd'. Did you mean 'lloyd'?"),
+    ("fit rows.npy -k 3 --method gmm --set covariance_type=diagg", "got 'diagg'. Did you mean 'diag'?"),
+    ("fit rows.npy -k 3 --method kmodes --init spectrall", "got 'spectrall'. Did you mean 'spectral'?"),
+    ("fit rows.npy -k 3 --method nested --set bounds=elkn", "got 'elkn'. Did you mean 'elkan'?"),
+    ("seed rows.npy -k 3 -o c.npy --method afkmc2", "got 'afkmc2'. Did you mean 'afk-mc2'?"),
+    ("seed rows.npy -k 3 -o c.npy --chain-length 5", "--chain-length: --method auto has no such parameter"),
+    ("knn rows.npy -m 3 -o g.npz --method eaxct", "got 'eaxct'. Did you mean 'exact'?"),
+    ("compare rows.npy -k 3 --methods minbatch", "Did you mean 'minibatch'?"),
+    ("compare rows.npy -k 3 --set gmm.n_activ=3", "Did you mean 'n_active'?"),
+    (
+        "compare rows.npy -k 3 --held-out 5 --validation rows.npy",
+        "--validation and --held-out cannot be combined",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "told"), USAGE)
+def test_wrong_usage_is_one_line_with_the_nearest_name(capsys, line, told):
+    status, out, err = run(capsys, *line.split())
+    assert (status, out) == (2, "")
+    assert err.startswith("shoal: error: ")
+    assert err.count("\n") == 1
+    assert told in err
+    assert "usage:" not in err
+
+
+FAILURES = [
+    ("fit rows.npy -k 0", "-k must be an integer of at least 1, got 0"),
+    ("fit rows.npy -k 500", "-k must be at most the number of rows, 200, got 500"),
+    ("fit rows.npy -k 500 --method gmm", "-k must be at most the number of rows, 200, got 500"),
+    ("fit rows.npy -k 3 --set max_iter=0", "--set max_iter must be an integer of at least 1, got 0"),
+    ("fit rows.npy -k 3 --max-iter 0", "--max-iter must be an integer of at least 1, got 0"),
+    ("fit rows.npy -k 3 --tol -1", "--tol must be a finite number of at least 0, got -1.0"),
+    ("fit rows.npy -k 3 --seed -1", "--seed must be within 0..2**64 - 1, got -1"),
+    ("fit rows.npy -k 3 --threads 0", "--threads must be -1 or a number of threads, got 0"),
+    ("fit rows.npy -k 3 --init rows.npy", "--init must have shape (3, 3), got (200, 3)"),
+    ("fit rows.npy -k 3 --columns a,b", "rows.npy: --columns a,b does not belong to .npy files"),
+    ("fit rows.npy -k 3 --checkpoint c.safetensors --checkpoint-every -3", "--checkpoint-every must be"),
+    ("fit rows.npy -k 3 --method gmm --set n_active=0", "--set n_active must be an integer of at least 1"),
+    (
+        "fit rows.npy -k 3 --method kmodes --set n_neighbors=300",
+        "--set n_neighbors must be less than the number",
+    ),
+    ("fit bad.npy -k 3", "bad.npy must be finite, got NaN at row 7, column 1"),
+    ("seed rows.npy -k 300 -o c.npy", "-k must be at most the number of rows, 200, got 300"),
+    ("coreset rows.npy -m 0 -o c.npz", "-m must be an integer of at least 1, got 0"),
+    ("knn rows.npy -m 300 -o g.npz", "-m must be at least 1 and less than the number of rows, 200, got 300"),
+    ("knn rows.npy -m 3 -o g.npz --recall 3", "--recall must be a number above 0 and at most 1, got 3.0"),
+    ("shuffle rows.npy -o s.npy --memory-limit few", "--memory-limit must be an amount of memory"),
+    ("compare rows.npy -k 300", "kmeans: -k must be at most the number of rows, 180, got 300"),
+]
+WARNINGS = [
+    ("fit same.npy -k 3 --quiet", "found smaller than -k (3). Possibly due to duplicate rows."),
+    (
+        "fit rows.npy -k 3 --method gmm --max-iter 1 --quiet",
+        "rises by more than --tol 0.0001. Increase --max-iter or --tol.",
+    ),
+    (
+        "fit rows.npy -k 3 --method minibatch --set init_size=1 --quiet",
+        "--set init_size must be at least -k 3",
+    ),
+]
+#: What only a user of Python knows.
+PYTHON = re.compile(
+    r"n_clusters|n_components|n_samples|random_state|n_jobs|sample_weight|KMeans|Mixture|KModes|DataSource|Error\b"
+    r"|shoal\.[a-z]|callable|ndarray|None|\bX\b"
+)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(("line", "told"), [*FAILURES, *WARNINGS])
+def test_messages_of_the_library_speak_of_options(capsys, line, told):
+    status, _, err = run(capsys, *line.split(), *([] if "--quiet" in line else ["--quiet"]))
+    assert status == (0 if (line, told) in WARNINGS else 1)
+    assert err.count("\n") == 1
+    assert told in err
+    assert PYTHON.search(err) is None, err
+
+
+def test_names_of_files_are_never_changed(capsys, rows):
+    for name in ("init.npy", "n_clusters.npy", "KMeans.X.npy"):
+        np.save(name, np.load("bad.npy"))
+        assert run(capsys, "fit", name, "-k", 3, "--quiet")[2].startswith(
+            f"shoal: error: {name} must be finite"
+        )
+
+
+# ---------------------------------------------------------------- progress
+
+
+def slow(X, pause):
+    """Rows in blocks that take their time."""
+
+    def blocks():
+        for start in range(0, len(X), 20):
+            time.sleep(pause)
+            yield X[start : start + 20]
+
+    return blocks
+
+
+def test_the_progress_of_the_first_step_is_told(rows):
+    class Heard(shoal.callbacks.Callback):
+        def __init__(self):
+            self.told = []
+
+        def __call__(self, estimator, step):
+            self.told.append(step.iteration)
+
+        def working(self, estimator, phase, share, seconds):
+            self.told.append((phase, share))
+
+    heard = Heard()
+    clean = np.nan_to_num(rows)
+    model = shoal.KMeans(3, random_state=0, init="k-means++", max_iter=2, callbacks=[heard])
+    model.fit(slow(clean, 0.02))
+    expected = shoal.KMeans(3, random_state=0, init="k-means++", max_iter=2).fit(clean)
+    assert np.array_equal(model.cluster_centers_, expected.cluster_centers_)
+    first = heard.told[: heard.told.index(1)]
+    shares = [share for phase, share in first if phase == "seeding" and share is not None]
+    assert len(shares) > 2
+    assert shares == sorted(shares)
+    assert 0 <= shares[0] < shares[-1] <= 1
+
+
+def test_an_exception_of_the_display_ends_the_work(rows):
+    def tell(*_):
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"), reporting(tell):
+        shoal.kmeans_plusplus(slow(np.nan_to_num(rows), 0.05), 3, random_state=0)
+    # The display is gone after the block.
+    assert shoal.kmeans_plusplus(slow(np.nan_to_num(rows), 0.0), 3, random_state=0)[0].shape == (3, 3)
+
+
+def test_progress_is_one_short_text(capsys):
+    assert said("seeding", 0.426, 12.3) == "seeding: 43% 12 s"
+    assert said("", None, 1.0) == "pass: 1 s"
+    bar = shoal.callbacks.ProgressBar("shoal fit")
+    bar._bar = "shoal fit"
+    bar.working(None, "seeding", 0.426, 12.3)
+    bar.end(None)
+    assert capsys.readouterr().err == "\rshoal fit: seeding: 43% 12 s\n"
