@@ -2,146 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from . import _core
 from ._common import params as _params
-from ._common.files import check_place, whole
-from ._common.outputs import BUNDLES, check_suffix
 from ._fit.watch import watched
-from ._rows.checked import as_source
-from ._rows.sparse import csr_of
+from ._rows.checked import as_weighted
+from ._rows.coreset import Coreset, csr
 from ._rows.streams import refuse_once
-from .typing import Callbacks, PathName, RandomState, Rows, Weights
+from .typing import Callbacks, RandomState, Rows, Weights
 
 __all__ = ["Coreset", "lightweight_coreset"]
 
 #: Points, weights and indices from the compiled code; sparse points are the three arrays of a CSR matrix.
 Parts = tuple[Any, npt.NDArray[np.float64], npt.NDArray[np.int64]]
-
-
-class Coreset(NamedTuple):
-    """Weighted rows that represent many more rows.
-
-    For any centers, the weighted k-means cost on the coreset is about the cost on all rows. Every estimator
-    that accepts weights can be fitted to it: ``KMeans(50).fit(c.points, sample_weight=c.weights)``.
-
-    Attributes
-    ----------
-    points : ndarray or scipy.sparse.csr_array of shape (m, n_features), float32 or float64
-        The rows, in their compute type; sparse if the source is.
-    weights : ndarray of shape (m,), float64
-        How many rows each point represents. Their sum is about the weight of all rows.
-    indices : ndarray of shape (m,), int64
-        Row numbers of the points in the source: ``X[indices]``. A row that was drawn several times appears
-        several times.
-
-    See Also
-    --------
-    lightweight_coreset : Draw a coreset in two passes.
-    StreamingCoreset : Build a coreset in one pass.
-
-    Examples
-    --------
-    >>> import numpy as np, shoal
-    >>> X = np.random.default_rng(0).normal(size=(10_000, 3))
-    >>> c = shoal.lightweight_coreset(X, 500, random_state=0)
-    >>> model = shoal.KMeans(5, random_state=0).fit(c.points, sample_weight=c.weights)
-    >>> bool(shoal.metrics.inertia(X, model.cluster_centers_) < 1.1 * shoal.KMeans(5).fit(X).inertia_)
-    True
-    """
-
-    points: Any
-    weights: npt.NDArray[np.float64]
-    indices: npt.NDArray[np.int64]
-
-    def __repr__(self) -> str:
-        """Show shape, type and total weight, not the arrays."""
-        sparse = hasattr(self.points, "indptr")
-        points = self.points if sparse else np.asarray(self.points)
-        size = " x ".join(map(str, points.shape))
-        kind = f"sparse {points.dtype}" if sparse else str(points.dtype)
-        return f"<Coreset: {size} {kind}, total weight {np.sum(self.weights):.6g}>"
-
-    def save(self, path: PathName) -> None:
-        """Write the coreset to an ``.npz`` file.
-
-        The arrays are `points`, `weights` and `indices`. For sparse rows `points_data`, `points_indices`,
-        `points_indptr` and `points_shape` replace `points`.
-
-        Parameters
-        ----------
-        path : str, bytes or os.PathLike
-            The file; an existing file is replaced. It appears whole or not at all.
-
-        Raises
-        ------
-        ValueError
-            If the path does not end in ``.npz``.
-        OSError
-            If the file cannot be written.
-        """
-        check_suffix("path", path, BUNDLES)
-        check_place(path)
-        arrays: dict[str, npt.NDArray[Any]] = {"weights": self.weights, "indices": self.indices}
-        if hasattr(self.points, "indptr"):
-            arrays |= {f"points_{name}": getattr(self.points, name) for name in ("data", "indices", "indptr")}
-            arrays["points_shape"] = np.array(self.points.shape, dtype=np.int64)
-        else:
-            arrays["points"] = self.points
-        with whole(path) as file:
-            np.savez(file, allow_pickle=False, **arrays)
-
-    @classmethod
-    def load(cls, path: PathName) -> Self:
-        """Read a coreset that :meth:`save` wrote, without running code from the file.
-
-        Parameters
-        ----------
-        path : str, bytes or os.PathLike
-            The file.
-
-        Returns
-        -------
-        Coreset
-            The coreset.
-
-        Raises
-        ------
-        OSError
-            If the file cannot be read.
-        ValueError
-            If the file is damaged, holds no coreset, or would take more memory than :func:`shoal.open` allows
-            (its parameter `chunk_limit`, or ``SHOAL_CHUNK_LIMIT`` in the environment).
-        """
-        from .formats.npz import checked_npz
-        from .formats.stream import chunk_limit, told_of
-
-        name = os.fsdecode(path)
-        with (
-            told_of(name, "holds no coreset as shoal writes it"),
-            checked_npz(name, chunk_limit(None)) as opened,
-            np.load(opened, allow_pickle=False) as file,
-        ):
-            weights, found = file["weights"], file["indices"]
-            if "points" in file.files:
-                points: Any = file["points"]
-            else:
-                data, indices, indptr = (file[f"points_{part}"] for part in ("data", "indices", "indptr"))
-                rows, cols = (int(side) for side in file["points_shape"])
-                points = csr_of(_csr((data, indices, indptr), (rows, cols)), "it")
-            if not (points.ndim == 2 and weights.shape == found.shape == (points.shape[0],)):
-                raise ValueError("its arrays do not match each other")
-            kinds = (points.dtype.kind, weights.dtype.kind, found.dtype.kind)
-            if kinds != ("f", "f", "i") or not (np.isfinite(weights).all() and (weights >= 0).all()):
-                raise ValueError(
-                    "weights must be finite and at least 0, points floating-point and indices integers"
-                )
-        return cls(points, weights, found)
 
 
 def lightweight_coreset(
@@ -222,8 +99,7 @@ def lightweight_coreset(
     _params.check_callbacks(problems, callbacks)
     problems.refuse()
     refuse_once(X, "lightweight_coreset")
-    source = as_source(X)
-    weights = _params.weights(sample_weight, source.shape[0])
+    source, weights = as_weighted(X, sample_weight)
     run = _core.LightweightCoreset(source, found[0], _params.seed(random_state), weights, found[1])
     with watched("lightweight_coreset", None, progress, callbacks) as tell:
         while (rows := run.step()) is not None:
@@ -232,14 +108,8 @@ def lightweight_coreset(
     return coreset_of(run.result(), source.shape[1])
 
 
-def _csr(parts: Any, shape: tuple[int, int]) -> Any:
-    from scipy.sparse import csr_array
-
-    return csr_array(parts, shape=shape)
-
-
 def coreset_of(parts: Parts, cols: int) -> Coreset:
     points, weights, indices = parts
     if isinstance(points, tuple):
-        points = _csr(points, (len(weights), cols))
+        points = csr(points, (len(weights), cols))
     return Coreset(points, weights, indices)

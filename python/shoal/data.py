@@ -35,21 +35,32 @@ def open(
 
     Parameters
     ----------
-    obj : array-like, path, iterator, callable, object of another library or DataSource
-        A 2-D array (any strides), or an object that converts to one, such as a numeric data frame or a list.
+    obj : array-like, path, iterable, callable, coreset, object of another library or DataSource
+        A 2-D array (any strides), or an object that converts to one, such as a numeric data frame, a list, or
+        a tensor in the memory of the CPU (PyTorch, JAX, any library with DLPack). bfloat16 arrays of PyTorch
+        and ml_dtypes are read in place.
         A sparse matrix or array of SciPy: CSR is read in place, other formats are converted with a warning.
 
         The path of a file, as str, bytes or os.PathLike:
 
         - Memory-mapped: ``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``,
           ``.ibin``, ``.safetensors``, and raw files of row-major numbers, with `shape` and `dtype`.
-        - Loaded: ``.npz`` files that ``scipy.sparse.save_npz`` wrote.
+        - ``.npz``: the array `key`, else ``X``, else the only 2-D array; memory-mapped unless it is
+          compressed. Sparse matrices (``scipy.sparse.save_npz``) and coresets (:meth:`Coreset.save`) are
+          loaded.
         - Read block by block in every pass: ``.parquet`` (or a folder of them, without subfolders),
           ``.arrow`` and ``.feather``, ``.csv`` and ``.tsv`` also with ``.gz`` (extra ``arrow``), ``.h5`` and
           ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
 
-        A stream: an iterator of blocks, or a callable without arguments that returns a fresh iterator for
-        each pass. A block is any object that converts to an array.
+        A stream: an iterator of blocks, an object whose ``__iter__`` begins again each time (such as a
+        ``DataLoader`` of PyTorch), or a callable without arguments that returns a fresh iterator for each
+        pass. A block is any object that converts to an array, or a tuple or list of one such object. A list
+        is not a stream but a list of rows.
+
+        A binary file object, such as ``sys.stdin.buffer``, with the contents of an ``.npy`` file: a stream
+        that can be read once.
+
+        A :class:`shoal.Coreset`: its points, with their weights in ``DataSource.sample_weight``.
 
         Rows of another library that are not loaded: ``h5py.Dataset`` (its file must stay open),
         ``zarr.Array``, ``pyarrow.dataset.Dataset``, ``pyarrow.RecordBatchReader``, and other objects with
@@ -67,7 +78,7 @@ def open(
         FixedShapeTensor), or columns of numbers, which get their common type. Default: all. For a CSV file
         without a line of names: a name for each of its columns.
     key : str, optional
-        Name of the array in an HDF5, zarr or safetensors file. Default: the only array.
+        Name of the array in an HDF5, zarr, safetensors or ``.npz`` file. Default: the only array.
     chunk_limit : int or str, optional
         Upper limit of the unpacked size of one chunk of a Parquet, HDF5, zarr or ``.npz`` file, or of one
         compressed batch of an Arrow file: bytes, or text such as ``"4GB"``. Other rows have no chunks.
@@ -92,7 +103,9 @@ def open(
     -----
     A stream is read in bounded memory: a thread prefetches one block. All blocks must have the type and the
     number of columns of the first block. The first block is read when the stream is opened, for which a
-    callable is called one extra time. Exceptions of the iterator are raised unchanged. A generator is closed
+    callable is called one extra time. Every pass must give the same rows in the same order: the first row and
+    every 64th row are compared, and a difference raises ``ValueError``. ``partial_fit`` takes any order.
+    Exceptions of the iterator are raised unchanged. A generator is closed
     at the end of each pass, also if the pass ends early.
 
     The columns of a table keep their names. Estimators store them in ``feature_names_in_``, and raise

@@ -19,7 +19,7 @@ from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
 from ._kmodes.spectral import Spectral, spectral_labels
-from ._rows.checked import features_unless_refused, source_of
+from ._rows.checked import features_unless_refused, refuse_weights, source_of
 from ._rows.spool import at_any_place
 from .neighbors import METHODS
 from .typing import Affinity, Callbacks, GraphMethod, Init, Memory, ModeUpdate, OnCollapse, RandomState, Rows
@@ -400,6 +400,7 @@ class LaplacianKModes(StoredKModes):
         self._check()
         if sample_weight is not None:
             raise ValueError("sample_weight must be None for LaplacianKModes")
+        refuse_weights(X, type(self).__name__)
         rows = self._checked(at_any_place(X, type(self).__name__), reset=True)
         source = source_of(rows)
         n = source.shape[0]

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_array
 from ._common import params as _params
 from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.arrays import as_rows
+from ._rows.checked import refuse_weights
 from ._rows.opening import opened
 from ._rows.source import DataSource
 from ._rows.spool import at_any_place
@@ -126,6 +127,7 @@ def laplacian_path(
     most: float | Literal["auto"] = "auto" if given is None else given[-1]
     model = LaplacianKModes(n_clusters, laplacian_weight=most, random_state=seed, **params)
     model._check()
+    refuse_weights(X, "laplacian_path")
     X = at_any_place(X, "laplacian_path")
     source = opened(X)
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source

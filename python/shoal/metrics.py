@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from . import _core
 from ._common import params as _params
-from ._rows.checked import as_source
+from ._rows.checked import as_weighted
 from .typing import Rows, Weights
 
 __all__ = ["adjusted_rand_score", "clustering_accuracy", "inertia", "normalized_mutual_info_score", "purity"]
@@ -51,11 +51,10 @@ def inertia(
     >>> shoal.metrics.inertia(np.array([[1.0], [8.0]]), [[0.0], [10.0]])
     5.0
     """
-    source = as_source(X)
+    source, weights = as_weighted(X, sample_weight)
     given = np.asarray(centers)
     narrow = source.compute == "float32" and given.dtype in (np.dtype(np.float32), np.dtype(np.float16))
     values = _params.centers("centers", given, np.float32 if narrow else np.float64, (None, source.shape[1]))
-    weights = _params.weights(sample_weight, source.shape[0])
     return _core.inertia(source, values, weights, None, "euclidean", _params.threads(n_jobs))
 
 

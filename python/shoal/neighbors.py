@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 
 from . import _core
 from ._common import params as _params
-from ._rows.checked import as_source
+from ._rows.checked import as_source, warn_of_weights
 from ._rows.spool import at_any_place
 from .typing import GraphMethod, Rows
 
@@ -62,6 +62,7 @@ def nearest(
     >>> labels.tolist(), sq_dists.tolist()
     ([0, 1], [1.0, 4.0])
     """
+    warn_of_weights(X, "nearest")
     source = as_source(X)
     values = _params.centers("centers", centers, source.compute, (None, source.shape[1]))
     m = _params.whole("n_nearest", n_nearest, 1)
@@ -163,6 +164,7 @@ def knn_graph(
     m, share = _params.whole("n_neighbors", n_neighbors, 1), share_of("recall", recall)
     _params.one_of("method", method, METHODS)
     threads = _params.threads(n_jobs)
+    warn_of_weights(X, "knn_graph")
     source = as_source(at_any_place(X, "knn_graph"))
     neighbors, sq_dists, found_by, figures = _core.knn_graph(source, m, method, share, threads)
     n = len(neighbors) // m

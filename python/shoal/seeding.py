@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from . import _core
 from ._common import params as _params
-from ._rows.checked import as_source
+from ._rows.checked import as_weighted
 from ._rows.streams import refuse_once
 from .typing import RandomState, Rows, Weights
 
@@ -274,7 +274,7 @@ def chosen(
     problems.check(lambda: threads.append(p.threads(n_jobs)))
     problems.refuse()
     refuse_once(X, who)
-    source = as_source(X)
+    source, weights = as_weighted(X, sample_weight)
     rows = source.shape[0]
     if rows is not None and rows < n_clusters:
         raise ValueError(f"n_samples={rows} should be >= n_clusters={n_clusters}.")
@@ -286,6 +286,6 @@ def chosen(
         oversampling=how.oversampling,
         rounds=how.rounds,
         seed=p.seed(random_state),
-        weights=p.weights(sample_weight, rows),
+        weights=weights,
         threads=threads[0],
     )

@@ -20,7 +20,7 @@ from ._common.warn import warn
 from ._fit.cloning import cloned
 from ._fit.saved import Claims, need
 from ._fit.watch import watched
-from ._rows.checked import checked_rows, source_of
+from ._rows.checked import checked_rows, weighted, weights_of
 from ._rows.source import DataSource
 from .coreset import Coreset, coreset_of
 from .typing import Callbacks, PathName, RandomState, Rows, Weights
@@ -155,7 +155,8 @@ class StreamingCoreset(BaseEstimator):
         rows = given if isinstance(given, DataSource) else None
         with watched("StreamingCoreset", self, self.progress, self.callbacks) as tell:
             lies = rows is None or rows.access == "random"
-            if rows is None or (lies and sample_weight is not None):
+            has_weights = sample_weight is not None or weights_of(rows) is not None
+            if rows is None or (lies and has_weights):
                 self._take(given, sample_weight, size, threads, tell)
                 return
             if sample_weight is not None:
@@ -164,7 +165,7 @@ class StreamingCoreset(BaseEstimator):
                     "weights of the block instead."
                 )
             first = 0
-            with nullcontext(_parts(rows)) if lies else rows._prefetched() as blocks:
+            with nullcontext(_parts(rows)) if lies else rows._batches() as blocks:
                 for block in blocks:
                     try:
                         ended = self._take(block, None, size, threads, tell)
@@ -184,8 +185,7 @@ class StreamingCoreset(BaseEstimator):
         tell: Callable[[int], bool],
     ) -> bool:
         """Absorb one checked batch; return whether a callback asked to stop."""
-        source = source_of(rows)
-        weights = _params.weights(sample_weight, source.shape[0])
+        source, weights = weighted(rows, sample_weight)
         state = self.__dict__.get("_state")
         if state is None:
             state = self._begun_with(size, source.compute)

@@ -9,8 +9,8 @@ Examples
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -93,8 +93,9 @@ class SparseMatrix(Protocol):
 PathName: TypeAlias = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 #: Rows in memory: an array-like, a data frame, a sparse matrix.
 RowsInMemory: TypeAlias = npt.ArrayLike | SupportsArray | SupportsArrow | SupportsDLPack | SparseMatrix
-#: A stream: an iterator of blocks, or a callable that returns a fresh iterable for each pass.
-BlockStream: TypeAlias = Iterator[RowsInMemory] | Callable[[], Iterable[RowsInMemory]]
+#: A stream: an iterator of blocks, an object that can be iterated repeatedly (a data loader), a callable that
+#: returns a fresh iterable for each pass, or a binary file object.
+BlockStream: TypeAlias = Iterable[Any] | Callable[[], Iterable[RowsInMemory]] | BinaryIO
 #: What `X` may be: rows in memory, the path of a file, a :class:`~shoal.DataSource`, a stream of blocks.
 Rows: TypeAlias = RowsInMemory | PathName | BlockStream
 

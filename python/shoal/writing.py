@@ -195,6 +195,11 @@ def _rows_of(source: Any, name: str) -> DataSource:
         )
     if rows.shape[0] == 0:
         raise ValueError(f"X must have at least one row, got shape {rows.shape}")
+    if rows.sample_weight is not None:
+        raise ValueError(
+            f"rows must have no weights, which an .npy file cannot hold, got {_params.shown(rows)}. Write "
+            "coreset.points, or save the coreset with coreset.save."
+        )
     refuse_over(rows, "out", name)
     return rows
 

@@ -136,6 +136,8 @@ fn dtype_of(array: &Bound<'_, PyUntypedArray>) -> PyResult<Dtype> {
         (b'i', 8) => Dtype::I64,
         (b'u', 8) => Dtype::U64,
         (b'f', 8) => Dtype::F64,
+        // NumPy has no such type: `shoal._rows.bfloat16` marks the bits with the name of the field.
+        (b'V', 2) if descr.names() == Some(vec![Dtype::Bf16.name().to_owned()]) => Dtype::Bf16,
         _ => return Err(refused()),
     })
 }

@@ -160,14 +160,14 @@ impl Source {
     /// Copies consecutive rows in the storage type, as a dense array.
     fn read<'py>(&self, py: Python<'py>, start: usize, stop: usize) -> PyResult<Bound<'py, PyAny>> {
         self.within(start, stop)?;
-        if let AnyRows::Array(array) = &self.0 {
-            let rows = PySlice::new(py, start as isize, stop as isize, 1);
-            return array.owner(py).get_item(rows)?.call_method1("copy", ("C",));
-        }
         let dtype = self.0.dtype();
         if dtype == Dtype::Bf16 || matches!(self.0, AnyRows::Sparse { .. } | AnyRows::View { .. }) {
             // NumPy has no bfloat16, sparse rows must be made dense, and transformed rows are not stored.
             return self.converted(py, &(start as u64..stop as u64).collect::<Vec<_>>());
+        }
+        if let AnyRows::Array(array) = &self.0 {
+            let rows = PySlice::new(py, start as isize, stop as isize, 1);
+            return array.owner(py).get_item(rows)?.call_method1("copy", ("C",));
         }
         let bytes = py.detach(|| match &self.0 {
             AnyRows::Array(array) => array.rows().copy_bytes(start..stop),

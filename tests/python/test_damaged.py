@@ -127,8 +127,8 @@ def wide_zarr(path):
 def large_npz(path):
     import zipfile
 
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle, bundle.open("data.npy", "w") as member:
-        header = {"descr": "<f8", "fortran_order": False, "shape": (5 * 10**6,)}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle, bundle.open("X.npy", "w") as member:
+        header = {"descr": "<f8", "fortran_order": False, "shape": (10**6, 5)}
         np.lib.format.write_array_header_1_0(member, header)
         member.write(bytes(4 * 10**7))
     return path

@@ -305,7 +305,7 @@ def test_a_callable_must_give_fresh_iterators():
     with pytest.raises(ValueError, match="same iterator for two passes"):
         KMeans(3).fit(lambda: same)
     whole = blocks()
-    with pytest.raises(ValueError, match=r"gave \d+ rows in one pass and \d+ in another"):
+    with pytest.raises(ValueError, match=r"gave other rows.*the same rows"):
         KMeans(3).fit(lambda: (block for block in whole))
     lengths = itertools.chain([5000, 5000], itertools.repeat(4999))
     with pytest.raises(ValueError, match="5000 rows in one pass and 4999 in another"):

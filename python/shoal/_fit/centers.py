@@ -16,7 +16,7 @@ from shoal import _core
 from shoal._common import params as _params
 from shoal._common.warn import warn
 from shoal._core import Source, Step
-from shoal._rows.checked import features_unless_refused, source_of
+from shoal._rows.checked import features_unless_refused, weighted
 from shoal._rows.source import DataSource
 from shoal._rows.streams import refuse_once
 from shoal.typing import Metric, Rows, Seeding, Weights
@@ -79,14 +79,15 @@ class CenterFitter(Clusterer):
         X : rows of shape (n_samples, n_features)
             An array (any strides and real type), a list, a numeric data frame, a memory map, a sparse matrix
             or array of SciPy, the path of a file or an object of another library that :func:`shoal.open`
-            takes, a :class:`~shoal.DataSource`, or a callable without arguments that returns a fresh iterator
-            of blocks for each pass. An iterator, if the method makes a single pass. NaN and infinity raise
-            ``ValueError``. CSR matrices are read in place, without their zeros. Other sparse formats are
-            converted with a warning.
+            takes, a :class:`~shoal.DataSource`, or a :class:`~shoal.Coreset`. Also a stream of blocks: an
+            object whose ``__iter__`` begins again each time (such as a ``DataLoader`` of PyTorch), or a
+            callable without arguments that returns a fresh iterator for each pass; an iterator, if the method
+            makes a single pass. NaN and infinity raise ``ValueError``. CSR matrices are read in place,
+            without their zeros. Other sparse formats are converted with a warning.
         y : ignored
         sample_weight : array-like of shape (n_samples,), float or None
-            Weight of every row: finite, at least 0, not all 0. None means 1. For a stream of unknown length,
-            an array, whose length is checked at the end of the first pass.
+            Weight of every row: finite, at least 0, not all 0. None means 1, or the weights of a coreset. For
+            a stream of unknown length, an array, whose length is checked at the end of the first pass.
 
         Returns
         -------
@@ -145,9 +146,8 @@ class CenterFitter(Clusterer):
             refuse_once(X, type(self).__name__)
         with features_unless_refused(self):
             rows = self._checked(X, reset=True)
-            source = source_of(rows)
+            source, weights = weighted(rows, sample_weight)
             n = source.shape[0]
-            weights = _params.weights(sample_weight, n)
             if n is not None and n < self._k:
                 raise ValueError(f"n_samples={n} should be >= {self._count}={self._k}.")
         return source, rows, weights
@@ -322,6 +322,13 @@ class CenterFitter(Clusterer):
         self._require_fitted()
         return self._rows(X, reset=False)
 
+    def _fitted_weighted(
+        self, X: Rows, sample_weight: Weights
+    ) -> tuple[Source, npt.NDArray[np.float64] | None]:
+        """Return the rows and their weights for a fitted model."""
+        check_is_fitted(self, "cluster_centers_")
+        return weighted(self._checked(X, reset=False), sample_weight)
+
     def __sklearn_tags__(self) -> Any:
         """Return the tags of scikit-learn: sparse input is allowed."""
         tags = super().__sklearn_tags__()
@@ -330,9 +337,9 @@ class CenterFitter(Clusterer):
 
     def _energy(self, X: Rows) -> float:
         """Compute the inertia of rows for the current centers."""
-        source = self._fitted_rows(X)
+        source, weights = self._fitted_weighted(X, None)
         centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
-        return _core.inertia(source, centers, None, None, self.metric, threads)
+        return _core.inertia(source, centers, weights, None, self.metric, threads)
 
     def _labeled(
         self, part: Source, first_row: int, with_distances: bool

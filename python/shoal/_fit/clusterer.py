@@ -148,8 +148,7 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         ValueError, TypeError, OSError
             As :meth:`predict`.
         """
-        source = self._fitted_rows(X)
-        weights = _params.weights(sample_weight, source.shape[0])
+        source, weights = self._fitted_weighted(X, sample_weight)
         threads = _params.threads(self.n_jobs, tell=False)
         return -_core.inertia(source, self.cluster_centers_, weights, None, self.metric, threads)
 

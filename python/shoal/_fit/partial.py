@@ -11,7 +11,7 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._common import params as _params
 from shoal._core import Run, Source, Step
-from shoal._rows.checked import source_of
+from shoal._rows.checked import weighted
 from shoal._rows.source import DataSource
 from shoal.typing import Rows, Weights
 
@@ -80,8 +80,7 @@ class StreamClusterer(CenterClusterer):
     def _learn(self, rows: Any, sample_weight: Weights) -> Self:
         """Learn from one batch with checked features."""
         stream = self._stream_at_hand()
-        source = source_of(rows)
-        weights = _params.weights(sample_weight, source.shape[0])
+        source, weights = weighted(rows, sample_weight)
         if stream is None:
             stream = self._make_stream(source, rows, None)
             step = stream.partial_fit(source, weights)
@@ -106,7 +105,7 @@ class StreamClusterer(CenterClusterer):
                 "the block instead."
             )
         first = 0
-        with rows._prefetched() as blocks:
+        with rows._batches() as blocks:
             for block in blocks:
                 try:
                     self._learn(block, None)

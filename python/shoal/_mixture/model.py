@@ -205,8 +205,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         return total / weight
 
     def _log_likelihood(self, X: Rows, sample_weight: Weights) -> tuple[float, float]:
-        model, source = self._mixture_for("exact"), self._fitted_rows(X)
-        weights = _params.weights(sample_weight, source.shape[0])
+        model = self._mixture_for("exact")
+        source, weights = self._fitted_weighted(X, sample_weight)
         return model.log_likelihood(source, weights, _params.threads(self.n_jobs, tell=False))
 
     def bic(self, X: Rows, sample_weight: Weights = None) -> float:

@@ -10,8 +10,10 @@ import numpy.typing as npt
 
 from shoal._core import Source
 
+from .bfloat16 import NAME, is_bf16, marked
 from .features import refuse_other_columns, table_of
 from .sparse import csr_of, is_sparse
+from .tensors import array_of
 
 #: Sparse rows that `some_rows` copies at a time.
 SPARSE_ROWS = 1 << 14
@@ -19,6 +21,8 @@ SPARSE_ROWS = 1 << 14
 
 def native(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return an array that the Rust code can read; copy only a foreign byte order or `longdouble`."""
+    if is_bf16(array):
+        return marked(array)
     kind = array.dtype
     if not kind.isnative:
         array = array.astype(kind.newbyteorder("="))
@@ -100,8 +104,11 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
     if is_sparse(obj):
         warn_of_format(obj)
         obj = csr_of(obj)
-    if hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
-        obj = np.from_dlpack(obj)
+    obj = array_of(obj)
+    bf16 = is_bf16(obj)
+    if bf16:
+        # scikit-learn does not know the type.
+        obj = marked(obj).view(np.uint16)
     try:
         rows: Any = check(obj, dtype="numeric", ensure_all_finite=False)
     except OverflowError as error:
@@ -111,13 +118,19 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
         raise
     if getattr(rows, "dtype", np.dtype(np.float64)).kind == "O":
         refuse_other_columns(obj)
-    return rows
+    return marked(rows) if bf16 else rows
 
 
 def refuse_unreadable(X: Any) -> None:
-    """Raise if X is complex, or a sparse matrix of another library than SciPy."""
-    if getattr(getattr(X, "dtype", None), "kind", None) == "c":
-        raise ValueError(f"Complex data not supported: X has dtype {X.dtype}")
+    """Raise if X is complex, of a small type of `ml_dtypes`, or sparse but not of SciPy."""
+    dtype = getattr(X, "dtype", None)
+    if getattr(dtype, "kind", None) == "c":
+        raise ValueError(f"Complex data not supported: X has dtype {dtype}")
+    if isinstance(dtype, np.dtype) and dtype.type.__module__ == "ml_dtypes" and dtype.name != NAME:
+        raise TypeError(
+            f"X must hold real numbers of a type of NumPy or bfloat16, got {dtype}. Convert it first: "
+            'X.astype("float32").'
+        )
     if not is_sparse(X) and hasattr(X, "toarray") and hasattr(X, "nnz"):
         kind = f"{type(X).__module__}.{type(X).__name__}"
         raise TypeError(f"X is sparse, but no matrix or array of scipy.sparse: got {kind}")

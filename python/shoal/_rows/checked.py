@@ -7,12 +7,19 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
+from shoal._common.files import is_name
+from shoal._common.params import shown, weights
+from shoal._common.warn import warn
 from shoal._core import Source
 
-from .arrays import as_rows, source_of_values
+from .arrays import array_source, as_rows, source_of_values
+from .bfloat16 import is_bf16
+from .coreset import Coreset
 from .opening import opened
 from .source import DataSource
 
@@ -23,6 +30,59 @@ def as_source(X: Any) -> Source:
     if source is not None:
         return source_of(source)
     return source_of(as_rows(X, partial(check_array, accept_sparse="csr")))
+
+
+def as_weighted(X: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.float64] | None]:
+    """Open the rows that a function takes, with the weights of the rows."""
+    source = opened(X)
+    rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
+    return weighted(rows, sample_weight)
+
+
+def weighted(rows: Any, sample_weight: Any) -> tuple[Source, npt.NDArray[np.float64] | None]:
+    """Return the compiled source of checked rows and their weights: those of the source, or `sample_weight`.
+
+    Raises
+    ------
+    ValueError
+        If there are both, or `sample_weight` is invalid.
+    """
+    source, own = source_of(rows), weights_of(rows)
+    if own is None:
+        return source, weights(sample_weight, source.shape[0])
+    if sample_weight is not None:
+        raise ValueError(
+            "sample_weight must be None for rows that have weights, such as a coreset, got "
+            f"{shown(sample_weight)}. For other weights, pass coreset.points and sample_weight."
+        )
+    return source, weights(own, source.shape[0])
+
+
+def weights_of(rows: Any) -> npt.NDArray[np.float64] | None:
+    """Return the weights that rows carry, or None."""
+    return rows.sample_weight if isinstance(rows, DataSource) else None
+
+
+def carries_weights(X: Any) -> bool:
+    """Whether X has weights of its own: a coreset, its file, or a source of one."""
+    if is_name(X):
+        X = opened(X)
+    return isinstance(X, Coreset) or weights_of(X) is not None
+
+
+def refuse_weights(X: Any, who: str) -> None:
+    """Raise `ValueError` if X has weights: `who` would ignore them."""
+    if carries_weights(X):
+        raise ValueError(
+            f"{who} takes rows without weights, got {shown(X)}. To ignore the weights, pass coreset.points, "
+            "or open the file with key='points'."
+        )
+
+
+def warn_of_weights(X: Any, who: str) -> None:
+    """Warn if X has weights: `who` ignores them."""
+    if carries_weights(X):
+        warn(f"{who} ignores the weights of {shown(X)}. Pass coreset.points to silence this.", UserWarning)
 
 
 def source_of(rows: Any) -> Source:
@@ -37,7 +97,9 @@ def checked_rows(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """
     source = opened(X)
     if source is None:
-        return as_rows(X, partial(validate_data, estimator, reset=reset, accept_sparse="csr"))
+        rows = as_rows(X, partial(validate_data, estimator, reset=reset, accept_sparse="csr"))
+        # A source, because NumPy cannot compute with the array.
+        return DataSource(array_source(rows)) if is_bf16(rows) else rows
     known = source if source._header is None else source._header
     validate_data(estimator, known, reset=reset, skip_check_array=True)
     return source

@@ -14,12 +14,15 @@ import numpy.typing as npt
 
 from shoal import formats
 from shoal._common.files import is_name
-from shoal._common.params import shown, whole
+from shoal._common.params import shown, weights, whole
 from shoal._core import Source
+from shoal.formats.pipe import is_file, of_pipe
 from shoal.formats.stream import Stream
 from shoal.formats.stream import chunk_limit as limit_of
 
-from .arrays import as_rows, native, sparse_source, warn_of_format
+from .arrays import array_source, as_rows, native, source_of_values, sparse_source, warn_of_format
+from .bfloat16 import name_of
+from .coreset import Coreset, is_coreset, read_coreset
 from .features import SameNames
 from .prefetch import Prefetch
 from .source import DataSource
@@ -28,7 +31,7 @@ from .streams import Blocks, Fresh, Passes, Single, begun, converted, is_once, i
 
 #: What can be opened, for messages.
 SUPPORTED = (
-    "arrays, SciPy's sparse matrices and .npz files of them, streams of blocks, .npy, .fvecs, .bvecs, "
+    "arrays, SciPy's sparse matrices, coresets, streams of blocks, .npy, .npz, .fvecs, .bvecs, "
     f".ivecs, .fbin, .u8bin, .i8bin, .ibin, {', '.join(formats.SUFFIXES)} files, and raw files of any other "
     "name given with shape= and dtype="
 )
@@ -105,14 +108,14 @@ def _open_path(
     if suffix in formats.SUFFIXES:
         return found_source(formats.of_file(name, suffix, columns, key, limit, dtype), name, path=name)
     for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
-        if option == "chunk_limit" and suffix == ".npz":
+        if option != "columns" and suffix == ".npz":
             continue
         if given is not None:
             raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
     if suffix in MAPPED:
         return DataSource(MAPPED[suffix](name), name, path=name)
     if suffix == ".npz":
-        return DataSource(sparse_source(load_npz(name, limit_of(limit))), name, path=name)
+        return open_npz(name, key, limit_of(limit))
     if shape is None or dtype is None:
         if Path(name).is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
@@ -160,6 +163,8 @@ def open_object(
     obj: Any, columns: list[Any] | None = None, limit: int | str | None = None
 ) -> DataSource | None:
     """Open an object of another library or a stream; None for an array-like."""
+    if is_file(obj):
+        return open_pipe(obj, columns, limit)
     found = formats.of_object(obj, columns, limit)
     if limit is not None and not formats.is_chunked(obj):
         raise ValueError(f"chunk_limit={limit!r} does not belong to {type(obj).__name__} objects")
@@ -169,10 +174,36 @@ def open_object(
             source._table = partial(formats.table_of, obj, columns)
         return source
     if not is_stream(obj):
-        return None
+        return open_coreset(obj, columns)
     if columns is not None:
         raise ValueError(f"columns={columns!r} is for frames: select the columns in every block")
     return open_stream(obj)
+
+
+def open_pipe(file: Any, columns: list[Any] | None = None, limit: int | str | None = None) -> DataSource:
+    """Open a binary file object, such as standard input."""
+    found = of_pipe(file, columns, limit_of(limit))
+    return found_source(found, found.name)
+
+
+def open_coreset(obj: Any, columns: list[Any] | None) -> DataSource | None:
+    """Open a coreset; None for any other object."""
+    if not isinstance(obj, Coreset):
+        return None
+    if columns is not None:
+        raise ValueError(f"columns={columns!r} is for frames, got a coreset")
+    return weighted_source(obj)
+
+
+def weighted_source(coreset: Coreset) -> DataSource:
+    """Make a source of the points of a coreset, with their weights."""
+    from sklearn.utils.validation import check_array
+
+    points = as_rows(coreset.points, partial(check_array, accept_sparse="csr"))
+    values = weights(coreset.weights, points.shape[0])
+    if values is None:
+        raise ValueError("the weights of a coreset must be an array, got None")
+    return DataSource(source_of_values(points), "coreset", weights=values)
 
 
 def found_source(found: Stream | Source, name: str, path: str | None = None) -> DataSource:
@@ -203,6 +234,8 @@ def open_stream(obj: Any) -> DataSource:
         vectors = vectors_of(block)
         if vectors is not None:
             return vectors
+        if isinstance(block, DataSource) and block.sample_weight is not None:
+            raise ValueError("must be rows without weights: a stream of blocks has no weights")
         rows = native(as_rows(block, partial(check_array, ensure_min_samples=0)))
         if len(rows):
             names.check(block)
@@ -213,15 +246,26 @@ def open_stream(obj: Any) -> DataSource:
         make: Callable[[], Blocks] = Single(blocks)
         name, once = "iterator", True
     else:
-        fresh = Fresh(obj)
+        if callable(obj):
+            name, fresh = "callable", Fresh(obj)
+        else:
+            name, fresh = type(obj).__name__, Fresh(lambda: iter(obj), "iter(X)")
         first, blocks = begun(converted(fresh(), rows_of))
         blocks.close()
-        name, once = "callable", False
+        once = False
 
         def make() -> Blocks:
             return converted(fresh(), rows_of)
 
-    return stream_source(make, first.shape[1], first.dtype, name=name, once=once, header=names.header)
+    return stream_source(
+        make,
+        first.shape[1],
+        first.dtype,
+        name=name,
+        once=once,
+        header=names.header,
+        first=None if once else first,
+    )
 
 
 def vectors_of(block: Any) -> npt.NDArray[Any] | None:
@@ -243,6 +287,7 @@ def stream_source(
     path: str | None = None,
     header: Any = None,
     table: Any = None,
+    first: npt.NDArray[Any] | None = None,
 ) -> DataSource:
     """Make a source from blocks, with one block prefetched in a thread.
 
@@ -265,14 +310,34 @@ def stream_source(
         An empty frame with the columns of the features, if they have names.
     table : Table, optional
         The table that the rows are read from, if other columns can be read beside them.
+    first : ndarray, optional
+        The first rows. If given, every pass is checked to have the same rows in the same order.
 
     Returns
     -------
     DataSource
     """
-    passes = Passes(make, cols, np.dtype(dtype), rows, name="X" if path is None else f"{name}: X")
-    source = Source.from_stream(lambda: Prefetch(passes()), once, cols, np.dtype(dtype).name, rows)
+    passes = Passes(
+        make, cols, np.dtype(dtype), rows, name="X" if path is None else f"{name}: X", first=first
+    )
+    source = Source.from_stream(lambda: Prefetch(passes()), once, cols, name_of(np.dtype(dtype)), rows)
     return DataSource(source, name, passes, path, header, table)
+
+
+def open_npz(name: str, key: str | None, limit: int) -> DataSource:
+    """Open an .npz file: a coreset, a sparse matrix, or one of its arrays."""
+    from shoal.formats.npz import members_of, stored_rows
+
+    members = members_of(name)
+    if key is None and is_coreset(members):
+        coreset = weighted_source(read_coreset(name, limit))
+        coreset._name, coreset._path = name, Path(name).absolute()
+        return coreset
+    if key is None and {"format", "shape", "data"} <= members.keys():
+        return DataSource(sparse_source(load_npz(name, limit)), name, path=name)
+    rows = stored_rows(name, key, limit)
+    source = rows if isinstance(rows, Source) else array_source(rows)
+    return DataSource(source, name, path=name)
 
 
 def load_npz(name: str, limit: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from shoal._common.params import whole
 from shoal._core import Source
 
 from .arrays import read_csr
+from .bfloat16 import NAME, widened
 from .features import names_of
 from .prefetch import Prefetch
 from .streams import Blocks, recut
@@ -44,6 +46,9 @@ class DataSource:
         Whether only nonzero values are stored, as in CSR. The other values are zeros and cost nothing.
     nbytes : int or None
         Size of all rows as stored, in bytes. None if the number of rows is unknown.
+    sample_weight : ndarray of shape (n_rows,), float64, or None
+        Weights of the rows of a coreset. Every method that accepts weights uses them, and then takes no other
+        ones.
     feature_names : list of str or None
         Names of the columns of a table. None for arrays, for one column of vectors, and for names that are
         not strings. Estimators store them in ``feature_names_in_`` and check them.
@@ -78,7 +83,9 @@ class DataSource:
         path: str | None = None,
         header: Any = None,
         table: Any = None,
+        weights: npt.NDArray[np.float64] | None = None,
     ) -> None:
+        self._weights = weights
         self._open: Source | None = source
         # An empty frame with the columns of the features, if they have names.
         self._header = header
@@ -132,9 +139,19 @@ class DataSource:
         return self._source.nbytes
 
     @property
+    def sample_weight(self) -> npt.NDArray[np.float64] | None:
+        """Weights of the rows of a coreset; None for other rows."""
+        return self._weights
+
+    @property
     def feature_names(self) -> list[str] | None:
         """Names of the columns of a table; None if there are none."""
         return names_of(self._header)
+
+    @property
+    def _total_weight(self) -> float:
+        """Sum of the weights; the number of rows if there are none."""
+        return len(self) if self.sample_weight is None else float(self.sample_weight.sum())
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -150,7 +167,8 @@ class DataSource:
         rows, cols = self.shape
         known = "unknown" if rows is None else rows
         kind = f"sparse {self._open.dtype}" if self.sparse else self._open.dtype
-        return f"<DataSource {self._name}: {known} x {cols} {kind}, access {self.access}>"
+        weighted = "" if self.sample_weight is None else ", weighted"
+        return f"<DataSource {self._name}: {known} x {cols} {kind}, access {self.access}{weighted}>"
 
     def blocks(self, rows: int | None = None) -> Iterator[Any]:
         """Iterate over all rows in order, one block at a time.
@@ -172,6 +190,8 @@ class DataSource:
         n, d = source.shape
         if self._make is not None:
             blocks = self._make()
+            if source.dtype == NAME:
+                blocks = (widened(block) for block in blocks)
             return blocks if size is None else recut(blocks, size)
         assert n is not None
         if size is None:
@@ -184,6 +204,12 @@ class DataSource:
     def _prefetched(self, rows: int | None = None) -> Prefetch:
         """Return :meth:`blocks` with one block prefetched in a thread."""
         return Prefetch(self.blocks(rows))
+
+    def _batches(self) -> Prefetch:
+        """Return the blocks of a stream, whose rows may come in another order than in the other passes."""
+        in_any_order = getattr(self._make, "in_any_order", nullcontext)
+        with in_any_order():
+            return self._prefetched()
 
     def take(self, indices: npt.ArrayLike) -> npt.NDArray[Any]:
         """Copy single rows.
@@ -260,6 +286,7 @@ class DataSource:
             f"{self._name}, rows {start}..{stop}",
             header=self._header,
             table=self._table,
+            weights=None if self.sample_weight is None else self.sample_weight[start:stop],
         )
         part._path = self._path
         part._reopen, part._slices = self._reopen, (*self._slices, (start, stop))

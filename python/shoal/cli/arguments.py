@@ -8,7 +8,8 @@ from typing import Any
 
 DATA_HELP = (
     "file of rows: .npy, .fvecs, .bvecs, .fbin, .u8bin, .i8bin, .parquet, .arrow, .feather, .h5, .zarr, "
-    ".safetensors, .npz with a sparse matrix, or a raw file with --shape and --dtype"
+    ".safetensors, .npz (an array, a sparse matrix or a coreset), or a raw file with --shape and --dtype; - "
+    "reads an NPY file from standard input"
 )
 
 #: Formats of one value per row.
@@ -90,7 +91,8 @@ def add_layout(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--key",
         metavar="NAME",
-        help="array to read from an .h5, .zarr or .safetensors file (default: the only one)",
+        help="array to read from an .h5, .zarr, .safetensors or .npz file (default: the only one, or X of an "
+        ".npz file)",
     )
 
 

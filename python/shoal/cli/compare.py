@@ -145,11 +145,12 @@ def run(args: argparse.Namespace) -> int:
             last = held_out(rows, args.held_out)
             fitted, scored = source.slice(0, rows - last), source.slice(rows - last, rows)
         sizes = {"rows": rows, "columns": cols, "fitted_rows": len(fitted), "validation_rows": len(scored)}
+        weight = fitted._total_weight
         outcomes = fit_all(chosen, fitted, scored, quiet=args.quiet)
     best = min(outcome.energy for outcome in outcomes)
     for outcome in outcomes:
         if outcome.energy == best and outcome.inertia is not None:
-            warn_if_unlike(best, outcome.inertia / sizes["fitted_rows"])
+            warn_if_unlike(best, outcome.inertia / weight)
             break
     if args.plot:
         from shoal.plot import Curve, curves
@@ -221,7 +222,11 @@ def shuffled(source: Any, seed: int) -> Any:
     for block in source.blocks():
         rows[place[begin : begin + len(block)]] = block
         begin += len(block)
-    return shoal.open(rows)
+    made = shoal.open(rows)
+    if source.sample_weight is not None:
+        made._weights = np.empty(len(source))
+        made._weights[place] = source.sample_weight
+    return made
 
 
 def fit_all(chosen: Mapping[str, dict[str, Any]], rows: Any, scored: Any, *, quiet: bool) -> list[Outcome]:

@@ -62,6 +62,6 @@ class EnergyCurve(Callback):
 
     def _add(self, iteration: int, seconds: float, rows: int, model: Any) -> None:
         begun = time.perf_counter()
-        energy = model._energy(self.held_out) / len(self.held_out)
+        energy = model._energy(self.held_out) / self.held_out._total_weight
         self.spent += time.perf_counter() - begun
         self.points.append(Point(iteration, seconds, rows, energy))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from .errors import FailedError, UsageError
 
 #: An option, its file name, and the suffixes that the file may have.
 Output = tuple[str, str | None, tuple[str, ...]]
+#: The name of standard input as DATA.
+STDIN = "-"
 
 
 def check_outputs(inputs: Sequence[str], outputs: Sequence[Output]) -> None:
@@ -50,6 +53,10 @@ def rows_of(args: argparse.Namespace, name: str) -> Any:
 
     if (args.shape is None) != (args.dtype is None):
         raise UsageError("a raw file needs both --shape and --dtype")
+    if name == STDIN:
+        if any(option is not None for option in (args.shape, args.key)):
+            raise UsageError("--shape, --dtype and --key do not belong to standard input (-)")
+        return shoal.open(sys.stdin.buffer, columns=args.columns)
     return shoal.open(name, shape=args.shape, dtype=dtype_of(args.dtype), columns=args.columns, key=args.key)
 
 

@@ -176,6 +176,8 @@ def run(args: argparse.Namespace) -> int:
 
         history = model.history_
         mean = history["objective"] / (history["batch_size"] if bound is None else 1)
+        if bound is None and source.sample_weight is not None:
+            mean *= rows / source._total_weight
         own = "rows of the step" if bound is None else "bound of the mean log-likelihood"
         drawn = [Curve(own, history["elapsed"], history["rows_seen"], mean)]
         if bound is not None and watchers:

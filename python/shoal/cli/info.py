@@ -11,7 +11,7 @@ from typing import Any
 
 from .arguments import Verbs, add_json, add_layout, add_verb, file_of
 from .errors import FailedError, UsageError
-from .files import rows_of
+from .files import STDIN, rows_of
 from .methods import NOT_SET, centers_of
 from .results import show
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         if described:
             raise UsageError("--clean takes a folder. Leave out --shape, --dtype and --key.")
         return clean(args)
-    if not described and may_be_a_model(args.file):
+    if not described and args.file != STDIN and may_be_a_model(args.file):
         try:
             kind, arrays, meta = _core.load_model(args.file)
         except ValueError:
@@ -60,17 +60,19 @@ def run(args: argparse.Namespace) -> int:
             else:
                 show_model(args, kind, meta)
             return 0
+    found = None if described else coreset(args.file)
+    if found is not None:
+        show_array(args, found)
+        return 0
     try:
         opened = rows_of(args, args.file)
     except ValueError as error:
         array = None
         if args.shape is None and Path(args.file).is_file():
-            array = coreset(args.file) or other_array(args.file, str(error))
+            array = other_array(args.file, str(error))
         if array is None:
             raise
-        if not args.json:
-            array["shape"] = str(array["shape"])
-        show(args, array)
+        show_array(args, array)
         return 0
     with opened as source:
         rows, cols = source.shape
@@ -127,6 +129,11 @@ def has_rows(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def show_array(args: argparse.Namespace, array: dict[str, Any]) -> None:
+    """Print the description of an array or a coreset."""
+    show(args, array if args.json else array | {"shape": str(array["shape"])})
 
 
 def show_model(args: argparse.Namespace, kind: str, meta: dict[str, str]) -> None:

@@ -1,0 +1,149 @@
+"""Rows from a pipe or another binary file object, such as standard input: one pass, in order."""
+
+from __future__ import annotations
+
+import io
+import math
+import sys
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from shoal._common.params import shown
+
+from .npz import HEADERS
+from .stream import Block, Stream, block_rows, numbers, refuse_large, told_of
+
+#: Name of standard input in messages.
+STDIN = "standard input"
+#: The first bytes of an ``.npy`` file.
+MAGIC = b"\x93NUMPY"
+#: Bytes per read where no size is given.
+BYTES = 1 << 20
+
+
+def is_file(obj: Any) -> bool:
+    """Whether an object is an open file, and so an iterator of lines."""
+    return isinstance(obj, io.IOBase) or (
+        callable(getattr(obj, "read", None)) and hasattr(type(obj), "__next__") and hasattr(obj, "readline")
+    )
+
+
+def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
+    """Open the rows of a binary file object: an NPY file from its current position on, or CSV.
+
+    Parameters
+    ----------
+    file : file object
+        It is read to its end, and not closed.
+    columns : sequence or None
+        Columns of CSV to read.
+    limit : int
+        Maximum size of a row in bytes.
+
+    Raises
+    ------
+    TypeError
+        If it is a text file.
+    ValueError
+        If it holds other bytes.
+    """
+    name = STDIN if file is getattr(sys.stdin, "buffer", None) else f"the file object {shown(file)}"
+    if isinstance(file, io.TextIOBase):
+        raise TypeError(
+            f"X must be a binary file, got the text file {shown(file)}. Use its attribute buffer."
+        )
+    begun = Begun(file)
+    with told_of(name):
+        start = begun.peek(len(MAGIC))
+    if start == MAGIC:
+        if columns is not None:
+            raise ValueError(f"{name}: columns={columns!r} does not belong to NPY files")
+        return npy(begun, name, limit)
+    raise ValueError(
+        f"{name}: must hold an NPY file, as numpy.save writes it, got bytes that begin {start!r}"
+    )
+
+
+class Begun(io.RawIOBase):
+    """A binary file object whose first bytes can be looked at before they are read.
+
+    Closing it leaves the underlying file open.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._start = b""
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes, which stay to be read; fewer at the end of the file."""
+        if len(self._start) < size:
+            self._start += self._pull(size - len(self._start))
+        return self._start[:size]
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read as many bytes; fewer at the end of the file. A negative size reads to the end."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(BYTES), b""))
+        start, self._start = self._start[:size], self._start[size:]
+        return start + self._pull(size - len(start))
+
+    def _pull(self, size: int) -> bytes:
+        """Read from the file; a pipe may give fewer bytes than asked for at a time."""
+        parts = []
+        while size > 0:
+            part = self._file.read(size)
+            if part is None:
+                raise ValueError("the file must be blocking, got one with no bytes yet")
+            if not isinstance(part, (bytes, bytearray, memoryview)):
+                raise TypeError(f"X must be a binary file, got one that gives {type(part).__name__}")
+            if not part:
+                break
+            parts.append(bytes(part))
+            size -= len(part)
+        return b"".join(parts)
+
+
+def npy(file: Begun, name: str, limit: int) -> Stream:
+    """Open the rows of an NPY file."""
+    with told_of(name, "is damaged"):
+        version = np.lib.format.read_magic(file)
+        if version not in HEADERS:
+            raise ValueError(f"{name}: the version of its format must be (1, 0) or (2, 0), got {version}")
+        shape, fortran, dtype = HEADERS[version](file)
+        if len(shape) != 2 or min(shape) < 0:
+            raise ValueError(f"{name}: rows must be a 2-D array, got shape {shape}")
+        if dtype.hasobject:
+            raise ValueError(f"{name}: must hold numbers, got Python objects")
+    kind = numbers(dtype, name)
+    rows, cols = shape
+    if fortran and min(shape) > 1:
+        raise ValueError(
+            f"{name}: must hold rows one after the other, got an array in Fortran order. Save "
+            "numpy.ascontiguousarray(X) instead."
+        )
+    if cols < 1:
+        raise ValueError(f"{name}: rows need at least 1 column, got shape {shape}")
+    row = cols * dtype.itemsize
+    refuse_large(name, "one row", row, limit)
+
+    def blocks() -> Generator[Block]:
+        most = block_rows(cols, dtype)
+        for start in range(0, rows, most):
+            wanted = min(most, rows - start)
+            data = file.read(wanted * row)
+            if len(data) != wanted * row:
+                raise ValueError(
+                    f"{name}: is cut off: its header says {rows} rows, and row {start + len(data) // row} is "
+                    "missing or incomplete"
+                )
+            yield np.frombuffer(data, dtype).reshape(wanted, cols).astype(kind, copy=False)
+        if file.peek(1):
+            raise ValueError(f"{name}: holds more bytes than the {math.prod(shape)} values of its header")
+
+    return Stream(name, rows, cols, kind, blocks, once=True)
