@@ -57,8 +57,8 @@ def open(
         pass. A block is any object that converts to an array, or a tuple or list of one such object. A list
         is not a stream but a list of rows.
 
-        A binary file object, such as ``sys.stdin.buffer``, with the contents of an ``.npy`` file: a stream
-        that can be read once.
+        A binary file object, such as ``sys.stdin.buffer``, with the contents of an ``.npy`` or ``.csv`` file:
+        a stream that can be read once.
 
         A :class:`shoal.Coreset`: its points, with their weights in ``DataSource.sample_weight``.
 

@@ -444,6 +444,30 @@ def test_a_weighted_source(tmp_path):
         shoal.KMeans(2).fit(short)
 
 
+def test_transforms_keep_weights_and_types():
+    source = shoal.open(CORESET)
+    average = np.average(CORESET.points.astype("f8"), axis=0, weights=CORESET.weights)
+    np.testing.assert_allclose(source.standardize().mean_, average, rtol=1e-5)
+    for made in (source.normalize(), source.standardize()):
+        np.testing.assert_array_equal(made.sample_weight, CORESET.weights)
+        np.testing.assert_array_equal(made.slice(2, 9).sample_weight, CORESET.weights[2:9])
+        expected = shoal.KMeans(3, random_state=0).fit(np.asarray(made), sample_weight=CORESET.weights)
+        assert parts(shoal.KMeans(3, random_state=0).fit(made)) == parts(expected)
+        with pytest.raises(ValueError, match="rows that have weights"):
+            shoal.KMeans(3).fit(made, sample_weight=CORESET.weights)
+    mapped = source.map(lambda block: block[:, :2])
+    stream = shoal.open(lambda: iter([CORESET.points[:, :2]]))
+    expected = shoal.KMeans(3, random_state=0).fit(stream, sample_weight=CORESET.weights)
+    assert parts(shoal.KMeans(3, random_state=0).fit(mapped)) == parts(expected)
+    small = X.astype(ml_dtypes.bfloat16)
+    for rows in (small, Loader(small)):
+        wide = np.asarray(shoal.open(rows))
+        np.testing.assert_array_equal(
+            np.asarray(shoal.open(rows).normalize()), np.asarray(shoal.open(wide).normalize())
+        )
+        np.testing.assert_array_equal(np.asarray(shoal.open(rows).map(lambda block: block + 1)), wide + 1)
+
+
 def test_sparse_coresets(tmp_path):
     sparse = pytest.importorskip("scipy.sparse")
     rows = sparse.csr_array(np.where(X > 0.5, X, 0))
@@ -514,8 +538,10 @@ def test_npy_from_a_file_object(make, dtype):
 @pytest.mark.parametrize(
     ("contents", "message"),
     [
-        (b"", "must hold an NPY file"),
-        (b"\x89HDF\r\n", "must hold an NPY file"),
+        (b"", "Empty CSV file"),
+        (b"\x89HDF\r\n\0", "must hold an NPY file or CSV text"),
+        (b"a,b\n1,2\n3,x\n", "column 'b' must hold numbers, got .*at row 1"),
+        (b"1,2\n3,4\n", "first line must hold the names"),
         (saved(X)[:-1], "cut off.*700 rows, and row 699 is missing"),
         (saved(X)[:500], "cut off"),
         (saved(X) + b"x", "more bytes than the 3500 values"),
@@ -530,6 +556,22 @@ def test_npy_from_a_file_object(make, dtype):
 def test_other_bytes_from_a_file_object_are_refused(contents, message):
     with pytest.raises(ValueError, match=message):
         np.asarray(shoal.open(io.BytesIO(contents)))
+
+
+@pytest.mark.parametrize("make", [io.BytesIO, Dripping])
+@pytest.mark.parametrize("rows", [3, 200_000])
+def test_csv_from_a_file_object(make, rows):
+    pytest.importorskip("pyarrow")
+    values = np.random.default_rng(0).normal(size=(rows, 3)).round(6)
+    text = "a,b,c\n" + "".join(f"{a!r},{b!r},{c!r}\n" for a, b, c in values.tolist())
+    if make is Dripping and rows > 3:
+        text = text[: text.index("\n", 10_000) + 1]
+        values = values[: text.count("\n") - 1]
+    source = shoal.open(make(text.encode()))
+    assert (source.access, source.feature_names) == ("once", ["a", "b", "c"])
+    np.testing.assert_array_equal(np.asarray(source), values)
+    chosen = shoal.open(make(text.encode()), columns=["c", "a"])
+    np.testing.assert_array_equal(np.asarray(chosen), values[:, [2, 0]])
 
 
 def test_text_files_and_wide_rows_are_refused(tmp_path):
@@ -572,6 +614,9 @@ def test_standard_input_on_the_command_line(shoal_with, tmp_path):
     status, _, problem = shoal_with(saved(X), "fit", "-", "-k", "3", "--quiet")
     assert (status, problem.count("\n")) == (1, 1)
     assert "save the rows to a file" in problem
+    text = b"a,b\n" + b"".join(b"%d,%d\n" % (i % 7, i % 3) for i in range(300))
+    status, result, problem = shoal_with(text, "info", "-")
+    assert "unknown x 2" in result, problem
     status, _, problem = shoal_with(saved(X)[:-1], "fit", "-", "-k", "3", "--method", "minibatch", "--quiet")
     assert status == 1
     assert "standard input: is cut off" in problem

@@ -13,6 +13,7 @@ from shoal._common.params import shown, whole
 from shoal._core import Source
 
 from .arrays import array_source, native
+from .bfloat16 import widened
 from .prefetch import Prefetch
 from .sparse import is_sparse
 from .streams import Blocks, Passes, Single, begun
@@ -223,7 +224,7 @@ def begin(source: DataSource) -> tuple[DataSource, Any]:
         source._make = Single(blocks)
     else:
         close(blocks)
-    return source, first[:FIRST_ROWS].copy()
+    return source, widened(first[:FIRST_ROWS].copy())
 
 
 def per_column(name: str, value: Any, columns: int) -> npt.NDArray[np.float64]:

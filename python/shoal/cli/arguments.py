@@ -9,7 +9,7 @@ from typing import Any
 DATA_HELP = (
     "file of rows: .npy, .fvecs, .bvecs, .fbin, .u8bin, .i8bin, .parquet, .arrow, .feather, .h5, .zarr, "
     ".safetensors, .npz (an array, a sparse matrix or a coreset), or a raw file with --shape and --dtype; - "
-    "reads an NPY file from standard input"
+    "reads an NPY or CSV file from standard input"
 )
 
 #: Formats of one value per row.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +51,11 @@ def open_csv(name: str, columns: Sequence[Any] | None, dtype: npt.DTypeLike | No
     return Text(name, columns, row_type(dtype)).stream()
 
 
+def of_pipe(file: Any, name: str, columns: Sequence[Any] | None) -> Stream:
+    """Open the CSV text of a pipe, which can be read once; the other parameters are those of `open_csv`."""
+    return replace(Text(name, columns, row_type(None), file).stream(), once=True)
+
+
 def row_type(dtype: npt.DTypeLike | None) -> np.dtype[Any]:
     """Return the type of the rows of a CSV file; raise `ValueError` for other types than floats."""
     wanted = np.dtype("float64" if dtype is None else dtype)
@@ -68,9 +75,14 @@ class Text:
         Names of the columns to read, or of all columns of a file without names.
     dtype : numpy.dtype
         Type of the rows.
+    pipe : shoal.formats.pipe.Begun, optional
+        Where to read the text from, in place of the file.
     """
 
-    def __init__(self, name: str, columns: Sequence[Any] | None, dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, name: str, columns: Sequence[Any] | None, dtype: np.dtype[Any], pipe: Any = None
+    ) -> None:
+        self._pipe = pipe
         self._pa = pyarrow(name)
         self._csv = required("pyarrow.csv", "arrow", name)
         self._name, self._dtype = name, dtype
@@ -107,7 +119,7 @@ class Text:
 
     def _first_block(self) -> Any:
         """Parse the first block with the types that pyarrow infers from it."""
-        with self._reader({}, []) as reader:
+        with self._reader({}, [], begin=True) as reader:
             return next(iter(reader), None) or reader.schema.empty_table()
 
     def _batches(self) -> Generator[Any]:
@@ -115,9 +127,9 @@ class Text:
             yield from reader
 
     @contextmanager
-    def _reader(self, types: dict[str, Any], columns: list[str]) -> Generator[Any]:
+    def _reader(self, types: dict[str, Any], columns: list[str], *, begin: bool = False) -> Generator[Any]:
         csv = self._csv
-        with told_of(self._name), self._explained(), open_regular(self._name) as raw:
+        with told_of(self._name), self._explained(), self._text(begin=begin) as raw:
             file = self._pa.CompressedInputStream(raw, "gzip") if self._packed else raw
             # Without threads the errors of pyarrow tell the line. The cores are busy with the blocks.
             reading = csv.ReadOptions(use_threads=False, block_size=TEXT_BYTES, column_names=self._names)
@@ -125,6 +137,15 @@ class Text:
             converting = csv.ConvertOptions(column_types=types, include_columns=columns)
             with csv.open_csv(file, reading, parsing, converting) as reader:
                 yield reader
+
+    def _text(self, *, begin: bool) -> Any:
+        """Open the text. Of a pipe, the lines at the beginning can be read before the only pass."""
+        if self._pipe is None:
+            return open_regular(self._name)
+        if not begin:
+            return self._pipe
+        start = self._pipe.peek(TEXT_BYTES)
+        return io.BytesIO(start if len(start) < TEXT_BYTES else start[: start.rfind(b"\n") + 1] or start)
 
     @contextmanager
     def _explained(self) -> Generator[None]:

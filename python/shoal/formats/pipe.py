@@ -61,9 +61,11 @@ def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
         if columns is not None:
             raise ValueError(f"{name}: columns={columns!r} does not belong to NPY files")
         return npy(begun, name, limit)
-    raise ValueError(
-        f"{name}: must hold an NPY file, as numpy.save writes it, got bytes that begin {start!r}"
-    )
+    if b"\0" in begun.peek(BYTES):
+        raise ValueError(f"{name}: must hold an NPY file or CSV text, got bytes that begin {start!r}")
+    from .csv import of_pipe as of_text
+
+    return of_text(begun, name, columns)
 
 
 class Begun(io.RawIOBase):
