@@ -1,5 +1,7 @@
 //! A fit in progress as the contents of a file, and how it is resumed.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::driver::Driver;
@@ -7,11 +9,11 @@ use super::history::{history_of, keep_history, stop_reason_of};
 use super::method::{Element, FitSolver, Method};
 use super::run::{Run, access};
 use super::typed::{Typed, either};
-use super::{Step, StopReason};
-use crate::data::{Access, AnySource, Source, fingerprint};
+use super::{Facts, Metric, Step, StopReason};
+use crate::data::{Access, AnySource, Source, ZeroRows, fingerprint};
 use crate::error::{Error, Result};
-use crate::persist::Contents;
-use crate::persist::kept::{count, flag, text};
+use crate::persist::kept::{count, flag, keep, list, text};
+use crate::persist::{Array, Contents};
 
 /// A number that identifies the rows.
 fn fingerprint_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
@@ -33,10 +35,32 @@ fn solver_of<M: Method, T: Element>(
     (n, d): (Option<u64>, usize),
 ) -> Result<M::Solver<T>> {
     let solver = M::of_checkpoint::<T>(params, checkpoint).map_err(damaged)?;
+    let about = checkpoint.object("run").map_err(damaged)?;
+    if about.contains_key("metric") {
+        let metric = Metric::of_object(&about).map_err(damaged)?;
+        metric.must_be(solver.facts().metric).map_err(damaged)?;
+    }
     if solver.facts().dim == d && solver.fits(n) {
         Ok(solver)
     } else {
         Err(damaged("its per-row state does not fit the number of rows".into()))
+    }
+}
+
+/// Rows of zeros in a checkpoint: 64 rows to an entry.
+const ZERO_PLACES: &str = "zero_row_places";
+const ZERO_BITS: &str = "zero_row_bits";
+
+/// The rows of zeros that the run had met.
+fn zeros_of(checkpoint: &Contents) -> Result<ZeroRows, String> {
+    if !checkpoint.arrays.contains_key(ZERO_PLACES) {
+        return Ok(ZeroRows::default());
+    }
+    let (places, bits): (Vec<u64>, Vec<u64>) = (list(checkpoint, ZERO_PLACES)?, list(checkpoint, ZERO_BITS)?);
+    if places.len() == bits.len() {
+        Ok(ZeroRows::of_entries(places, bits))
+    } else {
+        Err(format!("its {ZERO_PLACES:?} and {ZERO_BITS:?} differ in length"))
     }
 }
 
@@ -115,19 +139,25 @@ impl<M: Method> Run<M> {
             return Err(Error::Source("a checkpoint needs at least one step: advance the run first".into()));
         }
         self.know_rows(&rows)?;
-        let (mut contents, dim) =
-            either!(&self.typed, driver => (driver.solver().checkpoint(), driver.solver().facts().dim));
+        let (mut contents, Facts { dim, metric, .. }) =
+            either!(&self.typed, driver => (driver.solver().checkpoint(), driver.solver().facts()));
         let history = self.history();
         keep_history(&mut contents, history);
         let about = json!({
             "rows": self.rows,
             "columns": dim,
+            "metric": metric.name(),
             "wide": matches!(rows.any(), AnySource::F64(_)),
             "access": name_of(access(&rows)),
             "fingerprint": self.fingerprint,
             "stop_reason": history.last().and_then(|last| last.stop_reason).map(StopReason::name),
         });
         contents.meta.insert("run".into(), about.to_string());
+        let (places, bits) = self.zeros.entries();
+        if !places.is_empty() {
+            keep(&mut contents, ZERO_PLACES, Array::new(&[places.len()], &places));
+            keep(&mut contents, ZERO_BITS, Array::new(&[bits.len()], &bits));
+        }
         Ok(contents)
     }
 
@@ -144,6 +174,8 @@ impl<M: Method> Run<M> {
         } else {
             Typed::F32(Driver::resumed(solver_of::<M, f32>(params, checkpoint, shape)?, history))
         };
-        Ok(Self { typed, rows: shape.0, fingerprint: Some(print), threads: M::threads(params) })
+        let mut run = Self::of(typed, shape.0, Some(print), M::threads(params));
+        run.zeros = Arc::new(zeros_of(checkpoint).map_err(damaged)?);
+        Ok(run)
     }
 }
