@@ -386,8 +386,8 @@ class StreamingCoreset(BaseEstimator):
         metric = self.__dict__.get("_metric", self.metric)
         if metric != self.metric:
             raise ValueError(
-                f"metric must stay at {metric!r} after the first rows, got {self.metric!r}. Clone the coreset "
-                "to start again with another value."
+                f"metric must stay at {metric!r} after the first rows, got {self.metric!r}. Clone the "
+                "coreset to start again with another value."
             )
         return found[0], found[1]
 

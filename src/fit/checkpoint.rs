@@ -34,12 +34,12 @@ fn solver_of<M: Method, T: Element>(
     checkpoint: &Contents,
     (n, d): (Option<u64>, usize),
 ) -> Result<M::Solver<T>> {
-    let solver = M::of_checkpoint::<T>(params, checkpoint).map_err(damaged)?;
     let about = checkpoint.object("run").map_err(damaged)?;
     if about.contains_key("metric") {
         let metric = Metric::of_object(&about).map_err(damaged)?;
-        metric.must_be(solver.facts().metric).map_err(damaged)?;
+        metric.must_be(M::solver::<T>(params).facts().metric).map_err(damaged)?;
     }
+    let solver = M::of_checkpoint::<T>(params, checkpoint).map_err(damaged)?;
     if solver.facts().dim == d && solver.fits(n) {
         Ok(solver)
     } else {

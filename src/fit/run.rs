@@ -353,11 +353,11 @@ impl<M: StreamMethod> Run<M> {
                 Typed::F32(Driver::new(M::of_state(&params, state)?))
             })
         };
-        let typed = typed().map_err(|problem| Error::Source(format!("invalid state: {problem}")))?;
-        let mut run = Self::of(typed, None, None, M::threads(&params));
-        let zeros = zeros_of(state, run.metric());
-        run.zeros_of_batches = zeros.map_err(|problem| Error::Source(format!("invalid state: {problem}")))?;
-        Ok(run)
+        let invalid = |problem| Error::Source(format!("invalid state: {problem}"));
+        let metric = M::solver::<f32>(&params).facts().metric;
+        let zeros_of_batches = zeros_of(state, metric).map_err(invalid)?;
+        let typed = typed().map_err(invalid)?;
+        Ok(Self { zeros_of_batches, ..Self::of(typed, None, None, M::threads(&params)) })
     }
 
     /// Takes one batch of rows of the compute type of the run. Returns `None` while there are too few rows to

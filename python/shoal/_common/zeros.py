@@ -33,8 +33,8 @@ def warn_of_zeros(n_rows: int) -> None:
     if n_rows:
         which = "1 row of X is" if n_rows == 1 else f"{n_rows} rows of X are"
         warn(
-            f"{which} zeros, which have no direction: no center is nearer to them than another. Remove them, or "
-            "ignore their labels.",
+            f"{which} zeros, which have no direction: no center is nearer to them than another. Remove "
+            "them, or ignore their labels.",
             UserWarning,
         )
 

@@ -6,7 +6,7 @@ import argparse
 import time
 from pathlib import Path
 
-from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_start, add_verb, file_of, setting_of
+from .arguments import VALUES_HELP, Verbs, add_common, add_metric, add_rows, add_start, add_verb, file_of, setting_of
 from .errors import UsageError
 from .files import check_outputs, rows_of
 from .methods import CENTERS, available, centers_file, estimator, method_of, parameters
@@ -46,7 +46,7 @@ def add(verbs: Verbs) -> None:
         metavar="T",
         help="tolerance for stopping; with 0, stop when nothing changes (default: the method's default)",
     )
-    fit.add_argument("--metric", metavar="NAME", help="euclidean or cosine (default: euclidean)")
+    add_metric(fit)
     fit.add_argument(
         "--set",
         dest="settings",

@@ -6,7 +6,7 @@ use super::trajectory::{Pull, Trajectory};
 use super::{BackwardEuler, BackwardEulerParams};
 use crate::data::{Chunk, Chunks};
 use crate::error::Error;
-use crate::fit::StopReason;
+use crate::fit::{Metric, StopReason};
 use crate::kernel::PackedCenters;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
