@@ -334,7 +334,8 @@ class StreamingCoreset(BaseEstimator):
         about = Claims.read({"features": "{}", **meta}, "features")
         # Files without a metric are Euclidean.
         metric: Any = about.text("metric", optional=True) or "euclidean"
-        made = cls(size, metric=_params.one_of("metric", metric, METRICS))
+        _params.one_of("metric", metric, METRICS)
+        made = cls(size, metric=metric)
         made._seed = int(numbers["seed"])
         made._know(state, size, about.count("n_zero_rows", optional=True))
         names = about.texts("feature_names", optional=True)

@@ -18,8 +18,8 @@ def nested(X, centers, batch_size, rho, weights=None, rounds=1000, metric="eucli
     """Run rounds over growing prefixes of X until no label changes with all rows in use.
 
     Newling and Fleuret (2016), algorithm 5, with sums from zero: the standard error of a center is sqrt(sse /
-    v / (n_eff - 1)), where n_eff = v^2 / sum of w^2. With the cosine metric, X has rows of length 1, and centers
-    are the directions of sums.
+    v / (n_eff - 1)), where n_eff = v^2 / sum of w^2. With the cosine metric, X has rows of length 1, and
+    centers are the directions of sums.
     """
     X = np.asarray(X, dtype=np.float64)
     centers = np.array(centers, dtype=np.float64)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import reference
 import scipy.sparse as sp
+import shoal
 from minibatch_reference import Sculley
 from nested_reference import nested
-
-import shoal
 from shoal import (
     BackwardEulerKMeans,
     KMeans,
@@ -35,7 +34,7 @@ def directions(seed=0, n=N):
 
 
 U = directions()
-#: Powers of two: the rows are scaled without rounding, and have the same bits once they are normalized.
+#: Powers of two: the rows are scaled without rounding, and are bit-identical once they are normalized.
 LENGTHS = 2.0 ** np.random.default_rng(1).integers(-9, 10, size=(N, 1))
 X = U * LENGTHS
 
@@ -46,7 +45,10 @@ FAMILY = {
     "vrkm++": (VarianceReducedKMeans, {"max_iter": 8}),
     "vrkm": (VarianceReducedKMeans, {"variant": "vrkm", "polish": False, "max_iter": 8}),
     "sbe": (BackwardEulerKMeans, {"batch_size": 50, "max_iter": 20, "init": "k-means++"}),
-    "sbe, raw": (BackwardEulerKMeans, {"batch_size": 50, "max_iter": 20, "init": "k-means++", "polish": False}),
+    "sbe, raw": (
+        BackwardEulerKMeans,
+        {"batch_size": 50, "max_iter": 20, "init": "k-means++", "polish": False},
+    ),
 }
 OTHERS = {
     "mixture": (TruncatedGaussianMixture, {}),
@@ -144,7 +146,9 @@ def test_lengths_do_not_matter(name, kind, tmp_path):
     np.testing.assert_array_equal(long.labels_, by_cosine(centers, U))
     # Columns of Parquet files have names, which an array lacks.
     np.testing.assert_array_equal(ignoring(long.predict, X), long.labels_)
-    np.testing.assert_allclose(long.inertia_, 2 * (1 - (U * centers[long.labels_]).sum(axis=1)).sum(), rtol=1e-4)
+    np.testing.assert_allclose(
+        long.inertia_, 2 * (1 - (U * centers[long.labels_]).sum(axis=1)).sum(), rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("name", [*FAMILY, *OTHERS])
@@ -160,7 +164,7 @@ def test_mixtures_equal_the_euclidean_ones_on_unit_rows(name, kind, tmp_path):
     if kind == "csr" and name == "mixture, diag":
         pytest.skip("takes no sparse rows")
     dtype = np.float32 if kind == "f32" else np.float64
-    # Normalized by the same code, so that the rows have the same bits.
+    # Normalized by the same code, so that the rows are bit-identical.
     unit = shoal.kmeans_plusplus(U.astype(dtype), N, metric="cosine", random_state=0)
     rows = np.empty_like(unit[0])
     rows[unit[1]] = unit[0]
@@ -247,9 +251,7 @@ def test_small_integers(tmp_path):
     rows = np.random.default_rng(0).integers(0, 200, size=(300, 6)).astype(np.uint8)
     rows[rows.sum(axis=1) == 0, 0] = 1
     for name in FAMILY:
-        small, wide = (
-            made(name, metric="cosine").fit(each) for each in (rows, rows.astype(np.float32))
-        )
+        small, wide = (made(name, metric="cosine").fit(each) for each in (rows, rows.astype(np.float32)))
         np.testing.assert_array_equal(small.cluster_centers_, wide.cluster_centers_)
         np.testing.assert_array_equal(small.labels_, wide.labels_)
     for name, call in CALLS.items():
@@ -378,7 +380,7 @@ def test_streaming_coresets_keep_their_metric(tmp_path):
     for each in (one, again, pickle.loads(pickle.dumps(one))):
         points = each.merge(other).result().points
         np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, rtol=1e-14)
-    with pytest.raises(ValueError, match="metric must stay at 'cosine' after the first rows, got 'euclidean'"):
+    with pytest.raises(ValueError, match="metric must stay at 'cosine' after the first rows"):
         one.set_params(metric="euclidean").partial_fit(X)
 
 
@@ -546,7 +548,9 @@ def test_unknown_metrics_of_functions(name):
 def test_kmodes_needs_normalized_rows():
     with pytest.raises(ValueError, match="normalize must be True with metric='cosine', got False"):
         LaplacianKModes(K, metric="cosine", normalize=False).fit(X)
-    same(LaplacianKModes(K, metric="cosine", random_state=0).fit(X), LaplacianKModes(K, random_state=0).fit(X))
+    same(
+        LaplacianKModes(K, metric="cosine", random_state=0).fit(X), LaplacianKModes(K, random_state=0).fit(X)
+    )
 
 
 def test_laplacian_path():
