@@ -6,7 +6,17 @@ import argparse
 import time
 from pathlib import Path
 
-from .arguments import VALUES_HELP, Verbs, add_common, add_metric, add_rows, add_start, add_verb, file_of, setting_of
+from .arguments import (
+    VALUES_HELP,
+    Verbs,
+    add_common,
+    add_metric,
+    add_rows,
+    add_start,
+    add_verb,
+    file_of,
+    setting_of,
+)
 from .errors import UsageError
 from .files import check_outputs, rows_of
 from .methods import CENTERS, available, centers_file, estimator, method_of, parameters
