@@ -15,7 +15,7 @@ from ._fit.partial import StreamClusterer
 from ._fit.saved import Arrays, Texts, floats
 from ._rows.source import DataSource
 from ._rows.streams import refuse_once
-from .typing import Callbacks, Init, RandomState, Rows, Weights
+from .typing import Callbacks, Init, Metric, RandomState, Rows, Weights
 
 __all__ = ["BackwardEulerKMeans"]
 
@@ -59,6 +59,9 @@ class BackwardEulerKMeans(StreamClusterer):
         Whether :meth:`fit` continues with sweeps over all rows, as in :class:`~shoal.KMeans`, until they
         converge. The result is then an optimum of the exact method, and empty clusters are relocated.
         ``"auto"``: for all rows except those of an iterator, which can be read only once.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers return to
+        the unit sphere after each batch. See :class:`KMeans` for rows of zeros.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. Every fit, and the first :meth:`partial_fit`, draws
         64 bits from a generator.
@@ -131,6 +134,9 @@ class BackwardEulerKMeans(StreamClusterer):
         Seconds by phase: ``seeding``, ``sweeps``, ``final``.
     init_ : str
         The seeding in use; ``"auto"`` resolved.
+    n_zero_rows_ : int
+        Rows of zeros among the rows read; 0 with ``metric="euclidean"``. Includes all batches of
+        :meth:`partial_fit`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -235,6 +241,7 @@ class BackwardEulerKMeans(StreamClusterer):
         step_cap: float | Literal["auto"] | None = "auto",
         polish: bool | Literal["auto"] = "auto",
         compute_labels: bool = True,
+        metric: Metric = "euclidean",
         random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -251,6 +258,7 @@ class BackwardEulerKMeans(StreamClusterer):
         self.step_cap = step_cap
         self.polish = polish
         self.compute_labels = compute_labels
+        self.metric = metric
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose

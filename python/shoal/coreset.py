@@ -9,11 +9,13 @@ import numpy.typing as npt
 
 from . import _core
 from ._common import params as _params
+from ._common.zeros import SeenBy
+from ._fit.centers import METRICS
 from ._fit.watch import watched
 from ._rows.checked import as_weighted
 from ._rows.coreset import Coreset, csr
 from ._rows.streams import refuse_once
-from .typing import Callbacks, RandomState, Rows, Weights
+from .typing import Callbacks, Metric, RandomState, Rows, Weights
 
 __all__ = ["Coreset", "lightweight_coreset"]
 
@@ -26,6 +28,7 @@ def lightweight_coreset(
     n_samples: int,
     *,
     sample_weight: Weights = None,
+    metric: Metric = "euclidean",
     random_state: RandomState = None,
     n_jobs: int | None = None,
     progress: bool = False,
@@ -46,6 +49,9 @@ def lightweight_coreset(
         its own weight.
     sample_weight : array-like, float or None
         Weight of every row of X, finite, at least 0, not all 0. None: 1.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"``: a coreset of the rows scaled to length 1. The points are these scaled rows, so that
+        a fit to the coreset needs no other input. A warning counts rows of zeros, which are not scaled.
     random_state : int, RandomState, Generator or None
         An int makes the draw repeatable.
     n_jobs : int or None
@@ -96,12 +102,13 @@ def lightweight_coreset(
     problems, found = _params.Problems(), list[Any]()
     problems.check(lambda: found.append(_params.whole("n_samples", n_samples, 1)))
     problems.check(lambda: found.append(_params.threads(n_jobs)))
+    problems.check(_params.one_of, "metric", metric, METRICS)
     _params.check_callbacks(problems, callbacks)
     problems.refuse()
     refuse_once(X, "lightweight_coreset")
     source, weights = as_weighted(X, sample_weight)
-    run = _core.LightweightCoreset(source, found[0], _params.seed(random_state), weights, found[1])
-    with watched("lightweight_coreset", None, progress, callbacks) as tell:
+    with SeenBy(source, metric) as seen, watched("lightweight_coreset", None, progress, callbacks) as tell:
+        run = _core.LightweightCoreset(seen, found[0], _params.seed(random_state), weights, found[1])
         while (rows := run.step()) is not None:
             if tell(rows):
                 raise RuntimeError("a callback ended lightweight_coreset before the coreset was complete")

@@ -12,7 +12,7 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import Run, Source, Step
-from ._fit.centers import METRICS, State
+from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Claims
 from ._fit.starts import STARTS, Maker, Starts
@@ -54,8 +54,13 @@ class KMeans(CenterClusterer):
         Number of starts. The start with the lowest inertia wins. ``"auto"``: 10 for ``init="random"`` and for
         a callable, else 1.
     metric : {"euclidean", "cosine"}, default="euclidean"
-        ``"cosine"`` is spherical k-means: rows are normalized as they are read, and centers lie on the unit
-        sphere.
+        ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers lie on
+        the unit sphere. Each row belongs to the center of the largest cosine similarity, and squared
+        distances are twice the cosine distance.
+
+        A row of zeros has no direction. It is not scaled, and has the squared distance 1 to every center. Its
+        label is that of the center whose rounded length is smallest, the same in fits and predictions. A
+        warning and `n_zero_rows_` tell how many there are.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
     Expert parameters
@@ -121,6 +126,8 @@ class KMeans(CenterClusterer):
         Seconds by phase, summed over all starts: ``seeding``, ``sweeps``, ``final``.
     algorithm_, init_ : str
         The algorithm and the seeding in use; ``"auto"`` resolved.
+    n_zero_rows_ : int
+        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -219,7 +226,6 @@ class KMeans(CenterClusterer):
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             problems.check(p.whole, "n_init", self.n_init, 1, other="'auto' or ")
         problems.check(p.one_of, "algorithm", self.algorithm, ALGORITHMS)
-        problems.check(p.one_of, "metric", self.metric, METRICS)
         problems.check(p.memory, "bounds_memory", self.bounds_memory)
         if not isinstance(self.copy_x, (bool, np.bool_)):
             problems.add(f"copy_x must be True or False, got {p.shown(self.copy_x)}")

@@ -14,7 +14,7 @@ from . import _core
 from ._common import params as _params
 from ._common.warn import warn
 from ._core import ModesRun, Source, Step
-from ._fit.centers import INITS, State
+from ._fit.centers import INITS, METRICS, State
 from ._fit.estimator import has_begun, seed_of
 from ._kmodes.file import StoredKModes
 from ._kmodes.matrices import affinity_matrix, checked_affinity, responsibilities_matrix
@@ -22,7 +22,18 @@ from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.checked import features_unless_refused, refuse_weights, source_of
 from ._rows.spool import at_any_place
 from .neighbors import METHODS
-from .typing import Affinity, Callbacks, GraphMethod, Init, Memory, ModeUpdate, OnCollapse, RandomState, Rows
+from .typing import (
+    Affinity,
+    Callbacks,
+    GraphMethod,
+    Init,
+    Memory,
+    Metric,
+    ModeUpdate,
+    OnCollapse,
+    RandomState,
+    Rows,
+)
 
 __all__ = ["LaplacianKModes"]
 
@@ -105,7 +116,10 @@ class LaplacianKModes(StoredKModes):
         iteration, and stop. ``"reduce"``: repeat the iteration with 0.8 times the weight, as often as needed.
         Both set `collapsed_`.
     normalize : bool, default=True
-        Whether to scale rows to length 1 as they are read, as the authors' program does.
+        Whether to scale rows to length 1 as they are read, as the authors' program does. A row of zeros has
+        no direction and is not scaled; a warning and `n_zero_rows_` tell how many there are.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` requires `normalize`, the default, which compares rows by angle. The result is the same.
     max_iter : int, default=100
         Maximum number of iterations, at least 1. Each iteration updates all responsibilities up to 1,000
         times.
@@ -171,6 +185,8 @@ class LaplacianKModes(StoredKModes):
         Seconds by phase: ``graph``, ``seeding``, ``iterations``.
     init_ : str
         The start in use.
+    n_zero_rows_ : int
+        Rows of zeros; 0 without `normalize`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -236,6 +252,7 @@ class LaplacianKModes(StoredKModes):
         diagonal_shift: float | Literal["auto"] = "auto",
         on_collapse: OnCollapse = "restore",
         normalize: bool = True,
+        metric: Metric = "euclidean",
         init: Init | Literal["spectral"] = "spectral",
         max_iter: int = 100,
         graph_method: GraphMethod = "auto",
@@ -254,6 +271,7 @@ class LaplacianKModes(StoredKModes):
         self.diagonal_shift = diagonal_shift
         self.on_collapse = on_collapse
         self.normalize = normalize
+        self.metric = metric
         self.init = init
         self.max_iter = max_iter
         self.graph_method = graph_method
@@ -481,6 +499,9 @@ class LaplacianKModes(StoredKModes):
         problems.check(p.one_of, "on_collapse", self.on_collapse, ON_COLLAPSE)
         if not isinstance(self.normalize, (bool, np.bool_)):
             problems.add(f"normalize must be True or False, got {p.shown(self.normalize)}")
+        problems.check(p.one_of, "metric", self.metric, METRICS)
+        if self.metric == "cosine" and not self.normalize:
+            problems.add(f"normalize must be True with metric='cosine', got {p.shown(self.normalize)}")
         if isinstance(self.init, str) and self.init not in STARTS:
             problems.add(
                 f"init must be one of {', '.join(STARTS)}, an array or a callable, got {p.shown(self.init)}"
@@ -513,6 +534,7 @@ class LaplacianKModes(StoredKModes):
         else:
             self.init_ = by if isinstance(self.init, str) else "array"
         self.n_iter_ = run.n_iter
+        self.n_zero_rows_ = run.zero_rows
         self.timings_ = details["timings"]
 
     def _complete(self, run: Any) -> None:

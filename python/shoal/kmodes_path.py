@@ -15,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.validation import check_array
 
 from ._common import params as _params
+from ._common.zeros import ignore_zeros, warn_of_zeros
 from ._kmodes.spectral import Spectral, spectral_labels
 from ._rows.arrays import as_rows
 from ._rows.checked import refuse_weights
@@ -75,7 +76,7 @@ def laplacian_path(
     random_state : int, RandomState, Generator or None, default=None
         Seed of all draws. The fits of all weights begin with the same first modes.
     **params
-        Other parameters of :class:`~shoal.LaplacianKModes`, such as ``n_neighbors``.
+        Other parameters of :class:`~shoal.LaplacianKModes`, such as ``n_neighbors`` and ``metric``.
 
     Returns
     -------
@@ -133,6 +134,7 @@ def laplacian_path(
     rows = as_rows(X, partial(check_array, accept_sparse="csr")) if source is None else source
     spectral = _computed_once()
     begun = _begin(rows, model, spectral)
+    warn_of_zeros(begun.n_zero_rows_)
     grid = [multiple * begun.laplacian_weight_ for multiple in MULTIPLES] if given is None else given
     found = _fit_all(rows, model, grid, begun, spectral)
     table = np.zeros(len(grid), dtype=np.dtype([*FIELDS, ("sizes", "i8", (int(n_clusters),))]))
@@ -275,6 +277,7 @@ def _begin(rows: Any, model: LaplacianKModes, spectral: Spectral) -> LaplacianKM
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
+        ignore_zeros()
         begun = LaplacianKModes(**{**model.get_params(), **given})
         for _ in begun._iter_fit(rows, None, spectral):
             pass
@@ -297,6 +300,7 @@ def _fit_all(
         with warnings.catch_warnings():
             # The table has a column for collapses.
             warnings.simplefilter("ignore", ConvergenceWarning)
+            ignore_zeros()
             for _ in one._iter_fit(begun.affinity_, rows, spectral):
                 pass
         fitted.append(_Fit(one.labels_, one.energy_, _cut(one), one.collapsed_, one.n_iter_))

@@ -13,14 +13,21 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from . import _core
 from ._common import params as _params
+from ._common.zeros import SeenBy
+from ._fit.centers import METRICS
 from ._rows.checked import as_weighted
-from .typing import Rows, Weights
+from .typing import Metric, Rows, Weights
 
 __all__ = ["adjusted_rand_score", "clustering_accuracy", "inertia", "normalized_mutual_info_score", "purity"]
 
 
 def inertia(
-    X: Rows, centers: npt.ArrayLike, sample_weight: Weights = None, *, n_jobs: int | None = None
+    X: Rows,
+    centers: npt.ArrayLike,
+    sample_weight: Weights = None,
+    *,
+    metric: Metric = "euclidean",
+    n_jobs: int | None = None,
 ) -> float:
     """Compute the sum of squared distances of rows to their nearest centers.
 
@@ -32,6 +39,9 @@ def inertia(
         Finite. Centers of a wider type than the rows are not rounded: the computation is then in float64.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` scales rows and centers to length 1; the sum is then twice that of the cosine distances.
+        A row of zeros is not scaled; a warning counts such rows.
     n_jobs : int or None
         Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
 
@@ -55,7 +65,9 @@ def inertia(
     given = np.asarray(centers)
     narrow = source.compute == "float32" and given.dtype in (np.dtype(np.float32), np.dtype(np.float16))
     values = _params.centers("centers", given, np.float32 if narrow else np.float64, (None, source.shape[1]))
-    return _core.inertia(source, values, weights, None, "euclidean", _params.threads(n_jobs))
+    _params.one_of("metric", metric, METRICS)
+    with SeenBy(source, metric) as seen:
+        return _core.inertia(seen, values, weights, None, metric, _params.threads(n_jobs))
 
 
 def _contingency(y_true: npt.ArrayLike, y_pred: npt.ArrayLike) -> npt.NDArray[np.int64]:

@@ -15,7 +15,7 @@ from ._common.warn import warn
 from ._core import Source
 from ._fit.partial import StreamClusterer
 from ._rows.arrays import some_rows
-from .typing import Callbacks, Init, RandomState
+from .typing import Callbacks, Init, Metric, RandomState
 
 __all__ = ["MiniBatchKMeans"]
 
@@ -46,6 +46,9 @@ class MiniBatchKMeans(StreamClusterer):
         Rows per batch of :meth:`fit`, at least 1. At most the number of rows is used.
     max_iter : int, default=100
         Maximum number of passes: :meth:`fit` draws at most ``max_iter * n_samples`` rows.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and a center is the
+        direction of the sum of the rows it received. See :class:`KMeans` for rows of zeros.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. Every fit, and the first :meth:`partial_fit`, draws
         64 bits from a generator.
@@ -116,6 +119,9 @@ class MiniBatchKMeans(StreamClusterer):
         Seconds by phase: ``seeding``, ``sweeps``, ``final``.
     init_ : str
         The seeding in use; ``"auto"`` resolved.
+    n_zero_rows_ : int
+        Rows of zeros among the rows read; 0 with ``metric="euclidean"``. Includes all batches of
+        :meth:`partial_fit`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -182,6 +188,7 @@ class MiniBatchKMeans(StreamClusterer):
         n_init: int | Literal["auto"] = "auto",
         init_size: int | None = None,
         compute_labels: bool = True,
+        metric: Metric = "euclidean",
         random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -198,6 +205,7 @@ class MiniBatchKMeans(StreamClusterer):
         self.n_init = n_init
         self.init_size = init_size
         self.compute_labels = compute_labels
+        self.metric = metric
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose

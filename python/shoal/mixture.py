@@ -17,7 +17,7 @@ from ._fit.centers import State
 from ._mixture.file import StoredMixture
 from ._mixture.model import COVARIANCES
 from .coreset import coreset_of
-from .typing import ActiveStart, Callbacks, Covariance, Init, RandomState, Rows, Stopping, Weights
+from .typing import ActiveStart, Callbacks, Covariance, Init, Metric, RandomState, Rows, Stopping, Weights
 
 __all__ = ["TruncatedGaussianMixture"]
 
@@ -58,6 +58,9 @@ class TruncatedGaussianMixture(StoredMixture):
     coreset_size : int, float or None, default=None
         Fit to a lightweight coreset (see :func:`lightweight_coreset`) of this many rows, or of this fraction
         of the rows (above 0, at most 1). None, or a size of at least the number of rows: fit to all rows.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` fits the mixture to the rows scaled to length 1 as they are read, and scores rows in the
+        same way. Means are not projected to the unit sphere. See :class:`KMeans` for rows of zeros.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
     Expert parameters
@@ -158,6 +161,8 @@ class TruncatedGaussianMixture(StoredMixture):
         Seconds by phase: ``seeding`` (with the coreset), ``sweeps``, ``final``.
     init_ : str
         The seeding in use; ``"auto"`` resolved.
+    n_zero_rows_ : int
+        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -247,6 +252,7 @@ class TruncatedGaussianMixture(StoredMixture):
         stopping: Stopping = "auto",
         max_iter: int = 200,
         tol: float = 1e-4,
+        metric: Metric = "euclidean",
         random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -267,6 +273,7 @@ class TruncatedGaussianMixture(StoredMixture):
         self.stopping = stopping
         self.max_iter = max_iter
         self.tol = tol
+        self.metric = metric
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -422,8 +429,9 @@ class TruncatedGaussianMixture(StoredMixture):
         self, source: Source, weights: npt.NDArray[np.float64] | None
     ) -> tuple[npt.NDArray[np.int32], float]:
         threads = _params.threads(self.n_jobs, tell=False)
-        labels = self._mixture().predict(source, False, threads)
-        return labels, _core.inertia(source, self.cluster_centers_, weights, labels, "euclidean", threads)
+        rows = source.seen_by(self.metric)
+        labels = self._mixture().predict(rows, False, threads)
+        return labels, _core.inertia(rows, self.cluster_centers_, weights, labels, "euclidean", threads)
 
     @property
     def n_distances_(self) -> int:

@@ -10,9 +10,11 @@ from scipy.sparse import csr_matrix
 
 from . import _core
 from ._common import params as _params
+from ._common.zeros import SeenBy
+from ._fit.centers import METRICS
 from ._rows.checked import as_source, warn_of_weights
 from ._rows.spool import at_any_place
-from .typing import GraphMethod, Rows
+from .typing import GraphMethod, Metric, Rows
 
 __all__ = ["knn_graph", "nearest"]
 
@@ -20,7 +22,12 @@ METHODS: tuple[str, ...] = get_args(GraphMethod)
 
 
 def nearest(
-    X: Rows, centers: npt.ArrayLike, *, n_nearest: int = 1, n_jobs: int | None = None
+    X: Rows,
+    centers: npt.ArrayLike,
+    *,
+    n_nearest: int = 1,
+    metric: Metric = "euclidean",
+    n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64]]:
     """Find the nearest centers of every row by exhaustive search.
 
@@ -32,6 +39,10 @@ def nearest(
         Finite; rounded to the compute type of the rows.
     n_nearest : int, default=1
         Number of centers per row, at most the number of centers.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` scales rows and centers to length 1: the nearest center is that of the largest cosine
+        similarity, and squared distances are twice the cosine distance. A row of zeros is not scaled; a
+        warning counts such rows.
     n_jobs : int or None
         Number of threads, as for :class:`shoal.KMeans`.
 
@@ -70,7 +81,9 @@ def nearest(
         raise _params.ParameterError(
             f"n_nearest must be at most the number of centers, {len(values)}, got {m}"
         )
-    return _core.nearest(source, values, m, "euclidean", _params.threads(n_jobs))
+    _params.one_of("metric", metric, METRICS)
+    with SeenBy(source, metric) as seen:
+        return _core.nearest(seen, values, m, metric, _params.threads(n_jobs))
 
 
 @overload
@@ -80,6 +93,7 @@ def knn_graph(
     *,
     method: GraphMethod = "auto",
     recall: float = 0.95,
+    metric: Metric = "euclidean",
     n_jobs: int | None = None,
     return_info: Literal[False] = False,
 ) -> csr_matrix: ...
@@ -90,6 +104,7 @@ def knn_graph(
     *,
     method: GraphMethod = "auto",
     recall: float = 0.95,
+    metric: Metric = "euclidean",
     n_jobs: int | None = None,
     return_info: Literal[True],
 ) -> tuple[csr_matrix, dict[str, Any]]: ...
@@ -99,6 +114,7 @@ def knn_graph(
     *,
     method: GraphMethod = "auto",
     recall: float = 0.95,
+    metric: Metric = "euclidean",
     n_jobs: int | None = None,
     return_info: bool = False,
 ) -> Any:
@@ -122,6 +138,10 @@ def knn_graph(
     recall : float, default=0.95
         For ``"ivf"``: fraction of the true neighbors to find, above 0 and at most 1. The number of cells to
         search is chosen to reach it, with a margin, on a sample of 384 rows whose true neighbors are known.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` scales rows to length 1 as they are read. The graph holds their squared Euclidean
+        distances, and the cosine distance is half of that. A row of zeros is not scaled; a warning counts
+        such rows.
     n_jobs : int or None
         Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
     return_info : bool, default=False
@@ -163,10 +183,12 @@ def knn_graph(
     """
     m, share = _params.whole("n_neighbors", n_neighbors, 1), share_of("recall", recall)
     _params.one_of("method", method, METHODS)
+    _params.one_of("metric", metric, METRICS)
     threads = _params.threads(n_jobs)
     warn_of_weights(X, "knn_graph")
     source = as_source(at_any_place(X, "knn_graph"))
-    neighbors, sq_dists, found_by, figures = _core.knn_graph(source, m, method, share, threads)
+    with SeenBy(source, metric) as seen:
+        neighbors, sq_dists, found_by, figures = _core.knn_graph(seen, m, method, share, threads)
     n = len(neighbors) // m
     starts = np.arange(0, len(neighbors) + 1, m, dtype=np.int32 if len(neighbors) < 2**31 else np.int64)
     graph = csr_matrix((sq_dists, neighbors, starts), shape=(n, n), copy=False)

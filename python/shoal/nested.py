@@ -14,7 +14,7 @@ from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.partial import StreamClusterer
 from ._fit.saved import Claims
-from .typing import Bounds, Callbacks, Init, Memory, RandomState
+from .typing import Bounds, Callbacks, Init, Memory, Metric, RandomState
 
 __all__ = ["NestedMiniBatchKMeans"]
 
@@ -46,6 +46,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
     max_iter : int or None, default=None
         Maximum number of steps; None: no limit. After 30 steps on the same batch without a new lowest
         objective the batch grows, or the fit ends (``"patience"``).
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers lie on
+        the unit sphere. See :class:`KMeans` for rows of zeros.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
     Expert parameters
@@ -121,6 +124,9 @@ class NestedMiniBatchKMeans(StreamClusterer):
     bounds_ : str
         The bounds in use at the end: ``"elkan"``, ``"yinyang"``, ``"hamerly"`` or ``"none"``. A small
         `bounds_memory` leads to fewer bounds than asked for.
+    n_zero_rows_ : int
+        Rows of zeros among the rows read; 0 with ``metric="euclidean"``. Includes all batches of
+        :meth:`partial_fit`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -194,6 +200,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         tol: float = 0.0,
         shuffle: bool = True,
         compute_labels: bool = True,
+        metric: Metric = "euclidean",
         random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -210,6 +217,7 @@ class NestedMiniBatchKMeans(StreamClusterer):
         self.tol = tol
         self.shuffle = shuffle
         self.compute_labels = compute_labels
+        self.metric = metric
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose

@@ -9,9 +9,11 @@ import numpy.typing as npt
 
 from . import _core
 from ._common import params as _params
+from ._common.zeros import SeenBy
+from ._fit.centers import METRICS
 from ._rows.checked import as_weighted
 from ._rows.streams import refuse_once
-from .typing import RandomState, Rows, Weights
+from .typing import Metric, RandomState, Rows, Weights
 
 __all__ = ["afkmc2", "kmeans_parallel", "kmeans_plusplus"]
 
@@ -25,6 +27,7 @@ def kmeans_plusplus(
     *,
     sample_weight: Weights = None,
     greedy: bool = True,
+    metric: Metric = "euclidean",
     random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
@@ -44,6 +47,9 @@ def kmeans_plusplus(
     greedy : bool, default=True
         Whether to draw ``2 + ln k`` candidates per center and keep the best, as scikit-learn does. False
         draws one.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` chooses among the rows scaled to length 1, for a fit with the same metric. The returned
+        centers are these scaled rows. A warning counts rows of zeros, which are not scaled.
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
@@ -52,9 +58,9 @@ def kmeans_plusplus(
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in their compute type.
+        The chosen rows, in their compute type; with ``metric="cosine"`` scaled to length 1.
     indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers: ``X[indices]``.
+        Row numbers of the centers in X.
 
     Raises
     ------
@@ -86,7 +92,7 @@ def kmeans_plusplus(
     True
     """
     greedily = "k-means++" if greedy else "plain-k-means++"
-    how = How(greedily)
+    how = How(greedily, metric=metric)
     return chosen("kmeans_plusplus", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
 
 
@@ -97,6 +103,7 @@ def afkmc2(
     chain_length: int = 200,
     adaptive: bool = True,
     sample_weight: Weights = None,
+    metric: Metric = "euclidean",
     random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
@@ -119,6 +126,9 @@ def afkmc2(
         False draws all by weight (K-MC2), without the pass over the rows; only for data without distant rows.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` chooses among the rows scaled to length 1, for a fit with the same metric. The returned
+        centers are these scaled rows. A warning counts rows of zeros, which are not scaled.
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
@@ -127,9 +137,9 @@ def afkmc2(
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in their compute type.
+        The chosen rows, in their compute type; with ``metric="cosine"`` scaled to length 1.
     indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers: ``X[indices]``. No row is chosen twice, and no two centers are equal as
+        Row numbers of the centers in X. No row is chosen twice, and no two centers are equal as
         long as there are enough distinct rows.
 
     Raises
@@ -165,7 +175,7 @@ def afkmc2(
     >>> bool((centers == X[indices]).all())
     True
     """
-    how = How("afk-mc2" if adaptive else "k-mc2", chain=chain_length)
+    how = How("afk-mc2" if adaptive else "k-mc2", chain=chain_length, metric=metric)
     return chosen("afkmc2", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
 
 
@@ -176,6 +186,7 @@ def kmeans_parallel(
     oversampling_factor: float = 2.0,
     n_rounds: int = 5,
     sample_weight: Weights = None,
+    metric: Metric = "euclidean",
     random_state: RandomState = None,
     n_jobs: int | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
@@ -197,6 +208,9 @@ def kmeans_parallel(
         Number of rounds, at least 1.
     sample_weight : array-like of shape (n_samples,), float or None
         Weight of every row, finite, at least 0, not all 0. None: 1.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` chooses among the rows scaled to length 1, for a fit with the same metric. The returned
+        centers are these scaled rows. A warning counts rows of zeros, which are not scaled.
     random_state : int, RandomState, Generator or None
         An int makes the choice repeatable.
     n_jobs : int or None
@@ -205,9 +219,9 @@ def kmeans_parallel(
     Returns
     -------
     centers : ndarray of shape (n_clusters, n_features), float32 or float64
-        The chosen rows, in their compute type.
+        The chosen rows, in their compute type; with ``metric="cosine"`` scaled to length 1.
     indices : ndarray of shape (n_clusters,), int64
-        Row numbers of the centers: ``X[indices]``.
+        Row numbers of the centers in X.
 
     Raises
     ------
@@ -239,7 +253,7 @@ def kmeans_parallel(
     >>> bool((centers == X[indices]).all())
     True
     """
-    how = How("k-means||", oversampling=oversampling_factor, rounds=n_rounds)
+    how = How("k-means||", oversampling=oversampling_factor, rounds=n_rounds, metric=metric)
     return chosen("kmeans_parallel", how, X, n_clusters, sample_weight, random_state, n_jobs)[:2]
 
 
@@ -250,6 +264,7 @@ class How(NamedTuple):
     chain: Any = None
     oversampling: Any = None
     rounds: Any = None
+    metric: Any = "euclidean"
 
 
 def chosen(
@@ -270,6 +285,7 @@ def chosen(
         problems.add(f"oversampling_factor must be a finite number above 0, got {p.shown(how.oversampling)}")
     if how.rounds is not None:
         problems.check(p.whole, "n_rounds", how.rounds, 1)
+    problems.check(p.one_of, "metric", how.metric, METRICS)
     threads: list[int | None] = []
     problems.check(lambda: threads.append(p.threads(n_jobs)))
     problems.refuse()
@@ -278,14 +294,15 @@ def chosen(
     rows = source.shape[0]
     if rows is not None and rows < n_clusters:
         raise ValueError(f"n_samples={rows} should be >= n_clusters={n_clusters}.")
-    return _core.first_centers(
-        source,
-        n_clusters=int(n_clusters),
-        seeding=how.name,
-        chain=how.chain,
-        oversampling=how.oversampling,
-        rounds=how.rounds,
-        seed=p.seed(random_state),
-        weights=weights,
-        threads=threads[0],
-    )
+    with SeenBy(source, how.metric) as seen:
+        return _core.first_centers(
+            seen,
+            n_clusters=int(n_clusters),
+            seeding=how.name,
+            chain=how.chain,
+            oversampling=how.oversampling,
+            rounds=how.rounds,
+            seed=p.seed(random_state),
+            weights=weights,
+            threads=threads[0],
+        )

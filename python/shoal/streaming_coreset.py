@@ -17,13 +17,15 @@ from . import _core
 from ._common import params as _params
 from ._common.outputs import MODELS, check_suffix
 from ._common.warn import warn
+from ._common.zeros import warn_of_zeros
+from ._fit.centers import METRICS
 from ._fit.cloning import cloned
 from ._fit.saved import Claims, need
 from ._fit.watch import watched
 from ._rows.checked import checked_rows, weighted, weights_of
 from ._rows.source import DataSource
 from .coreset import Coreset, coreset_of
-from .typing import Callbacks, PathName, RandomState, Rows, Weights
+from .typing import Callbacks, Metric, PathName, RandomState, Rows, Weights
 
 __all__ = ["StreamingCoreset"]
 
@@ -47,6 +49,9 @@ class StreamingCoreset(BaseEstimator):
     n_samples : int, default=1000
         Rows in the coreset. At most ``n_samples * (2 + log2(n / n_samples))`` rows are kept between two
         batches, and a few times `n_samples` more while a batch is absorbed.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"``: a coreset of the rows scaled to length 1, whose points are these scaled rows. Each
+        :meth:`partial_fit` warns of rows of zeros, which are not scaled.
     random_state : int, RandomState, Generator or None, default=None
         An int makes the draws repeatable. Use different values for coresets that will be merged.
     n_jobs : int or None
@@ -69,6 +74,8 @@ class StreamingCoreset(BaseEstimator):
         Rows so far.
     n_kept_ : int
         Rows that are currently kept.
+    n_zero_rows_ : int
+        Rows of zeros so far; 0 with ``metric="euclidean"``.
 
     See Also
     --------
@@ -97,12 +104,14 @@ class StreamingCoreset(BaseEstimator):
         self,
         n_samples: int = 1000,
         *,
+        metric: Metric = "euclidean",
         random_state: RandomState = None,
         n_jobs: int | None = None,
         progress: bool = False,
         callbacks: Callbacks = None,
     ) -> None:
         self.n_samples = n_samples
+        self.metric = metric
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.progress = progress
@@ -140,6 +149,7 @@ class StreamingCoreset(BaseEstimator):
             from .data import open as open_rows
 
             X = open_rows(X)
+        before = self.__dict__.get("n_zero_rows_", 0)
         try:
             self._take_all(X, sample_weight, size, threads)
         except BaseException:
@@ -147,6 +157,7 @@ class StreamingCoreset(BaseEstimator):
                 for noted in ("n_features_in_", "feature_names_in_"):
                     self.__dict__.pop(noted, None)
             raise
+        warn_of_zeros(self.n_zero_rows_ - before)
         return self
 
     def _take_all(self, X: Rows, sample_weight: Weights, size: int, threads: int | None) -> None:
@@ -190,8 +201,9 @@ class StreamingCoreset(BaseEstimator):
         if state is None:
             state = self._begun_with(size, source.compute)
         before = state.size[0]
-        state.partial_fit(source, weights, threads)
-        self._know(state, size)
+        seen = source.seen_by(self.metric)
+        state.partial_fit(seen, weights, threads)
+        self._know(state, size, seen.zero_rows)
         return tell(state.size[0] - before)
 
     def _begun_with(self, size: int, compute: str) -> _core.StreamingCoreset:
@@ -199,8 +211,10 @@ class StreamingCoreset(BaseEstimator):
         self._seed = _params.seed(self.random_state)
         return _core.StreamingCoreset(size, self._seed, compute)
 
-    def _know(self, state: Any, size: int) -> None:
-        self._state, self._size = state, size
+    def _know(self, state: Any, size: int, n_zero_rows: int) -> None:
+        """Take over a state with `n_zero_rows` more rows of zeros."""
+        self._state, self._size, self._metric = state, size, self.metric
+        self.n_zero_rows_ = self.__dict__.get("n_zero_rows_", 0) + n_zero_rows
         self.n_rows_, self.n_kept_, self.n_features_in_ = state.size
 
     def merge(self, other: StreamingCoreset) -> Self:
@@ -209,8 +223,8 @@ class StreamingCoreset(BaseEstimator):
         Parameters
         ----------
         other : StreamingCoreset
-            Must have the same `n_samples`, number of features and compute type. It should have another
-            `random_state`; equal ones raise a warning. It is not changed. In the merged coreset, the
+            Must have the same `n_samples`, `metric`, number of features and compute type. It should have
+            another `random_state`; equal ones raise a warning. It is not changed. In the merged coreset, the
             `indices` of its rows continue after the rows of this one.
 
         Returns
@@ -240,6 +254,8 @@ class StreamingCoreset(BaseEstimator):
         theirs = other.__dict__.get("_state")
         if theirs is None:
             return self
+        if other._metric != self.metric:
+            raise ValueError(f"other must have metric={self.metric!r}, got {other._metric!r}")
         mine = self.__dict__.get("_state")
         own, names = (getattr(each, "feature_names_in_", None) for each in (self, other))
         if own is not None and names is not None and own.tolist() != names.tolist():
@@ -248,7 +264,7 @@ class StreamingCoreset(BaseEstimator):
         if mine is None:
             mine = self._begun_with(size, theirs.compute)
         mine.merge(theirs, threads)
-        self._know(mine, size)
+        self._know(mine, size, other.n_zero_rows_)
         if names is not None and not begun:
             self.feature_names_in_ = names
         if self._seed == other._seed:
@@ -301,7 +317,11 @@ class StreamingCoreset(BaseEstimator):
         check_suffix("path", path, MODELS)
         kind, arrays, meta = self._state.state()
         names = getattr(self, "feature_names_in_", None)
-        about = {"feature_names": None if names is None else names.tolist()}
+        about = {
+            "feature_names": None if names is None else names.tolist(),
+            "metric": self._metric,
+            "n_zero_rows": self.n_zero_rows_,
+        }
         texts = {"compute": self._state.compute, "features": json.dumps(about)}
         _core.save_model(os.fsdecode(path), kind, arrays, {**meta, **texts})
 
@@ -311,10 +331,14 @@ class StreamingCoreset(BaseEstimator):
         state = _core.StreamingCoreset.of_state(meta.get("compute", "float64"), KIND, arrays, meta)
         numbers = json.loads(meta["state"])
         size = int(numbers["n_samples"])
-        made = cls(size)
+        about = Claims.read({"features": "{}", **meta}, "features")
+        # Files without a metric are Euclidean.
+        metric: Any = about.text("metric", optional=True) or "euclidean"
+        _params.one_of("metric", metric, METRICS)
+        made = cls(size, metric=metric)
         made._seed = int(numbers["seed"])
-        made._know(state, size)
-        names = Claims.read({"features": "{}", **meta}, "features").texts("feature_names", optional=True)
+        made._know(state, size, about.count("n_zero_rows", optional=True))
+        names = about.texts("feature_names", optional=True)
         if names is not None:
             need(len(names) == made.n_features_in_, f"it has names for {len(names)} columns")
             made.feature_names_in_ = np.array(names, dtype=object)
@@ -351,6 +375,7 @@ class StreamingCoreset(BaseEstimator):
         problems, found = _params.Problems(), list[Any]()
         problems.check(lambda: found.append(_params.whole("n_samples", self.n_samples, 1)))
         problems.check(lambda: found.append(_params.threads(self.n_jobs)))
+        problems.check(_params.one_of, "metric", self.metric, METRICS)
         _params.check_callbacks(problems, self.callbacks)
         problems.refuse()
         known = self.__dict__.get("_size")
@@ -358,6 +383,12 @@ class StreamingCoreset(BaseEstimator):
             raise ValueError(
                 f"n_samples must stay at {known} after the first rows, got {found[0]}. Clone the coreset to "
                 "start again with another value."
+            )
+        metric = self.__dict__.get("_metric", self.metric)
+        if metric != self.metric:
+            raise ValueError(
+                f"metric must stay at {metric!r} after the first rows, got {self.metric!r}. Clone the "
+                "coreset to start again with another value."
             )
         return found[0], found[1]
 

@@ -13,7 +13,7 @@ from ._core import Run, Source, Step
 from ._fit.centers import State
 from ._fit.clusterer import CenterClusterer
 from ._fit.saved import Claims
-from .typing import Callbacks, Init, RandomState, Variant
+from .typing import Callbacks, Init, Metric, RandomState, Variant
 
 __all__ = ["VarianceReducedKMeans"]
 
@@ -48,6 +48,9 @@ class VarianceReducedKMeans(CenterClusterer):
     tol : float, default=1e-4
         The fit ends when the inertia has fallen by less than this fraction in each of two consecutive epochs.
         0 switches this rule off.
+    metric : {"euclidean", "cosine"}, default="euclidean"
+        ``"cosine"`` is spherical k-means: rows are scaled to length 1 as they are read, and centers return to
+        the unit sphere at the end of each epoch. See :class:`KMeans` for rows of zeros.
     random_state : int, RandomState, Generator or None, default=None
         An int (0 to 2**64 - 1) makes results repeatable. Every fit draws 64 bits from a generator.
     Expert parameters
@@ -105,6 +108,8 @@ class VarianceReducedKMeans(CenterClusterer):
         Seconds by phase: ``seeding``, ``sweeps`` (with their steps), ``final``.
     init_ : str
         The seeding in use; ``"auto"`` resolved.
+    n_zero_rows_ : int
+        Rows of zeros among the rows read; 0 with ``metric="euclidean"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -187,6 +192,7 @@ class VarianceReducedKMeans(CenterClusterer):
         max_iter: int = 50,
         tol: float = 1e-4,
         polish: bool = True,
+        metric: Metric = "euclidean",
         random_state: RandomState = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -200,6 +206,7 @@ class VarianceReducedKMeans(CenterClusterer):
         self.max_iter = max_iter
         self.tol = tol
         self.polish = polish
+        self.metric = metric
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose

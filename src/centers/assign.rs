@@ -1,7 +1,8 @@
 //! Assigns rows to known centers: labels, distances and inertia in one pass, with constant memory beyond the
 //! result.
 
-use crate::data::{DataSource, Normalized, count_rows, normalize_rows};
+use super::sphere::project;
+use crate::data::{DataSource, Normalized, count_rows};
 use crate::error::{Error, Result};
 use crate::fit::Metric;
 use crate::float::Float;
@@ -34,14 +35,7 @@ fn with_metric<T: Compute, R>(
         Metric::Euclidean => f(&PackedCenters::for_rows(MatRef::new(centers, d), sparse), data),
         Metric::Cosine => {
             let mut unit = centers.to_vec();
-            // Centers of a fit already have unit norm up to rounding. Normalizing them again would change
-            // labels.
-            for center in unit.chunks_exact_mut(d) {
-                let sq_norm: f64 = center.iter().map(|c| c.to_f64().powi(2)).sum();
-                if (sq_norm - 1.0).abs() > 4.0 * T::EPSILON {
-                    normalize_rows(center, d);
-                }
-            }
+            project(&mut unit, d, metric);
             f(&PackedCenters::for_rows(MatRef::new(&unit, d), sparse), &Normalized::new(data))
         }
     }

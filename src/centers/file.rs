@@ -69,16 +69,13 @@ impl KMeansModel {
 
     fn of_file(file: &ModelFile) -> Result<Self, String> {
         let (centers, k, dim) = file.centers("cluster_centers", "n_clusters")?;
-        // Methods with a single metric do not store its name, and only exact k-means stores an algorithm.
-        let metric =
-            file.params.get("metric").map_or(Ok("euclidean".into()), |_| text(&file.params, "metric"))?;
-        let metric: Option<Metric> = metric.parse().ok();
+        // Only exact k-means stores an algorithm.
         let algorithm =
             file.fitted.get("algorithm").map_or(Ok(String::new()), |_| text(&file.fitted, "algorithm"))?;
         Ok(Self {
             centers,
             dim,
-            metric: metric.ok_or("has a metric that this version does not support")?,
+            metric: Metric::of_object(&file.params)?,
             weights: file.counts(k)?,
             labels: Vec::new(),
             inertia: file.inertia()?,

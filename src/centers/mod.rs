@@ -8,6 +8,7 @@ mod file;
 mod model;
 mod run;
 mod snapshot;
+mod sphere;
 
 #[cfg(feature = "python")]
 pub(crate) use assign::transform;
@@ -15,3 +16,4 @@ pub(crate) use assign::{inertia, label, nearest, predict};
 pub use model::KMeansModel;
 pub use run::CenterMethod;
 pub use snapshot::Snapshot;
+pub(crate) use sphere::project;

@@ -1,5 +1,7 @@
 //! A fit in progress as the contents of a file, and how it is resumed.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::driver::Driver;
@@ -7,11 +9,11 @@ use super::history::{history_of, keep_history, stop_reason_of};
 use super::method::{Element, FitSolver, Method};
 use super::run::{Run, access, columns};
 use super::typed::{Typed, either};
-use super::{Step, StopReason};
-use crate::data::{Access, AnySource, Source, fingerprint};
+use super::{Facts, Metric, Step, StopReason};
+use crate::data::{Access, AnySource, Source, ZeroRows, fingerprint};
 use crate::error::{Error, Result};
-use crate::persist::Contents;
-use crate::persist::kept::{count, flag, text};
+use crate::persist::kept::{count, flag, keep, list, text};
+use crate::persist::{Array, Contents};
 
 /// A number that identifies the rows.
 fn fingerprint_of<S: Source + ?Sized>(rows: &S) -> Result<u64> {
@@ -37,6 +39,33 @@ fn solver_of<M: Method, T: Element>(
         Ok(solver)
     } else {
         Err(damaged("its per-row state does not fit the number of rows".into()))
+    }
+}
+
+/// Returns an error if a checkpoint is of another metric than the parameters.
+fn check_metric<M: Method>(params: &M::Params, checkpoint: &Contents) -> Result<()> {
+    let about = checkpoint.object("run").map_err(damaged)?;
+    if !about.contains_key("metric") {
+        return Ok(());
+    }
+    let metric = Metric::of_object(&about).map_err(damaged)?;
+    metric.must_be(M::solver::<f64>(params).facts().metric).map_err(damaged)
+}
+
+/// Rows of zeros in a checkpoint: 64 rows to an entry.
+const ZERO_PLACES: &str = "zero_row_places";
+const ZERO_BITS: &str = "zero_row_bits";
+
+/// The rows of zeros that the run had met.
+fn zeros_of(checkpoint: &Contents) -> Result<ZeroRows, String> {
+    if !checkpoint.arrays.contains_key(ZERO_PLACES) {
+        return Ok(ZeroRows::default());
+    }
+    let (places, bits): (Vec<u64>, Vec<u64>) = (list(checkpoint, ZERO_PLACES)?, list(checkpoint, ZERO_BITS)?);
+    if places.len() == bits.len() {
+        Ok(ZeroRows::of_entries(places, bits))
+    } else {
+        Err(format!("its {ZERO_PLACES:?} and {ZERO_BITS:?} differ in length"))
     }
 }
 
@@ -134,8 +163,10 @@ impl<M: Method> Run<M> {
     /// Those of the source.
     pub fn checkpoint<S: Source>(&mut self, rows: S) -> Result<Contents> {
         self.know_rows(&rows)?;
-        let (mut contents, begun) =
-            either!(&self.typed, driver => (driver.solver().checkpoint(), driver.solver().has_begun()));
+        let (mut contents, begun, Facts { metric, .. }) = either!(
+            &self.typed,
+            driver => (driver.solver().checkpoint(), driver.solver().has_begun(), driver.solver().facts())
+        );
         let history = self.history();
         if !begun && history.is_empty() {
             contents = Contents::new(&contents.kind);
@@ -144,6 +175,7 @@ impl<M: Method> Run<M> {
         let about = json!({
             "rows": self.rows,
             "columns": columns(&rows),
+            "metric": metric.name(),
             "begun": begun,
             "steps": history.len(),
             "wide": matches!(rows.any(), AnySource::F64(_)),
@@ -152,6 +184,11 @@ impl<M: Method> Run<M> {
             "stop_reason": history.last().and_then(|last| last.stop_reason).map(StopReason::name),
         });
         contents.meta.insert("run".into(), about.to_string());
+        let (places, bits) = self.zeros.entries();
+        if !places.is_empty() {
+            keep(&mut contents, ZERO_PLACES, Array::new(&[places.len()], &places));
+            keep(&mut contents, ZERO_BITS, Array::new(&[bits.len()], &bits));
+        }
         Ok(contents)
     }
 
@@ -163,6 +200,7 @@ impl<M: Method> Run<M> {
     ) -> Result<Self> {
         let shape = Self::checked(params, rows)?;
         let Known { print, history, begun } = check_same_rows(checkpoint, rows, shape)?;
+        check_metric::<M>(params, checkpoint)?;
         if !begun {
             return Ok(Self { fingerprint: Some(print), ..Self::new(params, rows, shape.0) });
         }
@@ -171,6 +209,8 @@ impl<M: Method> Run<M> {
         } else {
             Typed::F32(Driver::resumed(solver_of::<M, f32>(params, checkpoint, shape)?, history))
         };
-        Ok(Self { typed, rows: shape.0, fingerprint: Some(print), threads: M::threads(params) })
+        let mut run = Self::of(typed, shape.0, Some(print), M::threads(params));
+        run.zeros = Arc::new(zeros_of(checkpoint).map_err(damaged)?);
+        Ok(run)
     }
 }

@@ -1,13 +1,18 @@
 //! A fit in progress, of any method, over rows of either type.
 
+use std::sync::Arc;
+
+use serde_json::json;
+
 use super::driver::{Driver, Observer, require};
 use super::method::{Element, FitSolver, MergeMethod, Method, StreamMethod};
 use super::typed::{Typed, either};
 use super::{Metric, Step, StopReason, StopRules};
-use crate::data::{Access, AnySource, Counted, DataSource, Normalized, Source, no_weight};
+use crate::data::{Access, AnySource, Counted, DataSource, Normalized, Source, ZeroRows, no_weight};
 use crate::error::{Error, Result};
 use crate::parallel::Executor;
 use crate::persist::Contents;
+use crate::persist::kept::count;
 
 /// A fit in progress by the method `M`. It does not hold the data, so it can be stored anywhere.
 ///
@@ -20,6 +25,10 @@ pub struct Run<M: Method> {
     pub(super) fingerprint: Option<u64>,
     /// Threads of steps that are not given an executor.
     pub(super) threads: Option<usize>,
+    /// Rows of zeros, if the metric normalizes rows.
+    pub(super) zeros: Arc<ZeroRows>,
+    /// Rows of zeros in the batches of [`Run::partial_fit`].
+    pub(super) zeros_of_batches: u64,
 }
 
 pub(super) type TypedDriver<M> =
@@ -94,7 +103,17 @@ impl<M: Method> Run<M> {
             AnySource::F32(_) => Typed::F32(Driver::new(M::solver(params))),
             AnySource::F64(_) => Typed::F64(Driver::new(M::solver(params))),
         };
-        Self { typed, rows: n, fingerprint: None, threads: M::threads(params) }
+        Self::of(typed, n, None, M::threads(params))
+    }
+
+    /// A run without rows of zeros so far.
+    pub(super) fn of(
+        typed: TypedDriver<M>,
+        rows: Option<u64>,
+        fingerprint: Option<u64>,
+        threads: Option<usize>,
+    ) -> Self {
+        Self { typed, rows, fingerprint, threads, zeros: Arc::default(), zeros_of_batches: 0 }
     }
 
     /// A fit from its first step to its end.
@@ -176,10 +195,10 @@ impl<M: Method> Run<M> {
         fn of<T: Element, S: FitSolver<T>>(
             driver: &mut Driver<S>,
             data: &dyn DataSource<T>,
-            n: Option<u64>,
+            (n, zeros): (Option<u64>, &Arc<ZeroRows>),
             cx: &Executor,
         ) -> Result<Option<Step>> {
-            let step = seen_by(driver.solver().facts().metric, data, n, |data| {
+            let step = seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
                 let step = driver.advance(data, cx)?;
                 if step.is_none() {
                     driver.solver_mut().conclude(data, cx)?;
@@ -192,9 +211,10 @@ impl<M: Method> Run<M> {
             }
             Ok(step)
         }
+        let about = (self.rows, &self.zeros);
         match (&mut self.typed, rows.any()) {
-            (Typed::F32(driver), AnySource::F32(data)) => of(driver, data, self.rows, cx),
-            (Typed::F64(driver), AnySource::F64(data)) => of(driver, data, self.rows, cx),
+            (Typed::F32(driver), AnySource::F32(data)) => of(driver, data, about, cx),
+            (Typed::F64(driver), AnySource::F64(data)) => of(driver, data, about, cx),
             _ => Err(other_type()),
         }
     }
@@ -227,15 +247,15 @@ impl<M: Method> Run<M> {
         cx: &Executor,
         f: F,
     ) -> Result<F::Output> {
-        let n = self.rows;
+        let (n, zeros) = (self.rows, &self.zeros);
         match (&mut self.typed, rows.any()) {
             (Typed::F32(driver), AnySource::F32(data)) => {
-                seen_by(driver.solver().facts().metric, data, n, |data| {
+                seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
                     f.call::<f32>(driver.solver_mut(), data, cx)
                 })
             }
             (Typed::F64(driver), AnySource::F64(data)) => {
-                seen_by(driver.solver().facts().metric, data, n, |data| {
+                seen_by((driver.solver().facts().metric, zeros), data, n, |data| {
                     f.call::<f64>(driver.solver_mut(), data, cx)
                 })
             }
@@ -262,6 +282,26 @@ impl<M: Method> Run<M> {
     /// Rows that the run is over, if their number is known.
     pub(crate) fn n_rows(&self) -> Option<u64> {
         self.rows
+    }
+
+    /// The number of different rows of zeros among the rows read so far, which have no direction. Rows of all batches of
+    /// [`Run::partial_fit`] are included. 0 unless rows are scaled to length 1, as with [`Metric::Cosine`].
+    ///
+    /// ```
+    /// use shoal::{KMeans, Metric};
+    /// let rows = [[0.0f64, 2.0], [0.0, 0.0], [3.0, 0.0], [0.0, 0.0]];
+    /// let mut run = KMeans::params(2).metric(Metric::Cosine).start(&rows)?;
+    /// run.advance(&rows)?;
+    /// assert_eq!(run.zero_rows(), 2);
+    /// # Ok::<(), shoal::Error>(())
+    /// ```
+    pub fn zero_rows(&self) -> u64 {
+        self.zeros.count() + self.zeros_of_batches
+    }
+
+    /// The metric of the solver.
+    fn metric(&self) -> Metric {
+        either!(&self.typed, driver => driver.solver().facts().metric)
     }
 
     /// Ends the run after its last step.
@@ -314,8 +354,11 @@ impl<M: StreamMethod> Run<M> {
                 Typed::F32(Driver::new(M::of_state(&params, state)?))
             })
         };
-        let typed = typed().map_err(|problem| Error::Source(format!("invalid state: {problem}")))?;
-        Ok(Self { typed, rows: None, fingerprint: None, threads: M::threads(&params) })
+        let invalid = |problem| Error::Source(format!("invalid state: {problem}"));
+        let metric = M::solver::<f32>(&params).facts().metric;
+        let zeros_of_batches = zeros_of(state, metric).map_err(invalid)?;
+        let typed = typed().map_err(invalid)?;
+        Ok(Self { zeros_of_batches, ..Self::of(typed, None, None, M::threads(&params)) })
     }
 
     /// Takes one batch of rows of the compute type of the run. Returns `None` while there are too few rows to
@@ -332,22 +375,32 @@ impl<M: StreamMethod> Run<M> {
     /// # Errors
     /// As [`Run::partial_fit`]; [`Error::Interrupted`].
     pub fn partial_fit_on<S: Source>(&mut self, rows: S, cx: &Executor) -> Result<Option<Step>> {
-        match (&mut self.typed, rows.any()) {
+        let zeros = Arc::default();
+        let step = match (&mut self.typed, rows.any()) {
             (Typed::F32(driver), AnySource::F32(data)) => {
-                M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
+                seen_by((driver.solver().facts().metric, &zeros), data, None, |data| {
+                    M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
+                })
             }
             (Typed::F64(driver), AnySource::F64(data)) => {
-                M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
+                seen_by((driver.solver().facts().metric, &zeros), data, None, |data| {
+                    M::stream_mut(driver.solver_mut()).partial_fit(data, cx)
+                })
             }
             _ => Err(other_type()),
-        }
+        }?;
+        self.zeros_of_batches += zeros.count();
+        Ok(step)
     }
 
     /// Returns everything that the next batch depends on.
     ///
     /// See [`MiniBatchParams::resume`](crate::kmeans::MiniBatchParams::resume) for an example.
     pub fn state(&self) -> Contents {
-        either!(&self.typed, driver => M::stream(driver.solver()).state())
+        let mut state = either!(&self.typed, driver => M::stream(driver.solver()).state());
+        let about = json!({ "metric": self.metric().name(), "zero_rows": self.zero_rows() });
+        state.meta.insert(STREAM.into(), about.to_string());
+        state
     }
 
     /// Rows of earlier batches that are still in memory, and are worked on again with the next one.
@@ -383,7 +436,10 @@ impl<M: MergeMethod> Run<M> {
     /// # Errors
     /// As [`Run::merge`].
     pub fn merge_state(&mut self, state: &Contents) -> Result<()> {
-        either!(&mut self.typed, driver => M::merge(driver.solver_mut(), state))
+        let zeros = zeros_of(state, self.metric()).map_err(Error::Shape)?;
+        either!(&mut self.typed, driver => M::merge(driver.solver_mut(), state))?;
+        self.zeros_of_batches = self.zeros_of_batches.saturating_add(zeros);
+        Ok(())
     }
 }
 
@@ -416,14 +472,28 @@ impl<M: Method> WithSolver<M> for Finish {
     }
 }
 
+/// What a state says about the run: its metric, and the number of rows of zeros.
+const STREAM: &str = "stream";
+
+/// The number of rows of zeros in the batches of a state, whose metric must be `metric`.
+fn zeros_of(state: &Contents, metric: Metric) -> Result<u64, String> {
+    if !state.meta.contains_key(STREAM) {
+        Metric::Euclidean.must_be(metric)?;
+        return Ok(0);
+    }
+    let stored = state.object(STREAM)?;
+    Metric::of_object(&stored)?.must_be(metric)?;
+    count(&stored, "zero_rows")
+}
+
 fn other_type() -> Error {
     Error::Source("the rows must have the compute type of the run: convert them".into())
 }
 
-/// Calls `f` with the rows, normalized if the metric requires it. A source of unknown length is assumed to
+/// Calls `f` with the rows, normalized if the metric requires it; `zeros` takes the rows of zeros. A source of unknown length is assumed to
 /// have `rows` rows.
 fn seen_by<T: Element, R>(
-    metric: Metric,
+    (metric, zeros): (Metric, &Arc<ZeroRows>),
     data: &dyn DataSource<T>,
     rows: Option<u64>,
     f: impl FnOnce(&dyn DataSource<T>) -> Result<R>,
@@ -432,6 +502,6 @@ fn seen_by<T: Element, R>(
     let data = counted.as_ref().map_or(data, |counted| counted as &dyn DataSource<T>);
     match metric {
         Metric::Euclidean => f(data),
-        Metric::Cosine => f(&Normalized::new(data)),
+        Metric::Cosine => f(&Normalized::noting(data, zeros.clone())),
     }
 }

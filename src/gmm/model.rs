@@ -4,9 +4,9 @@ use super::mixture::{Covariance, Mixture};
 use super::neighborhoods::Neighborhoods;
 use super::scores::Scores;
 use super::truncated::Truncated;
-use crate::data::{AnySource, DataSource, Source};
+use crate::data::{AnySource, DataSource, Normalized, Source};
 use crate::error::{Error, Result};
-use crate::fit::Timings;
+use crate::fit::{Metric, Timings};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 use crate::persist::kept::Values;
@@ -19,6 +19,7 @@ pub struct GaussianMixture {
     pub(super) means: Values,
     pub(super) dim: usize,
     pub(super) covariance: Covariance,
+    pub(super) metric: Metric,
     pub(super) variances: Vec<f64>,
     pub(super) weights: Vec<f64>,
     /// Number of components that share a row.
@@ -50,6 +51,7 @@ impl GaussianMixture {
             means: Values::of(&mixture.means),
             dim: mixture.dim,
             covariance: solver.params.covariance,
+            metric: solver.params.metric,
             variances: mixture.variances_as(solver.params.covariance),
             weights: mixture.weights.clone(),
             active: solver.sizes().0,
@@ -94,6 +96,7 @@ impl GaussianMixture {
             means,
             dim,
             covariance,
+            metric: Metric::Euclidean,
             variances,
             weights,
             active: active.clamp(1, k),
@@ -345,9 +348,15 @@ impl GaussianMixture {
         narrow: impl FnOnce(&Scores<'_, f32>, &dyn DataSource<f32>) -> Result<R>,
         wide: impl FnOnce(&Scores<'_, f64>, &dyn DataSource<f64>) -> Result<R>,
     ) -> Result<R> {
-        match rows.any() {
-            AnySource::F32(data) => self.scoring(|scores| narrow(scores, data)),
-            AnySource::F64(data) => self.scoring(|scores| wide(scores, data)),
+        match (rows.any(), self.metric) {
+            (AnySource::F32(data), Metric::Euclidean) => self.scoring(|scores| narrow(scores, data)),
+            (AnySource::F64(data), Metric::Euclidean) => self.scoring(|scores| wide(scores, data)),
+            (AnySource::F32(data), Metric::Cosine) => {
+                self.scoring(|scores| narrow(scores, &Normalized::new(data)))
+            }
+            (AnySource::F64(data), Metric::Cosine) => {
+                self.scoring(|scores| wide(scores, &Normalized::new(data)))
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::mixture::Covariance;
 use super::model::GaussianMixture;
 use crate::error::Result;
-use crate::fit::Timings;
+use crate::fit::{Metric, Timings};
 use crate::persist::kept::{Values, count, flag, text};
 use crate::persist::model::{ModelFile, model_contents};
 use crate::persist::schema::MIXTURE_MODEL;
@@ -39,6 +39,7 @@ impl GaussianMixture {
             "n_active": self.n_active(),
             "n_neighbors": size,
             "covariance_type": self.covariance.name(),
+            "metric": self.metric.name(),
         });
         let fitted = json!({
             "n_iter": self.n_iter(),
@@ -100,6 +101,7 @@ impl GaussianMixture {
         let model =
             Self::of_parts((means, dim), covariance, (variances, weights), (active, Some((neighbors, size))));
         Ok(Self {
+            metric: Metric::of_object(&file.params)?,
             counts: file.counts(k)?,
             bounds,
             converged: flag(&file.fitted, "converged")?,

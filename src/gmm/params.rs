@@ -7,7 +7,7 @@ use crate::centers::{CenterMethod, Snapshot};
 use crate::data::Access;
 use crate::error::{Error, InvalidParam, Result};
 use crate::fit::{
-    Element, Method, Parameter, Problems, Run, Steps, Value, either, require, run_methods, setters,
+    Element, Method, Metric, Parameter, Problems, Run, Steps, Value, either, require, run_methods, setters,
 };
 use crate::names::names;
 use crate::persist::Contents;
@@ -138,6 +138,7 @@ impl TruncatedGaussianMixture {
             explore: None,
             coreset_size: None,
             covariance: Covariance::TiedSpherical,
+            metric: Metric::Euclidean,
             seeding: Seeding::AfkMc2 { chain: 20 },
             start_with: Start::Cells,
             n_initial_e_steps: 0,
@@ -162,6 +163,7 @@ pub struct MixtureParams {
     pub(super) explore: Option<usize>,
     pub(super) coreset_size: Option<CoresetSize>,
     pub(super) covariance: Covariance,
+    pub(super) metric: Metric,
     pub(super) seeding: Seeding,
     pub(super) start_with: Start,
     pub(super) n_initial_e_steps: u64,
@@ -187,6 +189,18 @@ setters! {
         coreset_size: Option<CoresetSize>,
         /// The shape of the components (default [`Covariance::TiedSpherical`]).
         covariance: Covariance,
+        /// With [`Metric::Cosine`] a mixture of the rows scaled to length 1; the means are not projected (default
+        /// [`Metric::Euclidean`]).
+        ///
+        /// ```
+        /// use shoal::{Metric, TruncatedGaussianMixture};
+        /// let rows: Vec<[f64; 2]> = (1..99).map(|i| [f64::from(i), f64::from(i * (i % 7))]).collect();
+        /// let longer: Vec<[f64; 2]> = rows.iter().map(|row| row.map(|x| 4.0 * x)).collect();
+        /// let model = TruncatedGaussianMixture::params(2).metric(Metric::Cosine).fit(&rows)?;
+        /// assert_eq!(model.log_densities(&longer)?, model.log_densities(&rows)?);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        metric: Metric,
         /// How the first means are chosen (default [`Seeding::AfkMc2`] with 20 candidates).
         seeding: Seeding,
         /// Where rows search for their first components (default [`Start::Cells`]).

@@ -11,7 +11,7 @@ use super::truncated::Truncated;
 use crate::centers::Snapshot;
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
-use crate::fit::{Facts, FitSolver, Metric, Timings, stored_timings, timings_of};
+use crate::fit::{Facts, FitSolver, Timings, stored_timings, timings_of};
 use crate::fit::{Restarts, RestartsState, Solver, Step};
 use crate::kernel::Compute;
 use crate::parallel::Executor;
@@ -165,7 +165,7 @@ impl<T: Compute> MixtureStarts<T> {
         let (labels, inertia) = best.finished.as_ref().map_or((&[][..], f64::NAN), |(l, e)| (l, *e));
         Snapshot {
             dim: best.dim(),
-            metric: Metric::Euclidean,
+            metric: self.params.metric,
             centers,
             weights: &best.counts,
             labels,

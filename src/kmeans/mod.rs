@@ -11,6 +11,7 @@ mod costs;
 mod empty;
 mod labels;
 mod lloyd;
+mod means;
 mod minibatch;
 mod nested;
 mod params;

@@ -24,8 +24,6 @@ mod width;
 pub use affinity::Affinity;
 pub use model::KModesModel;
 #[cfg(feature = "python")]
-pub(crate) use model::seen;
-#[cfg(feature = "python")]
 pub(crate) use outside::{Known, Pull, responsibilities};
 pub use params::{Collapse, KModesParams, LaplacianKModes, ModeUpdate, Shift};
 pub use run::KModesRun;

@@ -55,7 +55,7 @@ pub(super) struct Fitted<T> {
 }
 
 /// Calls `f` with the rows as the fit sees them: scaled to length 1 if `normalize`.
-pub(crate) fn seen<T: Float, R>(
+fn seen<T: Float, R>(
     normalize: bool,
     data: &dyn DataSource<T>,
     f: impl FnOnce(&dyn DataSource<T>) -> R,

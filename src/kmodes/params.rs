@@ -1,7 +1,7 @@
 //! The parameters of Laplacian K-modes.
 
 use crate::error::{InvalidParam, Result};
-use crate::fit::{Parameter, Problems, Value, run_methods, setters};
+use crate::fit::{Metric, Parameter, Problems, Value, run_methods, setters};
 use crate::graph::GraphMethod;
 use crate::names::names;
 use crate::seeding::Seeding;
@@ -102,6 +102,7 @@ pub struct KModesParams {
     pub(super) shift: Shift,
     pub(super) on_collapse: Collapse,
     pub(super) normalize: bool,
+    pub(super) metric: Metric,
     pub(super) seeding: Seeding,
     pub(super) max_iter: u64,
     pub(super) rng_seed: u64,
@@ -131,6 +132,7 @@ impl LaplacianKModes {
             shift: Shift::Auto,
             on_collapse: Collapse::Restore,
             normalize: true,
+            metric: Metric::Euclidean,
             seeding: Seeding::PlusPlus { greedy: true },
             max_iter: 100,
             rng_seed: 0,
@@ -167,6 +169,16 @@ setters! {
         on_collapse: Collapse,
         /// Whether rows are scaled to length 1 as they are read (default true).
         normalize: bool,
+        /// The distance (default [`Metric::Euclidean`]). [`Metric::Cosine`] requires `normalize`. Rows are then compared
+        /// by angle, as they are with the default of `normalize` anyway.
+        ///
+        /// ```
+        /// use shoal::{Metric, kmodes::LaplacianKModes};
+        /// let params = LaplacianKModes::params(3).metric(Metric::Cosine);
+        /// let refused = params.normalize(false).check(Some(10), 2).unwrap_err().to_string();
+        /// assert_eq!(refused, "normalize must be true with the metric \"cosine\", got false");
+        /// ```
+        metric: Metric,
         /// How the first modes are chosen (default [`Seeding::PlusPlus`] with `greedy`).
         seeding: Seeding,
         /// Maximum number of iterations (default 100).
@@ -224,6 +236,8 @@ impl KModesParams {
             let allowed = "from 1.5e-154 to 1.3e154, so that its square is a number";
             problems.require(fits, "bandwidth", allowed, format!("{bandwidth:?}"));
         }
+        let fits = self.normalize || self.metric == Metric::Euclidean;
+        problems.require(fits, "normalize", "true with the metric \"cosine\"", self.normalize);
         problems.at_least_1("max_iter", self.max_iter);
         problems.columns(dim);
         problems.into_result()

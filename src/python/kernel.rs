@@ -7,7 +7,7 @@ use pyo3::types::PyAny;
 
 use super::array::{Centers, array1, array2, signed, vector, with_centers};
 use super::enter::enter;
-use super::rows::Input;
+use super::rows::{AnyRows, Input};
 use super::source::Source;
 use crate::centers;
 use crate::data::DataSource;
@@ -16,11 +16,22 @@ use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::parallel::Executor;
 
-/// The centers, the metric, and the approximate number of multiplications of a pass.
-fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResult<(Centers, Metric, f64)> {
-    let centers = Centers::new(centers, source.0.cols())?;
+/// Rows and centers as the metric sees them, and the approximate number of multiplications of a pass.
+struct Prepared {
+    rows: AnyRows,
+    centers: Centers,
+    cost: f64,
+}
+
+fn prepared(source: &Source, centers: &Bound<'_, PyAny>, metric: &str) -> PyResult<Prepared> {
+    let (cols, metric) = (source.0.cols(), metric.parse()?);
+    let mut centers = Centers::new(centers, cols)?;
+    match &mut centers {
+        Centers::F32(values) => centers::project(values, cols, metric),
+        Centers::F64(values) => centers::project(values, cols, metric),
+    }
     let cost = source.0.whole_effort() * centers.len() as f64;
-    Ok((centers, metric.parse()?, cost))
+    Ok(Prepared { rows: source.0.seen_by(metric), centers, cost })
 }
 
 /// Adds `first_row` to row numbers in errors, for a source that is part of a larger one.
@@ -44,10 +55,10 @@ pub(super) fn nearest<'py>(
     threads: Option<usize>,
     first_row: u64,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
-    let (centers, metric, cost) = prepared(source, centers, metric)?;
-    let input = Input::new(&source.0, None)?;
+    let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
+    let input = Input::new(&rows, None)?;
     let (labels, sq_dists) = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        centers::nearest(values, n_nearest, metric, input.of(), cx).map_err(from_row(first_row))
+        centers::nearest(values, n_nearest, Metric::Euclidean, input.of(), cx).map_err(from_row(first_row))
     }))?;
     let labels = signed(labels);
     Ok(if n_nearest == 1 {
@@ -67,22 +78,17 @@ pub(super) fn predict<'py>(
     threads: Option<usize>,
     first_row: u64,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (centers, metric, cost) = prepared(source, centers, metric)?;
-    let input = Input::new(&source.0, None)?;
+    let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
+    let input = Input::new(&rows, None)?;
     let labels = with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        centers::predict(values, metric, input.of(), cx).map_err(from_row(first_row))
+        centers::predict(values, Metric::Euclidean, input.of(), cx).map_err(from_row(first_row))
     }))?;
     Ok(array1(py, signed(labels)))
 }
 
 /// Distances in the type of the centers.
-fn as_wide<T: Compute>(
-    centers: &[T],
-    metric: Metric,
-    data: &dyn DataSource<T>,
-    cx: &Executor,
-) -> Result<Vec<T>> {
-    centers::transform(centers, metric, data, cx)
+fn as_wide<T: Compute>(centers: &[T], data: &dyn DataSource<T>, cx: &Executor) -> Result<Vec<T>> {
+    centers::transform(centers, Metric::Euclidean, data, cx)
 }
 
 #[pyfunction]
@@ -93,11 +99,11 @@ pub(super) fn transform<'py>(
     metric: &str,
     threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (centers, metric, cost) = prepared(source, centers, metric)?;
-    let input = Input::new(&source.0, None)?;
+    let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
+    let input = Input::new(&rows, None)?;
     let k = centers.len() / source.0.cols();
     with_centers!(&centers, values => {
-        let distances = enter(py, threads, cost, |cx| as_wide(values, metric, input.of(), cx))?;
+        let distances = enter(py, threads, cost, |cx| as_wide(values, input.of(), cx))?;
         array2(py, distances, k)
     })
 }
@@ -113,12 +119,12 @@ pub(super) fn inertia(
     metric: &str,
     threads: Option<usize>,
 ) -> PyResult<f64> {
-    let (centers, metric, cost) = prepared(source, centers, metric)?;
-    let input = Input::new(&source.0, weights.as_ref())?;
+    let Prepared { rows, centers, cost } = prepared(source, centers, metric)?;
+    let input = Input::new(&rows, weights.as_ref())?;
     // Negative labels become large ones, which `inertia` rejects.
     let labels: Option<Vec<u32>> =
         labels.map(|labels| vector(&labels).into_iter().map(i32::cast_unsigned).collect());
     with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        centers::inertia(values, labels.as_deref(), metric, input.of(), cx)
+        centers::inertia(values, labels.as_deref(), Metric::Euclidean, input.of(), cx)
     }))
 }

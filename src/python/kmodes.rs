@@ -15,11 +15,8 @@ use super::run::{AnySnapshot, Run, Shown};
 use super::source::Source;
 use super::start::{Given, State, modes_of};
 use crate::centers::Snapshot;
-use crate::error::{Error, Result};
 use crate::fit::{Metric, Timings, Typed, either};
-use crate::kmodes::{
-    Affinity, KModesRun, Known, LaplacianKModes, Pull, Shares, View, responsibilities, seen,
-};
+use crate::kmodes::{Affinity, KModesRun, Known, LaplacianKModes, Pull, Shares, View, responsibilities};
 
 /// A run of Laplacian K-modes: it can also prepare its graph and begin with labels.
 #[pyclass(frozen, extends = Run, module = "shoal._core")]
@@ -171,7 +168,9 @@ pub(super) fn kmodes_responsibilities<'py>(
     normalize: bool,
     threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (rows, fitted) = (Input::new(&source.0, None)?, Input::new(&known.0, None)?);
+    let metric = if normalize { Metric::Cosine } else { Metric::Euclidean };
+    let seen = |source: &Source| Input::new(&source.0.seen_by(metric), None);
+    let (rows, fitted) = (seen(source)?, seen(known)?);
     let modes = Centers::new(modes, source.0.cols())?;
     let k = modes.len() / source.0.cols();
     let (z, clusters) = responsibilities_of_known;
@@ -184,20 +183,16 @@ pub(super) fn kmodes_responsibilities<'py>(
         let z = Shares::of_kept(k, z.converted(), clusters, z.len() / width.max(1));
         let z = z.ok_or_else(|| PyValueError::new_err("the responsibilities of the fit do not fit its modes"))?;
         let found = enter(py, threads, cost, |cx| {
-            seen(normalize, rows.of(), |rows| {
-                seen(normalize, fitted.of(), |fitted| -> Result<_, Error> {
-                    let known = Known {
-                        rows: fitted,
-                        modes: values,
-                        responsibilities: &z,
-                        n_neighbors,
-                        pull,
-                        bandwidth,
-                        lambda: laplacian_weight,
-                    };
-                    responsibilities(rows, &known, cx)
-                })
-            })
+            let known = Known {
+                rows: fitted.of(),
+                modes: values,
+                responsibilities: &z,
+                n_neighbors,
+                pull,
+                bandwidth,
+                lambda: laplacian_weight,
+            };
+            responsibilities(rows.of(), &known, cx)
         })?;
         array2(py, found, k)
     })

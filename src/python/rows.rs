@@ -10,9 +10,10 @@ use super::array::{Array, SparseArray, vector};
 use super::stream::Stream;
 use crate::data::{
     self, Access, AnySource, Block, DataSource, Dtype, Mapped, Normalized, Projected, Projection, RowRange,
-    Standard, Standardized, Weighted,
+    Standard, Standardized, Weighted, ZeroRows,
 };
 use crate::error::Result;
+use crate::fit::Metric;
 use crate::float::Float;
 use crate::rows::RowBuf;
 
@@ -40,7 +41,8 @@ pub(super) enum AnyRows {
 /// A transform of rows. Their stored type is then their compute type.
 #[derive(Clone)]
 pub(super) enum Transform {
-    Normalize,
+    /// With a record of rows of zeros.
+    Normalize(Arc<ZeroRows>),
     Standardize(Arc<Standard>),
     Project(Arc<Projection>),
 }
@@ -49,6 +51,29 @@ impl AnyRows {
     /// The rows, transformed as they are read.
     pub(super) fn transformed(&self, by: Transform) -> Self {
         Self::View { rows: Arc::new(self.clone()), by }
+    }
+
+    /// The rows as the metric sees them: scaled to length 1 as they are read for the cosine metric.
+    pub(super) fn seen_by(&self, metric: Metric) -> Self {
+        match (metric, self) {
+            (Metric::Euclidean, _) | (_, Self::View { by: Transform::Normalize(_), .. }) => self.clone(),
+            (Metric::Cosine, _) => self.transformed(Transform::Normalize(Arc::default())),
+        }
+    }
+
+    /// As [`AnyRows::seen_by`], with an empty record of rows of zeros.
+    pub(super) fn seen_afresh(&self, metric: Metric) -> Self {
+        match self {
+            Self::View { rows, by: Transform::Normalize(_) } => {
+                Self::View { rows: rows.clone(), by: Transform::Normalize(Arc::default()) }
+            }
+            _ => self.seen_by(metric),
+        }
+    }
+
+    /// Number of different rows of zeros among those that were read as rows of length 1.
+    pub(super) fn zero_rows(&self) -> u64 {
+        if let Self::View { by: Transform::Normalize(zeros), .. } = self { zeros.count() } else { 0 }
     }
 
     /// Whether only nonzero values are stored.
@@ -133,7 +158,7 @@ impl AnyRows {
             Self::Part { file, rows } => f(&RowRange::new::<T>(file, rows.start as u64..rows.end as u64)?),
             Self::Stream(stream) => f(&**stream),
             Self::View { rows, by } => match by {
-                Transform::Normalize => f(&Normalized::new::<T>(&**rows)),
+                Transform::Normalize(zeros) => f(&Normalized::noting::<T>(&**rows, zeros.clone())),
                 Transform::Standardize(by) => f(&Standardized::by::<T>(&**rows, by.clone())),
                 Transform::Project(by) => f(&Projected::by::<T>(&**rows, by.clone())),
             },

@@ -31,6 +31,7 @@ pub(super) trait AnyRun: Send {
     fn end(&mut self, reason: StopReason);
     fn history(&self) -> &[fit::Step];
     fn know_rows(&mut self, rows: &Input) -> Result<()>;
+    fn zero_rows(&self) -> u64;
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents>;
     fn compare_rows(&mut self, checkpoint: &Contents, rows: &Input) -> Result<()>;
     fn snapshot(&self) -> AnySnapshot<'_>;
@@ -103,6 +104,9 @@ where
     }
     fn know_rows(&mut self, rows: &Input) -> Result<()> {
         self.know_rows(rows)
+    }
+    fn zero_rows(&self) -> u64 {
+        self.zero_rows()
     }
     fn checkpoint(&mut self, rows: &Input) -> Result<Contents> {
         self.checkpoint(rows)
@@ -390,6 +394,12 @@ impl Run {
     #[getter]
     fn n_steps(&self) -> PyResult<u64> {
         either!(self.locked()?.snapshot(), shown => Ok(shown.n_steps))
+    }
+
+    /// Rows of zeros among the rows read so far, if they are scaled to length 1.
+    #[getter]
+    fn zero_rows(&self) -> PyResult<u64> {
+        Ok(self.locked()?.zero_rows())
     }
 
     /// How the first centers were chosen.

@@ -100,6 +100,17 @@ impl Source {
         self.0.dtype().name()
     }
 
+    /// The rows as the metric sees them, without a copy: scaled to length 1 as they are read for `"cosine"`.
+    fn seen_by(&self, metric: &str) -> PyResult<Self> {
+        Ok(Self(self.0.seen_afresh(metric.parse()?)))
+    }
+
+    /// Number of different rows of zeros among the rows that were read as rows of length 1.
+    #[getter]
+    fn zero_rows(&self) -> u64 {
+        self.0.zero_rows()
+    }
+
     #[getter]
     fn compute(&self) -> &'static str {
         if self.0.dtype().computed_as_f64() { f64::NAME } else { f32::NAME }
@@ -189,7 +200,7 @@ impl Source {
 
     /// The rows, each divided by its norm when it is read.
     fn normalized(&self) -> Self {
-        Self(self.0.transformed(Transform::Normalize))
+        Self(self.0.transformed(Transform::Normalize(Arc::default())))
     }
 
     /// The rows as `(x - mean) / scale`.

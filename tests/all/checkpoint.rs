@@ -123,12 +123,17 @@ fn in_passes(name: &str, rows: &Any<'_>, finishes: bool) {
     same(&format!("{name}, cosine"), &exact.clone().metric(Metric::Cosine).tolerance(1e-3), rows, finishes);
     let nested = NestedMiniBatch::params(12).batch_size(100).rng_seed(9).shuffle(false);
     same(&format!("{name}, nested"), &nested, rows, finishes);
+    same(&format!("{name}, nested, cosine"), &nested.metric(Metric::Cosine), rows, finishes);
     let reduced = VarianceReduced::params(40).seeding(Seeding::Random).rng_seed(2).max_iter(5).tolerance(0.0);
     same(&format!("{name}, variance-reduced"), &reduced, rows, true);
+    same(&format!("{name}, variance-reduced, cosine"), &reduced.metric(Metric::Cosine), rows, true);
     let batches = MiniBatch::params(12).batch_size(100).rng_seed(2).max_iter(3).half_life(Some(900.0));
     same(&format!("{name}, batches"), &batches, rows, finishes);
+    same(&format!("{name}, batches, cosine"), &batches.metric(Metric::Cosine), rows, finishes);
     let implicit = BackwardEuler::params(12).batch_size(100).n_inner(4).rng_seed(2).max_iter(6);
     same(&format!("{name}, implicit"), &implicit, rows, finishes);
+    let cosine = implicit.clone().metric(Metric::Cosine);
+    same(&format!("{name}, implicit, cosine"), &cosine, rows, finishes);
     same(&format!("{name}, implicit and polished"), &implicit.max_iter(3).polish(true), rows, finishes);
 }
 

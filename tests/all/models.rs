@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use shoal::data::Dtype;
+use shoal::data::{Dtype, Normalized};
 use shoal::gmm::Covariance;
 use shoal::kmodes::{Affinity, KModesModel, LaplacianKModes, ModeUpdate};
 use shoal::persist::{self, Array, Contents};
@@ -187,6 +187,21 @@ fn a_mixture_is_loaded_as_it_was_saved() {
     let again = GaussianMixture::load(&path).unwrap();
     assert_eq!(again.score(&ROWS).unwrap().to_bits(), narrow.score(&ROWS).unwrap().to_bits());
     assert_eq!(arrays(&path)[0], ("cluster_centers".into(), Dtype::F32, 2));
+}
+
+#[test]
+fn a_cosine_mixture_scores_rows_of_any_length() {
+    let (_folder, path) = folder();
+    let rows = corners();
+    let longer: Vec<[f64; 2]> = rows.iter().map(|row| row.map(|x| 8.0 * x)).collect();
+    let model = TruncatedGaussianMixture::params(2).metric(Metric::Cosine).fit(&rows).unwrap();
+    model.save(&path).unwrap();
+    let again = GaussianMixture::load(&path).unwrap();
+    let unit = TruncatedGaussianMixture::params(2).fit(Normalized::new(&rows)).unwrap();
+    for (model, rows) in [(&model, &longer), (&again, &rows), (&again, &longer)] {
+        assert_eq!(model.predict(rows).unwrap(), unit.predict(Normalized::new(&rows)).unwrap());
+        assert_eq!(model.log_densities(rows).unwrap(), unit.log_densities(Normalized::new(&rows)).unwrap());
+    }
 }
 
 #[test]

@@ -7,14 +7,15 @@ import reference
 class Sculley:
     """Mini-batch k-means by Sculley: a center is the running mean of its rows.
 
-    The initial center counts as one row.
+    The initial center counts as one row. With the cosine metric, a center is the direction of its sum.
     """
 
-    def __init__(self, centers, half_life=None, dtype=np.float64):
+    def __init__(self, centers, half_life=None, dtype=np.float64, metric="euclidean"):
         self.centers = np.asarray(centers, dtype=dtype).astype(np.float64)
         self.sums = self.centers.copy()
         self.counts = np.ones(len(centers))
         self.half_life = half_life
+        self.metric = metric
         self.dtype = dtype
         self.least_gap = 1.0
 
@@ -33,7 +34,8 @@ class Sculley:
             mine = labels == j
             self.sums[j] += (X[mine] * w[mine, None]).sum(axis=0)
             self.counts[j] += w[mine].sum()
-            self.centers[j] = (self.sums[j] / self.counts[j]).astype(self.dtype)
+            divisor = self.counts[j] if self.metric == "euclidean" else np.linalg.norm(self.sums[j])
+            self.centers[j] = (self.sums[j] / divisor).astype(self.dtype)
         return float((sq_dists * w).sum()), float(np.sqrt(((self.centers - before) ** 2).sum()))
 
 

@@ -14,11 +14,12 @@ class Round(NamedTuple):
     """Centers after the round."""
 
 
-def nested(X, centers, batch_size, rho, weights=None, rounds=1000):
+def nested(X, centers, batch_size, rho, weights=None, rounds=1000, metric="euclidean"):
     """Run rounds over growing prefixes of X until no label changes with all rows in use.
 
     Newling and Fleuret (2016), algorithm 5, with sums from zero: the standard error of a center is sqrt(sse /
-    v / (n_eff - 1)), where n_eff = v^2 / sum of w^2.
+    v / (n_eff - 1)), where n_eff = v^2 / sum of w^2. With the cosine metric, X has rows of length 1, and
+    centers are the directions of sums.
     """
     X = np.asarray(X, dtype=np.float64)
     centers = np.array(centers, dtype=np.float64)
@@ -39,7 +40,8 @@ def nested(X, centers, batch_size, rho, weights=None, rounds=1000):
         before = centers.copy()
         for j in np.flatnonzero(v > 0):
             inside = new == j
-            centers[j] = (w[:batch][inside, None] * X[:batch][inside]).sum(axis=0) / v[j]
+            centers[j] = (w[:batch][inside, None] * X[:batch][inside]).sum(axis=0)
+            centers[j] /= v[j] if metric == "euclidean" else np.linalg.norm(centers[j])
         moved = np.sqrt(((centers - before) ** 2).sum(axis=1))
         out.append(Round(batch, changed, float(each.sum()), centers.copy()))
         if changed == 0 and batch == n:

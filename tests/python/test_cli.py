@@ -137,7 +137,7 @@ def test_mini_batches(capsys, rows, tmp_path):
     assert status == 0
     assert "inertia" not in out
     assert (np.load(labels) == np.load(again)).all()
-    assert "minibatch has no parameter 'metric'" in failure(capsys, *given, "--metric", "cosine", status=2)
+    assert "minibatch has no parameter 'rho'" in failure(capsys, *given, "--set", "rho=1", status=2)
     assert "half_life" in failure(capsys, *given, "--set", "half_life=0")
 
 

@@ -669,7 +669,9 @@ def test_the_command_refuses_wrong_arguments(stored, capsys, tmp_path):
     assert "--index belongs to --to faiss" in failure(
         capsys, *base, "onnx", "-o", "m.onnx", "--index", "ivf", status=2
     )
-    assert "--to must be one of faiss, onnx, sklearn, got 'tf'" in failure(capsys, *base, "tf", "-o", "m.tf", status=2)
+    assert "--to must be one of faiss, onnx, sklearn, got 'tf'" in failure(
+        capsys, *base, "tf", "-o", "m.tf", status=2
+    )
     assert "ends in .joblib, .pkl or .pickle" in failure(capsys, *base, "sklearn", "-o", "m.onnx")
     assert "no folder" in failure(capsys, *base, "onnx", "-o", "none/m.onnx")
     assert "No such file" in failure(capsys, "convert", "none.safetensors", "--to", "onnx", "-o", "m.onnx")

@@ -57,12 +57,20 @@ class CenterFitter(Clusterer):
     _centers: npt.NDArray[Any] | None
     #: The run that holds the centers until they are accessed: copying them takes as long as moving them.
     _centers_of: Any
-    #: For methods without this parameter.
-    metric: Metric = "euclidean"
+    metric: Metric
     #: Whether `max_iter` may be None: no limit.
     _unlimited = False
     #: Whether a single pass over the rows is enough for a fit.
     _one_pass = False
+
+    @property
+    def _metric_of_rows(self) -> Metric:
+        return self.metric
+
+    @property
+    def _metric_of_centers(self) -> Metric:
+        """The metric that says where centers lie: on the unit sphere for ``"cosine"``."""
+        return self.metric
 
     @property
     def _k(self) -> Any:
@@ -187,6 +195,7 @@ class CenterFitter(Clusterer):
             other = "None or " if self._unlimited else ""
             problems.check(p.whole, "max_iter", self.max_iter, 1, other=other)
         problems.check(p.at_least_0, "tol", self.tol)
+        problems.check(p.one_of, "metric", self.metric, METRICS)
         self._rules_of_a_run(problems)
 
     @abstractmethod
@@ -246,6 +255,7 @@ class CenterFitter(Clusterer):
         self.counts_ = run.counts()
         self.n_iter_ = run.n_iter
         self.timings_ = run.timings()
+        self.n_zero_rows_ = run.zero_rows
         if self._by_callable or callable(self._first):
             self.init_ = "callable"
         else:
@@ -260,6 +270,7 @@ class CenterFitter(Clusterer):
         self.n_iter_ = run.n_iter
         self.counts_ = run.counts()
         self.timings_ = run.timings()
+        self.n_zero_rows_ = run.zero_rows
 
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
@@ -339,16 +350,24 @@ class CenterFitter(Clusterer):
         """Compute the inertia of rows for the current centers."""
         source, weights = self._fitted_weighted(X, None)
         centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
-        return _core.inertia(source, centers, weights, None, self.metric, threads)
+        rows = source.seen_by(self._metric_of_rows)
+        return _core.inertia(rows, centers, weights, None, self._metric_of_centers, threads)
 
     def _labeled(
         self, part: Source, first_row: int, with_distances: bool
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64] | None]:
-        """Label rows whose numbers begin at `first_row`, and compute their distances if asked for."""
+        """Label rows as the metric sees them, and compute distances if asked for.
+
+        `first_row` is the number of the first row, for messages.
+        """
         threads = _params.threads(self.n_jobs, tell=False)
         if not with_distances:
-            return _core.predict(part, self.cluster_centers_, self.metric, threads, first_row), None
-        labels, sq_dists = _core.nearest(part, self.cluster_centers_, 1, self.metric, threads, first_row)
+            return _core.predict(
+                part, self.cluster_centers_, self._metric_of_centers, threads, first_row
+            ), None
+        labels, sq_dists = _core.nearest(
+            part, self.cluster_centers_, 1, self._metric_of_centers, threads, first_row
+        )
         return labels, np.sqrt(sq_dists)
 
     # ---------------------------------------------------------------- keeping
@@ -365,6 +384,7 @@ class CenterFitter(Clusterer):
             **steps,
             "n_iter": self.n_iter_,
             "inertia": self.__dict__.get("_inertia"),
+            "n_zero_rows": self.n_zero_rows_,
             "timings": self.timings_,
             "init": self.init_,
             "feature_names": json.loads(texts["features"])["feature_names"],
@@ -394,6 +414,7 @@ class CenterFitter(Clusterer):
         model.n_features_in_ = d
         model._recall_names(about)
         model.n_iter_ = about.count("n_iter")
+        model.n_zero_rows_ = about.count("n_zero_rows", optional=True)
         model.timings_ = about.figures("timings", PHASES)
         model.init_ = str(about.text("init"))
         model._recall(about)

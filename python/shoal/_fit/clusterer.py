@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
 from shoal._common import params as _params
+from shoal._common.zeros import SeenBy
 from shoal._rows.streams import refuse_once
 from shoal.typing import PathName, Rows, Weights
 
@@ -87,10 +88,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         if out is not None or distances is not None:
             check_is_fitted(self, "cluster_centers_")
             return label_into(self, X, out, distances)
-        source = self._fitted_rows(X)
-        return _core.predict(
-            source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
-        )
+        threads = _params.threads(self.n_jobs, tell=False)
+        with SeenBy(self._fitted_rows(X), self.metric) as rows:
+            return _core.predict(rows, self.cluster_centers_, self.metric, threads)
 
     def transform(self, X: Rows, out: npt.NDArray[Any] | PathName | None = None) -> npt.NDArray[Any]:
         """Compute the distances of rows to all centers.
@@ -122,10 +122,9 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         return self._distances(X)
 
     def _distances(self, X: Rows) -> npt.NDArray[Any]:
-        source = self._fitted_rows(X)
-        return _core.transform(
-            source, self.cluster_centers_, self.metric, _params.threads(self.n_jobs, tell=False)
-        )
+        threads = _params.threads(self.n_jobs, tell=False)
+        with SeenBy(self._fitted_rows(X), self.metric) as rows:
+            return _core.transform(rows, self.cluster_centers_, self.metric, threads)
 
     def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
         """Return the negative inertia of rows.
@@ -150,7 +149,8 @@ class CenterClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cluster
         """
         source, weights = self._fitted_weighted(X, sample_weight)
         threads = _params.threads(self.n_jobs, tell=False)
-        return -_core.inertia(source, self.cluster_centers_, weights, None, self.metric, threads)
+        with SeenBy(source, self.metric) as rows:
+            return -_core.inertia(rows, self.cluster_centers_, weights, None, self.metric, threads)
 
     @property
     def _n_features_out(self) -> int:

@@ -16,10 +16,11 @@ from shoal import _core
 from shoal._common import params as _params
 from shoal._common.params import verbosity
 from shoal._common.warn import warn
+from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source, Step
 from shoal._rows.checked import checked_rows, source_of
 from shoal.callbacks import Callback, ProgressBar
-from shoal.typing import PathName, Rows
+from shoal.typing import Metric, PathName, Rows
 
 from .cloning import cloned
 from .history import STEP_DTYPE, STEP_FIELDS, record
@@ -108,12 +109,18 @@ class Clusterer(BaseEstimator, ABC):
 
     n_features_in_: int
     stop_reason_: str | None
+    n_zero_rows_: int
     feature_names_in_: npt.NDArray[Any]
     callbacks: Any
     verbose: Any
     n_jobs: Any
     init: Any
     random_state: Any
+
+    @property
+    @abstractmethod
+    def _metric_of_rows(self) -> Metric:
+        """The metric that says how rows are read: ``"cosine"`` scales them to length 1."""
 
     def _rows(self, X: Rows, *, reset: bool) -> Source:
         """Open `X` as a source; check its features or, with `reset`, store them."""
@@ -184,6 +191,7 @@ class Clusterer(BaseEstimator, ABC):
             if self._run is run:
                 with telling(self, watchers):
                     self._conclude(run)
+                warn_of_zeros(self.n_zero_rows_)
         finally:
             if self._run is run:
                 self._visited = None

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from shoal import _core
 from shoal._common import params as _params
+from shoal._common.zeros import warn_of_zeros
 from shoal._core import Run, Source, Step
 from shoal._rows.checked import weighted
 from shoal._rows.source import DataSource
@@ -82,12 +83,14 @@ class StreamClusterer(CenterClusterer):
         stream = self._stream_at_hand()
         source, weights = weighted(rows, sample_weight)
         if stream is None:
-            stream = self._make_stream(source, rows, None)
+            stream, before = self._make_stream(source, rows, None), 0
             step = stream.partial_fit(source, weights)
             self._forget()
         else:
+            before = stream.zero_rows
             step = stream.partial_fit(source, weights)
         self._go_on_with(stream, step is not None)
+        warn_of_zeros(stream.zero_rows - before)
         if step is not None:
             if self.compute_labels:
                 self._batch = (source, weights, source.glance())

@@ -19,6 +19,7 @@ from shoal import _core
 from shoal._common import params as _params
 from shoal._common.files import Name, is_name
 from shoal._common.outputs import VALUES, VECTORS, Mapped, output
+from shoal._common.zeros import warn_of_zeros
 from shoal._core import Source
 from shoal._rows.arrays import source_of_values
 from shoal._rows.overwriting import file_of, is_same_file, refuse_over
@@ -344,8 +345,11 @@ def labeled(model: Any, X: Any, takers: Sequence[Taker]) -> None:
         taker.begin(source)
     wanted = any(taker.distances for taker in takers)
     rows = any(taker.rows for taker in takers)
+    n_zeros = 0
     for piece, first, values in pieces(source, min(taker.most_rows for taker in takers), rows=rows):
-        labels, distances = model._labeled(piece, first, wanted)
+        seen = piece.seen_by(model._metric_of_rows)
+        labels, distances = model._labeled(seen, first, wanted)
+        n_zeros += seen.zero_rows
         part = Part(first=first, labels=labels, distances=distances, rows=values)
         for taker in takers:
             taker.take(part)
@@ -354,6 +358,7 @@ def labeled(model: Any, X: Any, takers: Sequence[Taker]) -> None:
         taker.prepare()
     for taker in takers:
         taker.finish()
+    warn_of_zeros(n_zeros)
 
 
 def label_into(model: Any, X: Any, out: Any, distances: Any) -> npt.NDArray[np.int32]:
@@ -380,13 +385,18 @@ def transform_into(model: Any, X: Any, out: Any) -> npt.NDArray[Any]:
         n = source.shape[0]
         if n is not None:
             to.expect(n)
+        n_zeros = 0
         for piece, first, _ in pieces(source, max(1, PART_BYTES // centers[:, 0].nbytes)):
+            seen = piece.seen_by(model.metric)
             try:
-                distances = _core.transform(piece, centers, model.metric, threads)
+                distances = _core.transform(seen, centers, model.metric, threads)
             except ValueError:
                 # This error numbers rows from the first row of the part, `predict` from the first of X.
-                _core.predict(piece, centers, model.metric, threads, first)
+                _core.predict(seen, centers, model.metric, threads, first)
                 raise
+            n_zeros += seen.zero_rows
             to.put(distances)
         to.prepare()
-        return to.finish()
+        made = to.finish()
+    warn_of_zeros(n_zeros)
+    return made

@@ -104,9 +104,11 @@ class Claims:
             return value
         raise self._refuse(name, value, "truth value")
 
-    def count(self, name: str) -> int:
-        """Return a non-negative integer."""
-        value = self._get(name, optional=False)
+    def count(self, name: str, *, optional: bool = False) -> int:
+        """Return a non-negative integer; 0 if it is missing and `optional`."""
+        value = self._get(name, optional)
+        if value is None and optional:
+            return 0
         if is_whole(value) and 0 <= value <= MOST:
             return int(value)
         raise self._refuse(name, value, "count")

@@ -191,6 +191,11 @@ class Starts:
         return {phase: sum((run[phase] for run in runs), spent) for phase, spent in self._spent.items()}
 
     @property
+    def zero_rows(self) -> int:
+        """Rows of zeros; every run reads all rows."""
+        return max((run.zero_rows for run in (self._best, self._current) if run is not None), default=0)
+
+    @property
     def n_iter(self) -> int:
         """Number of sweeps of the run."""
         return self._shown.n_iter

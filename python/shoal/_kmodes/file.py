@@ -63,6 +63,7 @@ class StoredKModes(FittedKModes):
         arrays["history"], about = self._kept_history()
         about |= {
             "n_iter": self.n_iter_,
+            "n_zero_rows": self.n_zero_rows_,
             "bandwidth": self.bandwidth_,
             "laplacian_weight": self.laplacian_weight_,
             "collapsed": self.collapsed_,
@@ -110,6 +111,7 @@ class StoredKModes(FittedKModes):
         model.relaxed_energies_ = np.split(watched, np.cumsum(loops)[:-1]) if len(loops) else []
         model._fit_rows = stored_rows(arrays, n, d)
         model.n_iter_ = about.count("n_iter")
+        model.n_zero_rows_ = about.count("n_zero_rows", optional=True)
         model.bandwidth_ = about.figure("bandwidth") or 0.0
         model.laplacian_weight_ = about.figure("laplacian_weight") or 0.0
         model.collapsed_, model.shifted_ = about.flag("collapsed"), about.flag("shifted")

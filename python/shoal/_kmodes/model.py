@@ -12,11 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
 from shoal._common import params as _params
+from shoal._common.zeros import SeenBy
 from shoal._core import Source
 from shoal._fit.estimator import Clusterer
 from shoal._fit.results import label_into
 from shoal._rows.checked import source_of
-from shoal.typing import PathName, Rows
+from shoal.typing import Metric, PathName, Rows
 
 
 class FittedKModes(ClusterMixin, Clusterer):
@@ -44,6 +45,10 @@ class FittedKModes(ClusterMixin, Clusterer):
     on_collapse: Any
     #: The rows of the fit, for predictions; None after unpickling a model fitted to a file.
     _fit_rows: Any
+
+    @property
+    def _metric_of_rows(self) -> Metric:
+        return "cosine" if self.normalize else "euclidean"
 
     def _measure(
         self, source: Source, weights: npt.NDArray[np.float64] | None
@@ -118,7 +123,8 @@ class FittedKModes(ClusterMixin, Clusterer):
             As :meth:`predict`.
         """
         self._require_fitted()
-        return self._responsibilities_of(self._rows(X, reset=False))
+        with SeenBy(self._rows(X, reset=False), self._metric_of_rows) as rows:
+            return self._responsibilities_of(rows)
 
     def _require_distances(self, argument: str) -> None:
         raise ValueError(f"{argument} must be None for {type(self).__name__}, whose modes are not centers")

@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from shoal import _core
 from shoal._common import params as _params
+from shoal._common.zeros import SeenBy
 from shoal._core import Source
 from shoal._fit.centers import CenterFitter
 from shoal._fit.results import label_into
-from shoal.typing import Covariance, PathName, Rows, Search, Weights
+from shoal.typing import Covariance, Metric, PathName, Rows, Search, Weights
 
 COVARIANCES: tuple[str, ...] = get_args(Covariance)
 SEARCHES: tuple[str, ...] = get_args(Search)
@@ -30,6 +31,11 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
 
     covariance_type: Any
     n_active: Any
+
+    @property
+    def _metric_of_centers(self) -> Metric:
+        # Means lie inside the unit sphere.
+        return "euclidean"
 
     @property
     def means_(self) -> npt.NDArray[Any]:
@@ -89,9 +95,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         """
         model = self._mixture_for(search)
         if out is None and distances is None:
-            return model.predict(
-                self._fitted_rows(X), search != "exact", _params.threads(self.n_jobs, tell=False)
-            )
+            with SeenBy(self._fitted_rows(X), self.metric) as rows:
+                return model.predict(rows, search != "exact", _params.threads(self.n_jobs, tell=False))
         if search != "exact":
             raise ValueError(
                 f"search must be 'exact' with out or distances, got {search!r}. "
@@ -142,11 +147,12 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
         """
         from scipy.sparse import csr_array
 
-        model, source = self._mixture_for(search), self._fitted_rows(X)
-        ids, shares = model.shares(source, search != "exact", _params.threads(self.n_jobs, tell=False))
-        rows, active = ids.shape
-        starts = np.arange(rows + 1, dtype=np.int64) * active
-        shape = (rows, len(self.cluster_centers_))
+        model, threads = self._mixture_for(search), _params.threads(self.n_jobs, tell=False)
+        with SeenBy(self._fitted_rows(X), self.metric) as rows:
+            ids, shares = model.shares(rows, search != "exact", threads)
+        n, active = ids.shape
+        starts = np.arange(n + 1, dtype=np.int64) * active
+        shape = (n, len(self.cluster_centers_))
         found = csr_array((shares.ravel(), ids.ravel(), starts), shape=shape)
         if dense:
             return found.toarray()
@@ -177,7 +183,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
             As :meth:`predict`.
         """
         model = self._mixture_for("exact")
-        return model.log_densities(self._fitted_rows(X), _params.threads(self.n_jobs, tell=False))
+        with SeenBy(self._fitted_rows(X), self.metric) as rows:
+            return model.log_densities(rows, _params.threads(self.n_jobs, tell=False))
 
     def score(self, X: Rows, y: Any = None, sample_weight: Weights = None) -> float:
         """Compute the mean log density of rows.
@@ -207,7 +214,8 @@ class MixtureOfGaussians(DensityMixin, CenterFitter):
     def _log_likelihood(self, X: Rows, sample_weight: Weights) -> tuple[float, float]:
         model = self._mixture_for("exact")
         source, weights = self._fitted_weighted(X, sample_weight)
-        return model.log_likelihood(source, weights, _params.threads(self.n_jobs, tell=False))
+        with SeenBy(source, self.metric) as rows:
+            return model.log_likelihood(rows, weights, _params.threads(self.n_jobs, tell=False))
 
     def bic(self, X: Rows, sample_weight: Weights = None) -> float:
         """Compute the Bayesian information criterion; lower is better.

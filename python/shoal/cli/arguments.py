@@ -108,6 +108,17 @@ def add_common(to: argparse.ArgumentParser) -> None:
     add_quiet(to)
 
 
+def add_metric(to: argparse.ArgumentParser, default: str | None = None) -> None:
+    """Add ``--metric``. Without a `default`, the method has one."""
+    to.add_argument(
+        "--metric",
+        choices=("euclidean", "cosine"),
+        default=default,
+        metavar="NAME",
+        help="euclidean, or cosine to scale rows to length 1 as they are read (default: euclidean)",
+    )
+
+
 def add_json(to: argparse.ArgumentParser) -> None:
     """Add ``--json``."""
     to.add_argument("--json", action="store_true", help="print the result as one JSON object")

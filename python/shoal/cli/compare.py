@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .arguments import Verbs, add_common, add_rows, add_start, add_verb, file_of
+from .arguments import Verbs, add_common, add_metric, add_rows, add_start, add_verb, file_of
 from .errors import FailedError, UsageError, line_of
 from .files import check_outputs, rows_of
 from .methods import (
@@ -52,6 +52,7 @@ def add(verbs: Verbs) -> None:
     )
     add_rows(compare)
     add_start(compare)
+    add_metric(compare)
     compare.add_argument(
         "--methods",
         type=methods_of,
@@ -184,6 +185,7 @@ def chosen_for(method: str, methods: Sequence[str], args: argparse.Namespace) ->
         "init": args.init,
         "random_state": args.seed,
         "n_jobs": args.threads,
+        "metric": args.metric,
     }
     own = set(settable(method))
     settings = []

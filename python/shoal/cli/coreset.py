@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .arguments import Verbs, add_common, add_metric, add_rows, add_verb, file_of
 from .files import check_outputs, rows_of
 from .results import show
 
@@ -32,6 +32,7 @@ def add(verbs: Verbs) -> None:
         help="write the coreset to this .npz file",
     )
     coreset.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    add_metric(coreset, "euclidean")
     add_common(coreset)
 
 
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         coreset = shoal.lightweight_coreset(
             source,
             args.samples,
+            metric=args.metric,
             random_state=args.seed,
             n_jobs=args.threads,
             progress=not args.quiet,
@@ -59,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         "columns": cols,
         "dtype": dtype,
         "samples": len(coreset.weights),
+        "metric": args.metric,
         "weight": float(coreset.weights.sum()),
         "largest_weight": float(coreset.weights.max()),
         "seed": args.seed,

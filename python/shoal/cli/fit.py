@@ -6,7 +6,17 @@ import argparse
 import time
 from pathlib import Path
 
-from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_start, add_verb, file_of, setting_of
+from .arguments import (
+    VALUES_HELP,
+    Verbs,
+    add_common,
+    add_metric,
+    add_rows,
+    add_start,
+    add_verb,
+    file_of,
+    setting_of,
+)
 from .checkpoints import kept_note, refuse_to_overwrite
 from .errors import LeftError, UsageError
 from .files import check_outputs, rows_of
@@ -47,7 +57,7 @@ def add(verbs: Verbs) -> None:
         metavar="T",
         help="tolerance for stopping; with 0, stop when nothing changes (default: the method's default)",
     )
-    fit.add_argument("--metric", metavar="NAME", help="euclidean or cosine (default: euclidean)")
+    add_metric(fit)
     fit.add_argument(
         "--set",
         dest="settings",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from .arguments import Verbs, add_common, add_rows, add_verb, file_of
+from .arguments import Verbs, add_common, add_metric, add_rows, add_verb, file_of
 from .files import check_outputs, rows_of
 from .progress import progress_line
 from .results import show
@@ -41,6 +41,7 @@ def add(verbs: Verbs) -> None:
         metavar="SHARE",
         help="recall that ivf must reach on a sample of the rows (default: 0.95)",
     )
+    add_metric(knn, "euclidean")
     add_common(knn)
 
 
@@ -60,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
             args.neighbors,
             method=args.method,
             recall=args.recall,
+            metric=args.metric,
             n_jobs=args.threads,
             return_info=True,
         )
@@ -71,6 +73,7 @@ def run(args: argparse.Namespace) -> int:
         "rows": graph.shape[0],
         "neighbors": args.neighbors,
         "method": info["method"],
+        "metric": args.metric,
         "recall": round(info["recall"], 6),
         "cells": info["n_cells"] or None,
         "probes": info["n_probes"] or None,

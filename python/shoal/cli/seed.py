@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from .arguments import VALUES_HELP, Verbs, add_common, add_rows, add_verb, file_of
+from .arguments import VALUES_HELP, Verbs, add_common, add_metric, add_rows, add_verb, file_of
 from .errors import UsageError
 from .files import check_outputs, rows_of
 from .progress import progress_line
@@ -64,6 +64,7 @@ def add(verbs: Verbs) -> None:
         help=f"write the row numbers of the centers (int64) to this {VALUES_HELP} file",
     )
     seed.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default: 0)")
+    add_metric(seed, "euclidean")
     add_common(seed)
 
 
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         if value is not None and name not in METHODS[args.method]:
             raise UsageError(f"--{name.replace('_', '-')}: --method {args.method} has no such parameter")
     check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
-    how = How(args.method, *given.values())
+    how = How(args.method, *given.values(), args.metric)
     with rows_of(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
         begun = time.perf_counter()
         centers, indices, n_distances = chosen(
@@ -98,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         "dtype": dtype,
         "method": args.method,
         "clusters": args.clusters,
+        "metric": args.metric,
         "seed": args.seed,
         "distances": n_distances,
         "seconds": round(seconds, 6),

@@ -12,7 +12,7 @@ mod weighted;
 
 pub(crate) use counted::Counted;
 pub use normalized::Normalized;
-pub(crate) use normalized::normalize_rows;
+pub(crate) use normalized::{ZeroRows, normalize_rows};
 pub use permuted::{Permuted, RowIndex};
 pub use projected::Projected;
 #[cfg(feature = "python")]

@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::*;
-use crate::data::{Chunks, DataSource, Dense, RawRows, take};
+use crate::data::{Chunks, Csr, DataSource, Dense, Index, RawRows, take};
 use crate::float::Float;
+use crate::rows::RowBuf;
 
 /// Reads all rows, tile by tile, and their weights, and checks the contract of blocks.
 fn read<T: Float>(source: &dyn DataSource<T>, tile_rows: usize) -> (Vec<T>, Vec<f64>) {
@@ -79,6 +80,43 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn rows_of_zeros_are_counted_once() {
+    let values: Vec<f32> = (0..200).flat_map(|i| if i % 7 == 0 { [0.0, -0.0] } else { [3.0, 4.0] }).collect();
+    let rows = Normalized::new(Dense::new(&values, 2).unwrap());
+    assert_eq!(rows.zero_rows(), 0);
+    let mut found = Vec::new();
+    rows.gather(&[14, 3, 14, 7], &mut found).unwrap();
+    assert_eq!((rows.zero_rows(), &found[..4]), (2, &[0.0, 0.0, 0.6, 0.8][..]));
+    let mut copied = RowBuf::new(2);
+    rows.copy(&[1, 0], &mut copied).unwrap();
+    assert_eq!(rows.zero_rows(), 3);
+    for tile in [1, 3, 64, 1000] {
+        assert_eq!((read(&rows, tile).0.len(), rows.zero_rows()), (400, 29));
+    }
+}
+
+#[test]
+fn undefined_rows_are_no_rows_of_zeros() {
+    // A sparse row without values is a row of zeros, unless it was not picked.
+    let (starts, columns, values) = ([0i32, 1, 1, 2, 2], [0i32, 1], [2.0f32, -3.0]);
+    let matrix = Csr::new((4, 2), Index::I32(&starts), Index::I32(&columns), &values).unwrap();
+    let rows = Normalized::new::<f32>(matrix);
+    let mut found = Vec::new();
+    let mut look = |picked: &[u32]| {
+        DataSource::<f32>::for_each_block(&rows, 4, &mut |block| {
+            let mut scratch = RowBuf::default();
+            let tile = block.rows.sparse(0..4, Some(picked), &mut scratch)?.expect("the rows are sparse");
+            found.push(tile.rows());
+            Ok(ControlFlow::Continue(()))
+        })
+        .unwrap();
+        rows.zero_rows()
+    };
+    assert_eq!([look(&[0, 2]), look(&[1, 2]), look(&[1]), look(&[3])], [0, 1, 1, 2]);
+    assert_eq!(found, [4; 4]);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::Result;
 use crate::fit::{
-    Element, Method, Problems, Run, StreamMethod, StreamSolver, either, run_methods, setters, stream_methods,
+    Element, Method, Metric, Problems, Run, StreamMethod, StreamSolver, either, run_methods, setters,
+    stream_methods,
 };
 use crate::persist::Contents;
 use crate::seeding::Seeding;
@@ -52,6 +53,7 @@ impl BackwardEuler {
             step_decay: None,
             averaging: 0.75,
             n_inner: 5,
+            metric: Metric::Euclidean,
             max_iter: 150,
             step_cap: None,
             polish: None,
@@ -74,6 +76,7 @@ pub struct BackwardEulerParams {
     step_decay: Option<f64>,
     averaging: f64,
     n_inner: u64,
+    metric: Metric,
     max_iter: u64,
     step_cap: Option<f64>,
     polish: Option<bool>,
@@ -116,6 +119,18 @@ setters! {
         averaging: f64,
         /// Inner iterations per outer step, each with its own batch (default 5).
         n_inner: u64,
+        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
+        /// read, a center moves toward the direction of the sum of its rows, and iterates and their average are
+        /// projected to the unit sphere.
+        ///
+        /// ```
+        /// use shoal::{BackwardEuler, Metric};
+        /// let rows: Vec<[f64; 2]> = (1..99).map(|i| if i % 2 == 0 { [f64::from(i), 0.0] } else { [0.0, 1.0] }).collect();
+        /// let model = BackwardEuler::params(2).metric(Metric::Cosine).fit(&rows)?;
+        /// assert!(model.centers::<f64>().chunks(2).all(|center| (center[0].hypot(center[1]) - 1.0).abs() < 1e-12));
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        metric: Metric,
         /// Outer steps of a fit (default 150).
         max_iter: u64,
         /// Upper limit for the product of step size and share of the batch of a center (default `None`: 1.8,

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::progress::State;
 use super::trajectory::Pull;
 use super::{BackwardEuler, BackwardEulerParams};
-use crate::centers::{KMeansModel, Snapshot};
+use crate::centers::{KMeansModel, Snapshot, project};
 use crate::data::{Access, DataSource, row_bytes};
 use crate::error::{Error, Result};
-use crate::fit::{Facts, FitSolver, Method, Metric, StreamSolver, Timings, stored_timings, timings_of};
+use crate::fit::{Facts, FitSolver, Method, StreamSolver, Timings, stored_timings, timings_of};
 use crate::fit::{Solver, Step, StopReason};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::batches::{BatchSolver, Draws, Moved, Spare, Waiting};
@@ -121,7 +121,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
     /// Parameters of the final sweeps, which start from the current centers.
     pub(super) fn polish_params(&self) -> KMeansParams {
         let centers = self.state.centers.iter().map(|c| c.to_f64()).collect();
-        KMeans::params(self.params.n_clusters).seeding(Seeding::Given(centers))
+        KMeans::params(self.params.n_clusters).metric(self.params.metric).seeding(Seeding::Given(centers))
     }
 
     /// Step size of the current outer step.
@@ -168,10 +168,12 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         let most = self.sample_rows(data);
         let seeds = self.params.seeding.choose_within(data, k, self.state.seed, 0, |n| most.min(n), cx)?;
         self.state.trajectory.dim = data.dim();
-        self.state.place(&seeds.centers);
+        let mut centers = seeds.centers;
+        project(&mut centers, data.dim(), self.params.metric);
+        self.state.place(&centers);
         (self.state.given, self.state.recent) = (vec![0.0; k], vec![0.0; k]);
         self.state.seeded_by = seeds.method;
-        self.before = seeds.centers;
+        self.before = centers;
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }
@@ -196,8 +198,12 @@ impl<T: Compute> BatchSolver<T> for BackwardEulerSolver<T> {
         self.spare = spare;
         let weight: f64 = sums.weights().iter().sum();
         let moved = Moved { rows, weight, objective: sums.energy(), sq_shift: 0.0 };
-        let pull =
-            Pull { step_size: self.step_size(), cap: self.params.cap(), averaging: self.params.averaging };
+        let pull = Pull {
+            step_size: self.step_size(),
+            cap: self.params.cap(),
+            averaging: self.params.averaging,
+            metric: self.params.metric,
+        };
         let state = &mut self.state;
         state.rows_seen += rows;
         if weight > 0.0 {
@@ -255,7 +261,7 @@ impl<T: Compute> BackwardEulerSolver<T> {
         }
         Snapshot {
             dim: state.trajectory.dim,
-            metric: Metric::Euclidean,
+            metric: self.params.metric,
             centers: &state.centers,
             weights,
             labels,

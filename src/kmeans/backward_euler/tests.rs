@@ -6,7 +6,7 @@ use super::trajectory::{Pull, Trajectory};
 use super::{BackwardEuler, BackwardEulerParams};
 use crate::data::{Chunk, Chunks};
 use crate::error::Error;
-use crate::fit::StopReason;
+use crate::fit::{Metric, StopReason};
 use crate::kernel::PackedCenters;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -52,7 +52,7 @@ proptest! {
                 y[j] = centers[j] - step_size * gradient;
                 mean[j] = averaging * mean[j] + (1.0 - averaging) * y[j];
             }
-            trajectory.pull::<f64>(&sums, rows.len() as f64, &Pull { step_size, cap: f64::INFINITY, averaging });
+            trajectory.pull::<f64>(&sums, rows.len() as f64, &Pull { step_size, cap: f64::INFINITY, averaging, metric: Metric::Euclidean });
             // Copied so that rounding cannot change a label.
             y.copy_from_slice(&trajectory.iterate);
             let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-9 * (1.0 + b.abs()));
@@ -68,7 +68,11 @@ proptest! {
 fn a_cap_limits_the_pull_of_each_center() {
     let sums = summed(&[1.0, 1.0, 1.0, 11.0], &[0.0, 10.0]);
     let mut trajectory = Trajectory::new(1, &[0.0f64, 10.0]);
-    trajectory.pull::<f64>(&sums, 4.0, &Pull { step_size: 2.0, cap: 0.75, averaging: 0.0 });
+    trajectory.pull::<f64>(
+        &sums,
+        4.0,
+        &Pull { step_size: 2.0, cap: 0.75, averaging: 0.0, metric: Metric::Euclidean },
+    );
     // Without the cap, the pulls would be 1.5 and 0.5.
     assert_eq!(trajectory.iterate, [0.75, 10.5]);
 }

@@ -1,6 +1,9 @@
 //! The implicit step: a fixed-point iteration about an anchor, and the running average of its iterates.
 
+use crate::centers::project;
+use crate::fit::Metric;
 use crate::kernel::Compute;
+use crate::kmeans::means::divisor;
 use crate::stats::ClusterSums;
 use crate::tuning::{DIVERGED, MOST_SQ_MOVE};
 
@@ -14,6 +17,9 @@ pub(super) struct Pull {
     pub(super) cap: f64,
     /// Weight of the old average when an iterate is added: alpha in the paper.
     pub(super) averaging: f64,
+    /// With the cosine metric, the mean of rows is the direction of their sum, and iterates and averages are
+    /// projected to the unit sphere.
+    pub(super) metric: Metric,
 }
 
 /// Anchor, iterate and average, `dim` values per center: x, y and x-bar in the paper.
@@ -92,18 +98,21 @@ impl Trajectory {
         for (j, &of_j) in sums.weights().iter().enumerate() {
             let range = j * *dim..(j + 1) * *dim;
             let (x, y) = (&anchor[range.clone()], &mut iterate[range.clone()]);
-            if of_j > 0.0 {
+            let divisor = divisor(by.metric, sums.sum(j), of_j);
+            if divisor > 0.0 {
                 let t = (by.step_size * (of_j / weight)).min(by.cap);
                 for ((y, x), sum) in y.iter_mut().zip(x).zip(sums.sum(j)) {
-                    *y = x - t * (*y - sum / of_j);
+                    *y = x - t * (*y - sum / divisor);
                 }
+                project(y, *dim, by.metric);
             } else {
                 y.copy_from_slice(x);
             }
             // Written as an increment, so that an iterate at the average leaves it bit-identical.
-            for (mean, y) in mean[range].iter_mut().zip(y) {
+            for (mean, y) in mean[range.clone()].iter_mut().zip(y) {
                 *mean += (1.0 - by.averaging) * (*y - *mean);
             }
+            project(&mut mean[range], *dim, by.metric);
         }
         self.inner += 1;
         self.is_finite::<T>() && !self.is_far(sums, weight)

@@ -14,6 +14,7 @@ use super::bounds::PanelBounds;
 use super::choice::Choice;
 use super::empty;
 use super::labels::{Carried, Labels, mean_variance};
+use super::means::to_means;
 use super::params::{Algorithm, KMeansParams};
 use crate::centers::{KMeansModel, Snapshot, inertia};
 use crate::data::{Access, DataSource};
@@ -168,27 +169,6 @@ impl<T: Compute> Lloyd<T> {
         }
         moved
     }
-}
-
-/// Moves every center that has weight to the mean of its rows, or to the direction of their sum. Returns the
-/// squared length of all moves.
-pub(super) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric, sums: &ClusterSums) -> f64 {
-    let mut moved = 0.0;
-    for (j, center) in centers.chunks_exact_mut(dim).enumerate() {
-        let (sum, weight) = (sums.sum(j), sums.weights()[j]);
-        let divisor = match metric {
-            Metric::Euclidean => weight,
-            Metric::Cosine => sum.iter().map(|s| s * s).sum::<f64>().sqrt(),
-        };
-        if weight > 0.0 && divisor > 0.0 {
-            for (c, s) in center.iter_mut().zip(sum) {
-                let new = T::from_f64(s / divisor);
-                moved += (new.to_f64() - c.to_f64()).powi(2);
-                *c = new;
-            }
-        }
-    }
-    moved
 }
 
 impl<T: Compute> Solver<T> for Lloyd<T> {

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::progress::Progress;
 use super::state::State;
+use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
 use crate::matrix::MatRef;
@@ -45,7 +46,7 @@ impl<T: Compute> State<T> {
     }
 
     /// Reads what [`State::to_file`] wrote. The error says what is wrong.
-    pub(super) fn of_file(contents: &Contents) -> Result<Self, String> {
+    pub(super) fn of_file(contents: &Contents, metric: Metric) -> Result<Self, String> {
         let numbers = contents.object("state")?;
         let dim = usize::try_from(count(&numbers, "dim")?).map_err(|_| "its \"dim\" is too large")?;
         let centers: Vec<T> = rows(contents, "centers", dim)?;
@@ -64,11 +65,12 @@ impl<T: Compute> State<T> {
             return Err("it holds a weight that is negative or not finite".into());
         }
         let clusters = ClusterSums::of(if k == 0 { 0 } else { dim }, sums, weights);
-        if !clusters.have_means_at(MatRef::new(&centers, dim.max(1)), false) {
+        if !clusters.have_means_at(MatRef::new(&centers, dim.max(1)), metric == Metric::Cosine) {
             return Err("its \"sums\" and \"weights\" do not match its \"centers\"".into());
         }
         Ok(Self {
             dim,
+            metric,
             centers,
             clusters,
             waiting: Waiting::of_file(contents, dim)?,

@@ -11,7 +11,7 @@ use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::Result;
 use crate::fit::{
-    Element, MergeMethod, Method, Problems, Run, StreamMethod, StreamSolver, run_methods, setters,
+    Element, MergeMethod, Method, Metric, Problems, Run, StreamMethod, StreamSolver, run_methods, setters,
     stream_methods,
 };
 use crate::persist::Contents;
@@ -47,6 +47,7 @@ impl MiniBatch {
             seeding: Seeding::Auto,
             rng_seed: 0,
             batch_size: 1024,
+            metric: Metric::Euclidean,
             max_iter: 100,
             tolerance: 0.0,
             max_no_improvement: Some(10),
@@ -69,6 +70,7 @@ pub struct MiniBatchParams {
     seeding: Seeding,
     rng_seed: u64,
     batch_size: u64,
+    metric: Metric,
     max_iter: u64,
     tolerance: f64,
     max_no_improvement: Option<u64>,
@@ -88,6 +90,19 @@ setters! {
         rng_seed: u64,
         /// Rows per batch of a fit (default 1024), at most the number of rows.
         batch_size: u64,
+        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] a center is the direction of the
+        /// sum of all rows that were ever assigned to it, each scaled to length 1.
+        ///
+        /// ```
+        /// use shoal::{Metric, MiniBatch};
+        /// let rows: Vec<[f64; 2]> = (1..99).map(|i| if i % 2 == 0 { [f64::from(i), 0.0] } else { [0.0, 1.0] }).collect();
+        /// let model = MiniBatch::params(2).metric(Metric::Cosine).fit(&rows)?;
+        /// let mut centers = model.centers::<f64>();
+        /// centers.sort_by(f64::total_cmp);
+        /// assert_eq!(centers, [0.0, 0.0, 1.0, 1.0]);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        metric: Metric,
         /// Maximum number of epochs: a fit draws at most this many times the number of rows (default 100).
         max_iter: u64,
         /// A fit ends when the sum of the squared center movements, smoothed over an epoch, is at most this

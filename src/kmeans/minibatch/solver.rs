@@ -7,7 +7,7 @@ use serde_json::json;
 use super::MiniBatchParams;
 use super::progress::Patience;
 use super::state::State;
-use crate::centers::{KMeansModel, Snapshot, inertia, label};
+use crate::centers::{KMeansModel, Snapshot, inertia, label, project};
 use crate::data::{Access, DataSource, Weighted, count_rows, row_bytes};
 use crate::error::{Error, Result};
 use crate::fit::{Facts, FitSolver, Metric, StreamSolver, Timings, stored_timings, timings_of};
@@ -44,7 +44,7 @@ pub struct MiniBatchSolver<T: Compute> {
 
 impl<T: Compute> MiniBatchSolver<T> {
     pub(super) fn new(params: MiniBatchParams) -> Self {
-        let state = State::new(params.rng_seed);
+        let state = State::new(params.rng_seed, params.metric);
         Self::of(params, state)
     }
 
@@ -75,7 +75,7 @@ impl<T: Compute> MiniBatchSolver<T> {
     }
 
     fn of_file(params: MiniBatchParams, state: &Contents) -> Result<Self, String> {
-        let state = State::of_file(state)?;
+        let state = State::of_file(state, params.metric)?;
         let k = state.clusters.weights().len();
         if !state.centers.is_empty() && k != params.n_clusters {
             return Err(format!(
@@ -125,7 +125,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             return Err(Error::Shape("the states to merge must have the same compute type".into()));
         }
         other.must_be(MINIBATCH_STATE).map_err(Error::Shape)?;
-        self.state.merge(&State::of_file(other).map_err(Error::Shape)?)?;
+        self.state.merge(&State::of_file(other, self.params.metric).map_err(Error::Shape)?)?;
         self.finished = None;
         Ok(())
     }
@@ -249,7 +249,9 @@ impl<T: Compute> BatchSolver<T> for MiniBatchSolver<T> {
     fn begin(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<()> {
         let begun = Instant::now();
         let seeds = self.best_seeds(data, cx)?;
-        self.state.seed_with(data.dim(), &seeds.centers, seeds.method);
+        let mut centers = seeds.centers;
+        project(&mut centers, data.dim(), self.params.metric);
+        self.state.seed_with(data.dim(), &centers, seeds.method);
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }
@@ -337,7 +339,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             self.finished.as_ref().map_or((&[][..], f64::NAN), |(labels, inertia)| (&labels[..], *inertia));
         Snapshot {
             dim: state.dim,
-            metric: Metric::Euclidean,
+            metric: self.params.metric,
             centers: &state.centers,
             weights: state.clusters.weights(),
             labels,

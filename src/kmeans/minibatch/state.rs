@@ -4,8 +4,10 @@ use std::collections::HashSet;
 
 use super::progress::Progress;
 use crate::error::{Error, Result};
+use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::kmeans::batches::Waiting;
+use crate::kmeans::means::to_mean;
 use crate::stats::ClusterSums;
 
 /// Everything that the next batch depends on, as plain arrays and numbers.
@@ -13,9 +15,11 @@ use crate::stats::ClusterSums;
 pub(in crate::kmeans) struct State<T> {
     /// Columns of a row; 0 before the first.
     pub(super) dim: usize,
+    pub(super) metric: Metric,
     /// The centers; empty before the seeding.
     pub(super) centers: Vec<T>,
-    /// Sums and weights of all rows so far, including the seeds. A center is its sum divided by its weight.
+    /// Sums and weights of all rows so far, including the seeds. A center is its sum divided by its weight, or with
+    /// the cosine metric the direction of its sum.
     pub(super) clusters: ClusterSums,
     /// Rows that wait until there are enough to seed from.
     pub(super) waiting: Waiting<T>,
@@ -36,9 +40,10 @@ pub(in crate::kmeans) struct State<T> {
 }
 
 impl<T: Compute> State<T> {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, metric: Metric) -> Self {
         Self {
             dim: 0,
+            metric,
             centers: Vec::new(),
             clusters: ClusterSums::new(0, 0),
             waiting: Waiting::default(),
@@ -99,15 +104,9 @@ impl<T: Compute> State<T> {
 
     /// Moves center `j` to its mean. Returns the squared length of the move.
     pub(super) fn place(&mut self, j: usize) -> f64 {
-        let (sum, weight) = (self.clusters.sum(j), self.clusters.weights()[j]);
         let mut moved = 0.0;
-        if weight > 0.0 {
-            for (c, s) in self.centers[j * self.dim..].iter_mut().zip(sum) {
-                let new = T::from_f64(s / weight);
-                moved += (new.to_f64() - c.to_f64()).powi(2);
-                *c = new;
-            }
-        }
+        let center = &mut self.centers[j * self.dim..][..self.dim];
+        to_mean(center, self.metric, (self.clusters.sum(j), self.clusters.weights()[j]), &mut moved);
         moved
     }
 

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::stream::Kept;
 use super::{Bounds, Nested, NestedParams};
+use crate::fit::Metric;
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Carried, NO_LABEL};
 use crate::kmeans::state::{carried_of, keep_carried, keep_sums, sums_of};
@@ -137,7 +138,7 @@ impl<T: Compute> Nested<T> {
         state.gone = sums_of(contents, "gone", k, dim)?;
         let centers = MatRef::new(&state.centers, dim.max(1));
         let (votes, gone) = (state.sums.as_ref().map(Carried::clusters), &state.gone);
-        if votes.is_some_and(|votes| !votes.have_means_at(centers, false)) {
+        if votes.is_some_and(|votes| !votes.have_means_at(centers, state.params.metric == Metric::Cosine)) {
             return Err("its \"votes\" do not match its \"centers\"".into());
         }
         if gone.as_ref().is_some_and(|gone| !gone.have_errors_about(centers)) {

@@ -26,8 +26,8 @@ use stream::Kept;
 
 use super::bounds::PanelBounds;
 use super::labels::{Carried, Labels, all_labels, mean_variance};
-use super::lloyd::to_means;
-use crate::centers::{KMeansModel, Snapshot, inertia};
+use super::means::to_means;
+use crate::centers::{KMeansModel, Snapshot, inertia, project};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
 use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, StreamSolver, Timings};
@@ -143,6 +143,7 @@ impl<T: Compute> Nested<T> {
         self.dim = data.dim();
         self.seeded_by = seeds.method;
         self.centers = seeds.centers;
+        project(&mut self.centers, self.dim, self.params.metric);
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }
@@ -197,7 +198,7 @@ impl<T: Compute> Nested<T> {
             self.threshold = Some(self.params.tolerance * variance);
         }
         self.changed = swept.changed;
-        let moved = to_means(&mut self.centers, self.dim, Metric::Euclidean, &swept.clusters);
+        let moved = to_means(&mut self.centers, self.dim, self.params.metric, &swept.clusters);
         let grows = (batch as u64) < n && (stalled || self.settled(&swept.clusters, centers));
         let now = MatRef::new(&self.centers, self.dim);
         swept.clusters.follow(centers, now);
@@ -281,7 +282,7 @@ impl<T: Compute> Nested<T> {
         };
         Snapshot {
             dim: self.dim,
-            metric: Metric::Euclidean,
+            metric: self.params.metric,
             centers: &self.centers,
             weights,
             labels,

@@ -4,8 +4,8 @@ use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::{Access, DataSource, count_rows, weights_of};
 use crate::error::{Error, Result};
 use crate::fit::{
-    Element, Method, Problems, Run, Steps, StreamMethod, StreamSolver, either, require, run_methods, setters,
-    stream_methods,
+    Element, Method, Metric, Problems, Run, Steps, StreamMethod, StreamSolver, either, require, run_methods,
+    setters, stream_methods,
 };
 use crate::kernel::Compute;
 use crate::names::names;
@@ -40,6 +40,7 @@ impl NestedMiniBatch {
             rng_seed: 0,
             batch_size: 5000,
             rho: 100.0,
+            metric: Metric::Euclidean,
             bounds: Bounds::Auto,
             bounds_memory: 1_000_000_000,
             buffer_memory: 1_000_000_000,
@@ -115,6 +116,7 @@ pub struct NestedParams {
     pub(super) rng_seed: u64,
     pub(super) batch_size: u64,
     pub(super) rho: f64,
+    pub(super) metric: Metric,
     pub(super) bounds: Bounds,
     pub(super) bounds_memory: u64,
     pub(super) buffer_memory: u64,
@@ -140,6 +142,17 @@ setters! {
         /// (default 100). With 0 it doubles in every sweep; with infinity only when no label changes, or when
         /// 30 sweeps have brought no lower energy.
         rho: f64,
+        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
+        /// read, and centers lie on the unit sphere.
+        ///
+        /// ```
+        /// use shoal::{Metric, NestedMiniBatch};
+        /// let rows: Vec<[f64; 2]> = (1..99).map(|i| if i % 2 == 0 { [f64::from(i), 0.0] } else { [0.0, 1.0] }).collect();
+        /// let model = NestedMiniBatch::params(2).metric(Metric::Cosine).fit(&rows)?;
+        /// assert_eq!(model.inertia(), 0.0);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        metric: Metric,
         /// Bounds that skip distances (default [`Bounds::Auto`]). The result does not depend on them.
         bounds: Bounds,
         /// Upper limit for the bytes of the bounds (default 1 GB). As the batch grows, more centers share a

@@ -30,7 +30,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Finished<T>> {
-        let (dim, polish) = (self.dim, self.params.polish);
+        let (dim, metric, polish) = (self.dim, self.params.metric, self.params.polish);
         // The next epoch continues from the current labels; bounds are rebuilt.
         let mut labels = Labels::default();
         labels.bounds = self.labels.bounds.take();
@@ -41,7 +41,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             let from = MatRef::new(&self.centers, dim);
             // Carried sums save most of a pass, but the reported inertia is summed from scratch.
             let carried = self.carried.clone().filter(|_| polish);
-            let pass = Self::pass(&mut labels, from, carried, data, cx)?;
+            let pass = Self::pass(&mut labels, (from, metric), carried, data, cx)?;
             let worse = self.is_worse(pass.swept.clusters.energy());
             if worse || polish {
                 centers = if worse { self.means.clone() } else { pass.means };
@@ -52,8 +52,8 @@ impl<T: Compute> VarianceReducedSolver<T> {
                 last = Some(pass);
             }
         }
-        let last =
-            last.map_or_else(|| Self::pass(&mut labels, MatRef::new(&centers, dim), None, data, cx), Ok)?;
+        let from = (MatRef::new(&centers, dim), metric);
+        let last = last.map_or_else(|| Self::pass(&mut labels, from, None, data, cx), Ok)?;
         let SweptMeans { swept, .. } = last;
         let (weights, inertia) = (swept.clusters.weights().to_vec(), swept.clusters.energy());
         Ok(Finished { centers, labels: labels.of_rows, weights, inertia, closed: close })

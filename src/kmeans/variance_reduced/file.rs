@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{VarianceReducedParams, VarianceReducedSolver};
-use crate::fit::{Metric, stored_timings, timings_of};
+use crate::fit::{stored_timings, timings_of};
 use crate::kernel::Compute;
 use crate::kmeans::labels::{Labels, NO_LABEL};
 use crate::kmeans::params::Algorithm;
@@ -84,7 +84,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             if new {
                 return Err("it carries sums, but has no labels".into());
             }
-            check_carried(carried, &of_rows, MatRef::new(&means, dim), Metric::Euclidean)?;
+            check_carried(carried, &of_rows, MatRef::new(&means, dim), params.metric)?;
         }
         let rate = figure(&numbers, "rate")?;
         if !rate.map_or(new, |rate| (0.0..=1.0).contains(&rate)) {

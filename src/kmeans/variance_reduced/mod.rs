@@ -14,7 +14,7 @@ mod tests;
 use crate::centers::{CenterMethod, KMeansModel, Snapshot};
 use crate::data::Access;
 use crate::error::{InvalidParam, Result};
-use crate::fit::{Element, Method, Parameter, Problems, Run, Value, either, run_methods, setters};
+use crate::fit::{Element, Method, Metric, Parameter, Problems, Run, Value, either, run_methods, setters};
 use crate::matrix::make_room;
 use crate::names::names;
 use crate::persist::Contents;
@@ -53,6 +53,7 @@ impl VarianceReduced {
             variant: Variant::PlusPlus,
             learning_rate: None,
             epoch_size: EpochSize::Share(1.0),
+            metric: Metric::Euclidean,
             max_iter: 50,
             tolerance: 1e-4,
             polish: true,
@@ -161,6 +162,7 @@ pub struct VarianceReducedParams {
     variant: Variant,
     learning_rate: Option<f64>,
     epoch_size: EpochSize,
+    metric: Metric,
     max_iter: u64,
     tolerance: f64,
     polish: bool,
@@ -183,6 +185,17 @@ setters! {
         /// algorithm. With [`EpochSize::Doubling`] the [tolerance](VarianceReducedParams::tolerance) applies
         /// once epochs have as many steps as there are rows.
         epoch_size: EpochSize,
+        /// The distance (default [`Metric::Euclidean`]). With [`Metric::Cosine`] rows are scaled to length 1 as they are
+        /// read, and centers are projected to the unit sphere at the end of each epoch.
+        ///
+        /// ```
+        /// use shoal::{Metric, VarianceReduced};
+        /// let rows: Vec<[f64; 2]> = (1..99).map(|i| if i % 2 == 0 { [f64::from(i), 0.0] } else { [0.0, 1.0] }).collect();
+        /// let model = VarianceReduced::params(2).metric(Metric::Cosine).fit(&rows)?;
+        /// assert_eq!(model.inertia(), 0.0);
+        /// # Ok::<(), shoal::Error>(())
+        /// ```
+        metric: Metric,
         /// Maximum number of epochs (default 50).
         max_iter: u64,
         /// A fit ends when the inertia has fallen by less than this share in each of two epochs (default

@@ -5,14 +5,14 @@ use std::time::Instant;
 
 use super::VarianceReducedParams;
 use super::ending::Finished;
-use crate::centers::{KMeansModel, Snapshot};
+use crate::centers::{KMeansModel, Snapshot, project};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
 use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, Timings};
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::choice::Choice;
 use crate::kmeans::labels::{Carried, Labels, Swept};
-use crate::kmeans::lloyd::to_means;
+use crate::kmeans::means::to_means;
 use crate::kmeans::params::Algorithm;
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
@@ -102,6 +102,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         self.dim = data.dim();
         self.seeded_by = seeds.method;
         self.centers = seeds.centers;
+        project(&mut self.centers, self.dim, self.params.metric);
         self.labels = Labels::new(n as usize);
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
@@ -110,7 +111,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     /// Labels all rows by `centers`. After an error the labels are those before the sweep.
     pub(super) fn pass(
         labels: &mut Labels,
-        centers: MatRef<'_, T>,
+        (centers, metric): (MatRef<'_, T>, Metric),
         carried: Option<Carried>,
         data: &dyn DataSource<T>,
         cx: &Executor,
@@ -120,19 +121,19 @@ impl<T: Compute> VarianceReducedSolver<T> {
         swept.clusters.check_means::<T>().inspect_err(|_| labels.undo())?;
         // A center without rows stays.
         let mut means = centers.data().to_vec();
-        to_means(&mut means, centers.cols(), Metric::Euclidean, &swept.clusters);
+        to_means(&mut means, centers.cols(), metric, &swept.clusters);
         Ok(SweptMeans { packed, swept, means })
     }
 
     fn epoch(&mut self, data: &dyn DataSource<T>, cx: &Executor) -> Result<Step> {
-        let (n, dim) = (self.labels.of_rows.len() as u64, self.dim);
+        let (n, dim, metric) = (self.labels.of_rows.len() as u64, self.dim, self.params.metric);
         let sparse = data.most_values().is_some();
         let mut rate = self.rate.unwrap_or_else(|| self.params.first_rate(n));
         let (mut distances, mut visited) = (0, n);
         let mut centers = self.centers.clone();
         self.choice.begin(&mut self.labels, MatRef::new(&centers, dim), self.iteration, sparse);
-        let mut pass =
-            Self::pass(&mut self.labels, MatRef::new(&centers, dim), self.carried.clone(), data, cx)?;
+        let from = (MatRef::new(&centers, dim), metric);
+        let mut pass = Self::pass(&mut self.labels, from, self.carried.clone(), data, cx)?;
         if self.iteration > 0 && self.is_worse(pass.swept.clusters.energy()) {
             // Undo the steps of the previous epoch and halve the learning rate.
             distances += pass.swept.distances;
@@ -141,7 +142,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             self.labels.undo();
             centers.clone_from(&self.means);
             let carried = self.carried_about(MatRef::new(&centers, dim));
-            pass = Self::pass(&mut self.labels, MatRef::new(&centers, dim), carried, data, cx)?;
+            pass = Self::pass(&mut self.labels, (MatRef::new(&centers, dim), metric), carried, data, cx)?;
         }
         let SweptMeans { packed, mut swept, means } = pass;
         distances += swept.distances;
@@ -163,6 +164,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             visited += steps;
             distances += done.distances;
             now = done.centers;
+            project(&mut now, dim, metric);
             // Discard steps whose centers or moves are not finite.
             let away: f64 = now.iter().zip(&means).map(|(c, m)| (c.to_f64() - m.to_f64()).powi(2)).sum();
             if !(now.iter().all(|x| x.finite()) && away <= MOST_SQ_MOVE) {
@@ -254,7 +256,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let now = Snapshot {
             dim: self.dim,
-            metric: Metric::Euclidean,
+            metric: self.params.metric,
             centers: &self.centers,
             weights: &self.weights,
             labels: &self.labels.of_rows,

@@ -7,8 +7,10 @@ use super::inner::{Done, EpochStart, Inner};
 use super::{VarianceReducedSolver, Variant};
 use crate::data::{self, Access, Converted, DataSource, row_bytes};
 use crate::error::Result;
+use crate::fit::Metric;
 use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::labels::{Swept, sum_labeled};
+use crate::kmeans::means::{divisor, to_means};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::rng::{Purpose, Rng};
@@ -28,7 +30,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
     ) -> Result<Done<T>> {
         let dim = self.dim;
         let sums = &swept.clusters;
-        let precise = precise_means(sums, centers, dim);
+        let precise = precise_means(sums, MatRef::new(centers, dim), self.params.metric);
         let weight: f64 = sums.weights().iter().sum();
         let start = EpochStart {
             labels: &self.labels.of_rows,
@@ -71,9 +73,10 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let sums = sum_labeled(&self.labels.of_rows, &packed, data, cx)?;
         let mut gradient = precise.to_vec();
         for (j, gradient) in gradient.chunks_exact_mut(self.dim).enumerate() {
-            let weight = sums.weights()[j];
-            if weight > 0.0 {
-                gradient.iter_mut().zip(sums.sum(j)).for_each(|(g, s)| *g -= s / weight);
+            // With the cosine metric, the part along the sphere: its projection removes the other part.
+            let divisor = divisor(self.params.metric, sums.sum(j), sums.weights()[j]);
+            if divisor > 0.0 {
+                gradient.iter_mut().zip(sums.sum(j)).for_each(|(g, s)| *g -= s / divisor);
             } else {
                 gradient.fill(0.0);
             }
@@ -83,14 +86,9 @@ impl<T: Compute> VarianceReducedSolver<T> {
 }
 
 /// Means in `f64`; a center without rows stays.
-fn precise_means<T: Compute>(sums: &ClusterSums, centers: &[T], dim: usize) -> Vec<f64> {
-    let mut means: Vec<f64> = centers.iter().map(|c| c.to_f64()).collect();
-    for (j, mean) in means.chunks_exact_mut(dim).enumerate() {
-        let weight = sums.weights()[j];
-        if weight > 0.0 {
-            mean.iter_mut().zip(sums.sum(j)).for_each(|(mean, s)| *mean = s / weight);
-        }
-    }
+fn precise_means<T: Compute>(sums: &ClusterSums, centers: MatRef<'_, T>, metric: Metric) -> Vec<f64> {
+    let mut means: Vec<f64> = centers.data().iter().map(|c| c.to_f64()).collect();
+    to_means(&mut means, centers.cols(), metric, sums);
     means
 }
 

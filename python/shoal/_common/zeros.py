@@ -1,0 +1,44 @@
+"""Rows of zeros, which have no direction for the cosine metric."""
+
+from __future__ import annotations
+
+import warnings
+
+from shoal._core import Source
+
+from .warn import warn
+
+
+class SeenBy:
+    """The rows as a metric sees them, for one call: scaled to length 1 as they are read for ``"cosine"``.
+
+    At the end of the block, one warning tells how many different rows of zeros were read.
+    """
+
+    def __init__(self, source: Source, metric: str) -> None:
+        self._rows = source.seen_by(metric)
+
+    def __enter__(self) -> Source:
+        """Return the rows."""
+        return self._rows
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Warn of rows of zeros, unless the block raised."""
+        if kind is None:
+            warn_of_zeros(self._rows.zero_rows)
+
+
+def warn_of_zeros(n_rows: int) -> None:
+    """Warn of a number of rows of zeros; 0 does not warn."""
+    if n_rows:
+        which = "1 row of X is" if n_rows == 1 else f"{n_rows} rows of X are"
+        warn(
+            f"{which} zeros, which have no direction: no center is nearer to them than another. Remove "
+            "them, or ignore their labels.",
+            UserWarning,
+        )
+
+
+def ignore_zeros() -> None:
+    """Ignore warnings of rows of zeros, within `warnings.catch_warnings`."""
+    warnings.filterwarnings("ignore", r"\d+ rows? of X (is|are) zeros", UserWarning)

@@ -1,0 +1,41 @@
+//! Where centers move: to the means of their rows, or with the cosine metric to the directions of their sums.
+
+use crate::fit::Metric;
+use crate::kernel::Compute;
+use crate::stats::ClusterSums;
+
+/// The number by which a sum of rows is divided to give their center: their weight, or the length of the sum, so that
+/// the center lies on the unit sphere. 0 if the rows do not determine a center, which then keeps its place.
+pub(super) fn divisor(metric: Metric, sum: &[f64], weight: f64) -> f64 {
+    match metric {
+        _ if weight <= 0.0 => 0.0,
+        Metric::Euclidean => weight,
+        Metric::Cosine => sum.iter().map(|s| s * s).sum::<f64>().sqrt(),
+    }
+}
+
+/// Moves a center to the mean of its rows, of total weight `weight`. Adds the squared length of the move to `moved`.
+pub(super) fn to_mean<T: Compute>(
+    center: &mut [T],
+    metric: Metric,
+    (sum, weight): (&[f64], f64),
+    moved: &mut f64,
+) {
+    let divisor = divisor(metric, sum, weight);
+    if divisor > 0.0 {
+        for (c, s) in center.iter_mut().zip(sum) {
+            let new = T::from_f64(s / divisor);
+            *moved += (new.to_f64() - c.to_f64()).powi(2);
+            *c = new;
+        }
+    }
+}
+
+/// Moves every center that has weight to the mean of its rows. Returns the squared length of all moves.
+pub(super) fn to_means<T: Compute>(centers: &mut [T], dim: usize, metric: Metric, sums: &ClusterSums) -> f64 {
+    let mut moved = 0.0;
+    for (j, center) in centers.chunks_exact_mut(dim).enumerate() {
+        to_mean(center, metric, (sums.sum(j), sums.weights()[j]), &mut moved);
+    }
+    moved
+}
