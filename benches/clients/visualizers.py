@@ -1,4 +1,4 @@
-"""yellowbrick's visualizers of clusterings with shoal: same scores and pictures as with scikit-learn's KMeans."""
+"""yellowbrick's visualizers of clusterings with shoal: the scores are those of scikit-learn."""
 
 import io
 

@@ -1,7 +1,7 @@
 """A pytest plugin that runs scikit-learn's tests of k-means with the classes of shoal.
 
-The tests run with ``pytest -p sklearn_suite --pyargs sklearn.cluster.tests.test_k_means``. Every case that is expected to
-fail is listed with its reason and its exception. A listed case that passes is a failure.
+The tests run with ``pytest -p sklearn_suite --pyargs sklearn.cluster.tests.test_k_means``. Every case that is
+expected to fail is listed with its reason and its exception. A listed case that passes is a failure.
 """
 
 import pytest
