@@ -121,7 +121,7 @@ class ProgressBar(Callback):
 
     def working(self, estimator: Any, phase: str, share: float | None, seconds: float) -> None:
         """Show how far a long step has come."""
-        from ._fit.progress import said
+        from ._common.progress import said
 
         text = said(phase, share, seconds)
         if isinstance(self._bar, str):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import shoal
 from command_line import run
-from shoal._fit.progress import reporting, said
+from shoal._common.progress import reporting, said
 
 
 @pytest.fixture(autouse=True)

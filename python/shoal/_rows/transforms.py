@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,45 @@ from .prefetch import Prefetch
 from .sparse import is_sparse
 from .streams import Blocks, Passes, Single, begun
 
-if TYPE_CHECKING:
-    from .source import DataSource
-
 #: Rows that `fn` is called with to find the shape and type of its result.
 FIRST_ROWS = 32
+
+
+class Base(Protocol):
+    """What transforms use of a `DataSource`, whose module imports this one."""
+
+    _make: Callable[[], Blocks] | None
+
+    @property
+    def _source(self) -> Source: ...
+
+    @property
+    def shape(self) -> tuple[int | None, int]:
+        """Number of rows, if known, and columns."""
+
+    @property
+    def access(self) -> str:
+        """How rows can be read."""
+
+    @property
+    def sparse(self) -> bool:
+        """Whether only nonzero values are stored."""
+
+    @property
+    def sample_weight(self) -> npt.NDArray[np.float64] | None:
+        """Weights of the rows, if they have any."""
+
+    def blocks(self, rows: int | None = None) -> Iterator[Any]:
+        """Iterate over all rows in order, one block at a time."""
+
+    def _by(self, transform: Transform) -> Self: ...
+
+    def __copy__(self) -> Self:
+        """Return a source of the same rows."""
+
+
+#: The source that a transform is applied to.
+S = TypeVar("S", bound=Base)
 
 
 class Transform(Protocol):
@@ -36,7 +70,7 @@ class Transform(Protocol):
     def keeps_names(self) -> bool:
         """Whether columns keep their names."""
 
-    def over(self, base: DataSource) -> tuple[Source, Callable[[], Blocks] | None]:
+    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
 
 
@@ -47,7 +81,7 @@ class Compiled:
         """Return the transformed rows."""
         raise NotImplementedError
 
-    def over(self, base: DataSource) -> tuple[Source, Callable[[], Blocks] | None]:
+    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
 
         def make() -> Generator[npt.NDArray[Any]]:
@@ -130,7 +164,7 @@ class Map:
         """What happened to the rows, for messages."""
         return f"mapped by {getattr(self.fn, '__name__', type(self.fn).__name__)}"
 
-    def over(self, base: DataSource) -> tuple[Source, Callable[[], Blocks] | None]:
+    def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
         once, rows = base.access == "once", base.shape[0]
 
@@ -193,7 +227,7 @@ def result_of(
     return np.array(rows, dtype=cast)
 
 
-def mapped(source: DataSource, fn: Any, dim: Any, dtype: Any) -> DataSource:
+def mapped(source: S, fn: Any, dim: Any, dtype: Any) -> S:
     """Apply `fn` to every block of `source`."""
     if not callable(fn):
         raise TypeError(f"fn must be a function of a block of rows, got {shown(fn)}")
@@ -209,7 +243,7 @@ def mapped(source: DataSource, fn: Any, dim: Any, dtype: Any) -> DataSource:
     return base._by(Map(fn, first.shape[1], first.dtype, casts=cast is not None))
 
 
-def begin(source: DataSource) -> tuple[DataSource, Any]:
+def begin(source: S) -> tuple[S, Any]:
     """Return some rows of a source, and the source with all its rows."""
     rows = source.shape[0]
     if rows == 0:
@@ -239,7 +273,7 @@ def per_column(name: str, value: Any, columns: int) -> npt.NDArray[np.float64]:
     return np.array(np.broadcast_to(given, columns), dtype=np.float64)
 
 
-def standardizing(source: DataSource, mean: Any, scale: Any) -> Standardize:
+def standardizing(source: Base, mean: Any, scale: Any) -> Standardize:
     """Measure what is not given, in one pass."""
     columns = source.shape[1]
     means = None if mean is None else per_column("mean", mean, columns)
@@ -256,7 +290,7 @@ def standardizing(source: DataSource, mean: Any, scale: Any) -> Standardize:
             "mean and scale must be given for rows that can be read only once, got None: measuring them "
             "takes a pass. Write the rows to a .npy file with shoal.write and open it"
         )
-    weight, measured, variance = source._source.column_moments(getattr(source, "sample_weight", None))
+    weight, measured, variance = source._source.column_moments(source.sample_weight)
     if scales is None:
         # The bound for rounding errors of a constant column is the one of StandardScaler.
         epsilon = np.finfo(np.float64).eps
@@ -266,7 +300,7 @@ def standardizing(source: DataSource, mean: Any, scale: Any) -> Standardize:
     return Standardize(measured if means is None else means, scales)
 
 
-def projecting(source: DataSource, components: Any, mean: Any) -> Project:
+def projecting(source: Base, components: Any, mean: Any) -> Project:
     """Check components for the columns of `source`."""
     columns = source.shape[1]
     given = np.asarray(components)

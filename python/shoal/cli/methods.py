@@ -10,7 +10,7 @@ from typing import Any
 
 from .arguments import setting_of
 from .errors import UsageError
-from .wording import nearest
+from .nearest import nearest
 
 #: Parameters that ``--set`` does not accept. ``--init FILE.npy`` gives initial centers and means.
 NOT_SET = ("callbacks", "verbose", "means_init")

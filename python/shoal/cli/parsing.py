@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from .wording import nearest, suggested
+from .nearest import nearest
+from .wording import suggested
 
 #: What a type function of argparse accepts.
 KINDS = {"int": "an integer", "float": "a number", "shape_of": "N,D, two numbers of at least 1"}

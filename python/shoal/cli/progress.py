@@ -13,7 +13,7 @@ def progress_line(label: str, *, quiet: bool) -> Generator[None]:
     if quiet:
         yield
         return
-    from shoal._fit.progress import reporting, said
+    from shoal._common.progress import reporting, said
 
     width = 0
 

@@ -81,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
         if value is not None and name not in METHODS[args.method]:
             raise UsageError(f"--{name.replace('_', '-')}: --method {args.method} has no such parameter")
     check_outputs([args.data], [("--output", args.output, ARRAYS), ("--indices", args.indices, VALUES)])
-    how = How(args.method, *given.values(), args.metric)
+    chain, oversampling, rounds = given.values()
+    how = How(args.method, chain, oversampling, rounds, args.metric)
     with rows_of(args, args.data) as source, progress_line("shoal seed", quiet=args.quiet):
         begun = time.perf_counter()
         centers, indices, n_distances = chosen(

@@ -7,11 +7,11 @@ commands. File names of the user are never changed.
 from __future__ import annotations
 
 import argparse
-import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from .errors import line_of
+from .nearest import nearest
 
 #: Options of several commands, by the parameter that they set.
 SHARED = {
@@ -179,14 +179,6 @@ class Words:
         if name in plain and not rest.startswith((" must ", ", or ")):
             return name
         return self._options[name]
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Suggest the known name that is most similar to a misspelt one; an empty string if there is none."""
-    known = list(known)
-    begun = [other for other in known if len(name) > 2 and (other.startswith(name) or name.startswith(other))]
-    similar = difflib.get_close_matches(name, known, n=1) or begun
-    return f". Did you mean {similar[0]!r}?" if similar else ""
 
 
 #: The message for a name that is none of the allowed ones.

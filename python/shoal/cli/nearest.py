@@ -1,0 +1,14 @@
+"""The known name that a misspelt one was meant to be."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Suggest the known name that is most similar to a misspelt one; an empty string if there is none."""
+    known = list(known)
+    begun = [other for other in known if len(name) > 2 and (other.startswith(name) or name.startswith(other))]
+    similar = difflib.get_close_matches(name, known, n=1) or begun
+    return f". Did you mean {similar[0]!r}?" if similar else ""
