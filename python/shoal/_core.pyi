@@ -1,7 +1,7 @@
 """The compiled extension module of shoal; private."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, final, overload
 
@@ -65,6 +65,10 @@ class Source:
     def open_bin(path: str) -> Source: ...
     @staticmethod
     def open_raw(path: str, dtype: str, rows: int, cols: int, offset: int = 0) -> Source: ...
+    @staticmethod
+    def open_shard(path: str) -> Source: ...
+    @staticmethod
+    def of_files(files: Iterable[Source]) -> Source: ...
     @staticmethod
     def from_stream(
         make: Callable[[], Prefetch], once: bool, cols: int, dtype: str, rows: int | None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -14,6 +13,7 @@ from ._rows.arrays import as_rows, source_of_values
 from ._rows.features import header_of
 from ._rows.opening import named, open_object, open_path
 from ._rows.overwriting import file_of
+from ._rows.paths import is_paths
 from ._rows.source import DataSource
 from ._rows.sparse import is_sparse
 from .formats import table_of
@@ -35,7 +35,7 @@ def open(
 
     Parameters
     ----------
-    obj : array-like, path, iterable, callable, coreset, object of another library or DataSource
+    obj : array-like, path, list of paths, iterable, callable, coreset, other object or DataSource
         A 2-D array (any strides), or an object that converts to one, such as a numeric data frame, a list, or
         a tensor in the memory of the CPU (PyTorch, JAX, any library with DLPack). bfloat16 arrays of PyTorch
         and ml_dtypes are read in place.
@@ -48,9 +48,12 @@ def open(
         - ``.npz``: the array `key`, else ``X``, else the only 2-D array; memory-mapped unless it is
           compressed. Sparse matrices (``scipy.sparse.save_npz``) and coresets (:meth:`Coreset.save`) are
           loaded.
-        - Read block by block in every pass: ``.parquet`` (or a folder of them, without subfolders),
-          ``.arrow`` and ``.feather``, ``.csv`` and ``.tsv`` also with ``.gz`` (extra ``arrow``), ``.h5`` and
-          ``.hdf5`` (extra ``hdf5``), ``.zarr`` (extra ``zarr``).
+        - Read block by block in every pass: ``.parquet``, ``.arrow`` and ``.feather``, ``.csv``
+          and ``.tsv`` also with ``.gz`` (extra ``arrow``), ``.h5`` and ``.hdf5`` (extra ``hdf5``), ``.zarr``
+          (extra ``zarr``).
+
+        Many files as one source: a list of paths, read in its order; a glob (also with ``**``) or a folder
+        (without subfolders), whose files are sorted by name as text.
 
         A stream: an iterator of blocks, an object whose ``__iter__`` begins again each time (such as a
         ``DataLoader`` of PyTorch), or a callable without arguments that returns a fresh iterator for each
@@ -101,6 +104,11 @@ def open(
 
     Notes
     -----
+    Many files must have one format, and the same number of columns, type and column names; they may have any
+    number of rows. Memory-mapped files have random access together, and give the results of one file with the
+    same rows. A file that changes after it was opened is an error of the next pass. The number of open files
+    is bounded.
+
     A stream is read in bounded memory: a thread prefetches one block. All blocks must have the type and the
     number of columns of the first block. The first block is read when the stream is opened, for which a
     callable is called one extra time. Every pass must give the same rows in the same order: the first row and
@@ -153,8 +161,8 @@ def open(
                 "source"
             )
         return obj
-    if is_name(obj):
-        return open_path(os.fspath(obj), shape, dtype, columns, key, argument="obj", limit=chunk_limit)
+    if is_name(obj) or is_paths(obj):
+        return open_path(obj, shape, dtype, columns, key, argument="obj", limit=chunk_limit)
     if shape is not None or dtype is not None:
         raise ValueError("shape and dtype describe a raw file: an array has its own")
     if key is not None:

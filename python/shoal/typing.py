@@ -96,8 +96,9 @@ RowsInMemory: TypeAlias = npt.ArrayLike | SupportsArray | SupportsArrow | Suppor
 #: A stream: an iterator of blocks, an object that can be iterated repeatedly (a data loader), a callable that
 #: returns a fresh iterable for each pass, or a binary file object.
 BlockStream: TypeAlias = Iterable[Any] | Callable[[], Iterable[RowsInMemory]] | BinaryIO
-#: What `X` may be: rows in memory, the path of a file, a :class:`~shoal.DataSource`, a stream of blocks.
-Rows: TypeAlias = RowsInMemory | PathName | BlockStream
+#: What `X` may be: rows in memory, one path or a list of paths, a :class:`~shoal.DataSource`,
+#: a stream of blocks.
+Rows: TypeAlias = RowsInMemory | PathName | Sequence[PathName] | BlockStream
 
 #: Initial centers as an array, or nested sequences of numbers.
 Centers: TypeAlias = SupportsArray | Sequence[Sequence[float]] | Sequence[npt.NDArray[Any]]

@@ -49,7 +49,18 @@ fn dtype_of(path: &Path) -> Result<Dtype> {
 /// # }
 /// ```
 pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
-    let path = path.as_ref();
+    let (layout, offset) = layout_of(path.as_ref())?;
+    Mapped::open(path, layout, offset)
+}
+
+/// As [`open`], but the file may have no rows.
+pub(crate) fn open_shard(path: impl AsRef<Path>) -> Result<Mapped> {
+    let (layout, offset) = layout_of(path.as_ref())?;
+    Mapped::open_shard(path, layout, offset)
+}
+
+/// Reads the header: the positions of the values, and that of the first one.
+fn layout_of(path: &Path) -> Result<(Layout, u64)> {
     let dtype = dtype_of(path)?;
     let found = file_length(path)?;
     let mut header = [0; HEADER as usize];
@@ -68,7 +79,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
             ),
         ));
     }
-    Mapped::open(path, Layout::row_major(dtype, rows as usize, cols as usize), HEADER)
+    Ok((Layout::row_major(dtype, rows as usize, cols as usize), HEADER))
 }
 
 #[cfg(test)]

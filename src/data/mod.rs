@@ -17,6 +17,7 @@
 //! | a [`MatRef`](crate::MatRef) | `matrix` |
 //! | sparse rows | [`Csr::new`] |
 //! | a file | [`npy::open`], [`vecs::open`], [`bin::open`], [`raw::open`] |
+//! | many files as one source | [`Shards::open`] |
 //! | a stream | [`Chunks::once`], [`Chunks::replay`] |
 //! | rows with weights, in part, in another order | [`Weighted`], [`RowRange`], [`Permuted`] |
 //! | rows of length 1, standardized, projected | [`Normalized`], [`Standardized`], [`Projected`] |
@@ -35,6 +36,7 @@ pub(crate) mod pass;
 pub mod raw;
 mod reading;
 mod reblock;
+mod shards;
 mod shuffler;
 mod source;
 mod tile;
@@ -58,6 +60,9 @@ pub(crate) use reading::{
     weights_of,
 };
 use reading::{gather_in_pass, single_row, weights_of_rows};
+pub use shards::Shards;
+#[cfg(feature = "python")]
+pub(crate) use shards::{Gathered, open_shard};
 pub use shuffler::Shuffler;
 pub use source::{Access, Block, DataSource};
 pub(crate) use tile::Converted;

@@ -1,5 +1,5 @@
-//! The rows behind a Python object: array, sparse matrix, file, part of a file, stream, or transformed rows, with or
-//! without weights.
+//! The rows behind a Python object: array, sparse matrix, file, part of a file, many files, stream, or transformed rows,
+//! with or without weights.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::array::{Array, SparseArray, vector};
 use super::stream::Stream;
 use crate::data::{
     self, Access, AnySource, Block, DataSource, Dtype, Mapped, Normalized, Projected, Projection, RowRange,
-    Standard, Standardized, Weighted, ZeroRows,
+    Shards, Standard, Standardized, Weighted, ZeroRows,
 };
 use crate::error::Result;
 use crate::fit::Metric;
@@ -30,6 +30,7 @@ pub(super) enum AnyRows {
         file: Mapped,
         rows: Range<usize>,
     },
+    Shards(Shards),
     Stream(Arc<Stream>),
     /// Other rows, transformed as they are read.
     View {
@@ -92,6 +93,7 @@ impl AnyRows {
             // Of the stored values.
             Self::Sparse { matrix, .. } => matrix.values().dtype,
             Self::File(file) | Self::Part { file, .. } => file.layout().dtype,
+            Self::Shards(shards) => shards.dtype(),
             Self::Stream(stream) => stream.dtype(),
             Self::View { rows, .. } if rows.dtype().computed_as_f64() => Dtype::F64,
             Self::View { .. } => Dtype::F32,
@@ -103,6 +105,7 @@ impl AnyRows {
             Self::Array(array) => array.rows().layout().cols,
             Self::Sparse { matrix, .. } => matrix.rows().shape().1,
             Self::File(file) | Self::Part { file, .. } => file.layout().cols,
+            Self::Shards(shards) => DataSource::<f32>::dim(shards),
             Self::Stream(stream) => stream.cols(),
             Self::View { by: Transform::Project(projection), .. } => projection.cols(),
             Self::View { rows, .. } => rows.cols(),
@@ -115,6 +118,7 @@ impl AnyRows {
             Self::Array(array) => Some(array.rows().layout().rows),
             Self::File(file) => Some(file.layout().rows),
             Self::Sparse { rows, .. } | Self::Part { rows, .. } => Some(rows.len()),
+            Self::Shards(shards) => DataSource::<f32>::rows(shards).map(|rows| rows as usize),
             Self::Stream(stream) => stream.rows(),
             Self::View { rows, .. } => rows.len(),
         }
@@ -156,6 +160,7 @@ impl AnyRows {
             }
             Self::File(file) => f(file),
             Self::Part { file, rows } => f(&RowRange::new::<T>(file, rows.start as u64..rows.end as u64)?),
+            Self::Shards(shards) => f(shards),
             Self::Stream(stream) => f(&**stream),
             Self::View { rows, by } => match by {
                 Transform::Normalize(zeros) => f(&Normalized::noting::<T>(&**rows, zeros.clone())),
@@ -208,7 +213,7 @@ impl<T: Float> DataSource<T> for AnyRows {
         match self {
             Self::Sparse { matrix, .. } => DataSource::<T>::most_values(matrix.rows()),
             Self::View { rows, .. } if self.is_sparse() => DataSource::<T>::most_values(&**rows),
-            Self::Array(_) | Self::File(_) | Self::Part { .. } | Self::Stream(_) | Self::View { .. } => None,
+            _ => None,
         }
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {

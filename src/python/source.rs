@@ -15,7 +15,10 @@ use super::array::{Array, SparseArray, array1, array2, vector};
 use super::enter::enter;
 use super::rows::{AnyRows, Input, Transform};
 use super::stream::Stream;
-use crate::data::{Access, Dtype, Mapped, Projection, Standard, bin, fingerprint_of_batch, npy, raw, vecs};
+use crate::data::{
+    Access, Dtype, Gathered, Mapped, Projection, Standard, bin, fingerprint_of_batch, npy, open_shard, raw,
+    vecs,
+};
 use crate::error::{Error, Result};
 use crate::float::Float;
 use crate::matrix::MatRef;
@@ -74,6 +77,26 @@ impl Source {
     ) -> PyResult<Self> {
         let dtype = Dtype::from_name(dtype)?;
         Ok(Self(AnyRows::File(py.detach(|| raw::open(path, dtype, rows, cols, offset))?)))
+    }
+
+    /// Opens an `.npy`, `.fvecs`, `.fbin`, ... file as [`Source::of_files`] takes it: it may have no rows.
+    #[staticmethod]
+    fn open_shard(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        Ok(Self(AnyRows::File(py.detach(|| open_shard(&path))?)))
+    }
+
+    /// The rows of many mapped files as one source. Each file is closed before the next one is taken from `files`,
+    /// an iterator of sources.
+    #[staticmethod]
+    fn of_files(files: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut gathered = Gathered::default();
+        for file in files.try_iter()? {
+            match &file?.cast::<Self>()?.get().0 {
+                AnyRows::File(file) => gathered.push(file)?,
+                _ => return Err(PyTypeError::new_err("files must yield sources of whole mapped files")),
+            }
+        }
+        Ok(Self(AnyRows::Shards(gathered.finish()?)))
     }
 
     /// Rows of `cols` values from Python. `make` returns the blocks of one pass, as a
@@ -185,6 +208,7 @@ impl Source {
             AnyRows::Sparse { .. } | AnyRows::View { .. } => Ok(Vec::new()),
             AnyRows::File(file) => copied(file, start..stop),
             AnyRows::Part { file, rows } => copied(file, rows.start + start..rows.start + stop),
+            AnyRows::Shards(shards) => shards.copy_bytes(start..stop),
             AnyRows::Stream(_) => Err(no_stream_slices()),
         })?;
         let flat = PyArray1::from_vec(py, bytes).call_method1("view", (dtype.name(),))?;
@@ -272,6 +296,7 @@ impl Source {
             AnyRows::Part { file, rows } => {
                 AnyRows::Part { file: file.clone(), rows: rows.start + start..rows.start + stop }
             }
+            AnyRows::Shards(shards) => AnyRows::Shards(shards.slice(start as u64..stop as u64)?),
             AnyRows::Stream(_) => return Err(no_stream_slices().into()),
         }))
     }

@@ -569,7 +569,7 @@ def test_files_of_a_folder_must_have_the_same_columns(tmp_path):
     parquet.write_table(numbers(made("float64")), folder / "b.parquet")
     with pytest.raises(
         ValueError,
-        match=r"b\.parquet has 5 columns of float64 .*, unlike .*a\.parquet has 5 columns of float32",
+        match=r"b\.parquet: has 5 columns of float64 .*, unlike .*a\.parquet, which has 5 columns of float32",
     ):
         KMeans(2).fit(folder)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal import formats
-from shoal._common.files import is_name
+from shoal._common.files import Name, is_name
 from shoal._common.params import shown, weights, whole
 from shoal._core import Source
 from shoal.formats.pipe import is_file, of_pipe
+from shoal.formats.shards import open_shards
 from shoal.formats.stream import Stream
 from shoal.formats.stream import chunk_limit as limit_of
 
@@ -24,6 +25,8 @@ from .arrays import array_source, as_rows, native, source_of_values, sparse_sour
 from .bfloat16 import name_of
 from .coreset import Coreset, is_coreset, read_coreset
 from .features import SameNames
+from .paths import files_of, is_paths
+from .paths import named as named_files
 from .prefetch import Prefetch
 from .source import DataSource
 from .sparse import csr_of
@@ -48,7 +51,7 @@ def opened(X: Any) -> DataSource | None:
     """Open a path, a stream or an object of another library; None for rows in memory."""
     if isinstance(X, DataSource):
         return X
-    return open_path(os.fspath(X)) if is_name(X) else open_object(X)
+    return open_path(X) if is_name(X) or is_paths(X) else open_object(X)
 
 
 def says_itself(name: str) -> bool:
@@ -68,7 +71,7 @@ def named(columns: Any, parameter: str = "columns") -> list[Any]:
 
 
 def open_path(
-    path: str | bytes,
+    path: Name | Sequence[Name],
     shape: tuple[int, int] | None = None,
     dtype: npt.DTypeLike | None = None,
     columns: list[Any] | None = None,
@@ -77,14 +80,75 @@ def open_path(
     argument: str = "X",
     limit: int | str | None = None,
 ) -> DataSource:
-    """Open a file as a source that can be pickled.
+    """Open a file, or many files as one source: a source that can be pickled.
 
     Messages call the path `argument`. `limit` is the `chunk_limit` of :func:`shoal.open`.
     """
-    source = _open_path(path, shape, dtype, columns, key, argument, limit)
+    files = files_of(path, says_itself)
+    name = os.fsdecode(path) if is_name(path) else ""
+    if files is None:
+        source = _open_path(name, shape, dtype, columns, key, argument, limit)
+    else:
+        folder = name if name and Path(name).is_dir() else None
+        source = open_files(files, folder, shape, dtype, columns, key, limit)
     options = {"shape": shape, "dtype": dtype, "columns": columns, "key": key, "limit": limit}
     source._reopen = partial(reopened, options=options)
     return source
+
+
+def open_files(
+    files: list[str],
+    folder: str | None,
+    shape: tuple[int, int] | None,
+    dtype: npt.DTypeLike | None,
+    columns: list[Any] | None,
+    key: str | None,
+    limit: int | str | None,
+) -> DataSource:
+    """Open many files as one source. Messages name `folder`, if they are its files."""
+    suffix = formats.suffix_of(files[0])
+    if shape is not None or (dtype is not None and suffix not in formats.TEXT):
+        raise ValueError("shape and dtype describe one raw file: many files must have headers, such as .npy")
+    kinds = {kind_of(name): name for name in reversed(files)}
+    if len(kinds) > 1:
+        one, other = list(kinds.values())[-1], list(kinds.values())[-2]
+        raise ValueError(
+            f"{other}: files of one source must be of one kind, got one of another kind than {one}"
+        )
+    (kind,) = kinds
+    name = f"{len(files)} file{'s' * (len(files) != 1)}" + (f" of {folder}" if folder else "")
+    if kind == "safetensors":
+        for option, given in (("columns", columns), ("chunk_limit", limit)):
+            refuse_option(files[0], option, given)
+        rows = Source.of_files(_open_path(file, None, None, None, key, "X", None)._source for file in files)
+    elif suffix in MAPPED:
+        for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
+            refuse_option(files[0], option, given)
+        rows = Source.of_files(Source.open_shard(file) for file in files)
+    else:
+        stream = open_shards(name, files, columns, key, limit, dtype)
+        return found_source(stream, name, path=folder, shards=files)
+    return DataSource(rows, name, path=folder, shards=files)
+
+
+def kind_of(name: str) -> str:
+    """Return what reads a file, by its suffix."""
+    suffix = formats.suffix_of(name)
+    if suffix in MAPPED:
+        return MAPPED[suffix].__name__
+    if suffix in formats.SUFFIXES:
+        return formats.SUFFIXES[suffix][0]
+    if not Path(name).exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    known = ", ".join([*MAPPED, *formats.SUFFIXES])
+    raise ValueError(f"{name}: one of many files must end in one of {known}")
+
+
+def refuse_option(name: str, option: str, given: Any) -> None:
+    """Raise `ValueError` if an option of other kinds of files is given."""
+    if given is not None:
+        suffix = formats.suffix_of(name)
+        raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
 
 
 def _open_path(
@@ -110,8 +174,7 @@ def _open_path(
     for option, given in (("columns", columns), ("key", key), ("chunk_limit", limit)):
         if option != "columns" and suffix == ".npz":
             continue
-        if given is not None:
-            raise ValueError(f"{name}: {option}={given!r} does not belong to {suffix or 'such'} files")
+        refuse_option(name, option, given)
     if suffix in MAPPED:
         return DataSource(MAPPED[suffix](name), name, path=name)
     if suffix == ".npz":
@@ -136,7 +199,7 @@ def _open_path(
 
 
 def reopened(
-    path: str,
+    path: str | list[str],
     slices: tuple[tuple[int, int], ...],
     shape: tuple[tuple[int | None, int], str],
     name: str,
@@ -145,6 +208,8 @@ def reopened(
 ) -> DataSource:
     """Open a file again from a pickle of its source, and apply the slices."""
     source = open_path(path, **options, argument="source")
+    if not isinstance(path, str):
+        path = named_files(path)
     for start, stop in slices:
         n = len(source)
         if stop > n:
@@ -206,10 +271,15 @@ def weighted_source(coreset: Coreset) -> DataSource:
     return DataSource(source_of_values(points), "coreset", weights=values)
 
 
-def found_source(found: Stream | Source, name: str, path: str | None = None) -> DataSource:
+def found_source(
+    found: Stream | Source, name: str, path: str | None = None, shards: list[str] | None = None
+) -> DataSource:
     """Make a source from the result of a module of `formats`."""
     if isinstance(found, Source):
-        return DataSource(found, name, path=path)
+        return DataSource(found, name, path=path, shards=shards)
+    if not found.cols:
+        # Lists of an unknown length, in a file without rows.
+        found.columns.measure(())
     make = Single(found.blocks()) if found.once else found.blocks
     return stream_source(
         make,
@@ -219,6 +289,7 @@ def found_source(found: Stream | Source, name: str, path: str | None = None) -> 
         once=found.once,
         rows=found.rows,
         path=path,
+        shards=shards,
         header=found.header,
         table=found.table,
     )
@@ -231,6 +302,8 @@ def open_stream(obj: Any) -> DataSource:
     names = SameNames()
 
     def rows_of(block: Any) -> npt.NDArray[Any]:
+        if is_name(block):
+            raise TypeError(f"must be rows, got a path, {block!r}: pass the paths as a list")
         vectors = vectors_of(block)
         if vectors is not None:
             return vectors
@@ -285,6 +358,7 @@ def stream_source(
     once: bool = False,
     rows: int | None = None,
     path: str | None = None,
+    shards: list[str] | None = None,
     header: Any = None,
     table: Any = None,
     first: npt.NDArray[Any] | None = None,
@@ -306,6 +380,8 @@ def stream_source(
         Number of rows, if known. Every pass must yield as many.
     path : str, optional
         File or folder that the blocks are read from.
+    shards : list of str, optional
+        The files, if they are many.
     header : frame, optional
         An empty frame with the columns of the features, if they have names.
     table : Table, optional
@@ -318,10 +394,15 @@ def stream_source(
     DataSource
     """
     passes = Passes(
-        make, cols, np.dtype(dtype), rows, name="X" if path is None else f"{name}: X", first=first
+        make,
+        cols,
+        np.dtype(dtype),
+        rows,
+        name="X" if path is None and shards is None else f"{name}: X",
+        first=first,
     )
     source = Source.from_stream(lambda: Prefetch(passes()), once, cols, name_of(np.dtype(dtype)), rows)
-    return DataSource(source, name, passes, path, header, table)
+    return DataSource(source, name, passes, path, header, table, shards=shards)
 
 
 def open_npz(name: str, key: str | None, limit: int) -> DataSource:

@@ -10,6 +10,8 @@ import numpy as np
 
 from shoal._common.files import is_name
 
+from .opening import says_itself
+from .paths import files_of, is_paths
 from .source import DataSource
 
 
@@ -28,6 +30,22 @@ def file_of(X: Any) -> str | None:
     return None
 
 
+def shards_of(X: Any) -> list[str]:
+    """Return the files that rows are read from, if they are many."""
+    if isinstance(X, DataSource):
+        return X._shards or []
+    return (files_of(X, says_itself) or []) if is_name(X) or is_paths(X) else []
+
+
+def is_one_of(name: str, files: list[str]) -> bool:
+    """Whether a file is one of many files that exist."""
+    try:
+        found = Path(name).stat()
+    except OSError:
+        return False
+    return any(Path(file).exists() and os.path.samestat(found, Path(file).stat()) for file in files)
+
+
 def is_same_file(one: str, other: str) -> bool:
     """Whether two names are those of one file, which need not exist yet."""
     if Path(one).resolve() == Path(other).resolve():
@@ -40,12 +58,16 @@ def is_same_file(one: str, other: str) -> bool:
 
 def refuse_over(X: Any, argument: str, name: str) -> None:
     """Raise `ValueError` if the output `name`, given as `argument`, is the file that X is read from."""
-    read = file_of(X)
+    read, shards = file_of(X), shards_of(X)
+    if read is not None and is_same_file(read, name):
+        raise ValueError(f"{argument}={name!r} is the file that is read: choose another name")
+    folder_is_read = read is not None and Path(read).resolve() in Path(name).resolve().parents
+    if is_one_of(name, shards) and not folder_is_read:
+        raise ValueError(f"{argument}={name!r} is one of the files that are read: choose another name")
     if read is None:
         return
-    if is_same_file(read, name):
-        raise ValueError(f"{argument}={name!r} is the file that is read: choose another name")
-    # A new .parquet file in the folder of a data set would become part of the data set.
-    folder, file = Path(read).resolve(), Path(name).resolve()
-    if folder in file.parents and (file.suffix == ".parquet" or (file.suffix != ".npy" and file.exists())):
+    # A new file of the same kind in a folder of files would become one of them.
+    file = Path(name).resolve()
+    kinds = {Path(shard).suffix for shard in shards}
+    if folder_is_read and (file.suffix in kinds or (file.suffix != ".npy" and file.exists())):
         raise ValueError(f"{argument}={name!r} lies in the folder that is read: choose another name")

@@ -84,6 +84,7 @@ class DataSource:
         header: Any = None,
         table: Any = None,
         weights: npt.NDArray[np.float64] | None = None,
+        shards: list[str] | None = None,
     ) -> None:
         self._weights = weights
         self._open: Source | None = source
@@ -94,6 +95,8 @@ class DataSource:
         self._name = name
         # The file or folder that is read. Absolute: the working directory may change.
         self._path = None if path is None else Path(path).absolute()
+        # The files, if the source has many.
+        self._shards = None if shards is None else [str(Path(shard).absolute()) for shard in shards]
         # For a stream: returns the blocks of one pass.
         self._make = make
         # Opens the file again in another process. The slices, each of the one before, are then applied.
@@ -288,7 +291,7 @@ class DataSource:
             table=self._table,
             weights=None if self.sample_weight is None else self.sample_weight[start:stop],
         )
-        part._path = self._path
+        part._path, part._shards = self._path, self._shards
         part._reopen, part._slices = self._reopen, (*self._slices, (start, stop))
         return part
 
@@ -533,7 +536,8 @@ class DataSource:
                 "copied: pass a path, or what it was made from"
             )
         shape = (rows.shape, rows.dtype)
-        return self._reopen, (str(self._path), self._slices, shape, self._name)
+        path = str(self._path) if self._shards is None else self._shards
+        return self._reopen, (path, self._slices, shape, self._name)
 
     def close(self) -> None:
         """Close the source. Arrays made from it stay valid."""

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 DATA_HELP = (
-    "file of rows: .npy, .fvecs, .bvecs, .fbin, .u8bin, .i8bin, .parquet, .arrow, .feather, .h5, .zarr, "
-    ".safetensors, .npz (an array, a sparse matrix or a coreset), or a raw file with --shape and --dtype; - "
-    "reads an NPY or CSV file from standard input"
+    "rows: one or more files, a folder, or a glob in quotes, read as one source. Files: .npy, .fvecs, "
+    ".bvecs, .fbin, .u8bin, .i8bin, .parquet, .arrow, .feather, .h5, .zarr, .safetensors, .npz (an array, a "
+    "sparse matrix or a coreset), or a raw file with --shape and --dtype; - reads an NPY or CSV file from "
+    "standard input"
 )
 
 #: Formats of one value per row.
@@ -69,9 +70,17 @@ def add_verb(verbs: Verbs, name: str, about: str, run: Run, *, details: str = ""
     return added
 
 
+class OneOrMore(argparse.Action):
+    """Stores a single file name as it is, and several as a list."""
+
+    def __call__(self, _: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        """Store the values."""
+        setattr(namespace, self.dest, values[0] if len(values) == 1 else values)
+
+
 def add_rows(to: argparse.ArgumentParser, name: str = "data") -> None:
     """Add the argument for the input rows, and the options that say how to read them."""
-    to.add_argument(name, type=file_of, metavar=name.upper(), help=DATA_HELP)
+    to.add_argument(name, type=file_of, nargs="+", action=OneOrMore, metavar=name.upper(), help=DATA_HELP)
     add_layout(to)
 
 

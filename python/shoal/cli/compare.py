@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import Verbs, add_common, add_metric, add_rows, add_start, add_verb, file_of
 from .errors import FailedError, UsageError, line_of
-from .files import check_outputs, rows_of
+from .files import check_outputs, label_of, rows_of
 from .methods import (
     CENTERS,
     addressed_setting_of,
@@ -134,8 +134,8 @@ def run(args: argparse.Namespace) -> int:
         source = opened.enter_context(rows_of(args, args.data))
         if source.access != "random":
             raise FailedError(
-                f"{args.data}: can only be read in order, but holding rows out needs random access. Convert "
-                "the file with `shoal shuffle` first."
+                f"{label_of(args.data)}: can only be read in order, but holding rows out needs random "
+                "access. Convert the file with `shoal shuffle` first."
             )
         (rows, cols), dtype = source.shape, source.dtype.name
         if args.shuffle:
@@ -170,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
         }
         show(args, result)
         return 0
-    print(f"{args.data}: {rows} x {cols} {dtype}, {args.clusters} clusters, seed {args.seed or 0}")
+    print(f"{label_of(args.data)}: {rows} x {cols} {dtype}, {args.clusters} clusters, seed {args.seed or 0}")
     print(f"fitted to {sizes['fitted_rows']} rows, validation energy of {sizes['validation_rows']}\n")
     print(as_table(outcomes, best))
     if args.plot:

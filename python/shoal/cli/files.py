@@ -17,12 +17,18 @@ Output = tuple[str, str | None, tuple[str, ...]]
 STDIN = "-"
 
 
-def check_outputs(inputs: Sequence[str], outputs: Sequence[Output]) -> None:
+def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) -> None:
     """Check, before any work, that every output can be written and overwrites no input or other output."""
     from shoal._common.files import SPECIAL, check_place, is_special
     from shoal._common.outputs import check_suffix
+    from shoal._rows.opening import says_itself
+    from shoal._rows.paths import files_of
 
-    taken = {Path(name).resolve(): "is also read" for name in inputs}
+    taken = {}
+    for given in inputs:
+        files = files_of(given, says_itself)
+        names = [str(given)] if files is None else files
+        taken.update({Path(name).resolve(): "is also read" for name in names})
     for option, name, allowed in outputs:
         if name is None:
             continue
@@ -47,8 +53,13 @@ def check_outputs(inputs: Sequence[str], outputs: Sequence[Output]) -> None:
         check_suffix(option, name, allowed)
 
 
-def rows_of(args: argparse.Namespace, name: str) -> Any:
-    """Open a file of rows with the layout options of the command line."""
+def label_of(data: str | list[str]) -> str:
+    """Return the name of the rows for messages."""
+    return data if isinstance(data, str) else f"{len(data)} files, {data[0]} to {data[-1]}"
+
+
+def rows_of(args: argparse.Namespace, name: str | list[str]) -> Any:
+    """Open files of rows with the layout options of the command line."""
     import shoal
 
     if (args.shape is None) != (args.dtype is None):

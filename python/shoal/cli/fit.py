@@ -19,7 +19,7 @@ from .arguments import (
 )
 from .checkpoints import kept_note, refuse_to_overwrite
 from .errors import LeftError, UsageError
-from .files import check_outputs, rows_of
+from .files import check_outputs, label_of, rows_of
 from .methods import CENTERS, available, centers_file, estimator, method_of, parameters
 from .results import show, spent
 
@@ -230,7 +230,7 @@ def run(args: argparse.Namespace) -> int:
     }
     kind = ", ".join(name for name in (algorithm, metric) if name)
     lines = {
-        "data": f"{args.data}: {rows} x {cols} {dtype}",
+        "data": f"{label_of(args.data)}: {rows} x {cols} {dtype}",
         "method": f"{args.method} ({kind})" if kind else args.method,
         "start": ", ".join(text for text in (init, f"seed {params['random_state']}") if text),
         "clusters": args.clusters,

@@ -23,8 +23,8 @@ def add(verbs: Verbs) -> None:
         "file",
         type=file_of,
         metavar="FILE",
-        help="file of rows, model, checkpoint, coreset, or a raw file with --shape and --dtype; with --clean "
-        "a folder",
+        help="file of rows, folder or glob of such files, model, checkpoint, coreset, or a raw file with "
+        "--shape and --dtype; with --clean a folder",
     )
     info.add_argument(
         "--clean",
@@ -108,8 +108,9 @@ def may_be_a_model(name: str) -> bool:
     """Whether a file may hold a model; raises an error if it can hold neither a model nor rows."""
     from shoal._common.files import open_regular
     from shoal._rows.opening import says_itself
+    from shoal._rows.paths import files_of
 
-    if says_itself(name):
+    if says_itself(name) or files_of(name, says_itself) is not None:
         return name.lower().endswith(".safetensors")
     with open_regular(name) as file:
         start = file.read(9)

@@ -43,11 +43,8 @@ def suffix_of(name: str) -> str:
     suffix = "".join(path.suffixes[-2:]).lower()
     if suffix not in SUFFIXES:
         suffix = path.suffix.lower()
-    if suffix not in SUFFIXES and path.is_dir():
-        if any((path / entry).exists() for entry in STORE):
-            return ".zarr"
-        if any(path.glob("*.parquet")):
-            return ".parquet"
+    if suffix not in SUFFIXES and path.is_dir() and any((path / entry).exists() for entry in STORE):
+        return ".zarr"
     return suffix
 
 

@@ -134,11 +134,6 @@ class Columns:
         pa = pyarrow(self._name)
         return pa.schema([(column, pa.null()) for column in self.names]).empty_table()
 
-    def description(self) -> str:
-        """Describe the rows for error messages."""
-        what = f"vectors {self.names[0]!r}" if self.is_vector else listed(self.names)
-        return f"{self._name} has {self.cols} columns of {self.dtype} ({what})"
-
     def block(self, batch: Any, start: int) -> Block:
         """Convert a batch that starts at row `start` to a block; a column of vectors is not copied."""
         # In a damaged file the lengths can contradict the buffers.

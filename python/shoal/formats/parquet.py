@@ -1,12 +1,11 @@
-"""Parquet files, decoded in small batches; a folder of files is read as one table."""
+"""Parquet files, decoded in small batches."""
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import IO, Any
 
 from shoal._common.files import open_regular
@@ -26,44 +25,22 @@ KEPT_ROWS = 1 << 16
 
 
 def open_parquet(name: str, columns: Sequence[Any] | None, limit: int) -> Stream:
-    """Open a ``.parquet`` file, or all ``.parquet`` files of a folder in the order of their names."""
+    """Open a ``.parquet`` file."""
     pyarrow(name)
-    parts = [Part(part, limit) for part in parts_of(name)]
-    found = [Columns(part.name, part.schema, columns) for part in parts]
-    first = found[0]
-    first.measure(row for part, columns in zip(parts, found, strict=True) for row in part.first_row(columns))
-    rows = 0
-    for part, other in zip(parts, found, strict=True):
-        other.rows_before, rows = rows, rows + part.rows
-        if other.is_list:
-            other.cols = first.cols
-        if (other.names, other.cols, other.dtype) != (first.names, first.cols, first.dtype):
-            raise ValueError(f"{other.description()}, unlike {first.description()}")
-
-    def blocks() -> Iterator[Block]:
-        for part, columns in zip(parts, found, strict=True):
-            yield from part.blocks(columns)
-
-    def kept(names: list[str]) -> Iterator[Any]:
-        for part in parts:
-            yield from part.kept(names)
-
-    table = Table(name, parts[0].schema, kept, first.names)
-    return Stream(name, rows, first.cols, first.dtype, blocks, header=first.header(), table=table)
-
-
-def parts_of(name: str) -> list[str]:
-    """List the files of a folder; a path to a file is returned unchanged."""
-    folder = Path(name)
-    if not folder.is_dir():
-        return [name]
-    # Names that start with "." or "_" are metadata of the program that wrote the folder.
-    parts = sorted(
-        str(path) for path in folder.iterdir() if path.suffix == ".parquet" and path.name[0] not in "._"
+    part = Part(name, limit)
+    found = Columns(name, part.schema, columns)
+    if part.rows:
+        found.measure(part.first_row(found))
+    return Stream(
+        name,
+        part.rows,
+        found.cols,
+        found.dtype,
+        partial(part.blocks, found),
+        header=found.header(),
+        table=Table(name, part.schema, part.kept, found.names),
+        columns=found,
     )
-    if not parts:
-        raise FileNotFoundError(errno.ENOENT, "no .parquet files in the folder", name)
-    return parts
 
 
 class Part:

@@ -48,6 +48,8 @@ class Stream:
         An empty table with the names of the features; None if the features have no names.
     table : Table or None
         The table that the rows are read from, if other columns can be read beside them.
+    columns : Columns or None
+        The columns of a table that hold the features, for a file.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Stream:
     once: bool = False
     header: Any = None
     table: Any = None
+    columns: Any = None
 
     def __post_init__(self) -> None:
         """Check the number of rows, which a damaged file can get wrong."""

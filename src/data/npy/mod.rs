@@ -39,6 +39,13 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// # }
 /// ```
 pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
+    let opened = open_shard(&path)?;
+    let Layout { rows, cols, .. } = opened.layout();
+    if rows == 0 { Err(no_rows(path.as_ref(), &format!("({rows}, {cols})"))) } else { Ok(opened) }
+}
+
+/// As [`open`], but the file may have no rows.
+pub(crate) fn open_shard(path: impl AsRef<Path>) -> Result<Mapped> {
     let path = path.as_ref();
     file_length(path)?;
     let refuse = |problem: String| Error::format(path, problem);
@@ -53,8 +60,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
         };
         return Err(refuse(format!("holds an array of shape {shape}; {advice}")));
     };
-    if rows == 0 || cols == 0 {
-        return Err(refuse(format!("must have at least 1 row and 1 column, got shape {shape}")));
+    if cols == 0 {
+        return Err(no_rows(path, &shape));
     }
     let (Ok(rows), Ok(cols)) = (usize::try_from(rows), usize::try_from(cols)) else {
         return Err(refuse(format!(
@@ -62,5 +69,9 @@ pub fn open(path: impl AsRef<Path>) -> Result<Mapped> {
         )));
     };
     let layout = if header.fortran { Layout::column_major } else { Layout::row_major }(dtype, rows, cols);
-    Mapped::open(path, layout, data)
+    Mapped::open_shard(path, layout, data)
+}
+
+fn no_rows(path: &Path, shape: &str) -> Error {
+    Error::format(path, format!("must have at least 1 row and 1 column, got shape {shape}"))
 }

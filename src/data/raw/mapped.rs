@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use memmap2::Mmap;
 
 use super::layout::Layout;
+use super::reopened::Descriptor;
 use super::rows::{RawRows, one_block};
 use crate::data::{Access, DataSource, Dtype, TileReader, Visit};
 use crate::error::{Error, Result};
@@ -67,8 +68,8 @@ pub struct Mapped {
 #[derive(Debug)]
 struct MappedFile {
     map: Mmap,
-    /// The mapped file, kept open to check its length.
-    file: File,
+    /// Looks up the length of the mapped file.
+    handle: Handle,
     path: PathBuf,
     /// The length that the rows need.
     needed: u64,
@@ -80,8 +81,18 @@ struct MappedFile {
     advised: AtomicU8,
 }
 
+/// The descriptor by which the length of a mapped file is looked up.
+#[derive(Debug)]
+pub(super) enum Handle {
+    /// Open as long as the file is mapped.
+    Own(File),
+    /// One of many files, of which only some are open at a time.
+    Shared(Descriptor),
+}
+
+/// How rows will be read, for the system.
 #[derive(Clone, Copy)]
-enum Pattern {
+pub(in crate::data) enum Pattern {
     Sequential = 1,
     Random = 2,
 }
@@ -117,14 +128,20 @@ impl Mapped {
     /// assert_eq!(rows.layout(), layout);
     /// ```
     pub fn open(path: impl AsRef<Path>, layout: Layout, offset: u64) -> Result<Self> {
+        let opened = Self::open_shard(&path, layout, offset)?;
+        if layout.rows == 0 {
+            return Err(no_rows(path.as_ref(), layout));
+        }
+        Ok(opened)
+    }
+
+    /// As [`Mapped::open`], but the file may have no rows.
+    pub(crate) fn open_shard(path: impl AsRef<Path>, layout: Layout, offset: u64) -> Result<Self> {
         let path = path.as_ref();
         let found = file_length(path)?;
         let Layout { dtype, rows, cols, .. } = layout;
-        if rows == 0 || cols == 0 {
-            return Err(Error::format(
-                path,
-                format!("must have at least 1 row and 1 column, got {rows} x {cols}"),
-            ));
+        if cols == 0 {
+            return Err(no_rows(path, layout));
         }
         let too_large =
             || Error::format(path, format!("{rows} rows of {cols} {dtype} are larger than any file"));
@@ -143,27 +160,47 @@ impl Mapped {
             ));
         }
         let file = File::open(path).map_err(|e| Error::io(path, e))?;
-        // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access
-        // depends on them.
-        // `Mapped` documents what happens when another process writes to the file.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
-        if (map.len() as u64) < expected {
-            let found = map.len();
-            return Err(Error::format(
-                path,
-                format!("it shrank from {expected} to {found} bytes while it was opened"),
-            ));
-        }
+        let map = map(&file, path, expected)?;
+        Ok(Self::of_map(map, Handle::Own(file), path, expected, (layout, offset, false)))
+    }
+
+    /// Rows in a file that is mapped already: `needed` bytes of it, with the first value at byte `offset`. If `led`,
+    /// the number of columns precedes each row.
+    pub(super) fn of_map(
+        map: Mmap,
+        handle: Handle,
+        path: &Path,
+        needed: u64,
+        (layout, offset, led): (Layout, u64, bool),
+    ) -> Self {
         let file = MappedFile {
             map,
-            file,
+            handle,
             path: path.to_owned(),
-            needed: expected,
+            needed,
             shrunk: AtomicU64::new(u64::MAX),
             unreadable: OnceLock::new(),
             advised: AtomicU8::new(0),
         };
-        Ok(Self { file: Arc::new(file), offset: offset as usize, layout, led: false })
+        Self { file: Arc::new(file), offset: offset as usize, layout, led }
+    }
+
+    /// The position of the first value, and whether the number of columns precedes each row.
+    pub(super) fn start(&self) -> (u64, bool) {
+        (self.offset as u64, self.led)
+    }
+
+    /// The length of the file that the rows need.
+    pub(super) fn needed(&self) -> u64 {
+        self.file.needed
+    }
+
+    /// The metadata of the open file.
+    pub(super) fn metadata(&self) -> Result<fs::Metadata> {
+        match &self.file.handle {
+            Handle::Own(file) => file.metadata().map_err(|e| Error::io(self.path(), e)),
+            Handle::Shared(descriptor) => descriptor.metadata(),
+        }
     }
 
     /// Returns an error if the file has become shorter.
@@ -171,12 +208,26 @@ impl Mapped {
     /// # Errors
     /// [`Error::Format`]; [`Error::Io`] where its length cannot be looked up.
     pub(crate) fn check_length(&self) -> Result<()> {
-        // No other code moves the file position; a seek takes half the time of a `stat`.
-        self.note_length((&self.file.file).seek(SeekFrom::End(0)))
+        // No other code uses the file position; a seek takes half the time of a `stat`.
+        match &self.file.handle {
+            Handle::Own(file) => self.note_length((&*file).seek(SeekFrom::End(0))),
+            Handle::Shared(descriptor) => self.note_length((&*descriptor.file()?).seek(SeekFrom::End(0))),
+        }
+    }
+
+    /// As [`Mapped::check_length`]; opens no descriptor for it, and looks the file up by its path instead.
+    pub(in crate::data) fn check_cheaply(&self) -> Result<()> {
+        match &self.file.handle {
+            Handle::Shared(descriptor) => match descriptor.open_file() {
+                Some(file) => self.note_length((&*file).seek(SeekFrom::End(0))),
+                None => descriptor.check(),
+            },
+            Handle::Own(_) => self.check_length(),
+        }
     }
 
     /// Stores the outcome of a check of the length.
-    pub(super) fn note_length(&self, found: io::Result<u64>) -> Result<()> {
+    pub(in crate::data) fn note_length(&self, found: io::Result<u64>) -> Result<()> {
         match found {
             Ok(found) if found < self.file.needed => self.file.shrunk.store(found, Ordering::Relaxed),
             Ok(_) => (),
@@ -214,11 +265,52 @@ impl Mapped {
         }
     }
 
-    /// Checks rows that are about to be read, and reads ahead of them.
-    fn prepare(&self, rows: &Range<usize>) -> Result<()> {
+    /// Checks rows that are about to be read.
+    fn check(&self, rows: &Range<usize>) -> Result<()> {
         self.check_at_step(rows)?;
-        self.read_ahead(rows);
         self.check_leads(rows.clone())
+    }
+
+    /// The rows `rows`, as [`TileReader::tile`], without reading ahead.
+    pub(in crate::data) fn read<'s, T: Float>(
+        &'s self,
+        rows: Range<usize>,
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        self.check(&rows)?;
+        Ok(self.view().read(rows, scratch))
+    }
+
+    /// Converts rows into `out`, without reading ahead.
+    pub(in crate::data) fn read_into<T: Float>(&self, rows: &Range<usize>, out: &mut [T]) -> Result<()> {
+        self.check(rows)?;
+        self.view().read_into(rows, out);
+        Ok(())
+    }
+
+    /// The rows `picked` of `rows`, as [`TileReader::tile_of`], without reading ahead.
+    pub(in crate::data) fn read_of<'s, T: Float>(
+        &'s self,
+        rows: Range<usize>,
+        picked: &[u32],
+        scratch: &'s mut Vec<T>,
+    ) -> Result<MatRef<'s, T>> {
+        if !picked.is_empty() {
+            self.check_at_step(&rows)?;
+        }
+        self.check_leads(picked.iter().map(|&r| rows.start + r as usize))?;
+        Ok(self.view().read_some(rows, picked, scratch))
+    }
+
+    /// Appends single rows to `out`, without a check of the length of the file.
+    pub(in crate::data) fn append<T: Float>(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
+        // With sequential advice the system would read some hundred kilobytes per row.
+        self.advise(Pattern::Random);
+        if self.led {
+            let all = self.layout.rows;
+            self.check_leads(rows.iter().map(|&row| row as usize).filter(|&row| row < all))?;
+        }
+        self.view().append(rows, out)
     }
 
     /// The same rows, each preceded by an `i32` that must be its number of columns; there must be 4 bytes
@@ -285,7 +377,7 @@ impl Mapped {
     }
 
     /// Tells the system how rows will be read, if the pattern has changed.
-    fn advise(&self, pattern: Pattern) {
+    pub(in crate::data) fn advise(&self, pattern: Pattern) {
         if self.file.advised.swap(pattern as u8, Ordering::Relaxed) == pattern as u8 {
             return;
         }
@@ -312,6 +404,14 @@ impl Mapped {
     #[cfg(not(unix))]
     fn request(&self, _bytes: Range<usize>) {}
 
+    /// Requests rows that will be read soon. Rows of a column-major file are spread over the whole file.
+    pub(in crate::data) fn request_rows(&self, rows: Range<usize>) {
+        let Layout { row_stride, cols, dtype, .. } = self.layout;
+        if let Some(stride) = usize::try_from(row_stride).ok().filter(|&s| s >= cols * dtype.size()) {
+            self.request(self.offset + rows.start * stride..self.offset + rows.end * stride);
+        }
+    }
+
     /// Advances the read-ahead when the rows cross the end of a step, which happens in exactly one tile of a pass.
     fn read_ahead(&self, rows: &Range<usize>) {
         if let Some(due) = self.due(rows) {
@@ -326,11 +426,39 @@ impl Mapped {
         // Rows of a column-major file are spread over the whole file.
         let stride = usize::try_from(row_stride).ok().filter(|&s| s >= cols * dtype.size())?;
         let (from, to) = (self.offset + rows.start * stride, self.offset + rows.end * stride);
-        // Earlier rows requested all bytes up to here.
-        let ahead = |at: usize| at / READ_AHEAD_STEP * READ_AHEAD_STEP + READ_AHEAD;
-        let start = if rows.start == 0 { from } else { ahead(from) };
-        (start < ahead(to)).then(|| start..ahead(to))
+        due(from..to, rows.start == 0)
     }
+}
+
+/// The bytes to request when `bytes` are read: the whole read-ahead at the first ones, then one more step at
+/// each step.
+pub(in crate::data) fn due(bytes: Range<usize>, first: bool) -> Option<Range<usize>> {
+    // Earlier reads requested all bytes up to here.
+    let ahead = |at: usize| at / READ_AHEAD_STEP * READ_AHEAD_STEP + READ_AHEAD;
+    let start = if first { bytes.start } else { ahead(bytes.start) };
+    (start < ahead(bytes.end)).then(|| start..ahead(bytes.end))
+}
+
+/// Maps a file of which `needed` bytes will be read.
+pub(super) fn map(file: &File, path: &Path, needed: u64) -> Result<Mmap> {
+    // SAFETY: the map is only read, its values are plain numbers that allow any bits, and no memory access
+    // depends on them.
+    // `Mapped` documents what happens when another process writes to the file.
+    let map = unsafe { Mmap::map(file) }.map_err(|e| Error::io(path, e))?;
+    if (map.len() as u64) < needed {
+        let found = map.len();
+        return Err(Error::format(
+            path,
+            format!("it shrank from {needed} to {found} bytes while it was opened"),
+        ));
+    }
+    Ok(map)
+}
+
+/// The error for a file without rows or columns.
+fn no_rows(path: &Path, layout: Layout) -> Error {
+    let Layout { rows, cols, .. } = layout;
+    Error::format(path, format!("must have at least 1 row and 1 column, got {rows} x {cols}"))
 }
 
 /// Length of a regular file, looked up before it is opened: opening a pipe would block.
@@ -353,11 +481,12 @@ pub(in crate::data) fn file_length(path: &Path) -> Result<u64> {
 
 impl<T: Float> TileReader<T> for Mapped {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
-        self.prepare(&rows)?;
-        Ok(self.view().read(rows, scratch))
+        self.read_ahead(&rows);
+        self.read(rows, scratch)
     }
     fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
-        self.prepare(&rows)?;
+        self.read_ahead(&rows);
+        self.check(&rows)?;
         Ok(self.view().read_copy(rows, scratch))
     }
     fn tile_of<'s>(
@@ -366,15 +495,16 @@ impl<T: Float> TileReader<T> for Mapped {
         picked: &[u32],
         scratch: &'s mut Vec<T>,
     ) -> Result<MatRef<'s, T>> {
-        if !picked.is_empty() {
-            self.check_at_step(&rows)?;
-        }
-        if 8 * picked.len() > rows.len() {
+        if reads_ahead(picked, &rows) {
             self.read_ahead(&rows);
         }
-        self.check_leads(picked.iter().map(|&r| rows.start + r as usize))?;
-        Ok(self.view().read_some(rows, picked, scratch))
+        self.read_of(rows, picked, scratch)
     }
+}
+
+/// Whether so many rows of a tile are read that the following tiles are worth reading ahead.
+pub(in crate::data) fn reads_ahead(picked: &[u32], rows: &Range<usize>) -> bool {
+    8 * picked.len() > rows.len()
 }
 
 impl<T: Float> DataSource<T> for Mapped {
@@ -396,13 +526,7 @@ impl<T: Float> DataSource<T> for Mapped {
         one_block(self, self.layout.rows, f)
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
-        // With sequential advice the system would read some hundred kilobytes per row.
-        self.advise(Pattern::Random);
         self.check_length()?;
-        if self.led {
-            let all = self.layout.rows;
-            self.check_leads(rows.iter().map(|&row| row as usize).filter(|&row| row < all))?;
-        }
-        self.view().append(rows, out)
+        self.append(rows, out)
     }
 }

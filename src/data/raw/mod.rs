@@ -5,14 +5,16 @@
 
 mod layout;
 mod mapped;
+mod reopened;
 mod rows;
 mod stored;
 #[cfg(test)]
 mod tests;
 
 pub use layout::Layout;
-pub(super) use mapped::file_length;
 pub use mapped::{Mapped, open};
+pub(super) use mapped::{Pattern, due, file_length, reads_ahead};
+pub(super) use reopened::{OpenFiles, Place};
 pub use rows::RawRows;
 pub(super) use rows::one_block;
 pub use stored::Element;

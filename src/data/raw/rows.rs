@@ -247,6 +247,12 @@ impl<'a> RawRows<'a> {
         MatRef::new(out, cols)
     }
 
+    /// The rows `rows`, converted into `out`, which is as long as they are.
+    pub(super) fn read_into<T: Float>(self, rows: &Range<usize>, out: &mut [T]) {
+        assert!(rows.start <= rows.end && out.len() == rows.len() * self.layout.cols);
+        self.convert(rows.start, out);
+    }
+
     /// Address of a row, which must exist.
     #[inline]
     fn row(&self, i: usize) -> *const u8 {

@@ -1,0 +1,138 @@
+"""Many files that are read block by block, as one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from .stream import Block, Stream, listed
+
+#: Number of files whose index stays in memory. The index of any other file is read again in every pass.
+KEPT = 256
+
+
+def open_shards(
+    name: str,
+    names: Sequence[str],
+    columns: Sequence[Any] | None,
+    key: str | None,
+    limit: int | str | None,
+    dtype: npt.DTypeLike | None,
+) -> Stream:
+    """Open files of one kind as one stream, in the order given; one file at a time is open.
+
+    Parameters
+    ----------
+    name : str
+        Name of all files in messages.
+    names : sequence of str
+        The files.
+    columns, key, limit, dtype
+        As for `formats.of_file`, for every file.
+
+    Returns
+    -------
+    Stream
+
+    Raises
+    ------
+    ValueError
+        If a file has other columns or another type than the first one, or changes later.
+    """
+    from . import of_file, suffix_of
+
+    # The working folder may change.
+    absolute = [str(Path(file).absolute()) for file in names]
+
+    def opened(i: int) -> Stream:
+        file = names[i] if Path(names[i]).exists() else absolute[i]
+        stream = of_file(file, suffix_of(file), columns, key, limit, dtype)
+        assert isinstance(stream, Stream)
+        return stream
+
+    stamps = [stamp(file) for file in names]
+    kept: list[Stream] = []
+    # The first row of every file, as far as it is known.
+    starts: list[int | None] = [0]
+    first: Stream | None = None
+    for i in range(len(names)):
+        found = opened(i)
+        # Lists in a file without rows have no length.
+        if first is None or not first.cols:
+            first, other = found, first or found
+        else:
+            other = first
+        same_width = found.cols == other.cols or not (found.cols and other.cols)
+        if not same_width or (found.dtype, columns_of(found)) != (other.dtype, columns_of(other)):
+            raise ValueError(
+                f"{names[i]}: has {described(found)}, unlike {other.name}, which has {described(other)}"
+            )
+        start = starts[-1]
+        starts.append(None if start is None or found.rows is None else start + found.rows)
+        if i < KEPT:
+            kept.append(found)
+    assert first is not None
+    usual = first
+
+    def streams() -> Iterator[Stream]:
+        for i in range(len(names)):
+            if stamp(absolute[i]) != stamps[i]:
+                raise ValueError(f"{names[i]}: was changed or replaced while it was open: open it again")
+            stream = kept[i] if i < KEPT else opened(i)
+            if stream.columns is not None:
+                stream.columns.rows_before = starts[i] or 0
+            if stream.rows != 0:
+                yield stream
+
+    def blocks() -> Iterator[Block]:
+        for stream in streams():
+            yield from stream.blocks()
+
+    def batches(wanted: list[str]) -> Iterator[Any]:
+        for stream in streams():
+            table = stream.table
+            table.check(wanted, "keep")
+            for column in wanted:
+                kind, known = (of.schema.field(column).type for of in (table, usual.table))
+                if kind != known:
+                    raise ValueError(
+                        f"{stream.name}: column {column!r} is of type {kind}, unlike {usual.name}, where it "
+                        f"is of type {known}"
+                    )
+            yield from table.batches(wanted)
+
+    table = usual.table and replace(usual.table, name=name, batches=batches)
+    return Stream(
+        name,
+        starts[-1],
+        usual.cols,
+        usual.dtype,
+        blocks,
+        header=usual.header,
+        table=table,
+        columns=usual.columns,
+    )
+
+
+def columns_of(stream: Stream) -> list[str]:
+    """Return the names of the columns that hold the features; empty if the rows are not those of a table."""
+    return [] if stream.table is None else list(stream.table.features)
+
+
+def stamp(name: str) -> tuple[int, ...]:
+    """Return numbers that change when a file is changed or replaced."""
+    found = Path(name).stat()
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+
+
+def described(stream: Stream) -> str:
+    """Describe the rows of a file for error messages."""
+    text = f"{stream.cols} columns of {stream.dtype}"
+    names = columns_of(stream)
+    if not names:
+        return text
+    return f"{text} ({f'vectors {names[0]!r}' if stream.header is None else listed(names)})"
