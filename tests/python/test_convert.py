@@ -473,6 +473,7 @@ def test_the_lowest_index_wins_a_tie():
     assert (labels.tolist(), distances.tolist()) == ([1], [[5.0, 1.0, 1.0, 1.0]])
 
 
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_network_of_cosine_normalizes(dtype):
     X = blobs(dtype)

@@ -561,6 +561,6 @@ def test_command_line(rows, tmp_path, capsys):
     assert shoal.load(model).init_ == "afk-mc2"
     capsys.readouterr()
     assert cli.main(["coreset", data, "-m", "0", "-o", str(tmp_path / "d.npz"), "--quiet"]) == 1
-    assert "n_samples must be an integer of at least 1" in capsys.readouterr().err
+    assert "-m must be an integer of at least 1" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["seed", data, "-k", "5", "-o", out, "--method", "random", "--chain-length", "5"])

@@ -442,7 +442,7 @@ def told(call):
 
 ZEROS = X.copy()
 ZEROS[[17, 300, 599]] = 0.0
-SOME = "3 rows of X are zeros, which have no direction"
+SOME = "3 rows of X are all zeros and have no direction"
 
 
 @pytest.mark.parametrize("kind", ["f64", "npy", "csr", "stream"])
@@ -504,10 +504,10 @@ def test_predictions_count_rows_of_zeros(name, tmp_path):
 @pytest.mark.parametrize("name", STREAMED)
 def test_partial_fit_counts_rows_of_zeros(name):
     model = made(name, metric="cosine", init=U[:K])
-    assert told(lambda: model.partial_fit(ZEROS[:300]))[1][0].startswith("1 row of X is zeros")
+    assert told(lambda: model.partial_fit(ZEROS[:300]))[1][0].startswith("1 row of X is all zeros")
     assert told(lambda: model.partial_fit(X[:300]))[1] == []
     model = pickle.loads(pickle.dumps(model))
-    assert told(lambda: model.partial_fit(ZEROS[300:]))[1][0].startswith("2 rows of X are zeros")
+    assert told(lambda: model.partial_fit(ZEROS[300:]))[1][0].startswith("2 rows of X are all zeros")
     assert model.n_zero_rows_ == 3
 
 

@@ -199,6 +199,7 @@ def test_threads_and_sources_do_not_change_results(tmp_path):
     assert first.responsibilities_.dtype == np.float32
 
 
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
 def test_sparse_rows_equal_dense_rows_up_to_rounding():
     X = sp.random(400, 60, density=0.1, format="csr", random_state=0)
     sparse = LaplacianKModes(4, init=X[:4].toarray(), laplacian_weight=0.2).fit(X)
@@ -357,6 +358,7 @@ def test_the_pull_on_new_rows_follows_the_affinity():
         np.testing.assert_allclose(model.responsibilities(new), softmax(logits), atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
 @pytest.mark.parametrize("variant", ["byproduct", "mean-shift"])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_saved_models_are_loaded(tmp_path, variant, sparse):
@@ -828,6 +830,7 @@ def test_a_path_over_weights(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
 @parametrize_with_checks(
     [LaplacianKModes(n_clusters=3), LaplacianKModes(n_clusters=2, mode_update="mean-shift", n_neighbors=2)]

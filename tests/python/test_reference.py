@@ -334,6 +334,7 @@ def test_storage_and_layout_do_not_change_results(folder, dtype, layout):
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
 @given(data=st.data())
 def test_any_shape_type_and_layout(folder, data):
     n, d = data.draw(st.integers(1, 300)), data.draw(st.integers(1, 40))

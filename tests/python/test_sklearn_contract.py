@@ -39,6 +39,7 @@ def expected_failures(estimator):
 # Some checks have fewer distinct rows than clusters.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 # Other checks use sparse matrices of every format.
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
 @parametrize_with_checks(
     [

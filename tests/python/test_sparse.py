@@ -53,6 +53,7 @@ ESTIMATORS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("model", ESTIMATORS, ids=str)
@@ -154,6 +155,7 @@ def test_nothing_is_copied_or_changed():
     source = shoal.open(matrix)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", r"\d+ rows? of X (is|are) all zeros", UserWarning)
         KMeans(3, random_state=0, metric="cosine").fit(source)
     for array, old in zip((matrix.data, matrix.indices, matrix.indptr), before, strict=True):
         np.testing.assert_array_equal(array, old)
@@ -225,7 +227,6 @@ def test_paths_of_sparse_files_are_accepted_everywhere(tmp_path, capsys):
 def test_files_without_a_sparse_matrix(tmp_path):
     for name, text in {"text": b"no zip", "empty": b""}.items():
         (tmp_path / f"{name}.npz").write_bytes(text)
-    np.savez(tmp_path / "dense.npz", X=np.ones((3, 2)))
     np.savez(
         tmp_path / "beyond.npz",
         format=b"csr",
@@ -235,13 +236,13 @@ def test_files_without_a_sparse_matrix(tmp_path):
         data=[1.0, 2.0],
     )
     np.savez(tmp_path / "object.npz", data=np.array([{}], dtype=object))
-    for name in ("text", "empty", "dense", "beyond", "object"):
-        with pytest.raises(ValueError, match=r"holds no sparse matrix|0 to 1, got 9"):
+    for name in ("text", "empty", "beyond", "object"):
+        with pytest.raises(ValueError, match=r"holds no (arrays|2-D array|sparse matrix)|0 to 1, got 9"):
             shoal.open(tmp_path / f"{name}.npz")
     with pytest.raises(FileNotFoundError):
         shoal.open(tmp_path / "none.npz")
     with pytest.raises(ValueError, match="has its own shape"):
-        shoal.open(tmp_path / "dense.npz", shape=(3, 2), dtype="f8")
+        shoal.open(tmp_path / "text.npz", shape=(3, 2), dtype="f8")
 
 
 def damaged(**changes):

@@ -31,14 +31,14 @@ class SeenBy:
 def warn_of_zeros(n_rows: int) -> None:
     """Warn of a number of rows of zeros; 0 does not warn."""
     if n_rows:
-        which = "1 row of X is" if n_rows == 1 else f"{n_rows} rows of X are"
+        one = n_rows == 1
+        which = "1 row of X is all zeros and has" if one else f"{n_rows} rows of X are all zeros and have"
         warn(
-            f"{which} zeros, which have no direction: no center is nearer to them than another. Remove "
-            "them, or ignore their labels.",
+            f"{which} no direction: no center is nearer than another. Remove such rows, or ignore their labels.",
             UserWarning,
         )
 
 
 def ignore_zeros() -> None:
     """Ignore warnings of rows of zeros, within `warnings.catch_warnings`."""
-    warnings.filterwarnings("ignore", r"\d+ rows? of X (is|are) zeros", UserWarning)
+    warnings.filterwarnings("ignore", r"\d+ rows? of X (is|are) all zeros", UserWarning)

@@ -102,6 +102,7 @@ def mixture_of_sklearn(given: Any) -> TruncatedGaussianMixture:
     made._mixture("neighbors")
     made.counts_ = made.weights_
     made.n_iter_ = int(given.n_iter_)
+    made.n_zero_rows_ = 0
     bounds = getattr(given, "lower_bounds_", [])
     if len(bounds) != made.n_iter_:
         # scikit-learn before 1.7 keeps only the last bound.

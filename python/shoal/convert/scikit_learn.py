@@ -202,6 +202,7 @@ def _of_kmeans(given: SklearnKMeans) -> KMeans:
     made.cluster_centers_ = centers
     made.counts_ = np.bincount([] if labels is None else labels, minlength=len(centers)).astype(np.float64)
     made.n_iter_ = int(given.n_iter_)
+    made.n_zero_rows_ = 0
     made.timings_ = dict.fromkeys(PHASES, 0.0)
     made.algorithm_ = params["algorithm"]
     _finish(made, given)
