@@ -34,7 +34,8 @@ def warn_of_zeros(n_rows: int) -> None:
         one = n_rows == 1
         which = "1 row of X is all zeros and has" if one else f"{n_rows} rows of X are all zeros and have"
         warn(
-            f"{which} no direction: no center is nearer than another. Remove such rows, or ignore their labels.",
+            f"{which} no direction: no center is nearer than another. Remove such rows, or ignore their "
+            "labels.",
             UserWarning,
         )
 
