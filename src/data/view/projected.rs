@@ -81,7 +81,7 @@ impl fmt::Debug for Projection {
 /// Writes the products of rows and components to `out`, which holds zeros.
 ///
 /// `general_mat_mul` sums the products of a row by the same chain of additions, whichever rows are multiplied
-/// together. A test checks that a row has the same bits in every group.
+/// together. A test checks that a row is bit-identical in every group.
 fn multiply<T: Float + LinalgScalar>(rows: Rows<'_, T>, components: &Array2<T>, out: &mut [T]) {
     let (dim, cols) = components.dim();
     match rows {
