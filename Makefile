@@ -109,7 +109,6 @@ lint-rust: msrv | $(VENV)/.created
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(CARGO) clippy --locked --features python -- -D warnings
-	$(CARGO) check --locked --no-default-features
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --quiet
 	$(PYTHON) tests/dependencies.py
 	@if hash cargo-deny 2>/dev/null; then $(CARGO) deny --all-features check; \

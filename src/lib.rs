@@ -37,7 +37,6 @@
 //!
 //! # Features
 //!
-//! - `ndarray` (default): `ndarray` views are sources.
 //! - `python`: the bindings of the Python package. Rust programs do not need this feature.
 
 pub mod centers;
@@ -74,7 +73,6 @@ pub use gmm::{GaussianMixture, TruncatedGaussianMixture};
 pub use kmeans::{Algorithm, BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 pub use kmodes::LaplacianKModes;
 pub use matrix::MatRef;
-#[cfg(feature = "ndarray")]
 pub use ndarray;
 pub use parallel::{Executor, Interrupt};
 pub use rows::{RowBuf, Rows, SparseRef};

@@ -22,7 +22,6 @@ pub(crate) fn make_room<V>(out: &mut Vec<V>, what: &str, rows: u64, width: usize
 }
 
 /// Rows of `cols` values as an array.
-#[cfg(feature = "ndarray")]
 pub(crate) fn array_of_rows<T>(values: Vec<T>, cols: usize) -> ndarray::Array2<T> {
     let rows = values.len() / cols.max(1);
     ndarray::Array2::from_shape_vec((rows, cols), values).expect("whole rows")

@@ -1,7 +1,6 @@
 //! Shared by all center-based methods: assignment to known centers, the model, its file, and the view of a
 //! running fit.
 
-#[cfg(feature = "ndarray")]
 mod arrays;
 mod assign;
 mod file;

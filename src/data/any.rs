@@ -131,7 +131,6 @@ of_one_type!(
     [T: Float] Vec<Vec<T>>,
 );
 
-#[cfg(feature = "ndarray")]
 impl<E: Element, S: ndarray::Data<Elem = E> + Sync> Source for ndarray::ArrayBase<S, ndarray::Ix2> {
     fn any(&self) -> AnySource<'_> {
         AnySource::of(self)

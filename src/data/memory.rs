@@ -167,7 +167,6 @@ stored_rows!(
     dim: |_| D,
     raw: |this| RawRows::new(this.as_flattened(), D)
 );
-#[cfg(feature = "ndarray")]
 stored_rows!(
     [S: ndarray::Data<Elem = E> + Sync] ndarray::ArrayBase<S, ndarray::Ix2>,
     rows: |this| this.nrows(),
@@ -243,7 +242,6 @@ mod tests {
         assert_eq!(Dense::<f32>::new(&[], 0).unwrap_err().to_string(), "rows need at least 1 column, got 0");
     }
 
-    #[cfg(feature = "ndarray")]
     #[test]
     fn array_views_of_any_strides_are_sources() {
         let array = ndarray::Array2::from_shape_fn((7, 5), |(i, j)| (i * 10 + j) as f32);

@@ -146,7 +146,6 @@ impl GaussianMixture {
     /// assert_eq!(model.means_array::<f64>().dim(), (9, 1));
     /// # Ok::<(), shoal::Error>(())
     /// ```
-    #[cfg(feature = "ndarray")]
     pub fn means_array<T: Compute>(&self) -> ndarray::Array2<T> {
         crate::matrix::array_of_rows(self.means(), self.dim)
     }

@@ -88,7 +88,6 @@ impl KModesModel {
     /// assert_eq!(model.modes_array::<f64>().dim(), (2, 2));
     /// # Ok::<(), shoal::Error>(())
     /// ```
-    #[cfg(feature = "ndarray")]
     pub fn modes_array<T: Element>(&self) -> ndarray::Array2<T> {
         crate::matrix::array_of_rows(self.modes(), self.dim)
     }

@@ -232,7 +232,7 @@ mod tests {
         let mut rng = Rng::keyed(3, Purpose::Coreset, 0);
         for (dim, offset) in [(1, 0.0), (5, 1e7), (33, -1e3)] {
             let x: Vec<f64> = (0..300 * dim)
-                .map(|i| if (i + i / dim) % 3 == 0 { 0.0 } else { offset + rng.unit() })
+                .map(|i| if (i % dim + i / dim) % 3 == 0 { 0.0 } else { offset + rng.unit() })
                 .collect();
             let weights: Vec<f64> =
                 (0..300).map(|i| if i % 4 == 0 { 1e-30 } else { rng.unit() * 3.0 }).collect();

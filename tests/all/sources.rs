@@ -279,7 +279,6 @@ fn sparse_rows_go_through_views() {
     assert_eq!(KMeans::params(1).fit(&heavy).unwrap().cluster_weights(), [10.0]);
 }
 
-#[cfg(feature = "ndarray")]
 #[test]
 fn arrays_go_in_and_come_out() {
     use shoal::ndarray::{Array1, Array2, ArrayView2, s};

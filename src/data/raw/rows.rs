@@ -132,7 +132,6 @@ impl<'a> RawRows<'a> {
     }
 
     /// The rows of a view with any strides.
-    #[cfg(feature = "ndarray")]
     pub(in crate::data) fn from_view<E: Element>(view: &ndarray::ArrayView2<'a, E>) -> Result<Self> {
         let size = size_of::<E>() as isize;
         let (rows, cols) = view.dim();

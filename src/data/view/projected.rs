@@ -5,6 +5,9 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, ArrayViewMut2, LinalgScalar, ShapeBuilder};
+
 use super::forward;
 use crate::data::any::ComputeType;
 use crate::data::{
@@ -12,14 +15,21 @@ use crate::data::{
 };
 use crate::error::{Error, Result};
 use crate::float::{Float, PerFloat};
-use crate::matrix::{MatRef, make_room};
+use crate::matrix::{MatRef, array_of_rows, make_room};
 use crate::rows::{RowBuf, Rows};
 
 /// The rows of a source as `(x - mean) components'`: one column per component, for example of a principal component
 /// analysis.
 ///
 /// Rows are projected when they are read, in every pass. Differences from the mean are computed in `f64` and rounded to
-/// the compute type. Products are summed in the compute type, in blocks of 256 columns. Sparse rows become dense.
+/// the compute type. Products are summed in the compute type: in blocks of 256 columns, with fused multiply-adds where the processor has
+/// them, so other processors may round differently. Sparse rows become dense, and their mean is subtracted after the
+/// products.
+///
+/// A pass takes about as many operations as the distances from the projected rows to `source.dim()` centers.
+///
+/// With the feature `blas` of `ndarray`, the BLAS library computes the products. The bits of a row may then depend on
+/// the rows that are read with it.
 ///
 /// ```
 /// use shoal::{KMeans, MatRef};
@@ -39,59 +49,58 @@ pub struct Projected<S> {
     compute: ComputeType<Self>,
 }
 
-/// Components of a panel: sums that a core keeps in registers.
-const LANES: usize = 16;
+/// Upper limit of the bytes of the rows that are read and multiplied together: they stay in the second-level cache.
+const GROUP_BYTES: usize = 384 * 1024;
 
-/// Columns that are summed at a time: a panel of them stays in the first-level cache, and sums of few terms round
-/// less.
-const COLUMNS: usize = 256;
+/// Limits of the number of these rows. Each product rearranges the components, which takes the time of a few rows.
+const GROUP_ROWS: (usize, usize) = (16, 1024);
 
-/// Rows that are read and projected together.
-const GROUP: usize = 32;
+/// Dense rows without their mean, or sparse rows, and their products.
+struct Product<'a>(PhantomData<&'a ()>);
 
-/// Components in panels of [`LANES`]: the values of a panel column by column, then the next panel. The last panel is
-/// filled up with zeros.
-type Panels<T> = Vec<[T; LANES]>;
-
-/// Where to put the panels of a compute type.
-struct Slot<'a, 'b>(PhantomData<&'b mut &'a ()>);
-
-impl<'a, 'b> PerFloat for Slot<'a, 'b> {
-    type Of<T: Float> = &'b mut Option<&'a Panels<T>>;
+impl<'a> PerFloat for Product<'a> {
+    type Of<T: Float> = (Rows<'a, T>, &'a mut [T]);
 }
 
 /// The mean and the components for either compute type.
 pub(crate) struct Projection {
-    mean: Vec<f64>,
+    mean: Option<Vec<f64>>,
     /// The projected mean.
     offset: Vec<f64>,
-    narrow: Panels<f32>,
-    wide: Panels<f64>,
+    /// Components in columns.
+    narrow: Array2<f32>,
+    wide: Array2<f64>,
 }
 
 impl fmt::Debug for Projection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Projection({} to {} columns)", self.mean.len(), self.cols())
+        write!(f, "Projection({} to {} columns)", self.wide.nrows(), self.cols())
     }
 }
 
-/// Buffers for the rows of a source and their differences from the mean.
-#[derive(Default)]
-struct Buffers<T> {
-    converted: Converted<T>,
-    centered: Vec<T>,
-}
-
-/// The products of a row with the components of a panel, summed in the order of the columns.
-#[inline(always)]
-fn products<T: Float>(row: impl Iterator<Item = T>, panel: &[[T; LANES]]) -> [T; LANES] {
-    let mut sums = [T::ZERO; LANES];
-    for (x, weights) in row.zip(panel) {
-        for (sum, &weight) in sums.iter_mut().zip(weights) {
-            *sum = *sum + x * weight;
+/// Writes the products of rows and components to `out`, which holds zeros.
+///
+/// `general_mat_mul` sums the products of a row by the same chain of additions, whichever rows are multiplied
+/// together. A test checks that a row is bit-identical in every group.
+fn multiply<T: Float + LinalgScalar>(rows: Rows<'_, T>, components: &Array2<T>, out: &mut [T]) {
+    let (dim, cols) = components.dim();
+    match rows {
+        Rows::Dense(rows) => {
+            let shape = (rows.rows(), dim).strides((rows.stride(), 1));
+            let rows = ArrayView2::from_shape(shape, rows.data()).expect("rows of the source");
+            let mut out = ArrayViewMut2::from_shape((rows.nrows(), cols), out).expect("room for all");
+            general_mat_mul(T::one(), &rows, components, T::zero(), &mut out);
+        }
+        Rows::Sparse(rows) => {
+            let components = components.as_slice().expect("row after row");
+            for ((columns, values), out) in rows.iter().zip(out.chunks_exact_mut(cols)) {
+                for (&column, &x) in columns.iter().zip(values) {
+                    let weights = &components[column as usize * cols..][..cols];
+                    out.iter_mut().zip(weights).for_each(|(sum, &weight)| *sum = *sum + x * weight);
+                }
+            }
         }
     }
-    sums
 }
 
 impl Projection {
@@ -108,23 +117,26 @@ impl Projection {
             let value = components.row(row)[column].to_string();
             return Err(Error::NotFinite { what: "components", value, row: row as u64, column });
         }
-        let mean = mean.map_or_else(|| vec![0.0; dim], <[f64]>::to_vec);
-        if mean.len() != dim {
-            return Err(Error::Shape(format!("mean has {} values, X has {dim} columns", mean.len())));
+        if let Some(mean) = mean {
+            if mean.len() != dim {
+                return Err(Error::Shape(format!("mean has {} values, X has {dim} columns", mean.len())));
+            }
+            if let Some(bad) = mean.iter().position(|x| !x.is_finite()) {
+                return Err(Error::param("mean", "finite", format!("{} at column {bad}", mean[bad])));
+            }
         }
-        if let Some(bad) = mean.iter().position(|x| !x.is_finite()) {
-            return Err(Error::param("mean", "finite", format!("{} at column {bad}", mean[bad])));
+        let mut values = Vec::new();
+        make_room(&mut values, "components", p as u64, dim)?;
+        for column in 0..dim {
+            values.extend(components.iter().map(|row| row[column]));
         }
-        let mut wide = Vec::new();
-        make_room(&mut wide, "components", p.div_ceil(LANES) as u64, dim)?;
-        for first in (0..p).step_by(LANES) {
-            let lane =
-                |column: usize, l: usize| if first + l < p { components.row(first + l)[column] } else { 0.0 };
-            wide.extend((0..dim).map(|column| std::array::from_fn(|l| lane(column, l))));
-        }
-        let narrow = wide.iter().map(|lanes| lanes.map(f32::from_f64)).collect();
-        let offset = components.iter().map(|row| row.iter().zip(&mean).map(|(x, m)| x * m).sum()).collect();
-        Ok(Self { mean, offset, narrow, wide })
+        let wide = array_of_rows(values, p);
+        let narrow = wide.mapv(f32::from_f64);
+        let offset = components.iter().map(|row| {
+            let mean = mean.unwrap_or_default();
+            row.iter().zip(mean).map(|(x, m)| x * m).sum()
+        });
+        Ok(Self { mean: mean.map(<[f64]>::to_vec), offset: offset.collect(), narrow, wide })
     }
 
     /// Number of components.
@@ -132,59 +144,42 @@ impl Projection {
         self.offset.len()
     }
 
-    fn panels<T: Float>(&self) -> &Panels<T> {
-        let mut found = None;
-        T::choose::<Slot<'_, '_>, _>(
-            &mut found,
-            |slot| *slot = Some(&self.narrow),
-            |slot| *slot = Some(&self.wide),
-        );
-        found.expect("one of the two was called")
+    /// Number of rows that are read and multiplied together.
+    fn group<T: Float>(&self) -> usize {
+        (GROUP_BYTES / (self.wide.nrows() * size_of::<T>())).clamp(GROUP_ROWS.0, GROUP_ROWS.1)
     }
 
-    /// Appends the projected rows to `out`.
+    /// Appends the projected rows to `out`, a group at a time.
     fn project<T: Float>(&self, rows: Rows<'_, T>, centered: &mut Vec<T>, out: &mut Vec<T>) {
-        let before = out.len();
-        out.resize(before + rows.rows() * self.cols(), T::ZERO);
-        let out = &mut out[before..];
-        match rows {
-            Rows::Dense(rows) => {
-                centered.clear();
-                for row in rows.iter() {
-                    let off = row.iter().zip(&self.mean).map(|(x, mean)| T::from_f64(x.to_f64() - mean));
-                    centered.extend(off);
-                }
-                self.project_dense(centered, out);
-            }
-            Rows::Sparse(rows) => {
-                let panels = self.panels::<T>().chunks(self.mean.len());
-                for (panel, first) in panels.zip((0..self.cols()).step_by(LANES)) {
-                    for ((columns, values), out) in rows.iter().zip(out.chunks_exact_mut(self.cols())) {
-                        let mut sums = [T::ZERO; LANES];
-                        for (&column, &x) in columns.iter().zip(values) {
-                            let weights = &panel[column as usize];
-                            sums.iter_mut().zip(weights).for_each(|(sum, &weight)| *sum = *sum + x * weight);
-                        }
-                        for ((out, sum), offset) in
-                            out[first..].iter_mut().zip(sums).zip(&self.offset[first..])
-                        {
-                            *out = T::from_f64(sum.to_f64() - offset);
-                        }
-                    }
-                }
-            }
+        let group = self.group::<T>();
+        for start in (0..rows.rows()).step_by(group) {
+            self.project_group(rows.slice(start, rows.rows().min(start + group)), centered, out);
         }
     }
 
-    /// Adds the projections of dense rows, whose mean was subtracted, to `out`.
-    fn project_dense<T: Float>(&self, rows: &[T], out: &mut [T]) {
-        let (dim, cols) = (self.mean.len(), self.cols());
-        for (panel, first) in self.panels::<T>().chunks(dim).zip((0..cols).step_by(LANES)) {
-            for start in (0..dim).step_by(COLUMNS) {
-                let columns = start..dim.min(start + COLUMNS);
-                for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(cols)) {
-                    let sums = products(row[columns.clone()].iter().copied(), &panel[columns.clone()]);
-                    out[first..].iter_mut().zip(sums).for_each(|(out, sum)| *out = *out + sum);
+    fn project_group<T: Float>(&self, rows: Rows<'_, T>, centered: &mut Vec<T>, out: &mut Vec<T>) {
+        let before = out.len();
+        out.resize(before + rows.rows() * self.cols(), T::ZERO);
+        let out = &mut out[before..];
+        let rows = match (rows, &self.mean) {
+            (Rows::Dense(rows), Some(mean)) => {
+                centered.clear();
+                for row in rows.iter() {
+                    centered.extend(row.iter().zip(mean).map(|(x, mean)| T::from_f64(x.to_f64() - mean)));
+                }
+                MatRef::new(centered, mean.len()).into()
+            }
+            _ => rows,
+        };
+        T::choose::<Product<'_>, _>(
+            (rows, &mut *out),
+            |(rows, out)| multiply(rows, &self.narrow, out),
+            |(rows, out)| multiply(rows, &self.wide, out),
+        );
+        if let Rows::Sparse(_) = rows {
+            for row in out.chunks_exact_mut(self.cols()) {
+                for (x, offset) in row.iter_mut().zip(&self.offset) {
+                    *x = T::from_f64(x.to_f64() - offset);
                 }
             }
         }
@@ -227,17 +222,6 @@ struct ProjectedRows<'a, T: Float> {
     by: &'a Projection,
 }
 
-impl<T: Float> ProjectedRows<'_, T> {
-    /// Appends the projections of the rows to `out`.
-    fn append(&self, rows: Range<usize>, buffers: &mut Buffers<T>, out: &mut Vec<T>) -> Result<()> {
-        for start in rows.clone().step_by(GROUP) {
-            let found = buffers.converted.read(self.whole, start..rows.end.min(start + GROUP), None)?;
-            self.by.project(found, &mut buffers.centered, out);
-        }
-        Ok(())
-    }
-}
-
 impl<T: Float> TileReader<T> for ProjectedRows<'_, T> {
     fn tile<'s>(&'s self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<MatRef<'s, T>> {
         Ok(MatRef::new(self.copy_tile(rows, scratch)?, self.by.cols()))
@@ -248,22 +232,33 @@ impl<T: Float> TileReader<T> for ProjectedRows<'_, T> {
         picked: &[u32],
         scratch: &'s mut Vec<T>,
     ) -> Result<MatRef<'s, T>> {
-        let cols = self.by.cols();
-        let (mut buffers, mut row) = (Buffers::default(), Vec::new());
-        if scratch.len() < rows.len() * cols {
-            scratch.resize(rows.len() * cols, T::ZERO);
+        let (cols, room) = (self.by.cols(), rows.len() * self.by.cols());
+        if scratch.len() < room {
+            scratch.resize(room, T::ZERO);
         }
-        for &r in picked {
-            row.clear();
-            let at = rows.start + r as usize;
-            self.append(at..at + 1, &mut buffers, &mut row)?;
-            scratch[r as usize * cols..][..cols].copy_from_slice(&row);
+        let (mut converted, mut centered) = (Converted::default(), Vec::new());
+        let (mut found, mut projected) = (RowBuf::default(), Vec::new());
+        for picked in picked.chunks(self.by.group::<T>()) {
+            found.clear(self.by.wide.nrows());
+            for &r in picked {
+                let at = rows.start + r as usize;
+                found.extend(converted.read(self.whole, at..at + 1, None)?);
+            }
+            projected.clear();
+            self.by.project(found.rows(), &mut centered, &mut projected);
+            for (&r, row) in picked.iter().zip(projected.chunks_exact(cols)) {
+                scratch[r as usize * cols..][..cols].copy_from_slice(row);
+            }
         }
-        Ok(MatRef::new(&scratch[..rows.len() * cols], cols))
+        Ok(MatRef::new(&scratch[..room], cols))
     }
     fn copy_tile<'s>(&self, rows: Range<usize>, scratch: &'s mut Vec<T>) -> Result<&'s mut [T]> {
+        let (group, mut converted, mut centered) = (self.by.group::<T>(), Converted::default(), Vec::new());
         scratch.clear();
-        self.append(rows, &mut Buffers::default(), scratch)?;
+        for start in rows.clone().step_by(group) {
+            let found = converted.read(self.whole, start..rows.end.min(start + group), None)?;
+            self.by.project(found, &mut centered, scratch);
+        }
         Ok(scratch)
     }
 }
@@ -287,7 +282,8 @@ impl<T: Float, S: DataSource<T>> DataSource<T> for Projected<S> {
     }
     fn gather(&self, rows: &[u64], out: &mut Vec<T>) -> Result<()> {
         // Each gather of a stream is a pass.
-        let group = if self.source.access() == Access::Random { GROUP } else { rows.len().max(1) };
+        let group =
+            if self.source.access() == Access::Random { self.by.group::<T>() } else { rows.len().max(1) };
         let (before, mut found, mut centered) = (out.len(), RowBuf::default(), Vec::new());
         make_room(out, "copied rows", rows.len() as u64, self.by.cols())?;
         let sparse = self.source.most_values().is_some();

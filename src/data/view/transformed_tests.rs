@@ -119,6 +119,44 @@ proptest! {
     }
 }
 
+fn rows_of_every_group_are_bit_identical<T: Float>() {
+    let n = 150;
+    for dim in [1, 3, 64, 255, 257, 600, 1030] {
+        let value = |i: usize| T::from_f64(((i * 7919 + i / 13) % 1009) as f64 / 97.0 - 4.0);
+        let rows: Vec<T> = (0..n * dim).map(value).collect();
+        let rows = RowBuf::of_values(rows, dim);
+        for p in [1, 2, 8, 17, 67] {
+            let components: Vec<f64> =
+                (0..p * dim).map(|i| ((i * 31 + i / 7) % 113) as f64 / 57.0 - 0.9).collect();
+            let mean: Vec<f64> = (0..dim).map(|j| j as f64 / 3.0).collect();
+            for mean in [None, Some(&mean[..])] {
+                let found = Projected::new(&rows, MatRef::new(&components, dim), mean).unwrap();
+                let one_by_one = read::<T>(&found, 1);
+                for step in [2, 5, 31, n] {
+                    assert!(read::<T>(&found, step) == one_by_one, "{dim} to {p}, {step} rows at a time");
+                }
+                let mut tile = Vec::new();
+                let picked: Vec<u32> = (0..n as u32 / 3).map(|i| 3 * i + 1).collect();
+                found
+                    .for_each_block(n, &mut |block| {
+                        let tile = block.rows.tile_of(0..n, &picked, &mut tile)?;
+                        for &r in &picked {
+                            assert_eq!(tile.row(r as usize), &one_by_one[r as usize * p..][..p]);
+                        }
+                        Ok(ControlFlow::Continue(()))
+                    })
+                    .unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn projections_do_not_depend_on_the_rows_read_together() {
+    rows_of_every_group_are_bit_identical::<f32>();
+    rows_of_every_group_are_bit_identical::<f64>();
+}
+
 #[test]
 fn sums_of_many_columns_round_little() {
     let dim = 5000;
