@@ -81,14 +81,16 @@ impl Progress {
 /// An open phase. Dropping it ends the phase.
 pub(crate) struct Phase<'a> {
     of: &'a Progress,
-    /// The enclosing phase; `None` if that one counts, and this one does nothing.
-    before: Option<Option<Working>>,
+    /// Whether this phase counts; if not, the enclosing phase does.
+    counts: bool,
+    /// The enclosing phase.
+    before: Option<Working>,
 }
 
 impl Drop for Phase<'_> {
     fn drop(&mut self) {
-        if let Some(before) = self.before {
-            self.of.set(before);
+        if self.counts {
+            self.of.set(self.before);
         }
     }
 }
@@ -244,7 +246,7 @@ impl Executor {
         if now.is_some() {
             self.progress.set(now);
         }
-        Phase { of: &self.progress, before: now.map(|_| before) }
+        Phase { of: &self.progress, counts: now.is_some(), before }
     }
 
     /// Counts visits of rows.

@@ -81,6 +81,7 @@ impl Source {
 
     /// Opens an `.npy`, `.fvecs`, `.fbin`, ... file as [`Source::of_files`] takes it: it may have no rows.
     #[staticmethod]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted from a Python object")]
     fn open_shard(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         Ok(Self(AnyRows::File(py.detach(|| open_shard(&path))?)))
     }
