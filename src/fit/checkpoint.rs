@@ -202,6 +202,7 @@ impl<M: Method> Run<M> {
         let Known { print, history, begun } = check_same_rows(checkpoint, rows, shape)?;
         check_metric::<M>(params, checkpoint)?;
         if !begun {
+            checkpoint.must_be(&M::solver::<f64>(params).checkpoint().kind).map_err(damaged)?;
             return Ok(Self { fingerprint: Some(print), ..Self::new(params, rows, shape.0) });
         }
         let typed = if matches!(rows.any(), AnySource::F64(_)) {

@@ -296,7 +296,7 @@ impl<M: Method> Run<M> {
     /// # Ok::<(), shoal::Error>(())
     /// ```
     pub fn zero_rows(&self) -> u64 {
-        self.zeros.count() + self.zeros_of_batches
+        self.zeros.count().saturating_add(self.zeros_of_batches)
     }
 
     /// The metric of the solver.
@@ -389,7 +389,7 @@ impl<M: StreamMethod> Run<M> {
             }
             _ => Err(other_type()),
         }?;
-        self.zeros_of_batches += zeros.count();
+        self.zeros_of_batches = self.zeros_of_batches.saturating_add(zeros.count());
         Ok(step)
     }
 

@@ -89,6 +89,9 @@ impl<T: Compute> MixtureStarts<T> {
         let first = Truncated::of_file(&params, contents)?;
         let challenger = contents.part("challenger").map(|part| Truncated::of_file(&params, &part));
         let (current, best) = if flag(&numbers, "over")? {
+            if first.bounds.is_empty() {
+                return Err("a start that is over must have made an iteration".into());
+            }
             (challenger.transpose()?, Some((-first.bound(), first)))
         } else {
             (Some(first), None)

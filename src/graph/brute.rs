@@ -38,18 +38,21 @@ pub(super) fn frame<T: Compute>(
     let count = (SHIFT_SAMPLE as u64).min(n);
     let picked: Vec<u64> = (0..count).map(|i| i * n / count).collect();
     let sample = take(data, &picked)?;
-    Ok(Frame::of(MatRef::new(&sample, data.dim()), largest, data.most_values().is_some()))
+    let swept = more.unwrap_or(data);
+    Ok(Frame::of(MatRef::new(&sample, data.dim()), largest, swept.most_values().is_some()))
 }
 
-/// Packs some rows of a source.
+/// Packs some rows of a source, to be compared with the rows of `swept`.
 pub(super) fn packed<T: Compute>(
     data: &dyn DataSource<T>,
     rows: &[u64],
     frame: &Frame<T>,
+    swept: &dyn DataSource<T>,
 ) -> Result<PackedCenters<T>> {
     let values = take(data, rows)?;
-    let sparse = data.most_values().is_some();
-    Ok(PackedCenters::framed(MatRef::new(&values, data.dim()), frame, row_values(data), sparse))
+    let most = row_values(data).max(row_values(swept));
+    let sparse = swept.most_values().is_some();
+    Ok(PackedCenters::framed(MatRef::new(&values, data.dim()), frame, most, sparse))
 }
 
 /// A candidate neighbor for a packed row: the slot of the row, and the neighbor.
@@ -87,7 +90,7 @@ pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Exe
     for start in (0..n).step_by(part as usize) {
         let end = n.min(start + part);
         let rows: Vec<u64> = (start..end).collect();
-        let packed = packed(data, &rows, &frame)?;
+        let packed = packed(data, &rows, &frame, data)?;
         let (before, rest) = lists.places.split_at_mut(start as usize * m);
         let own = &mut rest[..rows.len() * m];
         // Rows of the block among themselves, each row for itself.
@@ -168,7 +171,7 @@ pub(crate) fn nearest_rows<T: Compute>(
     let part = graph_block_rows::<T>(n as usize, data.dim()) as u64;
     for start in (0..n).step_by(part as usize) {
         let picked: Vec<u64> = (start..n.min(start + part)).collect();
-        let packed = packed(data, &picked, &frame)?;
+        let packed = packed(data, &picked, &frame, rows)?;
         let nobody = packed.limits(picked.iter().map(|_| -1.0));
         let absorb = |chunk: Chunk<'_, T>,
                       mine: Wide<'_, Found>,
@@ -203,7 +206,7 @@ pub(super) fn nearest_of<T: Compute>(
 ) -> Result<Vec<Found>> {
     let n = count_rows(data)?;
     let mut lists = Lists::new(picked.len() as u64, m)?;
-    let packed = packed(data, picked, frame)?;
+    let packed = packed(data, picked, frame, data)?;
     let mut first = 0;
     while first < n {
         let last = n.min(first + GRAPH_TILE_ROWS as u64 + first);

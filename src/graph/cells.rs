@@ -274,7 +274,7 @@ impl Visit<'_> {
         if !asked && !visitors.iter().any(|&row| looks(row, part[0])) {
             return Ok(());
         }
-        let packed = packed(data, part, frame)?;
+        let packed = packed(data, part, frame, data)?;
         let mut own = lists.copies(part);
         for rows in visitors.chunks(STRIP_ROWS) {
             cx.check()?;

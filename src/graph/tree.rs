@@ -151,7 +151,7 @@ impl<T: Compute> Tree<T> {
 /// Same as [`brute::neighbors`](super::brute::neighbors).
 pub(super) fn neighbors<T: Compute>(data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<Lists> {
     let n = count_rows(data)?;
-    let _phase = cx.phase("neighbors", 2 * n);
+    let _phase = cx.phase("neighbors", n.saturating_mul(2));
     // Returns an error for values that are not finite.
     frame(data, None, cx)?;
     let all: Vec<u64> = (0..n).collect();

@@ -62,6 +62,14 @@ impl AnyRows {
         }
     }
 
+    /// The rows that a run takes, which scales them by itself for the cosine metric.
+    pub(super) fn before(&self, metric: Metric) -> &Self {
+        match self {
+            Self::View { rows, by: Transform::Normalize(_) } if metric == Metric::Cosine => rows,
+            _ => self,
+        }
+    }
+
     /// As [`AnyRows::seen_by`], with an empty record of rows of zeros.
     pub(super) fn seen_afresh(&self, metric: Metric) -> Self {
         match self {

@@ -16,7 +16,7 @@ use super::rows::Input;
 use super::run::{Run, Shown};
 use super::source::Source;
 use crate::error::{Error, Result};
-use crate::fit::{self, Params, StreamMethod, Value};
+use crate::fit::{self, FitSolver, Params, StreamMethod, Value};
 use crate::gmm::TruncatedGaussianMixture;
 use crate::kmeans::{BackwardEuler, KMeans, MiniBatch, NestedMiniBatch, VarianceReduced};
 use crate::kmodes::{KModesParams, LaplacianKModes};
@@ -147,7 +147,8 @@ impl Call<'_, '_> {
         fit::Run<M>: Send,
     {
         let source = self.source()?;
-        let input = Input::new(&source.0, self.weights.as_ref())?;
+        let metric = M::solver::<f32>(params).facts().metric;
+        let input = Input::new(source.0.before(metric), self.weights.as_ref())?;
         let steps = M::rows_of_steps(params, &self.given, &source.0);
         let state =
             self.state.take().map(|(kind, arrays, meta)| of_python(&kind, arrays, meta)).transpose()?;

@@ -32,7 +32,7 @@ pub(super) fn plus_plus<T: Compute>(
     let weights = weights_of(data)?;
     let trials = if greedy { 2 + (k as f64).ln() as usize } else { 1 };
     // A pass admits each center, and one before that compares its candidates.
-    let _phase = cx.phase("seeding", n * (k as u64 + if trials > 1 { k as u64 - 1 } else { 0 }));
+    let _phase = cx.phase("seeding", n.saturating_mul(k as u64 + if trials > 1 { k as u64 - 1 } else { 0 }));
     let first = super::random::draw(n, weights.as_deref(), 1, rng);
     let mut state = Potential::new(data, n)?;
     state.take_in(data, &first)?;

@@ -428,8 +428,8 @@ pub fn lightweight_coreset<T: Compute>(
     cx: &Executor,
 ) -> Result<Coreset<T>> {
     let mut run = Lightweight::new(data, m, seed)?;
-    let _phase =
-        cx.phase("coreset", data.rows().unwrap_or(0) * if run.phase == Phase::KeepingAll { 1 } else { 2 });
+    let passes = if run.phase == Phase::KeepingAll { 1 } else { 2 };
+    let _phase = cx.phase("coreset", data.rows().unwrap_or(0).saturating_mul(passes));
     while run.step(data, cx)?.is_some() {}
     run.finish()
 }

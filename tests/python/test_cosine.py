@@ -569,3 +569,36 @@ def test_callbacks_measure_with_the_metric():
         unit = shoal.callbacks.ValidationCurve(U)
         made(name, metric="cosine", callbacks=[unit]).fit(X)
         assert curve.scores_ == unit.scores_, type(model)
+
+
+# ---------------------------------------------------------------- agreement of fits and predictions
+
+
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
+@pytest.mark.parametrize("cls", [KMeans, NestedMiniBatchKMeans])
+def test_rows_of_zeros_have_one_label_with_many_columns(cls):
+    X = np.random.default_rng(3).normal(size=(200, 1024))
+    X[::20] = 0.0
+    for seed in range(4):
+        model = cls(9, metric="cosine", random_state=seed, max_iter=5).fit(X)
+        np.testing.assert_array_equal(model.predict(X), model.labels_)
+
+
+def test_normalized_rows_are_not_normalized_again():
+    X = np.random.default_rng(4).normal(size=(300, 7))
+    plain = KMeans(5, metric="cosine", random_state=0).fit(X)
+    twice = KMeans(5, metric="cosine", random_state=0).fit(shoal.open(X).normalize())
+    np.testing.assert_array_equal(twice.cluster_centers_, plain.cluster_centers_)
+    assert twice.inertia_ == plain.inertia_
+
+
+def test_only_the_cosine_metric_warns_of_rows_of_zeros():
+    X = np.random.default_rng(5).normal(size=(100, 3))
+    X[7] = 0.0
+    source = shoal.open(X).normalize()
+    model = KMeans(3, random_state=0).fit(source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(source)
+        model.transform(source)
+        shoal.nearest(source, model.cluster_centers_)

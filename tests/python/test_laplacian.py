@@ -852,3 +852,12 @@ def test_a_path_computes_spectral_labels_once_per_sample(monkeypatch):
     X, _ = blobs(n=120)
     shoal.laplacian_path(X, 3, weights=[0.0, 1.0], n_resamples=2, random_state=1, normalize=False)
     assert calls == [120, 96, 96]
+
+
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
+def test_sparse_and_dense_rows_are_predicted_by_one_model():
+    X = np.random.default_rng(6).normal(size=(120, 5)) * (np.random.default_rng(7).random((120, 5)) < 0.6)
+    new = X[:30] + 0.01
+    for fitted in (X, sp.csr_matrix(X)):
+        model = LaplacianKModes(3, random_state=0).fit(fitted)
+        np.testing.assert_array_equal(model.predict(sp.csr_matrix(new)), model.predict(new))

@@ -16,7 +16,7 @@ class SeenBy:
     """
 
     def __init__(self, source: Source, metric: str) -> None:
-        self._rows = source.seen_by(metric)
+        self._rows, self._counts = source.seen_by(metric), metric == "cosine"
 
     def __enter__(self) -> Source:
         """Return the rows."""
@@ -24,7 +24,7 @@ class SeenBy:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Warn of rows of zeros, unless the block raised."""
-        if kind is None:
+        if kind is None and self._counts:
             warn_of_zeros(self._rows.zero_rows)
 
 

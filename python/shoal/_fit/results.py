@@ -349,7 +349,8 @@ def labeled(model: Any, X: Any, takers: Sequence[Taker]) -> None:
     for piece, first, values in pieces(source, min(taker.most_rows for taker in takers), rows=rows):
         seen = piece.seen_by(model._metric_of_rows)
         labels, distances = model._labeled(seen, first, wanted)
-        n_zeros += seen.zero_rows
+        if model._metric_of_rows == "cosine":
+            n_zeros += seen.zero_rows
         part = Part(first=first, labels=labels, distances=distances, rows=values)
         for taker in takers:
             taker.take(part)
@@ -394,7 +395,8 @@ def transform_into(model: Any, X: Any, out: Any) -> npt.NDArray[Any]:
                 # This error numbers rows from the first row of the part, `predict` from the first of X.
                 _core.predict(seen, centers, model.metric, threads, first)
                 raise
-            n_zeros += seen.zero_rows
+            if model.metric == "cosine":
+                n_zeros += seen.zero_rows
             to.put(distances)
         to.prepare()
         made = to.finish()

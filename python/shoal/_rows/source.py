@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -485,7 +485,7 @@ class DataSource:
         transform = self._view and self._view[1]
         return transform if isinstance(transform, Standardize) else None
 
-    def _by(self, transform: Transform) -> DataSource:
+    def _by(self, transform: Transform) -> Self:
         """Return the rows of this source, transformed."""
         # A copy, which stays open when this source is closed.
         base = self.__copy__()
@@ -521,7 +521,7 @@ class DataSource:
             raise ValueError(f"the source ({self._name}) has {n} rows, and gave {end}")
         return rows
 
-    def __copy__(self) -> DataSource:
+    def __copy__(self) -> Self:
         """Return a source of the same rows."""
         made = object.__new__(type(self))
         made.__dict__.update(vars(self))

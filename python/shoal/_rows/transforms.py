@@ -33,26 +33,32 @@ class Base(Protocol):
     @property
     def shape(self) -> tuple[int | None, int]:
         """Number of rows, if known, and columns."""
+        ...
 
     @property
     def access(self) -> str:
         """How rows can be read."""
+        ...
 
     @property
     def sparse(self) -> bool:
         """Whether only nonzero values are stored."""
+        ...
 
     @property
     def sample_weight(self) -> npt.NDArray[np.float64] | None:
         """Weights of the rows, if they have any."""
+        ...
 
     def blocks(self, rows: int | None = None) -> Iterator[Any]:
         """Iterate over all rows in order, one block at a time."""
+        ...
 
     def _by(self, transform: Transform) -> Self: ...
 
     def __copy__(self) -> Self:
         """Return a source of the same rows."""
+        ...
 
 
 #: The source that a transform is applied to.
@@ -65,13 +71,16 @@ class Transform(Protocol):
     @property
     def name(self) -> str:
         """What happened to the rows, for messages."""
+        ...
 
     @property
     def keeps_names(self) -> bool:
         """Whether columns keep their names."""
+        ...
 
     def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
+        ...
 
 
 class Compiled:

@@ -23,7 +23,9 @@ class Parser(argparse.ArgumentParser):
         line = " ".join(spoken(message, self.prog).split())
         self.exit(2, f"shoal: error: {line}\n")
 
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] - of overloads
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
         """Check the names of options and commands, then parse."""
         if args is not None:
             self._check_names(list(args))

@@ -131,6 +131,9 @@ impl Projection {
             values.extend(components.iter().map(|row| row[column]));
         }
         let wide = array_of_rows(values, p);
+        if let Some(large) = wide.iter().find(|x| x.abs() > f64::from(f32::MAX)) {
+            return Err(Error::param("components", "at most 3.4e38 in magnitude", large.to_string()));
+        }
         let narrow = wide.mapv(f32::from_f64);
         let offset = components.iter().map(|row| {
             let mean = mean.unwrap_or_default();

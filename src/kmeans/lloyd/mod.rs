@@ -16,7 +16,7 @@ use super::empty;
 use super::labels::{Carried, Labels, mean_variance};
 use super::means::to_means;
 use super::params::{Algorithm, KMeansParams};
-use crate::centers::{KMeansModel, Snapshot, inertia};
+use crate::centers::{KMeansModel, Snapshot, inertia, project};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
 use crate::fit::{Metric, Restartable, Solver, Step, StopReason, Timings};
@@ -247,9 +247,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             self.params.seeding.choose(data, self.params.n_clusters, self.params.rng_seed, start, cx)?;
         new.seeded_by = seeds.method;
         new.centers = seeds.centers;
-        if self.params.metric == Metric::Cosine {
-            crate::data::normalize_rows(&mut new.centers, new.dim);
-        }
+        project(&mut new.centers, new.dim, self.params.metric);
         let n = crate::data::count_rows(data)?;
         crate::seeding::enough_rows(n, self.params.n_clusters)?;
         new.labels = Labels::new(n as usize);
