@@ -32,19 +32,18 @@ def rows(tmp_path, monkeypatch):
 
 
 class Interrupted:
-    """Rows that are read in blocks, and raise a Ctrl-C at one block, counted over all passes."""
+    """Rows that are read in blocks, and raise a Ctrl-C from one block on, counted over all passes.
+
+    A pass may end before a block that was prefetched: this interrupt is lost, and that of the next block is not.
+    """
 
     def __init__(self, X, at):
         self.X, self.at = X, at
         self.count = itertools.count()
 
-    def was_reached(self):
-        """Whether the interrupt was raised."""
-        return next(self.count) > self.at
-
     def __call__(self):
         for start in range(0, len(self.X), 1600):
-            if next(self.count) == self.at:
+            if next(self.count) >= self.at >= 0:
                 raise KeyboardInterrupt
             yield self.X[start : start + 1600]
 
@@ -73,15 +72,11 @@ def test_a_first_step_interrupted_anywhere_is_resumed_to_the_same_bits(rows, est
         file.unlink(missing_ok=True)
         keeper = shoal.callbacks.Checkpoint("c.safetensors")
         broken = clone(estimator).set_params(callbacks=[keeper])
-        source = Interrupted(rows, at)
         try:
-            broken.fit(source)
+            broken.fit(Interrupted(rows, at))
         except KeyboardInterrupt:
             pass
         else:
-            if source.was_reached():
-                # The block was prefetched, and the pass ended before it.
-                continue
             break
         if keeper.n_steps_ is None:
             # Before the fit: the rows were being counted or sampled.
@@ -100,10 +95,14 @@ def test_a_first_step_interrupted_anywhere_is_resumed_to_the_same_bits(rows, est
         table, wanted = resumed.history_, expected.history_
         for field in ("iteration", "rows_seen", "objective", "center_shift", "n_changed"):
             assert np.array_equal(table[field], wanted[field], equal_nan=True), (at, field)
-    # Interrupts came before the initial centers were chosen, and after.
-    assert states == sorted(states)
-    # The rows of a coreset are in memory, so that no interrupt comes from their stream after the seeding.
-    assert set(states) == ({False} if getattr(estimator, "coreset_size", None) else {False, True})
+    # Interrupts came before the initial centers were chosen, and after. The rows of a coreset are in memory, so
+    # no interrupt comes from their stream after the seeding. The first step of mini-batches may need only a block
+    # that the seeding prefetched.
+    assert False in states
+    if getattr(estimator, "coreset_size", None):
+        assert True not in states
+    elif not isinstance(estimator, shoal.MiniBatchKMeans):
+        assert True in states
 
 
 @pytest.mark.parametrize("init", ["k-means++", "spectral"])
