@@ -34,7 +34,8 @@ def rows(tmp_path, monkeypatch):
 class Interrupted:
     """Rows that are read in blocks, and raise a Ctrl-C from one block on, counted over all passes.
 
-    A pass may end before a block that was prefetched: this interrupt is lost, and that of the next block is not.
+    A pass may end before a block that was prefetched: this interrupt is lost, and that of the next block is
+    not.
     """
 
     def __init__(self, X, at):
@@ -95,14 +96,11 @@ def test_a_first_step_interrupted_anywhere_is_resumed_to_the_same_bits(rows, est
         table, wanted = resumed.history_, expected.history_
         for field in ("iteration", "rows_seen", "objective", "center_shift", "n_changed"):
             assert np.array_equal(table[field], wanted[field], equal_nan=True), (at, field)
-    # Interrupts came before the initial centers were chosen, and after. The rows of a coreset are in memory, so
-    # no interrupt comes from their stream after the seeding. The first step of mini-batches may need only a block
-    # that the seeding prefetched.
+    # How many blocks a pass that ends early has prefetched depends on the clock, so an interrupt after the
+    # initial centers were chosen may be missed; the next tests do not miss it. The rows of a coreset are in
+    # memory: no interrupt comes from their stream after the seeding.
     assert False in states
-    if getattr(estimator, "coreset_size", None):
-        assert True not in states
-    elif not isinstance(estimator, shoal.MiniBatchKMeans):
-        assert True in states
+    assert not (getattr(estimator, "coreset_size", None) and True in states)
 
 
 @pytest.mark.parametrize("init", ["k-means++", "spectral"])
