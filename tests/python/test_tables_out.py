@@ -625,3 +625,25 @@ def test_an_interrupted_program_leaves_nothing(program):
     assert done.returncode == 128 + signal.SIGINT
     assert "interrupted" in done.stderr
     assert names(program) == ["m.safetensors", "rows.npy", "rows.parquet"]
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_kept_columns_of_transformed_slices(tmp_path):
+    table = TABLE.select(["id", "vector"]).combine_chunks()
+    rows = shoal.open(table, columns=["vector"])
+    numbers = [f"x{i}" for i in range(D)]
+    frame = pd.DataFrame(X, columns=numbers).assign(id=IDS)
+    sources = {
+        "normalize": rows.slice(100, 200).normalize(),
+        "normalize first": rows.normalize().slice(100, 200),
+        "map": rows.slice(50, 300).map(abs).slice(50, 150),
+        "standardize": rows.slice(50, 300).standardize().slice(50, 150),
+        "pandas": shoal.open(frame, columns=numbers).slice(100, 200).normalize(),
+    }
+    for name, source in sources.items():
+        out = tmp_path / "labels.arrow"
+        shoal.write_predictions(MODEL, source, out, keep=["id"])
+        assert READERS[".arrow"](out)["id"].to_pylist() == IDS[100:200], name
+    shoal.write_partitions(MODEL, sources["normalize"], tmp_path / "parts", keep=["id"])
+    parts = ds.dataset(tmp_path / "parts").to_table()
+    assert sorted(parts["id"].to_pylist()) == sorted(IDS[100:200])

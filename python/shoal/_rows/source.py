@@ -493,7 +493,7 @@ class DataSource:
         made._open, made._make = transform.over(base)
         made._name = f"{self._name}, {transform.name}"
         made._header = self._header if transform.keeps_names else None
-        made._view, made._reopen, made._slices = (base, transform), None, ()
+        made._view, made._reopen = (base, transform), None
         return made
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
