@@ -447,3 +447,14 @@ def test_list_columns_and_csv_files(tmp_path, monkeypatch):
     texts = shoal.open("?.csv", dtype="float32")
     assert texts.feature_names == list("abcdef")
     np.testing.assert_array_equal(np.concatenate(list(texts.blocks())), X)
+
+
+def test_names_of_csv_columns_are_compared(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    Path("0.csv").write_text("a,b\n1,2\n")
+    Path("1.csv").write_text("b,a\n2,1\n")
+    with pytest.raises(ValueError, match=r"1\.csv: has 2 columns of float64 \('b', 'a'\), unlike 0\.csv"):
+        shoal.open("?.csv")
+    Path("1.csv").write_text("a,b\n3,4\n")
+    np.testing.assert_array_equal(np.concatenate(list(shoal.open("?.csv").blocks())), [[1, 2], [3, 4]])

@@ -120,7 +120,10 @@ def open_shards(
 
 def columns_of(stream: Stream) -> list[str]:
     """Return the names of the columns that hold the features; empty if the rows are not those of a table."""
-    return [] if stream.table is None else list(stream.table.features)
+    if stream.table is not None:
+        return list(stream.table.features)
+    # A CSV file has names, but no table.
+    return [] if stream.header is None else list(stream.header.column_names)
 
 
 def stamp(name: str) -> tuple[int, ...]:
