@@ -175,11 +175,12 @@ class StreamingCoreset(BaseEstimator):
                     "sample_weight must be None for a stream. Use partial_fit with each block and the "
                     "weights of the block instead."
                 )
-            first = 0
+            first, own = 0, rows.sample_weight
             with nullcontext(_parts(rows)) if lies else rows._batches() as blocks:
                 for block in blocks:
                     try:
-                        ended = self._take(block, None, size, threads, tell)
+                        weights = None if own is None else own[first : first + len(block)]
+                        ended = self._take(block, weights, size, threads, tell)
                     except ValueError as error:
                         # The message counts rows from the beginning of the block.
                         raise ValueError(f"block of X from row {first} on: {error}") from error

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import shoal
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.preprocessing import Normalizer, StandardScaler
 from stored import DTYPES, made
@@ -704,3 +705,30 @@ def test_the_recipe_for_principal_components():
         pca.partial_fit(block)
     projected = source.project(pca.components_, mean=pca.mean_)
     np.testing.assert_allclose(np.asarray(projected), pca.transform(X), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        shoal.MiniBatchKMeans(3, random_state=0),
+        shoal.NestedMiniBatchKMeans(3, random_state=0),
+        shoal.BackwardEulerKMeans(3, random_state=0),
+        shoal.StreamingCoreset(20, random_state=0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_partial_fit_of_mapped_rows_takes_their_weights(model):
+    weights = np.arange(1.0, len(X) + 1)
+    weights[::3] = 1e-3
+    source = shoal.open(shoal.Coreset(X, weights, np.arange(len(X)))).map(lambda block: block)
+    # Several blocks, so that each must get its own weights.
+    source._make = streams(X)
+    found = clone(model).partial_fit(source)
+    expected = clone(model)
+    for start in range(0, len(X), 37):
+        expected.partial_fit(X[start : start + 37], sample_weight=weights[start : start + 37])
+    if isinstance(model, shoal.StreamingCoreset):
+        same(found.result().weights, expected.result().weights)
+        same(found.result().points, expected.result().points)
+    else:
+        same(found.cluster_centers_, expected.cluster_centers_)

@@ -107,11 +107,11 @@ class StreamClusterer(CenterClusterer):
                 "sample_weight must be None for a stream. Use partial_fit with each block and the weights of "
                 "the block instead."
             )
-        first = 0
+        first, own = 0, rows.sample_weight
         with rows._batches() as blocks:
             for block in blocks:
                 try:
-                    self._learn(block, None)
+                    self._learn(block, None if own is None else own[first : first + len(block)])
                 except ValueError as error:
                     # The message counts rows from the beginning of the block.
                     raise ValueError(f"block of X from row {first} on: {error}") from error
