@@ -76,7 +76,7 @@ def write(blocks: Rows, out: PathName) -> DataSource:
     name = _output_of(out)
     rows = _rows_of(blocks, name)
     writer = _core.NpyWriter(name, rows.dtype.name, rows.shape[1])
-    with contextlib.closing(writer), rows._prefetched() as ahead:
+    with contextlib.closing(writer), rows._batches() as ahead:
         for block in ahead:
             writer.append(block)
         writer.finish()
@@ -161,7 +161,7 @@ def shuffle(
     block = None if rows.access != "random" else max(1, min(BLOCK_BYTES, limit // 16) // width)
     writer = _core.ShuffledWriter(name, rows.dtype.name, d, n, seed, limit)
     with contextlib.closing(writer), _Progress(n if progress else None, on=progress) as show:
-        with rows._prefetched(block) as ahead:
+        with rows._batches(block) as ahead:
             for each in ahead:
                 writer.append(each)
                 show(len(each))

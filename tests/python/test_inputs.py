@@ -650,3 +650,17 @@ def test_coreset_files_on_the_command_line(tmp_path, capsys):
         assert cli.main(["compare", name, *options, *more]) == 0
     assert cli.main(["fit", name, "-k", "3", "--method", "kmodes", "--quiet"]) == 1
     assert "takes rows without weights" in capsys.readouterr().err
+
+
+def test_one_pass_takes_any_order_through_transforms(tmp_path):
+    shuffled = Loader(order=np.random.default_rng(0).permutation)
+    rows = shoal.open(shuffled)
+    for source in (rows.normalize(), rows.map(np.cbrt), rows.standardize().map(np.cbrt).normalize()):
+        model = shoal.MiniBatchKMeans(3, random_state=0).partial_fit(source).partial_fit(source)
+        assert model.n_steps_ > 0
+        with pytest.raises(ValueError, match="another order of rows"):
+            shoal.KMeans(2).fit(source)
+    expected = X[np.lexsort(X.T)]
+    for write in (shoal.write, shoal.shuffle):
+        found = np.asarray(write(shuffled, tmp_path / "rows.npy"))
+        np.testing.assert_array_equal(found[np.lexsort(found.T)], expected)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -208,11 +208,17 @@ class DataSource:
         """Return :meth:`blocks` with one block prefetched in a thread."""
         return Prefetch(self.blocks(rows))
 
-    def _batches(self) -> Prefetch:
+    def _batches(self, rows: int | None = None) -> Prefetch:
         """Return the blocks of a stream, whose rows may come in another order than in the other passes."""
-        in_any_order = getattr(self._make, "in_any_order", nullcontext)
-        with in_any_order():
-            return self._prefetched()
+        with self._in_any_order():
+            return self._prefetched(rows)
+
+    def _in_any_order(self) -> AbstractContextManager[None]:
+        """Let passes that begin within the context have another order of rows."""
+        if self._view is not None:
+            return self._view[0]._in_any_order()
+        context: AbstractContextManager[None] = getattr(self._make, "in_any_order", nullcontext)()
+        return context
 
     def take(self, indices: npt.ArrayLike) -> npt.NDArray[Any]:
         """Copy single rows.

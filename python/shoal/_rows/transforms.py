@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, TypeVar
 
@@ -56,6 +57,8 @@ class Base(Protocol):
 
     def _by(self, transform: Transform) -> Self: ...
 
+    def _in_any_order(self) -> AbstractContextManager[None]: ...
+
     def __copy__(self) -> Self:
         """Return a source of the same rows."""
         ...
@@ -93,13 +96,8 @@ class Compiled:
     def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
 
-        def make() -> Generator[npt.NDArray[Any]]:
-            blocks = base.blocks()
-            try:
-                for block in blocks:
-                    yield self.of(array_source(block)).read(0, len(block))
-            finally:
-                close(blocks)
+        def make() -> Blocks:
+            return transformed(self, base.blocks())
 
         return self.of(base._source), None if base._make is None else make
 
@@ -191,6 +189,15 @@ def close(blocks: Blocks) -> None:
         blocks.close()
 
 
+def transformed(by: Compiled, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
+    """Transform every block."""
+    try:
+        for block in blocks:
+            yield by.of(array_source(block)).read(0, len(block))
+    finally:
+        close(blocks)
+
+
 def called(by: Map, blocks: Blocks) -> Generator[npt.NDArray[Any]]:
     """Call the function with every block, and check its results."""
     try:
@@ -259,7 +266,8 @@ def begin(source: S) -> tuple[S, Any]:
         raise ValueError("the source has no rows to call fn with: give dim and dtype")
     if source._make is None:
         return source, next(iter(source.blocks(FIRST_ROWS)))
-    made = source._make()
+    with source._in_any_order():
+        made = source._make()
     assert isinstance(made, Generator), "of `Passes`, or of a transform"
     first, blocks = begun(made)
     if source.access == "once":
@@ -299,7 +307,8 @@ def standardizing(source: Base, mean: Any, scale: Any) -> Standardize:
             "mean and scale must be given for rows that can be read only once, got None: measuring them "
             "takes a pass. Write the rows to a .npy file with shoal.write and open it"
         )
-    weight, measured, variance = source._source.column_moments(source.sample_weight)
+    with source._in_any_order():
+        weight, measured, variance = source._source.column_moments(source.sample_weight)
     if scales is None:
         # The bound for rounding errors of a constant column is the one of StandardScaler.
         epsilon = np.finfo(np.float64).eps
