@@ -142,6 +142,11 @@ def run(args: argparse.Namespace) -> int:
     keeper = shoal.callbacks.Checkpoint(args.checkpoint, args.checkpoint_every) if args.checkpoint else None
     with ExitStack() as opened:
         source = opened.enter_context(rows_of(args, args.data))
+        if args.labels and source.access == "once":
+            raise UsageError(
+                f"--labels needs a second pass, but {label_of(args.data)} can be read only once: save the rows "
+                "to a file, or leave out --labels"
+            )
         watchers = []
         if args.validation:
             watchers.append(EnergyCurve(opened.enter_context(shoal.open(args.validation))))
