@@ -73,10 +73,15 @@ def write(blocks: Rows, out: PathName) -> DataSource:
     ...     source.shape, source.dtype.name
     ((8, 3), 'uint8')
     """
+    return written(blocks, out, in_order=False)
+
+
+def written(blocks: Rows, out: PathName, *, in_order: bool) -> DataSource:
+    """Write blocks as `write` does; `in_order`: in the order of the other passes, which is checked."""
     name = _output_of(out)
     rows = _rows_of(blocks, name)
     writer = _core.NpyWriter(name, rows.dtype.name, rows.shape[1])
-    with contextlib.closing(writer), rows._batches() as ahead:
+    with contextlib.closing(writer), rows._prefetched() if in_order else rows._batches() as ahead:
         for block in ahead:
             writer.append(block)
         writer.finish()

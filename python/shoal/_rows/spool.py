@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal import _core
-from shoal.writing import write
+from shoal.writing import written
 
 from .opening import opened
 from .streams import refuse_once
@@ -32,7 +32,7 @@ def at_any_place(X: Any, who: str) -> Any:
     # If this process is killed, the next one that makes such a copy removes the folder.
     folder = _core.TemporaryFolder(Path(tempfile.gettempdir()) / "copied-rows")
     try:
-        copy = write(rows, Path(folder.name) / "rows.npy")
+        copy = written(rows, Path(folder.name) / "rows.npy", in_order=True)
         copy._header = rows._header
         return copy
     finally:
