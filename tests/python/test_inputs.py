@@ -144,7 +144,16 @@ def test_a_shuffled_loader_raises_where_the_order_matters(seed):
     rng = np.random.default_rng(seed)
     shuffled = Loader(order=rng.permutation)
     model = shoal.KMeans(2, random_state=0).fit(X)
-    for use in (shoal.KMeans(2).fit, model.predict, lambda rows: shoal.lightweight_coreset(rows, 10)):
+    modes = shoal.LaplacianKModes(2, random_state=0)
+    copied = shoal.open(shuffled).normalize().map(np.abs)
+    for use in (
+        shoal.KMeans(2).fit,
+        model.predict,
+        lambda rows: shoal.lightweight_coreset(rows, 10),
+        # Copies the rows first, and its labels are those of the copy.
+        modes.fit,
+        lambda _: modes.fit(copied),
+    ):
         with pytest.raises(ValueError, match=r"other rows.*same order each time.*shuffle=False"):
             use(shuffled)
     # Also where the first row stays.
@@ -599,7 +608,7 @@ def shoal_with(monkeypatch, capfd):
     return run
 
 
-def test_standard_input_on_the_command_line(shoal_with, tmp_path):
+def test_standard_input_on_the_command_line(shoal_with, tmp_path, capfd):
     model = shoal.KMeans(3, random_state=0).fit(X)
     model.save(tmp_path / "m.safetensors")
     status, _, problem = shoal_with(
@@ -622,6 +631,10 @@ def test_standard_input_on_the_command_line(shoal_with, tmp_path):
     assert "standard input: is cut off" in problem
     with pytest.raises(SystemExit, match="2"):
         shoal_with(saved(X), "fit", "-", "-k", "3", "--key", "X")
+    with pytest.raises(SystemExit, match="2"):
+        shoal_with(saved(X), "fit", "-", "-k", "3", "--method", "minibatch", "--labels", tmp_path / "fit.npy")
+    assert "--labels needs a second pass" in capfd.readouterr().err
+    assert not (tmp_path / "fit.npy").exists()
 
 
 def test_a_pipe_as_standard_input(tmp_path):
@@ -664,3 +677,44 @@ def test_one_pass_takes_any_order_through_transforms(tmp_path):
     for write in (shoal.write, shoal.shuffle):
         found = np.asarray(write(shuffled, tmp_path / "rows.npy"))
         np.testing.assert_array_equal(found[np.lexsort(found.T)], expected)
+
+
+def test_named_files_of_the_standard_library(tmp_path):
+    for suffix, data in ((".npy", saved(X)), (".csv", b"a,b\n1,2\n3,4\n")):
+        with tempfile.NamedTemporaryFile(suffix=suffix, dir=tmp_path) as file:
+            file.write(data)
+            file.seek(0)
+            expected = np.asarray(shoal.open(io.BytesIO(data)))
+            np.testing.assert_array_equal(np.asarray(shoal.open(file)), expected)
+            file.seek(0)
+            with pytest.raises(ValueError, match="a pipe or an open file does not allow"):
+                shoal.KMeans(1).fit(file)
+    with tempfile.NamedTemporaryFile("w+", dir=tmp_path) as text:
+        with pytest.raises(TypeError, match="must be a binary file"):
+            shoal.open(text)
+
+
+def test_open_files_and_datasets_are_not_replaced(tmp_path):
+    ds = pytest.importorskip("pyarrow.dataset")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pa = pytest.importorskip("pyarrow")
+    model = shoal.KMeans(3, random_state=0).fit(X)
+    np.save(tmp_path / "x.npy", X)
+    before = (tmp_path / "x.npy").read_bytes()
+    with (tmp_path / "x.npy").open("rb") as file:
+        # Opened or not, and transformed.
+        for made in (lambda: file, lambda: shoal.open(file), lambda: shoal.open(file).normalize()):
+            with pytest.raises(ValueError, match="is one of the files that are read"):
+                model.predict(made(), out=tmp_path / "x.npy")
+            file.seek(0)
+        with pytest.raises(ValueError, match="is one of the files that are read"):
+            shoal.write(file, tmp_path / "x.npy")
+    assert (tmp_path / "x.npy").read_bytes() == before
+    name = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"v": list(X.astype("f4"))}), name)
+    before = name.read_bytes()
+    found = ds.dataset(name)
+    for rows in (found, shoal.open(found), ds.dataset([found]), shoal.open(found).map(np.abs)):
+        with pytest.raises(ValueError, match="is one of the files that are read"):
+            model.predict(rows, out=name)
+    assert name.read_bytes() == before

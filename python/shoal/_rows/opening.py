@@ -228,6 +228,26 @@ def open_object(
     obj: Any, columns: list[Any] | None = None, limit: int | str | None = None
 ) -> DataSource | None:
     """Open an object of another library or a stream; None for an array-like."""
+    source = _open_object(obj, columns, limit)
+    if source is not None:
+        source._shards = files_behind(obj) or None
+    return source
+
+
+def files_behind(obj: Any) -> list[str]:
+    """Return the files that an open file or a dataset of pyarrow reads, as far as they have names."""
+    if is_file(obj):
+        name = getattr(obj, "name", None)
+        return [str(Path(os.fsdecode(name)).absolute())] if isinstance(name, (str, bytes)) else []
+    if "pyarrow" not in formats.libraries_of(obj):
+        return []
+    # A dataset of datasets has children.
+    files = list(getattr(obj, "files", ()))
+    files += [file for child in getattr(obj, "children", ()) for file in files_behind(child)]
+    return [str(Path(file).absolute()) for file in files]
+
+
+def _open_object(obj: Any, columns: list[Any] | None, limit: int | str | None) -> DataSource | None:
     if is_file(obj):
         return open_pipe(obj, columns, limit)
     found = formats.of_object(obj, columns, limit)

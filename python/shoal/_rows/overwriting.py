@@ -10,7 +10,7 @@ import numpy as np
 
 from shoal._common.files import is_name
 
-from .opening import says_itself
+from .opening import files_behind, says_itself
 from .paths import files_of, is_paths
 from .source import DataSource
 
@@ -31,10 +31,12 @@ def file_of(X: Any) -> str | None:
 
 
 def shards_of(X: Any) -> list[str]:
-    """Return the files that rows are read from, if they are many."""
+    """Return the files that rows are read from, if they are many or those of an object."""
     if isinstance(X, DataSource):
         return X._shards or []
-    return (files_of(X, says_itself) or []) if is_name(X) or is_paths(X) else []
+    if is_name(X) or is_paths(X):
+        return files_of(X, says_itself) or []
+    return files_behind(X)
 
 
 def is_one_of(name: str, files: list[str]) -> bool:

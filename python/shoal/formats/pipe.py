@@ -24,10 +24,10 @@ BYTES = 1 << 20
 
 
 def is_file(obj: Any) -> bool:
-    """Whether an object is an open file, and so an iterator of lines."""
-    return isinstance(obj, io.IOBase) or (
-        callable(getattr(obj, "read", None)) and hasattr(type(obj), "__next__") and hasattr(obj, "readline")
-    )
+    """Whether an object is an open file, which would be an iterator of lines otherwise."""
+    # Temporary files of the standard library forward these methods, and are no `IOBase`.
+    methods = (getattr(obj, name, None) for name in ("read", "readline"))
+    return isinstance(obj, io.IOBase) or all(map(callable, methods))
 
 
 def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
@@ -50,7 +50,8 @@ def of_pipe(file: Any, columns: Sequence[Any] | None, limit: int) -> Stream:
         If it holds other bytes.
     """
     name = STDIN if file is getattr(sys.stdin, "buffer", None) else f"the file object {shown(file)}"
-    if isinstance(file, io.TextIOBase):
+    # Temporary files have the open file as `file`.
+    if any(isinstance(each, io.TextIOBase) for each in (file, getattr(file, "file", None))):
         raise TypeError(
             f"X must be a binary file, got the text file {shown(file)}. Use its attribute buffer."
         )
