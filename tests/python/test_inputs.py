@@ -689,9 +689,11 @@ def test_named_files_of_the_standard_library(tmp_path):
             file.seek(0)
             with pytest.raises(ValueError, match="a pipe or an open file does not allow"):
                 shoal.KMeans(1).fit(file)
-    with tempfile.NamedTemporaryFile("w+", dir=tmp_path) as text:
-        with pytest.raises(TypeError, match="must be a binary file"):
-            shoal.open(text)
+    with (
+        tempfile.NamedTemporaryFile("w+", dir=tmp_path) as text,
+        pytest.raises(TypeError, match="must be a binary file"),
+    ):
+        shoal.open(text)
 
 
 def test_open_files_and_datasets_are_not_replaced(tmp_path):
@@ -718,3 +720,12 @@ def test_open_files_and_datasets_are_not_replaced(tmp_path):
         with pytest.raises(ValueError, match="is one of the files that are read"):
             model.predict(rows, out=name)
     assert name.read_bytes() == before
+
+
+def test_lists_of_bfloat16_rows():
+    rows = X.astype(ml_dtypes.bfloat16)
+    found = shoal.open(list(rows))
+    assert found.shape == rows.shape
+    np.testing.assert_array_equal(np.asarray(found), rows.astype("f4"))
+    with pytest.raises(ValueError, match="dim 3"):
+        shoal.write([rows], "rows.npy")

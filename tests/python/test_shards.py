@@ -458,3 +458,18 @@ def test_names_of_csv_columns_are_compared(tmp_path, monkeypatch):
         shoal.open("?.csv")
     Path("1.csv").write_text("a,b\n3,4\n")
     np.testing.assert_array_equal(np.concatenate(list(shoal.open("?.csv").blocks())), [[1, 2], [3, 4]])
+
+
+def test_iterators_of_paths_and_single_npz_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("a.npy", X[:5])
+    with pytest.raises(ValueError, match="pass a list of paths"):
+        shoal.KMeans(1).fit(Path().glob("*.npy"))
+    np.savez("core1.npz", X=X)
+    for paths in (["core1.npz"], "core*.npz", [Path("core*.npz")]):
+        source = shoal.open(paths)
+        np.testing.assert_array_equal(np.asarray(source), X)
+        np.testing.assert_array_equal(np.asarray(pickle.loads(pickle.dumps(source))), X)
+    np.savez("core2.npz", X=X)
+    with pytest.raises(ValueError, match=r"core2\.npz: an \.npz file must be opened alone"):
+        shoal.open("core*.npz")

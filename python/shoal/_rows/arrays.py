@@ -105,6 +105,8 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
         warn_of_format(obj)
         obj = csr_of(obj)
     obj = array_of(obj)
+    if isinstance(obj, (list, tuple)) and obj and is_bf16(obj[0]):
+        obj = np.asarray(obj)
     bf16 = is_bf16(obj)
     if bf16:
         # scikit-learn does not know the type.

@@ -86,6 +86,8 @@ def open_path(
     """
     files = files_of(path, says_itself)
     name = os.fsdecode(path) if is_name(path) else ""
+    if files is not None and len(files) == 1 and formats.suffix_of(files[0]) == ".npz":
+        name, files = files[0], None
     if files is None:
         source = _open_path(name, shape, dtype, columns, key, argument, limit)
     else:
@@ -141,6 +143,11 @@ def kind_of(name: str) -> str:
     if not Path(name).exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     known = ", ".join([*MAPPED, *formats.SUFFIXES])
+    if suffix == ".npz":
+        raise ValueError(
+            f"{name}: an .npz file must be opened alone, got many files; many files must end in one of "
+            f"{known}"
+        )
     raise ValueError(f"{name}: one of many files must end in one of {known}")
 
 

@@ -144,8 +144,8 @@ def run(args: argparse.Namespace) -> int:
         source = opened.enter_context(rows_of(args, args.data))
         if args.labels and source.access == "once":
             raise UsageError(
-                f"--labels needs a second pass, but {label_of(args.data)} can be read only once: save the rows "
-                "to a file, or leave out --labels"
+                f"--labels needs a second pass, but {label_of(args.data)} can be read only once: save the "
+                "rows to a file, or leave out --labels"
             )
         watchers = []
         if args.validation:
