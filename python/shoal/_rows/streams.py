@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shoal._common.files import is_name
 from shoal._common.params import shown
 from shoal.formats.pipe import STDIN, is_file
 
@@ -110,13 +109,11 @@ def refuse_once(X: Any, who: str) -> None:
             f"{who} reads its rows more than once, which a pipe or an open file does not allow: save the "
             "rows to a file, and pass its path"
         )
-    # `Path.glob` returns an iterator. It is of no use after this error, so one item may be taken.
-    if isinstance(X, Iterator) and is_name(next(X, None)):
-        raise ValueError(f"{who} takes no iterator of paths, got {shown(X)}: pass a list of paths")
     if is_once(X) or getattr(X, "access", None) == "once":
         raise ValueError(
             f"{who} reads its rows more than once, which an iterator does not allow: pass a callable that "
-            "returns a fresh iterator, or write the rows to a .npy file with shoal.write and pass its path"
+            "returns a fresh iterator, or write the rows to a .npy file with shoal.write and pass its path. "
+            "Instead of an iterator of paths, pass a list of paths"
         )
 
 
