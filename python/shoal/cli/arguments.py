@@ -90,8 +90,8 @@ def add_layout(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--dtype",
         metavar="TYPE",
-        help="number type of a raw file, for example u1, float32 or bfloat16; of a CSV or TSV file: float32 or "
-        "float64 (default)",
+        help="number type of a raw file, for example u1, float32 or bfloat16; of a CSV or TSV file: "
+        "float32 or float64 (default)",
     )
     to.add_argument(
         "--columns",

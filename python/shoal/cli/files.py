@@ -68,6 +68,11 @@ def label_of(data: str | list[str]) -> str:
     return data if isinstance(data, str) else f"{len(data)} files, {data[0]} to {data[-1]}"
 
 
+def shown_shape(rows: int | None, cols: int) -> str:
+    """Format a shape; the number of rows of a stream is unknown."""
+    return f"{'unknown' if rows is None else rows} x {cols}"
+
+
 def rows_of(args: argparse.Namespace, name: str | list[str]) -> Any:
     """Open files of rows with the layout options of the command line."""
     import shoal
