@@ -33,8 +33,8 @@ def write_predictions(
     model : estimator
         A fitted estimator of shoal.
     X : rows of shape (n_samples, n_features)
-        As for ``predict``. With `keep`, a table that can be read more than once: a Parquet or Arrow file, a
-        folder of Parquet files, a data frame, or a :class:`DataSource` of one. Use ``shoal.open(X,
+        As for ``predict``. With `keep`, a table: Parquet or Arrow files (one, many or a folder), a pyarrow table,
+        a data frame, or a :class:`DataSource` of one. Use ``shoal.open(X,
         columns=[...])`` to choose the columns that hold the features.
     out : path
         The file, whose suffix gives the format: ``.parquet``, ``.arrow``, ``.feather`` or ``.csv``. It is

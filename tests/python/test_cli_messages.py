@@ -156,9 +156,7 @@ def test_files_of_several_arrays_and_coresets(capsys, line, told):
 
 def test_the_number_of_rows_of_a_pipe_is_unknown():
     text = "a,b\n" + "1,2\n3,4\n5,7\n" * 20
-    found = program(
-        *["fit", "-", "-k", "2", "--method", "minibatch", "--set", "shuffle=false", "--quiet"], input=text
-    )
+    found = program("fit", "-", "-k", 2, "--method", "minibatch", "--quiet", input=text)
     assert "-: unknown x 2 float64" in found.stdout, found.stderr
 
 
