@@ -19,12 +19,14 @@ import logging
 import os
 import sys
 import time
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any
 
 from ._common.files import check_place, is_name
 from ._common.outputs import MODELS, check_suffix
 from ._common.params import ParameterError, is_real, shown, whole
+from ._common.zeros import ignore_zeros
 from ._core import Step
 from ._rows.streams import refuse_once
 from .typing import PathName, Rows
@@ -337,7 +339,11 @@ class ValidationCurve(Callback):
         if step.iteration % self.every == 0 or step.stop_reason is not None:
             self.iterations_.append(step.iteration)
             self.elapsed_.append(step.elapsed)
-            self.scores_.append(float(estimator.score(self.X_val)))
+            with warnings.catch_warnings():
+                # The first score has told of them.
+                if self.scores_:
+                    ignore_zeros()
+                self.scores_.append(float(estimator.score(self.X_val)))
         return None
 
     def plot(self, ax: Any = None) -> Any:

@@ -49,7 +49,8 @@ class KMeans(CenterClusterer):
         - ``"k-means||"``: :func:`shoal.kmeans_parallel`, for rows that are slow to read.
         - An array of shape (n_clusters, n_features).
         - A callable, called as ``init(X, n_clusters, random_state=RandomState)``, that returns such an array.
-          It gets X as an array, or as a :class:`~shoal.DataSource` if X is a path or a source.
+          It gets X as an array, or as a :class:`~shoal.DataSource` if X is a path or a source. The rows are
+          not scaled, also with ``metric="cosine"``: a callable that compares rows should normalize them.
     n_init : "auto" or int, default="auto"
         Number of starts. The start with the lowest inertia wins. ``"auto"``: 10 for ``init="random"`` and for
         a callable, else 1.

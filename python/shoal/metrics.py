@@ -41,7 +41,7 @@ def inertia(
         Weight of every row, finite, at least 0, not all 0. None: 1.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows and centers to length 1; the sum is then twice that of the cosine distances.
-        A row of zeros is not scaled; a warning counts such rows.
+        A row of zeros is not scaled: its squared distance to every center is 1. A warning counts such rows.
     n_jobs : int or None
         Number of threads, as for :class:`shoal.KMeans`. The result does not depend on it.
 

@@ -41,8 +41,8 @@ def nearest(
         Number of centers per row, at most the number of centers.
     metric : {"euclidean", "cosine"}, default="euclidean"
         ``"cosine"`` scales rows and centers to length 1: the nearest center is that of the largest cosine
-        similarity, and squared distances are twice the cosine distance. A row of zeros is not scaled; a
-        warning counts such rows.
+        similarity, and squared distances are twice the cosine distance. A row of zeros is not scaled: its
+        squared distance to every center is 1. A warning counts such rows.
     n_jobs : int or None
         Number of threads, as for :class:`shoal.KMeans`.
 

@@ -33,9 +33,9 @@ def write_predictions(
     model : estimator
         A fitted estimator of shoal.
     X : rows of shape (n_samples, n_features)
-        As for ``predict``. With `keep`, a table that can be read more than once: a Parquet or Arrow file, a
-        folder of Parquet files, a data frame, or a :class:`DataSource` of one. Use ``shoal.open(X,
-        columns=[...])`` to choose the columns that hold the features.
+        As for ``predict``. With `keep`, a table: one or many Parquet or Arrow files, a pyarrow table, a data
+        frame, or a :class:`DataSource` of one. Use ``shoal.open(X, columns=[...])`` to choose the columns
+        that hold the features.
     out : path
         The file, whose suffix gives the format: ``.parquet``, ``.arrow``, ``.feather`` or ``.csv``. It is
         written to a temporary name and renamed. An existing file is replaced.

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 import shoal
-from command_line import run
+from command_line import program, run
 from shoal._common.progress import reporting, said
 
 
@@ -126,6 +126,40 @@ def test_names_of_files_are_never_changed(capsys, rows):
         )
 
 
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("fit two.npz -k 2", "Choose one with --key\n"),
+        ("fit two.safetensors -k 2", "Choose one with --key: "),
+        ("knn c.npz -m 3 -o g.npz", "Use --key points to silence this."),
+        ("shuffle c.npz -o s.npy", "Use --key points to write the points without weights."),
+        ("fit c.npz -k 2 --method kmodes", "To ignore the weights, use --key points."),
+        ("fit bare.csv -k 2", "Name all 3 columns with --columns A,B,..."),
+    ],
+)
+def test_files_of_several_arrays_and_coresets(capsys, line, told):
+    from safetensors.numpy import save_file
+
+    rows = np.load("rows.npy")
+    np.savez("two.npz", a=rows, b=rows)
+    save_file({"a": rows, "b": rows}, "two.safetensors")
+    np.savetxt("bare.csv", rows, delimiter=",")
+    shoal.lightweight_coreset(rows, 20, random_state=0).save("c.npz")
+    err = run(capsys, *line.split(), "--quiet")[2]
+    assert told in err
+    assert err.count("\n") == 1
+    assert re.search(r"coreset\.|key=|\[", err) is None
+    if "--key points" in told:
+        assert run(capsys, *line.split(), "--key", "points", "--quiet")[::2] == (0, "")
+
+
+def test_the_number_of_rows_of_a_pipe_is_unknown():
+    text = "a,b\n" + "1,2\n3,4\n5,7\n" * 20
+    found = program("fit", "-", "-k", 2, "--method", "minibatch", "--quiet", input=text)
+    assert "-: unknown x 2 float64" in found.stdout, found.stderr
+
+
 # ---------------------------------------------------------------- progress
 
 
@@ -182,3 +216,51 @@ def test_progress_is_one_short_text(capsys):
     bar.working(None, "seeding", 0.426, 12.3)
     bar.end(None)
     assert capsys.readouterr().err == "\rshoal fit: seeding: 43% 12 s\n"
+
+
+def test_outputs_do_not_join_the_folder_that_is_read(capsys, tmp_path):
+    rows = np.load("rows.npy")
+    (tmp_path / "parts").mkdir()
+    np.save("parts/a.npy", rows)
+    shoal.KMeans(2, random_state=0).fit(rows).save("m.safetensors")
+    for line in (
+        "seed parts -k 3 -o parts/centers.npy",
+        "seed parts -k 3 -o c.npy --indices parts/i.npy",
+        "fit parts -k 3 --checkpoint parts/run.safetensors",
+        "fit parts -k 3 -o parts/model.safetensors",
+        "fit parts/a.npy parts -k 3 --labels parts/labels.npy",
+        "predict m.safetensors parts -o parts/labels.npy",
+        "predict m.safetensors parts -o parts/labels.csv",
+        "coreset parts -m 5 -o parts/c.npz",
+    ):
+        status, out, err = run(capsys, *line.split())
+        assert (status, out) == (1, ""), line
+        assert "lies in the folder that is read: choose another name" in err, line
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["a.npy"]
+    for line in (
+        "predict m.safetensors parts/a.npy -o parts/labels.npy",
+        "predict m.safetensors parts/*.npy -o parts/labels.txt",
+    ):
+        np.save("parts/a.npy", rows)
+        assert run(capsys, *line.split(), "--quiet")[0] == 0, line
+        for path in (tmp_path / "parts").glob("labels.*"):
+            path.unlink()
+    # Labels may lie beside rows of another kind, but centers may not.
+    (tmp_path / "parts/a.npy").unlink()
+    np.savetxt("parts/a.csv", rows, delimiter=",", header="a,b,c", comments="")
+    shoal.KMeans(2, random_state=0).fit("parts/a.csv").save("m.safetensors")
+    assert run(capsys, *["predict", "m.safetensors", "parts", "-o", "parts/labels.npy", "--quiet"])[0] == 0
+    assert len(np.load("parts/labels.npy")) == len(rows)
+    assert "lies in the folder" in run(capsys, *["seed", "parts", "-k", "3", "-o", "parts/centers.npy"])[2]
+
+
+def test_the_type_of_text_files(capsys):
+    rows = np.load("rows.npy")
+    np.savetxt("rows.csv", rows, delimiter=",", header="a,b,c", comments="")
+    status, out, err = run(capsys, *["fit", "rows.csv", "-k", "3", "--dtype", "float32", "--quiet"])
+    assert status == 0, err
+    assert "x 3 float32" in out
+    err = run(capsys, *["fit", "rows.csv", "-k", "3", "--dtype", "u1", "--quiet"])[2]
+    assert "must be float32 or float64" in err
+    err = run(capsys, *["fit", "rows.npy", "-k", "3", "--dtype", "float32"])[2]
+    assert "a raw file needs both --shape and --dtype" in err

@@ -174,6 +174,10 @@ def test_cosine_warns_that_sklearn_does_not_normalize():
     assert caught[0].filename == __file__
     assert type(made) is sklearn.cluster.KMeans
     np.testing.assert_array_equal(make_pipeline(Normalizer(), made).predict(X), model.labels_)
+    model = mixture(metric="cosine")
+    with pytest.warns(UserWarning, match="make_pipeline"):
+        made = to_sklearn(model)
+    np.testing.assert_array_equal(make_pipeline(Normalizer(), made).predict(X), model.predict(X))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -489,6 +493,31 @@ def test_a_network_of_cosine_normalizes(dtype):
     tiny, huge = (1e-160, 1e160) if dtype == "float64" else (1e-25, 1e25)
     for factor in (tiny, huge):
         np.testing.assert_allclose(ran(to_onnx(model), (X * factor).astype(dtype))[1], distances, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.* rows? of X (is|are) all zeros:UserWarning")
+@pytest.mark.parametrize("dtype", TYPES)
+def test_a_network_of_cosine_labels_zeros_as_predict(dtype):
+    seen = set()
+    for seed in range(12):
+        X = np.random.default_rng(seed).normal(size=(300, 6)).astype(dtype)
+        model = shoal.KMeans(7, metric="cosine", max_iter=3, random_state=seed).fit(X)
+        rows = np.vstack([np.zeros_like(X[:2]), X[:5]])
+        labels, distances = ran(to_onnx(model), rows)
+        np.testing.assert_array_equal(labels[:2], model.predict(rows)[:2])
+        np.testing.assert_allclose(distances[:2], 1, rtol=1e-6)
+        seen.add(int(labels[0]))
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("covariance_type", COVARIANCES)
+def test_a_network_of_a_cosine_mixture_normalizes(covariance_type):
+    X = np.random.default_rng(0).normal(size=(400, 4)) * np.linspace(0.5, 20, 400)[:, None]
+    model = mixture(covariance_type, metric="cosine", n_active=3).fit(X)
+    labels, shares, density = ran(to_onnx(model), X, "label", "probabilities", "log_density")
+    np.testing.assert_allclose(shares, model.predict_proba(X, dense=True), atol=1e-9)
+    np.testing.assert_allclose(density, model.score_samples(X), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(labels, model.predict(X))
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -602,3 +602,25 @@ def test_only_the_cosine_metric_warns_of_rows_of_zeros():
         model.predict(source)
         model.transform(source)
         shoal.nearest(source, model.cluster_centers_)
+
+
+@pytest.mark.parametrize("kind", ["ValidationCurve", "EarlyStopping"])
+def test_callbacks_warn_of_rows_of_zeros_once(kind):
+    curve = getattr(shoal.callbacks, kind)(ZEROS)
+    model = made("kmeans", metric="cosine", max_iter=5, tol=0, callbacks=[curve])
+    for _ in range(2):
+        messages = told(lambda: model.fit(X))[1]
+        assert len(curve.scores_) > 1
+        assert len(messages) == 1
+        assert messages[0].startswith(SOME)
+
+
+def test_the_energy_of_a_mixture_is_that_of_its_directions():
+    model = made("mixture", metric="cosine").fit(X)
+    means = model.cluster_centers_
+    assert (np.linalg.norm(means, axis=1) < 1 - 1e-3).any()
+    rows = shoal.open(X)
+    expected = shoal.metrics.inertia(X, means, metric="cosine")
+    assert model._energy(rows) == pytest.approx(expected, rel=1e-12)
+    unit = means / np.linalg.norm(means, axis=1, keepdims=True)
+    assert model._energy(rows) == pytest.approx(shoal.metrics.inertia(U, unit), rel=1e-9)

@@ -350,8 +350,9 @@ class CenterFitter(Clusterer):
         """Compute the inertia of rows for the current centers."""
         source, weights = self._fitted_weighted(X, None)
         centers, threads = self.cluster_centers_, _params.threads(self.n_jobs, tell=False)
-        rows = source.seen_by(self._metric_of_rows)
-        return _core.inertia(rows, centers, weights, None, self._metric_of_centers, threads)
+        # The metric of the rows scales centers too: the means of a mixture lie inside the unit sphere.
+        metric = self._metric_of_rows
+        return _core.inertia(source.seen_by(metric), centers, weights, None, metric, threads)
 
     def _labeled(
         self, part: Source, first_row: int, with_distances: bool

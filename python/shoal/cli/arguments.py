@@ -88,7 +88,10 @@ def add_layout(to: argparse.ArgumentParser) -> None:
     """Add the options for raw files, and for files that hold more than one array or column."""
     to.add_argument("--shape", type=shape_of, metavar="N,D", help="rows and columns of a raw file")
     to.add_argument(
-        "--dtype", metavar="TYPE", help="number type of a raw file, for example u1, float32 or bfloat16"
+        "--dtype",
+        metavar="TYPE",
+        help="number type of a raw file, for example u1, float32 or bfloat16; of a CSV or TSV file: "
+        "float32 or float64 (default)",
     )
     to.add_argument(
         "--columns",

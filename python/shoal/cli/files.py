@@ -20,13 +20,19 @@ STDIN = "-"
 def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) -> None:
     """Check, before any work, that every output can be written and overwrites no input or other output."""
     from shoal._common.files import SPECIAL, check_place, is_special
-    from shoal._common.outputs import check_suffix
+    from shoal._common.outputs import VALUES, check_suffix
     from shoal._rows.opening import says_itself
     from shoal._rows.paths import files_of
+    from shoal.formats import suffix_of
 
     taken = {}
+    # Folders that are read, with the kind of their files.
+    folders: dict[Path, str] = {}
     for given in inputs:
         files = files_of(given, says_itself)
+        if files is not None:
+            items = [given] if isinstance(given, str) else given
+            folders |= {Path(item).resolve(): suffix_of(files[0]) for item in items if Path(item).is_dir()}
         names = [str(given)] if files is None else files
         taken.update({Path(name).resolve(): "is also read" for name in names})
     for option, name, allowed in outputs:
@@ -45,6 +51,10 @@ def check_outputs(inputs: Sequence[str | list[str]], outputs: Sequence[Output]) 
         real = path.resolve()
         if real in taken:
             raise FailedError(f"{name}: {taken[real]}: choose another name")
+        # One-dimensional .npy files may lie beside rows of another kind.
+        beside = real.suffix == ".npy" and allowed is VALUES and folders.get(real.parent) != ".npy"
+        if real.parent in folders and says_itself(real.name) and not beside:
+            raise FailedError(f"{name}: lies in the folder that is read: choose another name")
         taken[real] = "is written twice"
         try:
             check_place(name)
@@ -58,17 +68,32 @@ def label_of(data: str | list[str]) -> str:
     return data if isinstance(data, str) else f"{len(data)} files, {data[0]} to {data[-1]}"
 
 
+def shown_shape(rows: int | None, cols: int) -> str:
+    """Format a shape; the number of rows of a stream is unknown."""
+    return f"{'unknown' if rows is None else rows} x {cols}"
+
+
 def rows_of(args: argparse.Namespace, name: str | list[str]) -> Any:
     """Open files of rows with the layout options of the command line."""
     import shoal
 
-    if (args.shape is None) != (args.dtype is None):
+    if (args.shape is None) != (args.dtype is None) and not (args.shape is None and is_text(name)):
         raise UsageError("a raw file needs both --shape and --dtype")
     if name == STDIN:
         if any(option is not None for option in (args.shape, args.key)):
             raise UsageError("--shape, --dtype and --key do not belong to standard input (-)")
         return shoal.open(sys.stdin.buffer, columns=args.columns)
     return shoal.open(name, shape=args.shape, dtype=dtype_of(args.dtype), columns=args.columns, key=args.key)
+
+
+def is_text(data: str | list[str]) -> bool:
+    """Whether the rows are files of text, for which --dtype alone is enough."""
+    from shoal._rows.opening import says_itself
+    from shoal._rows.paths import files_of
+    from shoal.formats import TEXT, suffix_of
+
+    files = [data] if data == STDIN else files_of(data, says_itself) or [str(data)]
+    return all(suffix_of(file) in TEXT for file in files)
 
 
 def dtype_of(name: str | None) -> str | None:

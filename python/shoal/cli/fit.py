@@ -19,7 +19,7 @@ from .arguments import (
 )
 from .checkpoints import kept_note, refuse_to_overwrite
 from .errors import LeftError, UsageError
-from .files import check_outputs, label_of, rows_of
+from .files import check_outputs, label_of, rows_of, shown_shape
 from .methods import CENTERS, available, centers_file, estimator, method_of, parameters
 from .results import show, spent
 
@@ -199,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
             # The bound in nats and squared distances do not share an axis.
             drawn = []
         drawn += [Curve.of("held-out rows", watcher.points) for watcher in watchers]
-        curves(args.plot, drawn, f"{args.method}, {args.clusters} clusters of {rows} x {cols}")
+        curves(args.plot, drawn, f"{args.method}, {args.clusters} clusters of {shown_shape(rows, cols)}")
     algorithm, init, metric, timings = (
         getattr(model, name, None) for name in ("algorithm_", "init_", "metric", "timings_")
     )
@@ -235,7 +235,7 @@ def run(args: argparse.Namespace) -> int:
     }
     kind = ", ".join(name for name in (algorithm, metric) if name)
     lines = {
-        "data": f"{label_of(args.data)}: {rows} x {cols} {dtype}",
+        "data": f"{label_of(args.data)}: {shown_shape(rows, cols)} {dtype}",
         "method": f"{args.method} ({kind})" if kind else args.method,
         "start": ", ".join(text for text in (init, f"seed {params['random_state']}") if text),
         "clusters": args.clusters,

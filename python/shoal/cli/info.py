@@ -11,7 +11,7 @@ from typing import Any
 
 from .arguments import Verbs, add_json, add_layout, add_verb, file_of
 from .errors import FailedError, UsageError
-from .files import STDIN, rows_of
+from .files import STDIN, rows_of, shown_shape
 from .methods import NOT_SET, centers_of
 from .results import show
 
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         result = {
             "file": args.file,
             "kind": "rows",
-            "shape": [rows, cols] if args.json else f"{'unknown' if rows is None else rows} x {cols}",
+            "shape": [rows, cols] if args.json else shown_shape(rows, cols),
             "dtype": dtype,
             **({"stored": "sparse"} if source.sparse else {}),
             "computed_as": source._source.compute,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from shoal import _core
 from shoal._common import params as _params
 from shoal._fit.centers import CenterFitter
+from shoal._rows.arrays import source_of_values
 from shoal.formats.stream import required
 
 from .fitted import feature_names, fitted, is_cosine, is_mixture
@@ -51,7 +52,7 @@ def to_onnx(model: Any, *, dtype: Number | None = None) -> Any:
           ``score_samples``.
 
         The metadata name the estimator, the metric and the features. With ``metric="cosine"`` the network
-        normalizes the rows; rows of zeros stay zero.
+        normalizes the rows; rows of zeros stay zero, and get the label of ``predict``.
 
     Raises
     ------
@@ -190,13 +191,19 @@ class Network:
 def _clusters(network: Network, source: CenterFitter) -> None:
     """Add labels and distances."""
     centers = source.cluster_centers_.astype(np.float64)
-    rows = _normalized(network) if is_cosine(source) else network.rows
+    rows, is_zero = _normalized(network) if is_cosine(source) else (network.rows, None)
     scale = _scale(centers)
     if scale != 1:
         centers *= scale
         rows = network.add("Mul", rows, network.constant(scale))
     values, sq_lengths = _centered(network, rows, centers)
-    network.put_label("ArgMin", values)
+    nearness = values
+    if is_zero is not None:
+        # Up to rounding, all centers are equally far from a row of zeros. The label is known before.
+        others = np.ones(len(centers))
+        others[_label_of_zeros(source)] = 0
+        nearness = network.add("Where", is_zero, network.constant(others), values)
+    network.put_label("ArgMin", nearness)
     sq_distances = network.add("Max", network.add("Add", values, sq_lengths), network.constant(0.0))
     distances = network.add("Sqrt", sq_distances)
     if scale != 1:
@@ -204,15 +211,22 @@ def _clusters(network: Network, source: CenterFitter) -> None:
     network.put("distances", distances, ["N", len(centers)])
 
 
-def _normalized(network: Network) -> str:
-    """Divide every row by its length; leave rows of zeros."""
+def _label_of_zeros(source: CenterFitter) -> int:
+    """Return the label of a row of zeros, as ``predict``."""
+    zeros = source_of_values(np.zeros_like(source.cluster_centers_[:1]))
+    labels, _ = source._labeled(zeros, 0, with_distances=False)
+    return int(labels[0])
+
+
+def _normalized(network: Network) -> tuple[str, str]:
+    """Divide every row by its length; return them, and whether a row is all zeros and stays as it is."""
     largest = network.add("ReduceMax", network.add("Abs", network.rows), axes=[1], keepdims=1)
     # Divided first by its largest value, a row has a length of at least 1, and its squares do not overflow.
     is_zero = network.add("Equal", largest, network.constant(0.0))
     divisor = network.add("Where", is_zero, network.constant(1.0), largest)
     scaled = network.add("Div", network.rows, divisor)
     length = network.add("ReduceL2", scaled, axes=[1], keepdims=1)
-    return network.add("Div", scaled, network.add("Max", length, network.constant(1.0)))
+    return network.add("Div", scaled, network.add("Max", length, network.constant(1.0))), is_zero
 
 
 def _scale(centers: npt.NDArray[np.float64]) -> float:
@@ -236,6 +250,7 @@ def _centered(network: Network, rows: str, centers: npt.NDArray[np.float64]) -> 
 def _mixture(network: Network, source: Any) -> None:
     """Add labels, probabilities and log densities."""
     means, variances = source.means_.astype(np.float64), variances_of(source)
+    rows = _normalized(network)[0] if is_cosine(source) else network.rows
     k, d = means.shape
     with np.errstate(divide="ignore"):
         # A component that has lost all rows has a weight of 0, and a density of 0.
@@ -243,9 +258,9 @@ def _mixture(network: Network, source: Any) -> None:
     spread = np.log(variances).sum(axis=1) * (d if variances.shape[1] == 1 else 1)
     constants = log_weights - 0.5 * (spread + d * math.log(2 * math.pi))
     if source.covariance_type == "diag":
-        quadratic = _by_feature(network, means, variances)
+        quadratic = _by_feature(network, rows, means, variances)
     else:
-        values, sq_lengths = _centered(network, network.rows, means)
+        values, sq_lengths = _centered(network, rows, means)
         sq_distances = network.add("Add", values, sq_lengths)
         quadratic = network.add("Mul", sq_distances, network.constant(-0.5 / variances[:, 0]))
     densities = network.add("Add", quadratic, network.constant(constants))
@@ -260,11 +275,13 @@ def _mixture(network: Network, source: Any) -> None:
     network.put("log_density", network.add("Squeeze", density, network.constant(np.array([1]))), ["N"])
 
 
-def _by_feature(network: Network, means: npt.NDArray[np.float64], variances: npt.NDArray[np.float64]) -> str:
+def _by_feature(
+    network: Network, rows: str, means: npt.NDArray[np.float64], variances: npt.NDArray[np.float64]
+) -> str:
     """Return minus half of the squared distances in units of the variances of every feature."""
     median = np.median(means, axis=0)
     means, precisions = means - median, 1 / variances
-    rows = network.add("Sub", network.rows, network.constant(median))
+    rows = network.add("Sub", rows, network.constant(median))
     squares = network.add("MatMul", network.add("Mul", rows, rows), network.constant(-0.5 * precisions.T))
     products = network.add("MatMul", rows, network.constant((means * precisions).T))
     sums = network.add("Add", squares, products)

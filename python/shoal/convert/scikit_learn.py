@@ -90,14 +90,14 @@ def to_sklearn(model: Any) -> Any:
     True
     """
     source = fitted(model)
-    if is_mixture(source):
-        return mixture_to_sklearn(source)
     if is_cosine(source):
         warn(
-            "metric='cosine' is not part of the result: scikit-learn's KMeans does not normalize rows. Use "
+            "metric='cosine' is not part of the result: scikit-learn does not normalize rows. Use "
             "make_pipeline(Normalizer(), model), with Normalizer from sklearn.preprocessing.",
             UserWarning,
         )
+    if is_mixture(source):
+        return mixture_to_sklearn(source)
     centers = source.cluster_centers_
     # A fit to one row sets the attributes that are private to scikit-learn.
     made = SklearnKMeans(1, n_init=1).fit(np.zeros_like(centers[:1]))
