@@ -107,10 +107,11 @@ def as_rows(obj: Any, check: Callable[..., Any]) -> Any:
     obj = array_of(obj)
     if isinstance(obj, (list, tuple)) and obj and is_bf16(obj[0]):
         obj = np.asarray(obj)
-    bf16 = is_bf16(obj)
+    given: Any = obj
+    bf16 = is_bf16(given)
     if bf16:
         # scikit-learn does not know the type.
-        obj = marked(obj).view(np.uint16)
+        obj = marked(given).view(np.uint16)
     try:
         rows: Any = check(obj, dtype="numeric", ensure_all_finite=False)
     except OverflowError as error:

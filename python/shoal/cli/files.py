@@ -92,7 +92,7 @@ def is_text(data: str | list[str]) -> bool:
     from shoal._rows.paths import files_of
     from shoal.formats import TEXT, suffix_of
 
-    files = [data] if data == STDIN else files_of(data, says_itself) or [str(data)]
+    files = [STDIN] if data == STDIN else files_of(data, says_itself) or [str(data)]
     return all(suffix_of(file) in TEXT for file in files)
 
 
