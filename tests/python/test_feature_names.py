@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import shoal
+from exporters import Sized
 from shoal import BackwardEulerKMeans, KMeans, MiniBatchKMeans, NestedMiniBatchKMeans, StreamingCoreset
 from shoal.callbacks import Checkpoint
 
@@ -18,19 +19,6 @@ TABLE = pa.table({"a": X[:, 0], "b": X[:, 1]})
 #: The same columns in another order.
 SWAPPED = TABLE.select(["b", "a"])
 ORDER = "Feature names must be in the same order as they were in fit"
-
-
-class Exporter:
-    """An object that exports Arrow data any number of times."""
-
-    def __init__(self, table):
-        self.table = table
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        return self.table.__arrow_c_stream__(requested_schema)
-
-    def __len__(self):
-        return len(self.table)
 
 
 def parquet_file(table, folder):
@@ -79,7 +67,7 @@ FORMS = {
     "data set": lambda table, folder: dataset.dataset(parquet_file(table, folder)),
     "table": lambda table, _: table,
     "batch": lambda table, _: table.to_batches()[0],
-    "exporter": lambda table, _: Exporter(table),
+    "exporter": lambda table, _: Sized(table),
     "pandas": lambda table, _: table.to_pandas(),
     "polars": lambda table, _: pl.from_arrow(table),
     "open frame": lambda table, _: shoal.open(table.to_pandas()),

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import shoal
+from exporters import Exporter, Sized
 from shoal import KMeans, MiniBatchKMeans
 from stored import DTYPES
 from stored import made as made_as
@@ -367,21 +368,6 @@ def test_frames_of_numbers_keep_their_names():
         assert (next(shoal.open(frame, columns=["c3", "c1"]).blocks()) == X[:, [3, 1]]).all()
         model = KMeans(4, random_state=0).fit(frame)
         assert (model.labels_ == KMeans(4, random_state=0).fit_predict(X)).all()
-
-
-class Exporter:
-    """An object that exports Arrow data and has no other methods."""
-
-    def __init__(self, table):
-        self.table = table
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        return self.table.__arrow_c_stream__(requested_schema)
-
-
-class Sized(Exporter):
-    def __len__(self):
-        return len(self.table)
 
 
 def test_objects_that_export_arrow_streams():

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import shoal
+from exporters import Exporter, Sized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal import KMeans
@@ -58,19 +59,6 @@ def folder_of_parts(table, path):
     for i, (start, stop) in enumerate(((0, 0), (0, 50), (50, 50), (50, len(table)))):
         parquet.write_table(table.slice(start, stop - start), path / f"{i}.parquet")
     return path
-
-
-class Exporter:
-    def __init__(self, table):
-        self.table = table
-
-    def __arrow_c_stream__(self, requested_schema=None):
-        return self.table.__arrow_c_stream__(requested_schema)
-
-
-class Sized(Exporter):
-    def __len__(self):
-        return len(self.table)
 
 
 #: For every form: a function of a table and a folder, and the number of passes.

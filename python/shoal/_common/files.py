@@ -100,7 +100,33 @@ def named_errors(name: Path) -> Generator[None]:
         raise
 
 
-class WholeFile:
+class SyncedFile:
+    """A file that is flushed to disk before it, or its folder, is renamed.
+
+    Attributes
+    ----------
+    file : file object
+        Binary, open for writing.
+    """
+
+    _name: Path
+    file: IO[bytes]
+
+    def named_errors(self) -> contextlib.AbstractContextManager[None]:
+        """Make errors of the operating system name the final file or folder."""
+        return named_errors(self._name)
+
+    def prepare(self) -> None:
+        """Flush to disk and close; only the rename is left."""
+        if self.file.closed:
+            return
+        with self.named_errors():
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            self.file.close()
+
+
+class WholeFile(SyncedFile):
     """A file that is written to a temporary name, flushed to disk, then renamed.
 
     An older file of that name stays unchanged until :meth:`finish`, also if the process is killed. A killed
@@ -127,20 +153,7 @@ class WholeFile:
         self._temporary = _core.TemporaryFile(self._name)
         # "r+b" does not create the file if it was removed in between.
         with self.named_errors():
-            self.file: IO[bytes] = Path(self._temporary.name).open("r+b")  # noqa: SIM115 - closed by close
-
-    def named_errors(self) -> contextlib.AbstractContextManager[None]:
-        """Make errors of the operating system name the final file."""
-        return named_errors(self._name)
-
-    def prepare(self) -> None:
-        """Flush to disk and close; only the rename is left."""
-        if self.file.closed:
-            return
-        with self.named_errors():
-            self.file.flush()
-            os.fsync(self.file.fileno())
-            self.file.close()
+            self.file = Path(self._temporary.name).open("r+b")  # noqa: SIM115 - closed by close
 
     def finish(self) -> None:
         """Rename the temporary file."""
@@ -167,7 +180,7 @@ class WholeFile:
         self.close()
 
 
-class PlainFile:
+class PlainFile(SyncedFile):
     """A file in a temporary folder, with the methods of :class:`WholeFile`; the folder is renamed later.
 
     Parameters
@@ -181,20 +194,7 @@ class PlainFile:
     def __init__(self, path: Path, name: Path) -> None:
         self._name = name
         with self.named_errors():
-            self.file: IO[bytes] = path.open("wb")
-
-    def named_errors(self) -> contextlib.AbstractContextManager[None]:
-        """Make errors of the operating system name the final folder."""
-        return named_errors(self._name)
-
-    def prepare(self) -> None:
-        """Flush to disk and close."""
-        if self.file.closed:
-            return
-        with self.named_errors():
-            self.file.flush()
-            os.fsync(self.file.fileno())
-            self.file.close()
+            self.file = path.open("wb")
 
     def finish(self) -> None:
         """Flush to disk and close."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -86,12 +87,12 @@ class Transform(Protocol):
         ...
 
 
-class Compiled:
+class Compiled(ABC):
     """A transform that the compiled code computes, one tile at a time."""
 
+    @abstractmethod
     def of(self, rows: Source) -> Source:
         """Return the transformed rows."""
-        raise NotImplementedError
 
     def over(self, base: Base) -> tuple[Source, Callable[[], Blocks] | None]:
         """Return the transformed rows of `base`, and the function that makes the blocks of a stream."""
