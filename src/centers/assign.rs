@@ -1,6 +1,7 @@
 //! Assigns rows to known centers: labels, distances and inertia in one pass, with constant memory beyond the
 //! result.
 
+use super::LabelsRef;
 use super::sphere::project;
 use crate::data::{DataSource, Normalized, count_rows};
 use crate::error::{Error, Result};
@@ -64,17 +65,17 @@ pub(crate) fn predict<T: Compute>(
 
 /// Labels for every row, or none.
 #[derive(Clone, Copy)]
-struct Given<'a>(Option<&'a [u32]>);
+struct Given<'a>(Option<LabelsRef<'a>>);
 
 impl PerRow for Given<'_> {
     fn split(self, n: usize) -> (Self, Self) {
-        match self.0.map(|labels| labels.split_at(n)) {
+        match self.0.map(|labels| labels.split(n)) {
             Some((mine, rest)) => (Self(Some(mine)), Self(Some(rest))),
             None => (self, self),
         }
     }
     fn rows(&self) -> Option<usize> {
-        self.0.map(<[u32]>::len)
+        self.0.map(|labels| labels.len())
     }
 }
 
@@ -106,7 +107,7 @@ fn merge_energies(total: &mut [f64], part: &mut [f64]) {
 /// rows.
 pub(crate) fn inertia<T: Compute>(
     centers: &[T],
-    labels: Option<&[u32]>,
+    labels: Option<LabelsRef<'_>>,
     metric: Metric,
     data: &dyn DataSource<T>,
     cx: &Executor,
@@ -120,11 +121,11 @@ pub(crate) fn inertia<T: Compute>(
                 labels.len()
             )));
         }
-        if let Some(row) = labels.iter().position(|&j| j as usize >= k) {
+        if let Some(row) = labels.iter().position(|j| j as usize >= k) {
             return Err(Error::param(
                 "labels",
                 format!("below {k}"),
-                format!("{} at row {row}", labels[row]),
+                format!("{} at row {row}", labels.get(row)),
             ));
         }
     }
@@ -137,7 +138,7 @@ pub(crate) fn inertia<T: Compute>(
             let rows = chunk.rows.rows();
             dists.resize(rows, 0.0);
             let labels = if let Some(labels) = labels {
-                labels
+                labels.wide(found)
             } else {
                 chunk.check_finite()?;
                 found.resize(rows, 0);

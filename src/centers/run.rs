@@ -31,9 +31,10 @@ impl<M: CenterMethod> Run<M> {
         either!(self.solver(), solver => M::snapshot(solver).centers.iter().map(|&c| convert(Float::to_f64(c))).collect())
     }
 
-    /// The labels that the method keeps. After [`Run::finish`], these are the labels of the current centers.
-    pub fn labels(&self) -> &[u32] {
-        either!(self.solver(), solver => M::snapshot(solver).labels)
+    /// A copy of the labels that the method keeps. After [`Run::finish`], these are the labels of the current
+    /// centers.
+    pub fn labels(&self) -> Vec<u32> {
+        either!(self.solver(), solver => M::snapshot(solver).labels.to_vec())
     }
 
     /// Weight per cluster, as the method counts it.

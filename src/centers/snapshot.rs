@@ -1,5 +1,6 @@
 //! A borrowed view of a center-based method between two steps.
 
+use super::LabelsRef;
 use crate::fit::{Facts, Metric, Timings};
 
 /// A borrowed view of a center-based method between two steps: centers, labels, weights and counters.
@@ -15,7 +16,7 @@ pub struct Snapshot<'a, T> {
     pub weights: &'a [f64],
     /// The label per row, if the method keeps labels. After
     /// [`FitSolver::finish`](crate::fit::FitSolver::finish), these are the labels of the current centers.
-    pub labels: &'a [u32],
+    pub labels: LabelsRef<'a>,
     /// Weighted sum of squared distances that belongs to `labels`. NaN if no pass has computed it.
     pub inertia: f64,
     /// Number of iterations, in the method's unit.

@@ -170,7 +170,7 @@ impl<'a, T: Compute> Scores<'a, T> {
             return label(means, Metric::Euclidean, data, cx);
         }
         let labels = self.predict(false, data, cx)?;
-        let energy = inertia(means, Some(&labels), Metric::Euclidean, data, cx)?;
+        let energy = inertia(means, Some(labels[..].into()), Metric::Euclidean, data, cx)?;
         Ok((labels, energy))
     }
 

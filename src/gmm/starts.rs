@@ -171,7 +171,7 @@ impl<T: Compute> MixtureStarts<T> {
             metric: self.params.metric,
             centers,
             weights: &best.counts,
-            labels,
+            labels: labels.into(),
             inertia,
             n_iter: best.n_iter(),
             n_steps: best.n_iter(),

@@ -4,6 +4,7 @@ use super::bounds::{PanelBounds, rounding_of};
 use super::costs::Costs;
 use super::labels::{Labels, Swept};
 use super::params::Algorithm;
+use crate::centers::LabelsRef;
 use crate::kernel::{Compute, PackedCenters};
 use crate::matrix::MatRef;
 use crate::tuning::{BALL_RUN, BOUNDED_AGAIN, BOUNDED_LOSS, BOUNDED_PAUSE, balls_pay};
@@ -78,7 +79,7 @@ impl Choice {
                 // (`sparse.py`).
                 Algorithm::Lloyd
             }
-            Algorithm::Auto => self.worthwhile(&labels.of_rows, centers, sweeps),
+            Algorithm::Auto => self.worthwhile(labels.of_rows.view(), centers, sweeps),
             named => named,
         };
         labels.bounds = match wanted {
@@ -98,7 +99,12 @@ impl Choice {
     }
 
     /// The choice of [`Algorithm::Auto`] for the next sweep.
-    fn worthwhile<T: Compute>(&self, labels: &[u32], centers: MatRef<'_, T>, sweeps: u64) -> Algorithm {
+    fn worthwhile<T: Compute>(
+        &self,
+        labels: LabelsRef<'_>,
+        centers: MatRef<'_, T>,
+        sweeps: u64,
+    ) -> Algorithm {
         if self.blurred || sweeps < self.unbounded_until {
             return Algorithm::Lloyd;
         }
@@ -176,7 +182,7 @@ fn is_blurred<T: Compute>(packed: &PackedCenters<T>, swept: &Swept) -> bool {
 }
 
 /// Whether rows with equal labels mostly stand together, as in a sorted file.
-fn come_in_runs(labels: &[u32]) -> bool {
-    let runs = labels.windows(2).filter(|two| two[0] != two[1]).count();
+fn come_in_runs(labels: LabelsRef<'_>) -> bool {
+    let runs = labels.iter().zip(labels.iter().skip(1)).filter(|(label, next)| label != next).count();
     runs * BALL_RUN <= labels.len()
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::centers::LabelsRef;
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::{self, Compute, PackedCenters};
@@ -32,7 +33,7 @@ pub(super) fn relocate<T: Compute>(
     data: &dyn DataSource<T>,
     cx: &Executor,
     packed: &PackedCenters<T>,
-    labels: &[u32],
+    labels: LabelsRef<'_>,
     sums: &mut ClusterSums,
 ) -> Result<usize> {
     let empty: Vec<usize> =
@@ -48,8 +49,9 @@ pub(super) fn relocate<T: Compute>(
         tile_rows(packed.n_centers()),
         labels,
         &mut far,
-        (Vec::new, Vec::new),
-        |chunk, labels, far: &mut Vec<Far>, dists: &mut Vec<f64>| {
+        (Vec::new, Default::default),
+        |chunk, labels, far: &mut Vec<Far>, (dists, wide): &mut (Vec<f64>, Vec<u32>)| {
+            let labels = labels.wide(wide);
             dists.resize(labels.len(), 0.0);
             kernel::sq_dists(chunk.rows, labels, packed, dists);
             far.extend(dists.iter().enumerate().filter_map(|(i, &sq_dist)| {
@@ -66,7 +68,7 @@ pub(super) fn relocate<T: Compute>(
     )?;
     for (&to, &(_, row, weight)) in empty.iter().zip(&far) {
         let values = crate::data::take(data, &[row])?;
-        sums.move_row(&values, weight, labels[row as usize] as usize, to);
+        sums.move_row(&values, weight, labels.get(row as usize) as usize, to);
     }
     Ok(far.len())
 }

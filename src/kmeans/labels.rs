@@ -1,30 +1,30 @@
 //! Labels of all rows, and the exact sweep that updates them, with bounds if there are any.
 
+use std::sync::{Mutex, PoisonError};
+
 use super::bounds::{PanelBounds, RowBoundsMut, Work};
+use crate::centers::{Editing, Journal, LabelList, LabelsMut, LabelsRef, NO_LABEL};
 use crate::data::{DataSource, count_rows, row_values};
 use crate::error::{Error, Result};
 use crate::kernel::{self, Compute, PackedCenters, Scratch};
-use crate::matrix::{MatRef, make_room};
+use crate::matrix::MatRef;
 use crate::parallel::Executor;
 use crate::pass::{Chunk, Cut, Unread, Wide, sweep, sweep_unread};
 use crate::rows::RowBuf;
 use crate::stats::ClusterSums;
 use crate::tuning::{CARRIED_CHANGES, CARRIED_ENERGY, CARRIED_SWEEPS, tile_rows};
 
-/// Marks a row that has no label yet.
-pub(super) const NO_LABEL: u32 = u32::MAX;
-
 /// Per-row state: labels and bounds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Labels {
-    pub(super) of_rows: Vec<u32>,
-    /// The labels before the last sweep; empty if no row had one.
-    before: Vec<u32>,
+    pub(super) of_rows: LabelList,
+    /// The changes of the last sweep; `None` if no row had a label before.
+    changes: Option<Vec<Journal>>,
     pub(super) bounds: Option<PanelBounds>,
 }
 
 /// Labels and bounds of a chunk: upper bounds, bounds to all other centers, and bounds by group.
-type PerChunk<'a> = (&'a mut [u32], ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
+type PerChunk<'a, L = LabelsMut<'a>> = (L, ((&'a mut [f32], &'a mut [f32]), Wide<'a, f32>));
 
 /// Old and new labels of a chunk.
 struct Relabeled<'a> {
@@ -211,48 +211,44 @@ impl Part {
 }
 
 impl Labels {
-    /// `n` rows without labels.
-    pub(super) fn new(n: usize) -> Self {
-        Self { of_rows: vec![NO_LABEL; n], ..Self::default() }
+    /// `n` rows without labels, of `k` clusters.
+    pub(super) fn new(n: usize, k: usize) -> Self {
+        Self::of(LabelList::new(n, k))
+    }
+
+    /// Given labels.
+    pub(super) fn of(of_rows: LabelList) -> Self {
+        Self { of_rows, changes: None, bounds: None }
     }
 
     /// Extends to `n` rows: old row `i` becomes row `at(i)`, in the same order, and the others have no label.
     /// Bounds are kept as far as `budget` bytes allow.
     pub(super) fn grow(&mut self, at: impl Fn(usize) -> usize, n: usize, budget: u64) {
-        let old = self.of_rows.len();
-        self.of_rows.resize(n, NO_LABEL);
-        for i in (0..old).rev() {
-            let label = std::mem::replace(&mut self.of_rows[i], NO_LABEL);
-            self.of_rows[at(i)] = label;
-        }
+        self.of_rows.grow(&at, n);
         if !self.bounds.as_mut().is_some_and(|bounds| bounds.grow(at, n, budget)) {
             self.bounds = None;
         }
     }
 
-    /// Reserves memory for the labels of `n` rows, before and after a sweep.
+    /// Reserves memory for the labels of `n` rows.
     pub(super) fn make_room(&mut self, n: usize) -> Result<()> {
-        for labels in [&mut self.of_rows, &mut self.before] {
-            make_room(labels, "labels", n.saturating_sub(labels.len()) as u64, 1)?;
-        }
-        Ok(())
+        self.of_rows.make_room(n)
     }
 
-    /// Frees the labels before the last sweep.
+    /// Frees the changes of the last sweep, which cannot be undone any more.
     pub(super) fn forget_before(&mut self) {
-        self.before = Vec::new();
+        self.changes = Some(Vec::new());
     }
 
     pub(super) fn are_missing(&self) -> bool {
-        self.of_rows.contains(&NO_LABEL)
+        self.of_rows.view().are_missing().0
     }
 
     /// Restores the labels before the last sweep. Bounds are dropped, and with them their packing order.
     pub(super) fn undo(&mut self) {
-        if self.before.is_empty() {
-            self.of_rows.fill(NO_LABEL);
-        } else {
-            std::mem::swap(&mut self.of_rows, &mut self.before);
+        match self.changes.replace(Vec::new()) {
+            Some(changes) => self.of_rows.restore(&changes),
+            None => self.of_rows.clear(),
         }
         self.bounds = None;
     }
@@ -276,12 +272,11 @@ impl Labels {
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
-        if self.of_rows.iter().all(|&label| label == NO_LABEL) {
-            self.before.clear();
-        } else {
-            self.before.clone_from(&self.of_rows);
-        }
-        let swept = self.made_anew(packed, moments, (carried, gone), data, cx);
+        let (_, none) = self.of_rows.view().are_missing();
+        self.changes = None;
+        let journals = (!none).then(Mutex::default);
+        let swept = self.made_anew(packed, moments, (carried, gone), journals.as_ref(), data, cx);
+        self.changes = journals.map(|all| all.into_inner().unwrap_or_else(PoisonError::into_inner));
         if swept.is_err() {
             self.undo();
         }
@@ -293,6 +288,7 @@ impl Labels {
         packed: &PackedCenters<T>,
         moments: Option<&PackedCenters<T>>,
         (carried, gone): (Option<Carried>, Option<&ClusterSums>),
+        journals: Option<&Mutex<Vec<Journal>>>,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Swept> {
@@ -302,11 +298,11 @@ impl Labels {
         let nothing = || gone.cloned().unwrap_or_else(|| ClusterSums::new(packed.n_centers(), packed.dim()));
         let afresh = carried.is_none();
         let clusters = carried.map_or_else(nothing, |carried| carried.clusters);
-        let mut part = self.label(packed, moments, (clusters, afresh), data, cx)?;
+        let mut part = self.label(packed, moments, (clusters, afresh), journals, data, cx)?;
         if part.clusters.energy() < floor {
             // Most of the energy is gone: the rounding of the removed part may outweigh the rest.
             part.clusters = nothing();
-            part.clusters.merge(&mut sum_labeled(&self.of_rows, packed, data, cx)?);
+            part.clusters.merge(&mut sum_labeled(self.of_rows.view(), packed, data, cx)?);
             age = 0;
         }
         let energy_afresh = if age == 0 { part.clusters.energy() } else { floor / CARRIED_ENERGY };
@@ -319,6 +315,7 @@ impl Labels {
         packed: &PackedCenters<T>,
         moments: Option<&PackedCenters<T>>,
         (clusters, afresh): (ClusterSums, bool),
+        journals: Option<&Mutex<Vec<Journal>>>,
         data: &dyn DataSource<T>,
         cx: &Executor,
     ) -> Result<Part> {
@@ -329,10 +326,10 @@ impl Labels {
         let mut total = Part { clusters, ..Part::new(k, dim, moments.is_some()) };
         let empty = || Part::new(k, dim, moments.is_some());
         let Some(bounds) = self.bounds.as_mut().filter(|_| !packed.by_difference()) else {
-            let absorb = |chunk: Chunk<'_, T>,
-                          labels: &mut [u32],
-                          part: &mut Part,
-                          (scratch, new): &mut (Scratch<T>, Vec<u32>)| {
+            let label = |chunk: Chunk<'_, T>,
+                         labels: &mut [u32],
+                         part: &mut Part,
+                         (scratch, new): &mut (Scratch<T>, Vec<u32>)| {
                 new.resize(labels.len(), 0);
                 kernel::nearest(chunk.rows, packed, new, scratch);
                 part.distances += labels.len() as u64 * k as u64;
@@ -340,17 +337,23 @@ impl Labels {
                 part.absorb_moments(&chunk, moments, new);
                 Ok(())
             };
-            let make = (empty, <(Scratch<T>, Vec<u32>)>::default);
-            sweep(data, cx, tile_rows(k), &mut self.of_rows[..], &mut total, make, absorb, Part::merge)?;
+            let absorb = |chunk: Chunk<'_, T>,
+                          labels: LabelsMut<'_>,
+                          part: &mut Part,
+                          (scratch, editing): &mut (_, Editing<'_>)| {
+                labels.edit(editing, |labels| label(chunk, labels, part, scratch))
+            };
+            let make = (empty, || (Default::default(), Editing::new(journals)));
+            sweep(data, cx, tile_rows(k), self.of_rows.view_mut(), &mut total, make, absorb, Part::merge)?;
             return Ok(total);
         };
         let width = bounds.n_groups();
         let mut rows = bounds.take_rows();
         let rules = bounds.rules(packed, row_values(data));
-        let absorb = |mut chunk: Unread<'_, T>,
-                      (labels, ((upper, least), lower)): PerChunk<'_>,
-                      part: &mut Part,
-                      (work, moved): &mut (Work<T>, Moved<T>)| {
+        let label = |mut chunk: Unread<'_, T>,
+                     (labels, ((upper, least), lower)): PerChunk<'_, &mut [u32]>,
+                     part: &mut Part,
+                     (work, moved): &mut (Work<T>, Moved<T>)| {
             let mut bounds = RowBoundsMut { upper, least, lower: lower.values };
             let unknown = labels.contains(&NO_LABEL);
             // Rows without bounds are compared with all centers, so any old label will do.
@@ -379,11 +382,17 @@ impl Labels {
             }
             Ok(())
         };
+        let absorb = |chunk: Unread<'_, T>,
+                      (labels, bounds): PerChunk<'_>,
+                      part: &mut Part,
+                      (scratch, editing): &mut (_, Editing<'_>)| {
+            labels.edit(editing, |labels| label(chunk, (labels, bounds), part, scratch))
+        };
         let cut =
             Cut { tile_rows: tile_rows(k), chunk_rows: Some(bounds.chunk_rows(row_values(data).min(dim))) };
         let lower = Wide { values: &mut rows.lower, width };
-        let state = (&mut self.of_rows[..], ((&mut rows.upper[..], &mut rows.least[..]), lower));
-        let make = (empty, <(Work<T>, Moved<T>)>::default);
+        let state = (self.of_rows.view_mut(), ((&mut rows.upper[..], &mut rows.least[..]), lower));
+        let make = (empty, || (Default::default(), Editing::new(journals)));
         sweep_unread(data, cx, cut, state, &mut total, make, absorb, Part::merge)?;
         bounds.put_rows(rows);
         Ok(total)
@@ -395,9 +404,9 @@ pub(super) fn all_labels<T: Compute>(
     centers: MatRef<'_, T>,
     data: &dyn DataSource<T>,
     cx: &Executor,
-) -> Result<(Vec<u32>, Vec<f64>, f64)> {
+) -> Result<(LabelList, Vec<f64>, f64)> {
     let n = count_rows(data)? as usize;
-    let mut labels = Labels::default();
+    let mut labels = Labels::new(0, centers.rows());
     labels.make_room(n)?;
     labels.grow(|i| i, n, 0);
     let packed = PackedCenters::for_rows(centers, data.most_values().is_some());
@@ -407,18 +416,19 @@ pub(super) fn all_labels<T: Compute>(
 
 /// Sums all rows by their current labels, without computing distances to other centers.
 pub(super) fn sum_labeled<T: Compute>(
-    labels: &[u32],
+    labels: LabelsRef<'_>,
     packed: &PackedCenters<T>,
     data: &dyn DataSource<T>,
     cx: &Executor,
 ) -> Result<ClusterSums> {
     let (k, dim) = (packed.n_centers(), packed.dim());
     let mut total = ClusterSums::new(k, dim);
-    let absorb = |chunk: Chunk<'_, T>, labels: &[u32], part: &mut ClusterSums, (): &mut ()| {
+    let absorb = |chunk: Chunk<'_, T>, labels: LabelsRef<'_>, part: &mut ClusterSums, wide: &mut Vec<u32>| {
+        let labels = labels.wide(wide);
         part.absorb(chunk.rows, labels, chunk.weights, packed);
         if part.is_finite(labels) { Ok(()) } else { Err(chunk.not_finite()) }
     };
-    let make = (|| ClusterSums::part(k, dim), || ());
+    let make = (|| ClusterSums::part(k, dim), Vec::new);
     sweep(data, cx, tile_rows(k), labels, &mut total, make, absorb, ClusterSums::merge)?;
     Ok(total)
 }

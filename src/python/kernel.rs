@@ -125,6 +125,6 @@ pub(super) fn inertia(
     let labels: Option<Vec<u32>> =
         labels.map(|labels| vector(&labels).into_iter().map(i32::cast_unsigned).collect());
     with_centers!(&centers, values => enter(py, threads, cost, |cx| {
-        centers::inertia(values, labels.as_deref(), Metric::Euclidean, input.of(), cx)
+        centers::inertia(values, labels.as_deref().map(Into::into), Metric::Euclidean, input.of(), cx)
     }))
 }

@@ -69,7 +69,7 @@ impl Shown for LaplacianKModes {
                 metric: Metric::Euclidean,
                 centers: view.modes,
                 weights: &[],
-                labels: view.labels,
+                labels: view.labels.into(),
                 inertia: f64::NAN,
                 n_iter: view.n_iter,
                 n_steps: view.n_iter,

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::progress::State;
 use super::trajectory::Pull;
 use super::{BackwardEuler, BackwardEulerParams};
-use crate::centers::{KMeansModel, Snapshot, project};
+use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, project};
 use crate::data::{Access, DataSource, row_bytes};
 use crate::error::{Error, Result};
 use crate::fit::{Facts, FitSolver, Method, StreamSolver, Timings, stored_timings, timings_of};
@@ -41,7 +41,7 @@ pub struct BackwardEulerSolver<T: Compute> {
     pub(super) polish: Option<LloydStarts<T>>,
     pub(super) timings: Timings,
     /// Labels, cluster weights and inertia of the current centers, after a pass has computed them.
-    pub(super) finished: Option<(Vec<u32>, Vec<f64>, f64)>,
+    pub(super) finished: Option<(LabelList, Vec<f64>, f64)>,
     pub(super) draws: Draws,
     pub(super) spare: Spare,
     /// The last outer step was discarded because it diverged.
@@ -251,8 +251,8 @@ impl<T: Compute> BackwardEulerSolver<T> {
         let polish = self.polish.as_ref().map(LloydStarts::snapshot);
         let (labels, weights, inertia) = match (&polish, &self.finished) {
             (Some(polish), _) => (polish.labels, polish.weights, polish.inertia),
-            (None, Some((labels, weights, inertia))) => (&labels[..], &weights[..], *inertia),
-            (None, None) => (&[][..], &state.given[..], f64::NAN),
+            (None, Some((labels, weights, inertia))) => (labels.view(), &weights[..], *inertia),
+            (None, None) => (LabelsRef::from(&[][..]), &state.given[..], f64::NAN),
         };
         let mut timings = self.timings;
         if let Some(polish) = &polish {

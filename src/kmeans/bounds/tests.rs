@@ -75,7 +75,12 @@ fn bounds_hold<T: Compute>(algorithm: Algorithm, offset: f64, scale: f64, bounds
             let what = format!("{} offset {offset} scale {scale} sweep {sweep}", T::NAME);
             assert_eq!(run.algorithm(), algorithm);
             assert_eq!(run.bounds().unwrap().balls, algorithm == Algorithm::Exponion);
-            run.bounds().unwrap().assert_true(MatRef::new(&values, d), run.labels(), centers, &what);
+            run.bounds().unwrap().assert_true(
+                MatRef::new(&values, d),
+                &run.labels().to_vec(),
+                centers,
+                &what,
+            );
         }
     }
 }

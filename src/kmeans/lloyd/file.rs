@@ -4,9 +4,10 @@
 use serde_json::json;
 
 use super::Lloyd;
+use crate::centers::{LabelList, NO_LABEL};
 use crate::fit::{stored_timings, timings_of};
 use crate::kernel::Compute;
-use crate::kmeans::labels::{Labels, NO_LABEL};
+use crate::kmeans::labels::Labels;
 use crate::kmeans::params::{Algorithm, KMeansParams};
 use crate::kmeans::state::{carried_of, check_carried, keep_carried};
 use crate::matrix::MatRef;
@@ -16,9 +17,9 @@ use crate::persist::{Array, Contents};
 impl<T: Compute> Lloyd<T> {
     pub(in crate::kmeans) fn to_file(&self) -> Contents {
         let mut contents = Contents::new("");
-        let labels = &self.labels.of_rows;
+        let labels = self.labels.of_rows.view().to_vec();
         keep(&mut contents, "centers", stored_rows(&self.centers, self.dim.max(1)));
-        keep(&mut contents, "labels", Array::new(&[labels.len()], labels));
+        keep(&mut contents, "labels", Array::new(&[labels.len()], &labels));
         keep(&mut contents, "weights", Array::new(&[self.weights.len()], &self.weights));
         if let Some(carried) = &self.carried {
             keep_carried(&mut contents, "carried", carried);
@@ -65,12 +66,10 @@ impl<T: Compute> Lloyd<T> {
             return Err("its \"weights\" do not match its \"centers\"".into());
         }
         let algorithm = text(&numbers, "algorithm")?.parse::<Algorithm>();
-        let mut labels = Labels::default();
-        labels.of_rows = of_rows;
         // Carried sums are valid only if every row has a label.
-        let carried = carried_of(contents, "carried", k, dim)?.filter(|_| !labels.are_missing());
+        let carried = carried_of(contents, "carried", k, dim)?.filter(|_| !of_rows.contains(&NO_LABEL));
         if let Some(carried) = &carried {
-            check_carried(carried, &labels.of_rows, MatRef::new(&centers, dim), params.metric)?;
+            check_carried(carried, &of_rows, MatRef::new(&centers, dim), params.metric)?;
         }
         let mut new = Self::plan(params);
         new.choice.algorithm = algorithm.map_err(|_| "its \"algorithm\" is unknown")?;
@@ -84,7 +83,7 @@ impl<T: Compute> Lloyd<T> {
         Ok(Self {
             dim,
             centers,
-            labels,
+            labels: Labels::of(LabelList::of(of_rows, k)),
             weights,
             energy: number(&numbers, "energy")?,
             exact: flag(&numbers, "exact")?,

@@ -16,7 +16,7 @@ use super::empty;
 use super::labels::{Carried, Labels, mean_variance};
 use super::means::to_means;
 use super::params::{Algorithm, KMeansParams};
-use crate::centers::{KMeansModel, Snapshot, inertia, project};
+use crate::centers::{KMeansModel, LabelsRef, Snapshot, inertia, project};
 use crate::data::{Access, DataSource};
 use crate::error::Result;
 use crate::fit::{Metric, Restartable, Solver, Step, StopReason, Timings};
@@ -64,7 +64,7 @@ impl<T: Compute> Lloyd<T> {
             choice,
             dim: 0,
             centers: Vec::new(),
-            labels: Labels::default(),
+            labels: Labels::new(0, 1),
             weights: Vec::new(),
             energy: f64::NAN,
             exact: false,
@@ -94,8 +94,8 @@ impl<T: Compute> Lloyd<T> {
     }
 
     /// The label per row in the last sweep.
-    pub fn labels(&self) -> &[u32] {
-        &self.labels.of_rows
+    pub fn labels(&self) -> LabelsRef<'_> {
+        self.labels.of_rows.view()
     }
 
     /// The weight per cluster in the last sweep.
@@ -134,7 +134,7 @@ impl<T: Compute> Lloyd<T> {
             metric: self.params.metric,
             centers: &self.centers,
             weights: &self.weights,
-            labels: &self.labels.of_rows,
+            labels: self.labels.of_rows.view(),
             inertia: self.energy,
             n_iter: self.iteration,
             n_steps: self.iteration,
@@ -192,7 +192,7 @@ impl<T: Compute> Solver<T> for Lloyd<T> {
         let mut swept = self.labels.sweep(&packed, packed_origin.as_ref(), (carried, None), data, cx)?;
         swept.clusters.check_means::<T>().inspect_err(|_| self.labels.undo())?;
         let energy = swept.clusters.energy();
-        let relocated = empty::relocate(data, cx, &packed, &self.labels.of_rows, &mut swept.clusters)
+        let relocated = empty::relocate(data, cx, &packed, self.labels.of_rows.view(), &mut swept.clusters)
             .inspect_err(|_| self.labels.undo())?;
         (self.energy, self.exact) = (energy, swept.exact());
         if self.threshold.is_none() {
@@ -250,7 +250,7 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
         project(&mut new.centers, new.dim, self.params.metric);
         let n = crate::data::count_rows(data)?;
         crate::seeding::enough_rows(n, self.params.n_clusters)?;
-        new.labels = Labels::new(n as usize);
+        new.labels = Labels::new(n as usize, self.params.n_clusters);
         new.timings.seeding = begun.elapsed().as_secs_f64();
         Ok(new)
     }
@@ -267,7 +267,8 @@ impl<T: Compute> Restartable<T> for Lloyd<T> {
             self.weights = swept.clusters.weights().to_vec();
             self.current = true;
         } else if !self.exact {
-            self.energy = inertia(&self.centers, Some(&self.labels.of_rows), Metric::Euclidean, data, cx)?;
+            self.energy =
+                inertia(&self.centers, Some(self.labels.of_rows.view()), Metric::Euclidean, data, cx)?;
             self.exact = true;
         }
         // Only further sweeps need these.

@@ -342,7 +342,7 @@ impl<T: Compute> MiniBatchSolver<T> {
             metric: self.params.metric,
             centers: &state.centers,
             weights: state.clusters.weights(),
-            labels,
+            labels: labels.into(),
             inertia,
             n_iter: state.n_iter,
             n_steps: state.n_steps,

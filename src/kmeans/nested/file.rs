@@ -4,9 +4,10 @@ use serde_json::json;
 
 use super::stream::Kept;
 use super::{Bounds, Nested, NestedParams};
+use crate::centers::{LabelList, NO_LABEL};
 use crate::fit::Metric;
 use crate::kernel::Compute;
-use crate::kmeans::labels::{Carried, NO_LABEL};
+use crate::kmeans::labels::{Carried, Labels};
 use crate::kmeans::state::{carried_of, keep_carried, keep_sums, sums_of};
 use crate::matrix::MatRef;
 use crate::persist::kept::{
@@ -45,7 +46,7 @@ impl<T: Compute> Nested<T> {
         keep(&mut contents, "centers", stored_rows(&self.centers, cols));
         keep_rows(&mut contents, "rows", &self.kept.rows);
         keep(&mut contents, "row_weights", Array::new(&[self.kept.weights.len()], &self.kept.weights));
-        keep(&mut contents, "labels", Array::new(&[self.batch()], &self.labels.of_rows));
+        keep(&mut contents, "labels", Array::new(&[self.batch()], &self.labels.of_rows.view().to_vec()));
         keep(&mut contents, "weights", Array::new(&[self.weights.len()], &self.weights));
         if let (true, Seeding::Given(centers)) = (self.centers.is_empty(), &self.params.seeding) {
             keep(&mut contents, "given", Array::new(&[centers.len()], centers));
@@ -105,7 +106,7 @@ impl<T: Compute> Nested<T> {
         state.centers = rows(contents, "centers", dim)?;
         state.kept =
             Kept { rows: kept_rows(contents, "rows", dim)?, weights: list(contents, "row_weights")? };
-        state.labels.of_rows = list(contents, "labels")?;
+        let labels: Vec<u32> = list(contents, "labels")?;
         state.rows = list(contents, "places")?;
         state.weights = list(contents, "weights")?;
         let (k, kept) = (state.centers.len() / dim.max(1), state.kept.rows.len());
@@ -118,9 +119,10 @@ impl<T: Compute> Nested<T> {
             return Err("its \"row_weights\" do not belong to its \"rows\"".into());
         }
         state.due = count(&numbers, "due")?;
-        let known = |&j: &u32| (j as usize) < k || j == NO_LABEL;
+        let known = labels.iter().all(|&j| (j as usize) < k || j == NO_LABEL);
+        state.labels = Labels::of(LabelList::of(labels, state.params.n_clusters));
         let too_many = state.fed && (state.batch() > kept || state.due > kept as u64);
-        if too_many || !state.labels.of_rows.iter().all(known) {
+        if too_many || !known {
             return Err("its \"labels\" do not belong to its \"rows\"".into());
         }
         let ascending = state.rows.is_sorted_by(|a, b| a < b);

@@ -27,7 +27,7 @@ use stream::Kept;
 use super::bounds::PanelBounds;
 use super::labels::{Carried, Labels, all_labels, mean_variance};
 use super::means::to_means;
-use crate::centers::{KMeansModel, Snapshot, inertia, project};
+use crate::centers::{KMeansModel, LabelList, LabelsRef, Snapshot, inertia, project};
 use crate::data::{Access, DataSource, count_rows};
 use crate::error::Result;
 use crate::fit::{Facts, FitSolver, Metric, Solver, Step, StopReason, StreamSolver, Timings};
@@ -88,7 +88,7 @@ pub struct Nested<T> {
     /// The bounds of the run that was resumed, reported until new bounds begin.
     known_as: Option<Bounds>,
     /// Labels, cluster weights and inertia of all rows about `centers`, after a pass has computed them.
-    finished: Option<(Vec<u32>, Vec<f64>, f64)>,
+    finished: Option<(LabelList, Vec<f64>, f64)>,
     seeded_by: String,
     timings: Timings,
 }
@@ -96,11 +96,12 @@ pub struct Nested<T> {
 impl<T: Compute> Nested<T> {
     /// The state before the first step, which chooses the first centers.
     fn plan(params: NestedParams) -> Self {
+        let k = params.n_clusters;
         Self {
             params,
             dim: 0,
             centers: Vec::new(),
-            labels: Labels::default(),
+            labels: Labels::new(0, k),
             rows: Vec::new(),
             due: 0,
             sums: None,
@@ -277,8 +278,8 @@ impl<T: Compute> Nested<T> {
     /// The solver's public state between two steps.
     pub(crate) fn snapshot(&self) -> Snapshot<'_, T> {
         let (labels, weights, inertia) = match &self.finished {
-            Some((labels, weights, inertia)) => (&labels[..], &weights[..], *inertia),
-            None => (&[][..], &self.weights[..], f64::NAN),
+            Some((labels, weights, inertia)) => (labels.view(), &weights[..], *inertia),
+            None => (LabelsRef::from(&[][..]), &self.weights[..], f64::NAN),
         };
         Snapshot {
             dim: self.dim,
@@ -335,7 +336,7 @@ impl<T: Compute> FitSolver<T> for Nested<T> {
             let energy = if self.exact {
                 self.energy
             } else {
-                inertia(&self.centers, Some(&labels), Metric::Euclidean, data, cx)?
+                inertia(&self.centers, Some(labels.view()), Metric::Euclidean, data, cx)?
             };
             (labels, self.weights.clone(), energy)
         } else {

@@ -11,7 +11,7 @@ use crate::kernel::{Compute, PackedCenters};
 use crate::kmeans::labels::{Labels, sum_labeled};
 use crate::matrix::MatRef;
 use crate::parallel::Executor;
-use crate::pass::{Chunk, sweep};
+use crate::pass::{Chunk, PerRow, sweep};
 use crate::rows::RowBuf;
 use crate::tuning::tile_rows;
 
@@ -286,13 +286,13 @@ impl<T: Compute> Nested<T> {
     fn retire(&mut self, data: &dyn DataSource<T>, m: usize, cx: &Executor) -> Result<()> {
         let sparse = data.most_values().is_some();
         let packed = PackedCenters::for_rows(MatRef::new(&self.centers, self.dim), sparse);
-        let labels = &self.labels.of_rows[..m];
+        let (labels, _) = self.labels.of_rows.view().split(m);
         let mut votes = with_batch(data, &[], m, |rows| sum_labeled(labels, &packed, rows, cx))?;
         match &mut self.gone {
             Some(gone) => gone.merge(&mut votes),
             None => self.gone = Some(votes),
         }
-        self.labels.of_rows.drain(..m);
+        self.labels.of_rows.drop_first(m);
         self.labels.bounds = None;
         self.due -= m as u64;
         self.retired += m as u64;
@@ -306,7 +306,7 @@ impl<T: Compute> Nested<T> {
             self.gone = Some(sums.into_clusters());
             self.retired += self.voted;
         }
-        self.labels = Labels::default();
+        self.labels = Labels::new(0, self.params.n_clusters);
         (self.rows, self.due, self.carry, self.finished) = (Vec::new(), 0, false, None);
         self.current = false;
     }

@@ -22,7 +22,7 @@ fn assert_votes(run: &Nested<f64>, source: &[f64], before: &[f64], what: &str) {
     let sums = run.sums.clone().unwrap().into_clusters();
     let (mut count, mut sum, mut energy) = (vec![0.0; k], vec![0.0; k * d], 0.0);
     let row_of = |i: usize| run.rows.get(i).map_or(i, |&row| row as usize);
-    for (i, &j) in run.labels.of_rows.iter().enumerate() {
+    for (i, j) in run.labels.of_rows.view().iter().enumerate() {
         let row = &source[row_of(i) * d..][..d];
         let distance = |j: usize| kernel::sq_dist(row, &before[j * d..][..d]);
         let nearest = (0..k).map(distance).fold(f64::INFINITY, f64::min);
@@ -78,7 +78,7 @@ fn every_row_of_a_batch_has_one_vote() {
         // A fixed point of Lloyd's algorithm.
         let inertia = run.finish(&data, &cx).unwrap();
         let labels = crate::centers::predict(&run.centers, Metric::Euclidean, &data, &cx).unwrap();
-        assert_eq!(run.snapshot().labels, labels);
+        assert_eq!(run.snapshot().labels.to_vec(), labels);
         assert_eq!(inertia, super::inertia(&run.centers, None, Metric::Euclidean, &data, &cx).unwrap());
     }
 }
@@ -474,7 +474,7 @@ fn a_batch_of_all_rows_is_lloyd() {
     }
     assert!(theirs.history().len() > 5);
     assert_eq!(ours.centers, theirs.centers::<f64>());
-    assert_eq!(ours.labels.of_rows, theirs.labels());
+    assert_eq!(ours.labels.of_rows.view().to_vec(), theirs.labels());
 }
 
 #[test]
@@ -538,7 +538,7 @@ fn votes_that_retired_are_those_of_their_rows() {
         run.feed(data, &cx).unwrap();
         run.due = n as u64;
         run.round_of_kept(&cx).unwrap();
-        let labels = run.labels.of_rows.clone();
+        let labels = run.labels.of_rows.view().to_vec();
         run.retire_half(&cx).unwrap();
         assert_eq!((run.retired, run.n_kept(), run.batch()), (400, 400, 400));
         assert_eq!(run.kept.rows.values, source[400 * d..]);
@@ -601,7 +601,7 @@ fn bounds_hold<T: Compute>(offset: f64, scale: f64, bounds: Bounds, bounds_memor
             data.gather(rows, &mut values).unwrap();
             let what = format!("{} offset {offset} scale {scale} round {round} {}", T::NAME, step.batch_size);
             let centers = MatRef::new(&run.centers, d);
-            bounds.assert_true(MatRef::new(&values, d), &run.labels.of_rows, centers, &what);
+            bounds.assert_true(MatRef::new(&values, d), &run.labels.of_rows.view().to_vec(), centers, &what);
             seen = true;
         }
     }

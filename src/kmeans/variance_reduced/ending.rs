@@ -2,6 +2,7 @@
 
 use super::VarianceReducedSolver;
 use super::solver::SweptMeans;
+use crate::centers::LabelList;
 use crate::data::DataSource;
 use crate::error::Result;
 use crate::kernel::Compute;
@@ -13,7 +14,7 @@ use crate::parallel::Executor;
 #[derive(Clone, Debug)]
 pub(super) struct Finished<T> {
     pub(super) centers: Vec<T>,
-    pub(super) labels: Vec<u32>,
+    pub(super) labels: LabelList,
     pub(super) weights: Vec<f64>,
     pub(super) inertia: f64,
     /// Whether these are the final centers of the fit, and not those of an unfinished run.
@@ -32,9 +33,8 @@ impl<T: Compute> VarianceReducedSolver<T> {
     ) -> Result<Finished<T>> {
         let (dim, metric, polish) = (self.dim, self.params.metric, self.params.polish);
         // The next epoch continues from the current labels; bounds are rebuilt.
-        let mut labels = Labels::default();
+        let mut labels = Labels::of(self.labels.of_rows.clone());
         labels.bounds = self.labels.bounds.take();
-        labels.of_rows.clone_from(&self.labels.of_rows);
         let mut centers = self.centers.clone();
         let mut last = None;
         if close && !self.settled {

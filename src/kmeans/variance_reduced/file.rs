@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::{VarianceReducedParams, VarianceReducedSolver};
+use crate::centers::{LabelList, NO_LABEL};
 use crate::fit::{stored_timings, timings_of};
 use crate::kernel::Compute;
-use crate::kmeans::labels::{Labels, NO_LABEL};
+use crate::kmeans::labels::Labels;
 use crate::kmeans::params::Algorithm;
 use crate::kmeans::state::{carried_of, check_carried, keep_carried};
 use crate::matrix::MatRef;
@@ -16,10 +17,10 @@ use crate::persist::{Array, Contents};
 impl<T: Compute> VarianceReducedSolver<T> {
     pub(super) fn to_file(&self) -> Contents {
         let mut contents = Contents::new(VARIANCE_REDUCED_CHECKPOINT);
-        let (labels, cols) = (&self.labels.of_rows, self.dim.max(1));
+        let (labels, cols) = (self.labels.of_rows.view().to_vec(), self.dim.max(1));
         keep(&mut contents, "centers", stored_rows(&self.centers, cols));
         keep(&mut contents, "means", stored_rows(&self.means, cols));
-        keep(&mut contents, "labels", Array::new(&[labels.len()], labels));
+        keep(&mut contents, "labels", Array::new(&[labels.len()], &labels));
         keep(&mut contents, "weights", Array::new(&[self.weights.len()], &self.weights));
         if let Some(carried) = &self.carried {
             keep_carried(&mut contents, "carried", carried);
@@ -90,8 +91,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         if !rate.map_or(new, |rate| (0.0..=1.0).contains(&rate)) {
             return Err("its \"rate\" does not lie within [0, 1]".into());
         }
-        let mut labels = Labels::default();
-        labels.of_rows = of_rows;
+        let labels = Labels::of(LabelList::of(of_rows, k));
         let algorithm = text(&numbers, "algorithm")?.parse::<Algorithm>();
         let mut state = Self::plan(params);
         state.choice.algorithm = algorithm.map_err(|_| "its \"algorithm\" is unknown")?;

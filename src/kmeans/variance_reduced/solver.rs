@@ -77,7 +77,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             dim: 0,
             centers: Vec::new(),
             means: Vec::new(),
-            labels: Labels::default(),
+            labels: Labels::new(0, 1),
             weights: Vec::new(),
             energy: f64::NAN,
             carried: None,
@@ -103,7 +103,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         self.seeded_by = seeds.method;
         self.centers = seeds.centers;
         project(&mut self.centers, self.dim, self.params.metric);
-        self.labels = Labels::new(n as usize);
+        self.labels = Labels::new(n as usize, k);
         self.timings.seeding += begun.elapsed().as_secs_f64();
         Ok(())
     }
@@ -259,7 +259,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
             metric: self.params.metric,
             centers: &self.centers,
             weights: &self.weights,
-            labels: &self.labels.of_rows,
+            labels: self.labels.of_rows.view(),
             inertia: self.energy,
             n_iter: self.iteration,
             n_steps: self.iteration,
@@ -269,7 +269,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         };
         match &self.finished {
             Some(Finished { centers, labels, weights, inertia, .. }) => {
-                Snapshot { centers, labels, weights, inertia: *inertia, ..now }
+                Snapshot { centers, labels: labels.view(), weights, inertia: *inertia, ..now }
             }
             None => now,
         }

@@ -33,7 +33,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         let precise = precise_means(sums, MatRef::new(centers, dim), self.params.metric);
         let weight: f64 = sums.weights().iter().sum();
         let start = EpochStart {
-            labels: &self.labels.of_rows,
+            labels: self.labels.of_rows.view(),
             bounds: self.labels.bounds.as_ref(),
             swept: MatRef::new(centers, dim),
             rounded: MatRef::new(means, dim),
@@ -70,7 +70,7 @@ impl<T: Compute> VarianceReducedSolver<T> {
         cx: &Executor,
     ) -> Result<Vec<f64>> {
         let packed = PackedCenters::for_rows(MatRef::new(means, self.dim), data.most_values().is_some());
-        let sums = sum_labeled(&self.labels.of_rows, &packed, data, cx)?;
+        let sums = sum_labeled(self.labels.of_rows.view(), &packed, data, cx)?;
         let mut gradient = precise.to_vec();
         for (j, gradient) in gradient.chunks_exact_mut(self.dim).enumerate() {
             // With the cosine metric, the part along the sphere: its projection removes the other part.

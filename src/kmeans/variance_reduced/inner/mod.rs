@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use super::draws::{Draws, Origin};
 use super::moving::Moving;
 use super::packing::{Few, Packing};
+use crate::centers::LabelsRef;
 use crate::error::Result;
 use crate::kernel::bounded::{Gathered, Nearest, nearest_single};
 use crate::kernel::{self, Compute, PackedCenters, Point, Scratch};
@@ -31,7 +32,7 @@ use look::Reach;
 /// The starting point of an epoch's steps.
 pub(super) struct EpochStart<'a, T: Compute> {
     /// The labels of the sweep, its bounds, and its centers.
-    pub(super) labels: &'a [u32],
+    pub(super) labels: LabelsRef<'a>,
     pub(super) bounds: Option<&'a PanelBounds>,
     pub(super) swept: MatRef<'a, T>,
     /// The means of the rows by these labels, and the means rounded to the compute type.
@@ -252,7 +253,7 @@ impl<'a, T: Compute> Inner<'a, T> {
         self.drawn.clear();
         while self.drawn.len() < self.block {
             let Some(row) = self.pending.pop_front().or_else(|| draws.next()) else { break };
-            let label = self.start.labels[row as usize];
+            let label = self.start.labels.get(row as usize);
             let (others, slack) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
             self.drawn.push(Drawn { row, label, others, slack, at: None });
         }
@@ -343,7 +344,7 @@ impl<'a, T: Compute> Inner<'a, T> {
 
     /// One step with a row of label `j`.
     fn step(&mut self, drawn: &Drawn, j: u32, origin: Origin<'_, T>) -> Result<()> {
-        let (j, s) = (j as usize, self.start.labels[drawn.row as usize] as usize);
+        let (j, s) = (j as usize, self.start.labels.get(drawn.row as usize) as usize);
         let rate = self.start.rate;
         if j == s {
             if self.moving.apart(s) > 0.0 {

@@ -1,0 +1,456 @@
+//! Labels of many rows, in 16 bits while the clusters can be counted in them, and the journal that restores
+//! the labels before a sweep.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::Result;
+use crate::matrix::make_room;
+use crate::pass::PerRow;
+
+/// Marks a row that has no label yet.
+pub(crate) const NO_LABEL: u32 = u32::MAX;
+/// The most clusters whose labels take 16 bits; the remaining value marks rows without a label.
+const NARROW: usize = u16::MAX as usize;
+
+/// Labels of rows. Up to 65,535 clusters they take 16 bits each.
+#[derive(Clone, Debug)]
+pub(crate) enum LabelList {
+    Narrow(Vec<u16>),
+    Wide(Vec<u32>),
+}
+
+/// The labels of rows, borrowed.
+///
+/// ```
+/// use shoal::centers::LabelsRef;
+/// let labels = LabelsRef::from(&[1, 0, 1][..]);
+/// assert_eq!(labels.iter().filter(|&label| label == 1).count(), 2);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LabelsRef<'a>(Stored<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Stored<'a> {
+    Narrow(&'a [u16]),
+    Wide(&'a [u32]),
+}
+
+/// Labels of consecutive rows, to be changed.
+pub(crate) struct LabelsMut<'a> {
+    /// The first row, among those of the list.
+    first: usize,
+    stored: StoredMut<'a>,
+}
+
+enum StoredMut<'a> {
+    Narrow(&'a mut [u16]),
+    Wide(&'a mut [u32]),
+}
+
+/// A stored label.
+trait Width: Copy {
+    fn widen(self) -> u32;
+    fn narrow(label: u32) -> Self;
+}
+
+impl Width for u16 {
+    #[inline]
+    fn widen(self) -> u32 {
+        if self == Self::MAX { NO_LABEL } else { self.into() }
+    }
+    #[inline]
+    fn narrow(label: u32) -> Self {
+        // `NO_LABEL` becomes the largest value.
+        label as Self
+    }
+}
+
+impl Width for u32 {
+    #[inline]
+    fn widen(self) -> u32 {
+        self
+    }
+    #[inline]
+    fn narrow(label: u32) -> Self {
+        label
+    }
+}
+
+/// Evaluates an expression for the vector or slice of either width.
+macro_rules! either {
+    ($kind:ident, $of:expr, $labels:ident => $result:expr) => {
+        match $of {
+            $kind::Narrow($labels) => $result,
+            $kind::Wide($labels) => $result,
+        }
+    };
+}
+
+impl LabelList {
+    /// `n` rows without labels, of `k` clusters.
+    pub(crate) fn new(n: usize, k: usize) -> Self {
+        if k <= NARROW { Self::Narrow(vec![u16::MAX; n]) } else { Self::Wide(vec![NO_LABEL; n]) }
+    }
+
+    /// Given labels, each below `k` or [`NO_LABEL`].
+    pub(crate) fn of(labels: Vec<u32>, k: usize) -> Self {
+        if k <= NARROW {
+            Self::Narrow(labels.into_iter().map(u16::narrow).collect())
+        } else {
+            Self::Wide(labels)
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.view().len()
+    }
+
+    pub(crate) fn view(&self) -> LabelsRef<'_> {
+        LabelsRef(match self {
+            Self::Narrow(labels) => Stored::Narrow(labels),
+            Self::Wide(labels) => Stored::Wide(labels),
+        })
+    }
+
+    pub(crate) fn view_mut(&mut self) -> LabelsMut<'_> {
+        let stored = match self {
+            Self::Narrow(labels) => StoredMut::Narrow(labels),
+            Self::Wide(labels) => StoredMut::Wide(labels),
+        };
+        LabelsMut { first: 0, stored }
+    }
+
+    /// Reserves memory for the labels of `n` rows.
+    pub(crate) fn make_room(&mut self, n: usize) -> Result<()> {
+        let more = n.saturating_sub(self.len()) as u64;
+        either!(Self, self, labels => make_room(labels, "labels", more, 1))
+    }
+
+    /// Extends to `n` rows: old row `i` becomes row `at(i)`, in the same order, and the others have no label.
+    pub(crate) fn grow(&mut self, at: impl Fn(usize) -> usize, n: usize) {
+        fn grow<W: Width>(labels: &mut Vec<W>, at: impl Fn(usize) -> usize, n: usize) {
+            let (old, none) = (labels.len(), W::narrow(NO_LABEL));
+            labels.resize(n, none);
+            for i in (0..old).rev() {
+                let label = std::mem::replace(&mut labels[i], none);
+                labels[at(i)] = label;
+            }
+        }
+        either!(Self, self, labels => grow(labels, at, n));
+    }
+
+    /// Removes the first `m` rows.
+    pub(crate) fn drop_first(&mut self, m: usize) {
+        either!(Self, self, labels => drop(labels.drain(..m)));
+    }
+
+    /// Removes all labels.
+    pub(crate) fn clear(&mut self) {
+        fn clear<W: Width>(labels: &mut [W]) {
+            labels.fill(W::narrow(NO_LABEL));
+        }
+        either!(Self, self, labels => clear(labels));
+    }
+
+    /// Restores the labels before the changes in `journals`, which must be those of the last sweep.
+    pub(crate) fn restore(&mut self, journals: &[Journal]) {
+        fn restore<W: Width>(labels: &mut [W], journals: &[Journal]) {
+            for (row, old) in journals.iter().flat_map(Journal::changes) {
+                labels[row] = W::narrow(old);
+            }
+        }
+        either!(Self, self, labels => restore(labels, journals));
+    }
+}
+
+impl<'a> LabelsRef<'a> {
+    /// Number of rows.
+    ///
+    /// ```
+    /// assert_eq!(shoal::centers::LabelsRef::from(&[2u32, 0][..]).len(), 2);
+    /// ```
+    pub fn len(&self) -> usize {
+        either!(Stored, self.0, labels => labels.len())
+    }
+
+    /// Whether there are no labels.
+    ///
+    /// ```
+    /// assert!(shoal::centers::LabelsRef::from(&[][..]).is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The label of a row.
+    ///
+    /// # Panics
+    /// When there is no such row.
+    ///
+    /// ```
+    /// assert_eq!(shoal::centers::LabelsRef::from(&[2u32, 0][..]).get(0), 2);
+    /// ```
+    pub fn get(&self, row: usize) -> u32 {
+        either!(Stored, self.0, labels => labels[row].widen())
+    }
+
+    /// All labels, in the order of the rows.
+    ///
+    /// ```
+    /// assert_eq!(shoal::centers::LabelsRef::from(&[2u32, 0][..]).iter().max(), Some(2));
+    /// ```
+    pub fn iter(&self) -> impl Iterator<Item = u32> + use<'a> {
+        let (narrow, wide) = match self.0 {
+            Stored::Narrow(labels) => (labels, &[][..]),
+            Stored::Wide(labels) => (&[][..], labels),
+        };
+        narrow.iter().map(|label| label.widen()).chain(wide.iter().copied())
+    }
+
+    /// A copy in 32 bits.
+    ///
+    /// ```
+    /// assert_eq!(shoal::centers::LabelsRef::from(&[2u32, 0][..]).to_vec(), [2, 0]);
+    /// ```
+    pub fn to_vec(&self) -> Vec<u32> {
+        let mut labels = Vec::new();
+        match self.0 {
+            Stored::Narrow(narrow) => labels.extend(narrow.iter().map(|label| label.widen())),
+            Stored::Wide(wide) => labels.extend_from_slice(wide),
+        }
+        labels
+    }
+
+    /// The labels in 32 bits, in place or converted into `room`.
+    pub(crate) fn wide<'r>(self, room: &'r mut Vec<u32>) -> &'r [u32]
+    where
+        'a: 'r,
+    {
+        match self.0 {
+            Stored::Wide(labels) => labels,
+            Stored::Narrow(labels) => {
+                room.clear();
+                room.extend(labels.iter().map(|label| label.widen()));
+                room
+            }
+        }
+    }
+
+    /// Whether a row, or each row, has no label.
+    pub(crate) fn are_missing(&self) -> (bool, bool) {
+        fn missing<W: Width + PartialEq>(labels: &[W]) -> (bool, bool) {
+            let none = W::narrow(NO_LABEL);
+            (labels.contains(&none), labels.iter().all(|&label| label == none))
+        }
+        either!(Stored, self.0, labels => missing(labels))
+    }
+}
+
+impl<'a> From<&'a [u32]> for LabelsRef<'a> {
+    fn from(labels: &'a [u32]) -> Self {
+        Self(Stored::Wide(labels))
+    }
+}
+
+impl PerRow for LabelsRef<'_> {
+    fn split(self, n: usize) -> (Self, Self) {
+        match self.0 {
+            Stored::Narrow(labels) => {
+                let (mine, rest) = labels.split_at(n);
+                (Self(Stored::Narrow(mine)), Self(Stored::Narrow(rest)))
+            }
+            Stored::Wide(labels) => {
+                let (mine, rest) = labels.split_at(n);
+                (Self(Stored::Wide(mine)), Self(Stored::Wide(rest)))
+            }
+        }
+    }
+    fn rows(&self) -> Option<usize> {
+        Some(self.len())
+    }
+}
+
+impl LabelsMut<'_> {
+    /// Calls `f` with the labels in 32 bits, and stores the labels that it changes; after an error, none.
+    pub(crate) fn edit(
+        self,
+        editing: &mut Editing<'_>,
+        f: impl FnOnce(&mut [u32]) -> Result<()>,
+    ) -> Result<()> {
+        fn edit<W: Width>(
+            (first, stored): (usize, &mut [W]),
+            Editing { all, mine, room }: &mut Editing<'_>,
+            f: impl FnOnce(&mut [u32]) -> Result<()>,
+        ) -> Result<()> {
+            room.clear();
+            room.extend(stored.iter().map(|label| label.widen()));
+            f(room)?;
+            for (i, (stored, &new)) in stored.iter_mut().zip(&*room).enumerate() {
+                let old = stored.widen();
+                if old != new {
+                    if all.is_some() {
+                        mine.note(first + i, old);
+                    }
+                    *stored = W::narrow(new);
+                }
+            }
+            Ok(())
+        }
+        either!(StoredMut, self.stored, stored => edit((self.first, stored), editing, f))
+    }
+}
+
+impl PerRow for LabelsMut<'_> {
+    fn split(self, n: usize) -> (Self, Self) {
+        let (first, second) = (self.first, self.first + n);
+        match self.stored {
+            StoredMut::Narrow(labels) => {
+                let (mine, rest) = labels.split_at_mut(n);
+                (
+                    Self { first, stored: StoredMut::Narrow(mine) },
+                    Self { first: second, stored: StoredMut::Narrow(rest) },
+                )
+            }
+            StoredMut::Wide(labels) => {
+                let (mine, rest) = labels.split_at_mut(n);
+                (
+                    Self { first, stored: StoredMut::Wide(mine) },
+                    Self { first: second, stored: StoredMut::Wide(rest) },
+                )
+            }
+        }
+    }
+    fn rows(&self) -> Option<usize> {
+        Some(either!(StoredMut, &self.stored, labels => labels.len()))
+    }
+}
+
+/// Old labels of the rows that one worker of a sweep relabeled, in the order of the rows.
+///
+/// A change is stored as the distance from the last changed row and the old label plus one, each in groups of
+/// 7 bits: 2 or 3 bytes for most rows of up to 16,383 clusters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Journal {
+    bytes: Vec<u8>,
+    /// The row after the last changed one.
+    next: usize,
+}
+
+impl Journal {
+    fn note(&mut self, row: usize, old: u32) {
+        self.put((row - self.next) as u64);
+        self.put(u64::from(old.wrapping_add(1)));
+        self.next = row + 1;
+    }
+
+    #[inline]
+    fn put(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.bytes.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number as u8);
+    }
+
+    /// The changed rows and their old labels.
+    fn changes(&self) -> impl Iterator<Item = (usize, u32)> {
+        let mut bytes = self.bytes.iter();
+        let mut number = move || {
+            let (mut number, mut shift) = (0, 0);
+            loop {
+                let byte = *bytes.next()?;
+                number |= u64::from(byte & 0x7f) << shift;
+                if byte < 0x80 {
+                    return Some(number);
+                }
+                shift += 7;
+            }
+        };
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let row = next + number()? as usize;
+            next = row + 1;
+            Some((row, (number()? as u32).wrapping_sub(1)))
+        })
+    }
+}
+
+/// A worker's buffer and journal. The journal is added to a list when the worker ends, also after an error.
+pub(crate) struct Editing<'a> {
+    /// `None` if no row had a label, so that there is nothing to note.
+    all: Option<&'a Mutex<Vec<Journal>>>,
+    mine: Journal,
+    room: Vec<u32>,
+}
+
+impl<'a> Editing<'a> {
+    pub(crate) fn new(all: Option<&'a Mutex<Vec<Journal>>>) -> Self {
+        Self { all, mine: Journal::default(), room: Vec::new() }
+    }
+}
+
+impl Drop for Editing<'_> {
+    fn drop(&mut self) {
+        if let Some(all) = self.all.filter(|_| !self.mine.bytes.is_empty()) {
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(std::mem::take(&mut self.mine));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::error::Error;
+
+    proptest! {
+        #[test]
+        fn a_journal_restores_the_labels_before_any_changes(
+            k in prop_oneof![1usize..300, Just(NARROW), Just(NARROW + 1), 65_000usize..3_000_000],
+            n in 0usize..400, chunk in 1usize..90, seed in any::<u64>(), share in 0u64..100,
+        ) {
+            let mut rng = crate::rng::Rng::keyed(seed, crate::rng::Purpose::Shuffle, 0);
+            let mut label = || if rng.bits().is_multiple_of(5) { NO_LABEL } else { (rng.bits() % k as u64) as u32 };
+            let old: Vec<u32> = (0..n).map(|_| label()).collect();
+            let new: Vec<u32> = (0..n).map(|_| label()).collect();
+            let mut list = LabelList::of(old.clone(), k);
+            prop_assert_eq!(matches!(list, LabelList::Narrow(_)), k <= 65_535);
+            prop_assert_eq!(list.view().to_vec(), &old[..]);
+            prop_assert!(list.view().iter().eq(old.iter().copied()));
+            let all = Mutex::default();
+            let (mut rest, mut expected) = (list.view_mut(), old.clone());
+            let mut two = [Editing::new(Some(&all)), Editing::new(Some(&all))];
+            for start in (0..n).step_by(chunk) {
+                let (mine, left) = rest.split(chunk.min(n - start));
+                rest = left;
+                let fails = start as u64 % 100 > share;
+                let edited = mine.edit(&mut two[start % 2], |labels| {
+                    let end = start + labels.len();
+                    assert_eq!(labels, &old[start..end]);
+                    labels.copy_from_slice(&new[start..end]);
+                    if fails { return Err(Error::Interrupted); }
+                    expected[start..end].copy_from_slice(labels);
+                    Ok(())
+                });
+                prop_assert_eq!(edited.is_err(), fails);
+            }
+            drop(two);
+            prop_assert_eq!(list.view().to_vec(), expected);
+            list.restore(&all.into_inner().unwrap());
+            prop_assert_eq!(list.view().to_vec(), old);
+        }
+    }
+
+    #[test]
+    fn a_change_takes_few_bytes() {
+        let all = Mutex::default();
+        let mut list = LabelList::of(vec![200; 10_000], 1000);
+        let raise = |labels: &mut [u32]| {
+            labels.iter_mut().step_by(2).for_each(|label| *label += 1);
+            Ok(())
+        };
+        list.view_mut().edit(&mut Editing::new(Some(&all)), raise).unwrap();
+        assert_eq!(all.into_inner().unwrap()[0].bytes.len(), 3 * 5000);
+    }
+}
